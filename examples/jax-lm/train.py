@@ -1,0 +1,161 @@
+"""
+Train a small transformer with JAX on all devices of one machine; Orbax saves to a folder or a bucket.
+
+Every flag has a variable of the same name: --step-seconds is JAX_LM_STEP_SECONDS.
+"""
+
+import argparse
+import functools
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+# Only the CPU heeds this: eight devices stand in for the cores of a v3-8.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
+import corpus
+import jax
+import model
+import optax
+import orbax.checkpoint as ocp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+STOPPED = 128 + signal.SIGTERM
+
+
+def arguments():
+    """
+    Return the settings from flags, then variables, then defaults.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+
+    def add(name, default, text):
+        variable = "JAX_LM_" + name.upper().replace("-", "_")
+        value = os.environ.get(variable, default)
+        parser.add_argument(f"--{name}", type=type(default), default=value, help=text)
+
+    add("steps", 200, "train until this step")
+    add("save-every", 25, "steps between two checkpoints")
+    add("log-every", 10, "steps between two log lines")
+    add("step-seconds", 0.0, "shortest time of a step, to let people watch")
+    add("batch", 32, "windows in a step, over all devices")
+    add("context", 64, "characters in a window")
+    add("width", 64, "size of a character's vector")
+    add("layers", 2, "transformer layers")
+    add("heads", 4, "attention heads")
+    add("rate", 0.003, "learning rate")
+    add("seed", 0, "seed of parameters and data order")
+    add("keep", 3, "checkpoints that are kept")
+    add("out", os.environ.get("TPUCTL_CHECKPOINT_DIR", "checkpoints"), "folder, or gs://bucket/folder")
+    return parser.parse_args()
+
+
+def checkpoint_manager(args):
+    """
+    Open the checkpoints; Orbax shows finished ones only and removes old ones.
+    """
+    place = args.out if "://" in args.out else Path(args.out).absolute()
+    options = ocp.CheckpointManagerOptions(max_to_keep=args.keep)
+    return ocp.CheckpointManager(place, options=options)
+
+
+def step_function(optimizer, heads):
+    """
+    Return the compiled training step; JAX splits the batch and averages gradients by the shardings.
+    """
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def step(state, windows):
+        loss, grads = jax.value_and_grad(model.mean_loss)(state["parameters"], windows, heads)
+        updates, moments = optimizer.update(grads, state["optimizer"], state["parameters"])
+        return {"parameters": optax.apply_updates(state["parameters"], updates), "optimizer": moments}, loss
+
+    return step
+
+
+def start(args, manager, optimizer, everywhere):
+    """
+    Return the step and the state to go on from: the newest checkpoint's, or fresh ones.
+    """
+
+    @functools.partial(jax.jit, out_shardings=everywhere)
+    def fresh(key):
+        parameters = model.initial_parameters(key, args.context, args.width, args.layers)
+        return {"parameters": parameters, "optimizer": optimizer.init(parameters)}
+
+    key = jax.random.key(args.seed)
+    newest = manager.latest_step()
+    if newest is None:
+        print("starting from step 0", flush=True)
+        return 0, fresh(key)
+    shapes = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere),
+        jax.eval_shape(fresh, key),
+    )
+    state = manager.restore(newest, args=ocp.args.StandardRestore(shapes))
+    print(f"resumed from step {newest}", flush=True)
+    return newest, state
+
+
+def train(args, stop):
+    """
+    Train and return the exit status. *stop* is a list that gets an item when we are asked to stop.
+    """
+    if int(os.environ.get("TPUCTL_WORKERS") or 1) > 1:
+        sys.exit("this example trains on one machine; choose a tpu.type with one worker, such as v5litepod-8")
+    mesh = Mesh(jax.devices(), ("data",))
+    everywhere, split = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
+    if args.batch % mesh.size:
+        sys.exit(f"--batch {args.batch} cannot be shared equally by {mesh.size} devices")
+    text, optimizer = corpus.load(), optax.adam(args.rate)
+    advance = step_function(optimizer, args.heads)
+    with checkpoint_manager(args) as manager:
+        step, state = start(args, manager, optimizer, everywhere)
+        report(step, None)
+        while step < args.steps and not stop:
+            began = time.monotonic()
+            windows = corpus.batch(text, step, seed=args.seed, size=args.batch, context=args.context)
+            state, loss = advance(state, jax.device_put(windows, split))
+            step, loss = step + 1, float(loss)
+            report(step, loss)
+            if step % args.log_every == 0 or step == args.steps:
+                print(f"step {step} loss {loss:.6f}", flush=True)
+            if step % args.save_every == 0 or step == args.steps:
+                manager.save(step, args=ocp.args.StandardSave(state), force=True)
+            time.sleep(max(0.0, args.step_seconds - (time.monotonic() - began)))
+        if step == args.steps:
+            return 0
+        manager.wait_until_finished()
+        if step and manager.latest_step() != step:
+            manager.save(step, args=ocp.args.StandardSave(state), force=True)
+    print(f"asked to stop: saved step {step}", flush=True)
+    return STOPPED
+
+
+def report(step, loss):
+    """
+    Tell the agent how far we are, if there is one.
+    """
+    name = os.environ.get("TPUCTL_PROGRESS_FILE")
+    if name:
+        temporary = Path(f"{name}.tmp")
+        temporary.write_text(json.dumps({"step": step} if loss is None else {"step": step, "loss": loss}))
+        temporary.replace(name)
+
+
+def main():
+    """
+    Turn SIGTERM into a wish to stop after the current step.
+    """
+    stop = []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
+    sys.exit(train(arguments(), stop))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""
+Train a small character-level language model with numpy, so that it can be killed at any moment.
+
+Every flag has a variable of the same name: --step-seconds is NUMPY_LM_STEP_SECONDS.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+# One thread: the machines of a rehearsal share their cores, and sums come out the same each time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import checkpoints
+import corpus
+import model
+from gang import Gang, GangError
+
+STOPPED = 128 + signal.SIGTERM
+
+
+def arguments():
+    """
+    Return the settings from flags, then variables, then defaults.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+
+    def add(name, default, text):
+        variable = "NUMPY_LM_" + name.upper().replace("-", "_")
+        value = os.environ.get(variable, default)
+        parser.add_argument(f"--{name}", type=type(default), default=value, help=text)
+
+    add("steps", 400, "train until this step")
+    add("save-every", 25, "steps between two checkpoints")
+    add("log-every", 10, "steps between two log lines")
+    add("step-seconds", 0.05, "shortest time of a step, to let people watch")
+    add("batch", 64, "windows in a step, over all workers")
+    add("context", 16, "characters in a window")
+    add("embed", 24, "size of a character's vector")
+    add("hidden", 128, "size of the hidden layer")
+    add("rate", 0.003, "learning rate")
+    add("seed", 0, "seed of parameters and data order")
+    add("keep", 2, "complete checkpoints kept on this machine")
+    add("port", 8477, "port of worker 0")
+    add("join-seconds", 60.0, "how long to wait for the other workers at the start")
+    add("peer-seconds", 20.0, "how long to wait for the other workers in a step")
+    add("out", os.environ.get("TPUCTL_CHECKPOINT_DIR", "checkpoints"), "folder of the checkpoints")
+    return parser.parse_args()
+
+
+def train(args, stop):
+    """
+    Train and return the exit status. *stop* is a list that gets an item when we are asked to stop.
+    """
+    worker = int(os.environ.get("TPUCTL_WORKER_ID") or 0)
+    workers = int(os.environ.get("TPUCTL_WORKERS") or 1)
+    hosts = [host for host in os.environ.get("TPUCTL_WORKER_HOSTS", "").split(",") if host]
+    if args.batch % workers:
+        sys.exit(f"--batch {args.batch} cannot be shared equally by {workers} workers")
+    text = corpus.load()
+    step, state = checkpoints.load(args.out)
+    print(f"resumed from step {step}" if step else "starting from step 0", flush=True)
+    state = state or model.initial_state(args.seed, args.context, args.embed, args.hidden)
+    report(step, None)
+    try:
+        gang = Gang(
+            worker,
+            workers,
+            hosts,
+            port=args.port,
+            join_seconds=args.join_seconds,
+            step_seconds=args.peer_seconds,
+        )
+        while step < args.steps:
+            began = time.monotonic()
+            share = corpus.batch(
+                text,
+                step,
+                seed=args.seed,
+                size=args.batch,
+                context=args.context,
+                worker=worker,
+                workers=workers,
+            )
+            loss, grads, stopping = gang.average(step, *model.gradients(state, *share), bool(stop))
+            step += 1
+            model.adam(state, grads, step, rate=args.rate)
+            report(step, loss)
+            if step % args.log_every == 0 or step == args.steps:
+                print(f"step {step} loss {loss:.6f}", flush=True)
+            if stopping or step % args.save_every == 0 or step == args.steps:
+                checkpoints.save(args.out, step, state, args.keep)
+            if stopping and step < args.steps:
+                print(f"asked to stop: saved step {step}", flush=True)
+                return STOPPED
+            time.sleep(max(0.0, args.step_seconds - (time.monotonic() - began)))
+    except GangError as error:
+        print(f"error: {error}", flush=True)
+        # The state is that of a finished step, and worth keeping when this machine is about to go.
+        if stop and step:
+            checkpoints.save(args.out, step, state, args.keep)
+        return STOPPED if stop else 1
+    return 0
+
+
+def report(step, loss):
+    """
+    Tell the agent how far we are, if there is one.
+    """
+    name = os.environ.get("TPUCTL_PROGRESS_FILE")
+    if name:
+        temporary = Path(f"{name}.tmp")
+        temporary.write_text(json.dumps({"step": step} if loss is None else {"step": step, "loss": loss}))
+        temporary.replace(name)
+
+
+def main():
+    """
+    Turn SIGTERM into a wish to stop after the current step.
+    """
+    stop = []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
+    sys.exit(train(arguments(), stop))
+
+
+if __name__ == "__main__":
+    main()

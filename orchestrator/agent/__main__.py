@@ -1,0 +1,123 @@
+"""
+Commands of the agent: run | stop | notice | status | fetch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from typing import List, Mapping, Optional
+
+from .bundle import fetch
+from .errors import AgentError
+from .layout import Layout, read_json, write_atomically
+from .loop import Agent
+from .metadata import Metadata
+from .parts import wire
+from .processes import start_time
+from .settings import layout_of, read_settings
+from .storage import Bucket
+from .threads import say
+
+LEAVE_SECONDS = 25.0
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """
+    Run one command and return its exit status: 0 done, 1 failed, 2 wrong usage or wrong job.env.
+    """
+    parser = argparse.ArgumentParser(
+        prog="agent.pyz", description="Keeps a training job running on one machine."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("run", help="keep the job running until it is done")
+    stop = commands.add_parser("stop", help="ask the running agent to stop the job, commit and leave")
+    stop.add_argument("--hold", metavar="REASON", help="also keep cron from starting it again")
+    commands.add_parser(
+        "notice", help="the machine is being taken away: stop, commit, and wait for the agent to leave"
+    )
+    commands.add_parser("status", help="print the last heartbeat as JSON")
+    commands.add_parser("fetch", help="unpack the bundle of job.env and switch to it")
+    asked = parser.parse_args(argv)
+    try:
+        return _dispatch(asked, os.environ)
+    except AgentError as error:
+        print(error, file=sys.stderr)
+        return 2 if asked.command == "run" else 1
+
+
+def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    layout = layout_of(environ)
+    if asked.command == "run":
+        return _run(environ)
+    if asked.command == "stop":
+        return _stop(layout, asked.hold)
+    if asked.command == "notice":
+        return _notice(layout)
+    if asked.command == "status":
+        pid = _running(layout)
+        print(json.dumps(dict(read_json(layout.status), agent_pid=pid), sort_keys=True))
+        return 0
+    settings = read_settings(environ)
+    layout.make()
+    fetch(
+        layout, Bucket.from_environ(settings.bucket, environ, Metadata.from_environ(environ)), settings.bundle
+    )
+    return 0
+
+
+def _run(environ: Mapping[str, str]) -> int:
+    settings = read_settings(environ)
+    if settings.layout.stop.exists() or environ.get("TPUCTL_RUNS_JOB") == "0":
+        return 0
+    settings.layout.make()
+    return Agent(wire(settings, environ)).run()
+
+
+def _stop(layout: Layout, hold: Optional[str]) -> int:
+    if hold:
+        write_atomically(layout.stop, hold + "\n")
+    pid = _running(layout)
+    if pid is None:
+        say("no agent is running")
+        return 0
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR1)
+    return 0
+
+
+def _notice(layout: Layout) -> int:
+    """
+    Pass the notice on and wait until the agent has left, or its time is over.
+    """
+    pid = _running(layout)
+    if pid is None:
+        return 0
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + LEAVE_SECONDS
+    while time.monotonic() < end:
+        if _running(layout) != pid:
+            return 0
+        time.sleep(0.1)
+    return 1
+
+
+def _running(layout: Layout) -> Optional[int]:
+    """
+    Return the id of the living agent, None when there is none.
+    """
+    try:
+        pid, started = layout.pid.read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return None
+    return int(pid) if start_time(int(pid)) == started else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""
+The user's code: fetched by its sha256, unpacked safely, switched by rename.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import List
+
+from .errors import TornError, TransientError
+from .layout import Layout
+from .storage import Bucket, sha256_of
+
+
+def fetch(layout: Layout, bucket: Bucket, digest: str) -> None:
+    """
+    Make `current` point to the bundle *digest*; nothing is downloaded when it is unpacked already.
+
+    Raises TransientError while the bucket has no such bundle, TornError when the archive is not what
+    its name says.
+    """
+    target = layout.bundles / digest
+    if not target.is_dir():
+        _fetch(layout.bundles, bucket, digest, target)
+    switch(layout, digest)
+
+
+def switch(layout: Layout, digest: str) -> None:
+    """
+    Point `current` to the bundle by one rename.
+    """
+    wanted = posixpath.join("bundle", digest)
+    if layout.current.is_symlink() and os.readlink(str(layout.current)) == wanted:  # noqa: PTH115 (3.9)
+        return
+    temporary = layout.root / f".current-{os.getpid()}"
+    if temporary.is_symlink():
+        temporary.unlink()
+    temporary.symlink_to(wanted)
+    temporary.replace(layout.current)
+
+
+def unpack(archive: Path, target: Path) -> None:
+    """
+    Unpack a tar.gz below *target*. Raises TornError, having written nothing, when a member would leave it.
+    """
+    try:
+        with tarfile.open(str(archive), "r:gz") as tar:
+            members = tar.getmembers()
+            _check(members)
+            if hasattr(tarfile, "tar_filter"):
+                tar.extractall(str(target), members, filter="tar")
+            else:
+                tar.extractall(str(target), members)  # noqa: S202 (older Pythons; checked above)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise TornError(f"{archive.name} is no whole tar.gz: {error}") from error
+
+
+def _fetch(folder: Path, bucket: Bucket, digest: str, target: Path) -> None:
+    name = f"bundles/{digest}.tar.gz"
+    held = bucket.stat(name)
+    if held is None:
+        raise TransientError(f"gs://{bucket.name}/{name} is not there yet")
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f".tmp-{digest}"
+    shutil.rmtree(str(temporary), ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=str(folder)) as place:
+        archive = Path(place) / "bundle.tar.gz"
+        bucket.download(name, archive, int(held["size"]))
+        if sha256_of(archive) != digest:
+            raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
+        temporary.mkdir()
+        unpack(archive, temporary)
+    try:
+        temporary.rename(target)
+    except OSError:
+        # `up` may have brought the same bundle over SSH meanwhile; equal names are equal contents.
+        if not target.is_dir():
+            raise
+        shutil.rmtree(str(temporary), ignore_errors=True)
+
+
+def _check(members: List[tarfile.TarInfo]) -> None:
+    """
+    Refuse absolute names, `..`, devices, links that lead out, and members below a link.
+    """
+    links = {posixpath.normpath(one.name) for one in members if one.issym()}
+    for member in members:
+        name = posixpath.normpath(member.name)
+        if _leads_out(member.name) or ".." in member.name.split("/"):
+            raise TornError(f"the bundle holds {member.name!r}, which leads out of its folder")
+        if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
+            raise TornError(f"the bundle holds {member.name!r}, which is neither file, folder nor link")
+        parents = {posixpath.join(*name.split("/")[:count]) for count in range(1, name.count("/") + 1)}
+        if parents & links:
+            raise TornError(f"the bundle holds {member.name!r} below a link")
+        base = posixpath.dirname(name) if member.issym() else ""
+        if member.linkname and (member.issym() or member.islnk()) and _leads_out(member.linkname, base):
+            raise TornError(
+                f"the bundle holds {member.name!r}, a link to {member.linkname!r} out of its folder"
+            )
+
+
+def _leads_out(name: str, base: str = "") -> bool:
+    path = posixpath.normpath(posixpath.join(base, name))
+    return name.startswith("/") or path == ".." or path.startswith("../")

@@ -1,0 +1,66 @@
+"""
+Which checkpoint is complete, which one is newest, which ones may go. Pure: no files, no network.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Iterable, Optional, Sequence, Tuple
+
+from .manifest import Manifest
+
+_INTEGER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, order=True)
+class Checkpoint:
+    """
+    Name a complete checkpoint. *incarnation* is -1 where the framework wrote it and no one counted.
+    """
+
+    step: int
+    incarnation: int = -1
+    workers: int = 1
+    why: str = ""
+
+
+def step_of(folder: str) -> Optional[int]:
+    """
+    Return the step in a folder's name: its last integer; None when it has none.
+    """
+    found = _INTEGER.findall(folder)
+    return int(found[-1]) if found else None
+
+
+def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
+    """
+    Return the checkpoint that these manifests of one step and incarnation make complete, or None.
+
+    Complete means one manifest from each worker of the slice, all of one attempt: shards of two
+    attempts are not one state of the model.
+    """
+    for attempt in sorted({one.attempt for one in manifests}, reverse=True):
+        same = [one for one in manifests if one.attempt == attempt]
+        workers = same[0].workers
+        if {one.worker for one in same} == set(range(workers)) and all(
+            one.workers == workers for one in same
+        ):
+            why = f"manifests of all {workers} workers" if workers > 1 else "manifest"
+            return Checkpoint(same[0].step, same[0].incarnation, workers, f"checkpoint complete: {why}")
+    return None
+
+
+def disposable(complete: Iterable[Checkpoint], keep: int) -> Tuple[int, ...]:
+    """
+    Return the complete steps that retention may remove: all but the newest *keep*, and never fewer than two.
+    """
+    steps = sorted({one.step for one in complete}, reverse=True)
+    return tuple(steps[max(2, keep) :])
+
+
+def made_progress(newest: Optional[Checkpoint], resume_step: Optional[int]) -> bool:
+    """
+    Say whether a gang that started from *resume_step* has since completed a checkpoint.
+    """
+    return newest is not None and (resume_step is None or newest.step > resume_step)

@@ -1,0 +1,141 @@
+"""
+The gang: all workers of a slice run the same attempt, from the same checkpoint.
+
+Attempts are objects that only one worker can create. The rules are pure functions; `Gang` is their storage.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, Optional
+
+from .checkpoints import Checkpoint, made_progress
+from .errors import PreconditionError, TransientError
+from .settings import Settings
+from .storage import SECONDS, Bucket
+
+PREFIX = ".tpuctl/gang/"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """
+    Name one start of the gang. *failures* counts starts in a row that brought no progress.
+    """
+
+    attempt: int
+    resume_step: Optional[int]
+    resume_incarnation: Optional[int]
+    failures: int
+    reason: str
+    worker: int
+
+
+def next_attempt(
+    last: Optional[Attempt], newest: Optional[Checkpoint], reason: str, worker: int, counted: bool
+) -> Attempt:
+    """
+    Return the attempt after *last*, from the *newest* complete checkpoint.
+
+    Progress sets the failures back to 0; without it a *counted* end adds one, and any other end sets
+    them back too, because somebody asked for a new start.
+    """
+    failures = 0
+    if last is not None and counted and not made_progress(newest, last.resume_step):
+        failures = last.failures + 1
+    incarnation = newest.incarnation if newest is not None and newest.incarnation >= 0 else None
+    number = last.attempt + 1 if last is not None else 1
+    return Attempt(number, newest.step if newest else None, incarnation, failures, reason, worker)
+
+
+class Gang:
+    """
+    Read and create the attempts of this incarnation, and see whether a newer incarnation exists.
+    """
+
+    def __init__(self, settings: Settings, bucket: Bucket) -> None:
+        self._settings = settings
+        self._bucket = bucket
+        self._prefix = f"{PREFIX}{settings.incarnation}/"
+
+    def latest(self, seconds: float = SECONDS) -> Optional[Attempt]:
+        """
+        Return the newest attempt, None when there is surely none.
+        """
+        numbers = [_number(name) for name in self._bucket.list(self._prefix, seconds)]
+        newest = max(numbers, default=0)
+        return self.read(newest, seconds) if newest else None
+
+    def read(self, number: int, seconds: float = SECONDS) -> Optional[Attempt]:
+        """
+        Return one attempt, None when it does not exist.
+        """
+        held = self._bucket.read(self._name(number), seconds)
+        if held is None:
+            return None
+        try:
+            value: Dict[str, Any] = json.loads(held.data)
+            return Attempt(**{key: value[key] for key in Attempt.__dataclass_fields__})
+        except (ValueError, KeyError, TypeError) as error:
+            raise TransientError(f"{self._name(number)} cannot be read: {error}") from error
+
+    def create(self, wanted: Attempt, seconds: float = SECONDS) -> Attempt:
+        """
+        Create the attempt; return it, or the one that somebody else created first.
+        """
+        data = json.dumps(asdict(wanted), sort_keys=True).encode()
+        try:
+            self._bucket.write(self._name(wanted.attempt), data, 0, seconds)
+        except PreconditionError:
+            held = self.read(wanted.attempt, seconds)
+            if held is None:
+                raise TransientError(f"{self._name(wanted.attempt)} was there and is gone") from None
+            return held
+        return wanted
+
+    def verdict(self, seconds: float = SECONDS) -> Optional[str]:
+        """
+        Return why the gang gave up, None when it has not. A verdict on another bundle does not count.
+        """
+        held = self._bucket.read(f"{self._prefix}verdict.json", seconds)
+        if held is None:
+            return None
+        value = json.loads(held.data)
+        same = value.get("bundle", self._settings.bundle) == self._settings.bundle
+        return str(value.get("reason", "")) if value.get("failed") and same else None
+
+    def give_up(self, reason: str, seconds: float = SECONDS) -> None:
+        """
+        Write the verdict that stops every worker.
+        """
+        value = {"failed": True, "reason": reason, "bundle": self._settings.bundle}
+        self._bucket.write(f"{self._prefix}verdict.json", json.dumps(value).encode(), seconds=seconds)
+
+    def newer_incarnation(self, seconds: float = SECONDS) -> Optional[int]:
+        """
+        Return the newest incarnation if it is not ours: then this machine is a zombie and must not write.
+        """
+        folders = self._bucket.level(PREFIX, seconds)[1]
+        numbers = [
+            int(part) for part in (one.rstrip("/").rsplit("/", 1)[-1] for one in folders) if part.isdigit()
+        ]
+        newest = max(numbers, default=0)
+        return newest if newest > self._settings.incarnation else None
+
+    def overtaken(self, attempt: int, seconds: float = SECONDS) -> bool:
+        """
+        Say whether the gang has gone on to a later attempt.
+        """
+        return self._bucket.stat(self._name(attempt + 1), seconds) is not None
+
+    def _name(self, number: int) -> str:
+        return f"{self._prefix}{number:06d}.json"
+
+
+def _number(name: str) -> int:
+    """
+    Return the attempt in an object's name, 0 for other objects.
+    """
+    stem = name.rsplit("/", 1)[-1].split(".", maxsplit=1)[0]
+    return int(stem) if stem.isdigit() else 0

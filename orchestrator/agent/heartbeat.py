@@ -1,0 +1,140 @@
+"""
+What this worker reports: a shared value, written to the bucket and to state/status.json.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any, Callable, Dict, Optional
+
+from .layout import write_atomically
+from .settings import Settings
+from .storage import Bucket
+from .threads import say
+
+SCHEMA = 1
+PREFIX = ".tpuctl/heartbeat/"
+_URGENT = ("phase", "committed_step", "notice")
+
+
+def heartbeat_name(incarnation: int, worker: int) -> str:
+    """
+    Return the object name of one worker's heartbeat.
+    """
+    return f"{PREFIX}{incarnation}/{worker}"
+
+
+class Status:
+    """
+    Hold the report; threads change it, *urgent* is called after a change that must be seen soon.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._lock = threading.Lock()
+        self._troubles: Dict[str, str] = {}
+        self._timings: Dict[str, float] = {}
+        self._fields: Dict[str, Any] = {
+            "schema": SCHEMA,
+            "deployment": settings.deployment,
+            "incarnation": settings.incarnation,
+            "worker": settings.worker,
+            "workers": settings.workers,
+            "bundle": settings.bundle,
+            "phase": "boot",
+            "step": None,
+            "loss": None,
+            "committed_step": None,
+            "committed_at": None,
+            "resumed_from": None,
+            "attempt": 0,
+            "starts": 0,
+            "failures": 0,
+            "exit_code": None,
+            "progress_at": None,
+            "notice": False,
+            "message": "",
+        }
+        self.urgent: Callable[[], None] = lambda: None
+
+    def set(self, **changes: Any) -> None:
+        """
+        Change fields of the report; a message is also logged.
+        """
+        with self._lock:
+            message, phase = changes.get("message"), changes.get("phase", self._fields["phase"])
+            told = bool(message) and message != self._fields["message"]
+            urgent = any(changes.get(key, self._fields[key]) != self._fields[key] for key in _URGENT)
+            self._fields.update(changes)
+        if told:
+            say(f"{phase}: {message}")
+        if urgent:
+            self.urgent()
+
+    def get(self, name: str) -> Any:
+        """
+        Return one field.
+        """
+        with self._lock:
+            return self._fields[name]
+
+    def time(self, name: str, again: bool = True) -> None:
+        """
+        Note when something happened, for `timings`; with *again* false only the first time.
+        """
+        with self._lock:
+            if again or name not in self._timings:
+                self._timings[name] = time.time()
+
+    def trouble(self, source: str, text: str) -> None:
+        """
+        Note what *source* cannot do at present; an empty text clears it.
+        """
+        with self._lock:
+            before = self._troubles.get(source, "")
+            self._troubles[source] = text
+        if text and text != before:
+            say(f"{source}: {text}")
+        elif before and not text:
+            say(f"{source}: works again")
+
+    def body(self) -> Dict[str, Any]:
+        """
+        Return the report as it is written.
+        """
+        with self._lock:
+            troubles = [f"{source}: {text}" for source, text in sorted(self._troubles.items()) if text]
+            message = "; ".join(part for part in [self._fields["message"], *troubles] if part)[:2000]
+            return dict(self._fields, message=message, timings=dict(self._timings), at=time.time())
+
+
+class Reporter:
+    """
+    Write the report, at most once a second: the bucket takes about that many writes to one object.
+    """
+
+    def __init__(self, settings: Settings, bucket: Bucket, status: Status) -> None:
+        self._settings = settings
+        self._bucket = bucket
+        self._status = status
+        self._lock = threading.Lock()
+        self._spacing = min(1.0, settings.heartbeat)
+        self._last = 0.0
+
+    def report(self, seconds: Optional[float] = None) -> None:
+        """
+        Write status.json and the heartbeat object.
+
+        Raises OSError or AgentError when either cannot be written.
+        """
+        with self._lock:
+            time.sleep(max(0.0, self._last + self._spacing - time.monotonic()))
+            self._last = time.monotonic()
+            text = json.dumps(self._status.body(), sort_keys=True)
+            name = heartbeat_name(self._settings.incarnation, self._settings.worker)
+            try:
+                write_atomically(self._settings.layout.status, text + "\n")
+            finally:
+                bound = seconds if seconds is not None else max(5.0, self._settings.heartbeat)
+                self._bucket.write(name, text.encode(), seconds=bound)

@@ -1,0 +1,133 @@
+"""
+The job's log: kept on disk in turns, and copied to the bucket in numbered segments.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from .settings import Settings
+from .storage import Bucket
+
+SEGMENT = 256 << 10
+TURN = 16 << 20
+TURNS = 3
+WAITING = 256
+
+
+class JobLog:
+    """
+    Take the job's output: into log/job.log, and into segments that wait for the bucket.
+
+    A disk that is full loses lines on disk only; a bucket that cannot be reached for long loses the
+    oldest waiting segments, and a line says how many.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._full: List[bytes] = []
+        self._open = bytearray()
+        self._dropped = 0
+        self.trouble = ""
+        self.last_at = time.monotonic()
+
+    def write(self, data: bytes) -> None:
+        """
+        Append output of the job. Never raises.
+        """
+        with self._lock:
+            self.last_at = time.monotonic()
+            self._open += data
+            while len(self._open) >= SEGMENT:
+                self._close_segment()
+            try:
+                self._turn()
+                with self._path.open("ab") as file:
+                    file.write(data)
+                self.trouble = ""
+            except OSError as error:
+                self.trouble = f"log/job.log cannot be written: {error}"
+
+    def line(self, text: str) -> None:
+        """
+        Append one line of the agent's own.
+        """
+        self.write(f"{text}\n".encode())
+
+    def waiting(self) -> Tuple[List[bytes], bytes]:
+        """
+        Return the full segments that wait for the bucket, and the one that still grows.
+        """
+        with self._lock:
+            return list(self._full), bytes(self._open)
+
+    def shipped(self) -> None:
+        """
+        Drop the oldest waiting segment, because the bucket has it.
+        """
+        with self._lock:
+            del self._full[:1]
+
+    def _close_segment(self) -> None:
+        """
+        End the growing segment after its last whole line, if it has one.
+        """
+        cut = self._open.rfind(b"\n", 0, SEGMENT) + 1 or SEGMENT
+        self._full.append(bytes(self._open[:cut]))
+        del self._open[:cut]
+        if len(self._full) > WAITING:
+            del self._full[1]
+            self._dropped += 1
+            self._open += (
+                f"--- {self._dropped} segments of this log were lost: bucket out of reach ---\n".encode()
+            )
+
+    def _turn(self) -> None:
+        if not self._path.exists() or self._path.stat().st_size < TURN:
+            return
+        for number in range(TURNS - 1, 0, -1):
+            older = self._path.with_name(f"{self._path.name}.{number}")
+            if older.exists():
+                older.replace(self._path.with_name(f"{self._path.name}.{number + 1}"))
+        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+
+
+class LogShipper:
+    """
+    Copy the log to `logs/g<incarnation>/w<worker>/<segment>.log`, after whatever an earlier agent left there.
+    """
+
+    def __init__(self, settings: Settings, bucket: Bucket, log: JobLog) -> None:
+        self._prefix = f"logs/g{settings.incarnation}/w{settings.worker}/"
+        self._bucket = bucket
+        self._log = log
+        self._lock = threading.Lock()
+        self._next: Optional[int] = None
+        self._shown = 0
+
+    def ship(self, seconds: float = 30.0) -> None:
+        """
+        Write the full segments and the growing one. Raises AgentError; what is not written stays waiting.
+        """
+        with self._lock:
+            if self._next is None:
+                names = [
+                    name.rsplit("/", 1)[-1].split(".")[0] for name in self._bucket.list(self._prefix, seconds)
+                ]
+                self._next = max((int(name) for name in names if name.isdigit()), default=-1) + 1
+            full, growing = self._log.waiting()
+            for segment in full:
+                self._bucket.write(self._name(self._next), segment, seconds=seconds)
+                self._log.shipped()
+                self._next += 1
+                self._shown = 0
+            if growing and (full or len(growing) != self._shown):
+                self._bucket.write(self._name(self._next), growing, seconds=seconds)
+                self._shown = len(growing)
+
+    def _name(self, number: int) -> str:
+        return f"{self._prefix}{number:06d}.log"

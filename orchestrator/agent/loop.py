@@ -1,0 +1,295 @@
+"""
+The agent's life on one machine: boot, attempts until the job is done or given up, and a clear last word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+import traceback
+from dataclasses import replace
+from functools import partial
+from typing import Any, Callable, Dict, List
+
+from . import record as records
+from .bundle import fetch
+from .checkpoints import made_progress
+from .errors import AgentError, FencedError
+from .gang import Attempt, next_attempt
+from .heartbeat import heartbeat_name
+from .layout import write_atomically
+from .notice import NoticeWatch
+from .orders import Ending, Interrupted, Kind, obey_signals
+from .outcome import Verdict
+from .parts import Parts
+from .play import Player
+from .processes import clear, start_time
+from .retention import retain
+from .threads import Repeater, say
+
+
+class Agent:
+    """
+    Keep the job running on this worker until it is done, given up, or the machine goes away.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._settings = parts.settings
+        self._threads: List[Repeater] = []
+        self._checked_at = 0.0
+        self._player = Player(parts, records.load(parts.settings.layout))
+
+    def run(self) -> int:
+        """
+        Live, and return the exit status of the process.
+
+        0 means that the end was meant, 1 that cron shall start the agent again.
+        """
+        self._begin()
+        try:
+            try:
+                reason = self._live()
+                ending = Ending(Kind.DONE, reason)
+            except Interrupted as order:
+                ending = order.ending
+            self._finish(ending)
+        except (
+            Exception
+        ) as error:  # Whatever it is, the job must not outlive its agent; cron starts a new one.
+            traceback.print_exc()
+            clear(self._settings.layout.root, self._player.record.living_session())
+            self._parts.status.set(message=f"the agent ended by {error!r}")
+            with contextlib.suppress(AgentError, OSError):
+                self._parts.reporter.report(5.0)
+            return 1
+        finally:
+            with contextlib.suppress(OSError):
+                self._settings.layout.pid.unlink()
+        return 0
+
+    def _begin(self) -> None:
+        parts, layout = self._parts, self._settings.layout
+        obey_signals(
+            {
+                signal.SIGTERM: self._noticed,
+                signal.SIGUSR1: lambda: parts.orders.end(Kind.ASKED, "asked to stop"),
+                signal.SIGINT: lambda: parts.orders.end(Kind.ASKED, "interrupted"),
+            }
+        )
+        # Whoever reads the file may send a signal at once, so it comes after the handlers.
+        with contextlib.suppress(OSError):
+            write_atomically(layout.pid, f"{os.getpid()} {start_time(os.getpid())}\n")
+        parts.status.time("boot")
+        beat = self._repeat("heartbeat", parts.reporter.report, self._settings.heartbeat)
+        parts.status.urgent = beat.wake.set
+        self._repeat("logs", self._ship, 1.0 if self._settings.heartbeat <= 2 else self._settings.heartbeat)
+        NoticeWatch(parts.metadata, self._noticed).start()
+
+    def _live(self) -> str:
+        """
+        Return why the job is done. Raises Interrupted for every other end.
+        """
+        parts = self._parts
+        left = clear(self._settings.layout.root, self._player.record.living_session())
+        while left:
+            parts.status.trouble("clear", f"processes {left} of an earlier job do not die")
+            parts.orders.wait(1.0)
+            left = clear(self._settings.layout.root, None)
+        parts.status.trouble("clear", "")
+        parts.patiently("fetch the bundle", self._fetch)
+        attempt = self._join()
+        self._repeat("gang", self._follow, self._settings.poll)
+        listing = self._settings.checkpoints.in_bucket
+        self._repeat("commit", self._commit, self._settings.heartbeat if listing else self._settings.poll)
+        while True:
+            outcome = self._player.play(attempt)
+            if outcome.verdict is Verdict.DONE and self._all_done(attempt, outcome.reason):
+                return outcome.reason
+            if outcome.verdict is Verdict.FAILED:
+                parts.log.line(f"--- attempt {attempt.attempt} failed: {outcome.reason} ---")
+                attempt = self._advance(attempt, outcome.reason, counted=True)
+            else:
+                attempt = parts.patiently("read the gang's attempt", partial(self._latest, attempt))
+
+    def _fetch(self) -> None:
+        try:
+            fetch(self._settings.layout, self._parts.bucket, self._settings.bundle)
+        except AgentError as error:
+            # A torn archive may be replaced by `up`, so it is waited out like an absent one.
+            raise OSError(str(error)) from error
+        self._parts.status.time("fetched", again=False)
+
+    def _join(self) -> Attempt:
+        """
+        Return the attempt to play first: the gang's, or a new one when this worker has played that already.
+        """
+        parts, record = self._parts, self._player.record
+        parts.patiently("read the gang", self._check_gang)
+        if record.incarnation != self._settings.incarnation:
+            record = records.Record()
+        held = parts.patiently("read the heartbeat", self._own_heartbeat)
+        seen = max(record.attempt, int(held.get("attempt") or 0))
+        self._player.record = replace(record, starts=max(record.starts, int(held.get("starts") or 0)))
+        latest = parts.patiently("read the gang", parts.gang.latest)
+        if latest is None:
+            newest = parts.patiently("look for checkpoints", parts.catalogue.newest)
+            why = newest.why if newest is not None else "no checkpoint yet"
+            first = next_attempt(None, newest, why, self._settings.worker, counted=False)
+            return parts.patiently("create the first attempt", lambda: parts.gang.create(first))
+        if latest.attempt > seen:
+            return latest
+        if record.ended == Kind.DONE.value and record.bundle == self._settings.bundle:
+            raise Interrupted(Ending(Kind.DONE, "the job was done already"))
+        parts.committer.begin(latest.attempt, latest.resume_step)
+        self._player.last_commit()
+        killed = record.killed_on_this_boot()
+        return self._advance(latest, "the agent was killed" if killed else "started again", counted=killed)
+
+    def _advance(self, attempt: Attempt, reason: str, counted: bool) -> Attempt:
+        """
+        Return the attempt after this one: somebody else's, or our own after a pause. Gives up after too many.
+        """
+        parts, settings = self._parts, self._settings
+        latest = parts.patiently("read the gang", parts.gang.latest)
+        if latest is not None and latest.attempt > attempt.attempt:
+            return latest
+        newest = parts.patiently("look for checkpoints", parts.catalogue.newest)
+        wanted = next_attempt(attempt, newest, reason, settings.worker, counted)
+        if counted and wanted.failures >= settings.failures:
+            text = f"{wanted.failures} starts in a row without progress; the last: {reason}"
+            parts.patiently("give up", lambda: parts.gang.give_up(text))
+            raise Interrupted(Ending(Kind.GAVE_UP, text))
+        if counted:
+            parts.status.set(failures=wanted.failures, message=reason)
+            self._pause(attempt, min(settings.longest_pause, 2.0 ** max(0, wanted.failures - 1)))
+            newest = parts.patiently("look for checkpoints", parts.catalogue.newest)
+            wanted = next_attempt(attempt, newest, reason, settings.worker, counted)
+        if newest is not None and made_progress(newest, None):
+            wanted = Attempt(**dict(wanted.__dict__, reason=f"{newest.why}; before: {reason}"))
+        return parts.patiently("create the next attempt", lambda: parts.gang.create(wanted))
+
+    def _pause(self, attempt: Attempt, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self._parts.orders.overtaken(attempt.attempt):
+            self._parts.orders.wait(min(0.5, max(0.0, end - time.monotonic())))
+
+    def _latest(self, attempt: Attempt) -> Attempt:
+        latest = self._parts.gang.latest(10.0)
+        if latest is None or latest.attempt <= attempt.attempt:
+            raise AgentError(f"attempt {attempt.attempt + 1} was seen, and is not there now")
+        return latest
+
+    def _all_done(self, attempt: Attempt, reason: str) -> bool:
+        """
+        Wait until every worker of the slice is done; return False when the gang goes on instead.
+        """
+        parts, others = self._parts, [n for n in range(self._settings.workers) if n != self._settings.worker]
+        if others:
+            parts.status.set(phase="done", message=reason)
+        while others:
+            if parts.orders.overtaken(attempt.attempt):
+                return False
+            others = [
+                n
+                for n in others
+                if not parts.patiently("read heartbeats", partial(self._is_done, n, attempt))
+            ]
+            if others:
+                parts.orders.wait(self._settings.poll)
+        return True
+
+    def _is_done(self, worker: int, attempt: Attempt) -> bool:
+        held = self._parts.bucket.read(heartbeat_name(self._settings.incarnation, worker), 10.0)
+        value = json.loads(held.data) if held is not None else {}
+        return value.get("phase") == "done" and value.get("attempt") == attempt.attempt
+
+    def _own_heartbeat(self) -> Dict[str, Any]:
+        held = self._parts.bucket.read(heartbeat_name(self._settings.incarnation, self._settings.worker))
+        try:
+            value = json.loads(held.data) if held is not None else {}
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def _check_gang(self) -> None:
+        """
+        Look whether this machine may go on at all.
+        """
+        newer = self._parts.gang.newer_incarnation(10.0)
+        if newer is not None:
+            self._parts.orders.end(
+                Kind.FENCED, f"incarnation {newer} exists, this machine is not needed any more"
+            )
+        verdict = self._parts.gang.verdict(10.0)
+        if verdict is not None:
+            self._parts.orders.end(Kind.GAVE_UP, verdict)
+        self._parts.orders.check()
+
+    def _follow(self) -> None:
+        attempt = int(self._parts.status.get("attempt"))
+        if attempt and self._parts.gang.overtaken(attempt, 10.0):
+            self._parts.orders.saw_attempt(attempt + 1)
+        # Listing costs more than reading, so newer incarnations are looked for at the heartbeat's pace.
+        if time.monotonic() - self._checked_at >= self._settings.heartbeat:
+            with contextlib.suppress(Interrupted):
+                self._check_gang()
+            self._checked_at = time.monotonic()
+
+    def _commit(self) -> None:
+        parts = self._parts
+        try:
+            if parts.committer.commit() and self._settings.worker == 0:
+                retain(self._settings, parts.bucket, parts.catalogue, parts.gang)
+        except FencedError as error:
+            say(str(error))
+
+    def _ship(self) -> None:
+        self._parts.shipper.ship()
+        if self._parts.log.trouble:
+            raise OSError(self._parts.log.trouble)
+
+    def _noticed(self) -> None:
+        self._parts.status.set(notice=True)
+        self._parts.orders.end(Kind.NOTICE, "the machine is being taken away")
+
+    def _repeat(self, name: str, step: Callable[[], None], seconds: float) -> Repeater:
+        thread = Repeater(name, step, seconds, self._parts.status.trouble)
+        self._threads.append(thread)
+        thread.start()
+        return thread
+
+    def _finish(self, ending: Ending) -> None:
+        """
+        Say the last word: on disk, in the log, in the heartbeat; then hold cron back where that is meant.
+        """
+        parts, layout = self._parts, self._settings.layout
+        with contextlib.suppress(OSError):
+            records.save(layout, self._player.record, ended=ending.kind.value)
+        parts.log.line(f"--- {ending.kind.value}: {ending.reason} ---")
+        parts.status.set(phase=ending.kind.phase, message=ending.reason)
+        for thread in self._threads:
+            thread.end()
+        with contextlib.suppress(AgentError, OSError):
+            parts.shipper.ship(10.0)
+        told = self._tell()
+        # A done or failed job that nobody heard of leaves a machine that costs money: cron may start the
+        # agent again, which then finds the record and says it again.
+        if ending.kind.holds and (told or not ending.kind.must_be_told):
+            try:
+                write_atomically(layout.stop, ending.reason + "\n")
+            except OSError as error:
+                say(f"state/stop cannot be written, cron will start the agent again: {error}")
+
+    def _tell(self) -> bool:
+        for _try in range(4):
+            try:
+                self._parts.reporter.report(15.0)
+            except (AgentError, OSError) as error:  # noqa: PERF203 (trying again is the point)
+                say(f"last report: {error}")
+            else:
+                return True
+        return False

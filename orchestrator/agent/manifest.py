@@ -1,0 +1,120 @@
+"""
+The manifest: the one object that makes a checkpoint of one worker exist.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import Any, Dict, Optional, Tuple
+
+from .errors import TornError
+
+SCHEMA = 1
+CHECKPOINTS = "checkpoints/"
+_NAME = re.compile(r"checkpoints/(\d{8,})/g(\d+)/w(\d+)\.manifest\.json")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """
+    Name one file of a checkpoint, relative to its folder, with its size in bytes and sha256 in hex.
+    """
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """
+    Describe what one worker committed. *folder* is the local folder's name, *at* the worker's clock.
+
+    *attempt* tells apart two tries of one incarnation at the same step.
+    """
+
+    step: int
+    incarnation: int
+    worker: int
+    workers: int
+    attempt: int
+    folder: str
+    files: Tuple[StoredFile, ...]
+    at: float
+
+    def text(self) -> str:
+        """
+        Return the manifest as JSON.
+        """
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, sort_keys=True)
+
+
+def folder_name(step: int, incarnation: int) -> str:
+    """
+    Return the prefix under which one incarnation's checkpoint of *step* lies.
+    """
+    return f"{CHECKPOINTS}{step:08d}/g{incarnation}/"
+
+
+def file_name(step: int, incarnation: int, worker: int, relative: str) -> str:
+    """
+    Return the object name of one file of a checkpoint.
+    """
+    return f"{folder_name(step, incarnation)}w{worker}/{relative}"
+
+
+def manifest_name(step: int, incarnation: int, worker: int) -> str:
+    """
+    Return the object name of one worker's manifest.
+    """
+    return f"{folder_name(step, incarnation)}w{worker}.manifest.json"
+
+
+def parse_name(name: str) -> Optional[Tuple[int, int, int]]:
+    """
+    Return step, incarnation and worker of a manifest's object name, None for any other name.
+    """
+    match = _NAME.fullmatch(name)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def parse(data: bytes, where: str) -> Manifest:
+    """
+    Return the manifest in *data*. Raises TornError when it is none, or a name leads out of its folder.
+    """
+    try:
+        value: Dict[str, Any] = json.loads(data)
+        _check(value)
+        files = tuple(_file(one) for one in value["files"])
+        numbers = {key: int(value[key]) for key in ("step", "incarnation", "worker", "workers")}
+        attempt = int(value.get("attempt", 0))
+        return Manifest(
+            folder=value["folder"], files=files, at=float(value["at"]), attempt=attempt, **numbers
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise TornError(f"{where} is no manifest: {error}") from error
+
+
+def _check(value: Dict[str, Any]) -> None:
+    if value["schema"] != SCHEMA:
+        raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
+    if not _is_plain(value["folder"]) or "/" in value["folder"]:
+        raise ValueError(f"folder {value['folder']!r}")
+
+
+def _file(value: Dict[str, Any]) -> StoredFile:
+    if not _is_plain(value["name"]) or not _SHA256.fullmatch(value["sha256"]):
+        raise ValueError(f"file {value['name']!r}")
+    return StoredFile(value["name"], int(value["size"]), value["sha256"])
+
+
+def _is_plain(name: str) -> bool:
+    """
+    Say whether a relative name stays inside its folder.
+    """
+    parts = PurePosixPath(name).parts
+    return bool(parts) and not name.startswith("/") and ".." not in parts and "\0" not in name

@@ -1,0 +1,57 @@
+"""
+Watch for the notice of a preemption.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Callable
+
+from .errors import AgentError, TransientError
+from .metadata import Metadata, Value
+
+PATH = "instance/preempted"
+HELD = 60.0
+NOT_SERVED = 60.0
+
+
+class NoticeWatch(threading.Thread):
+    """
+    Call *noticed* once, when the metadata server says that this machine is being preempted.
+    """
+
+    def __init__(self, metadata: Metadata, noticed: Callable[[], None]) -> None:
+        super().__init__(name="notice", daemon=True)
+        self._metadata = metadata
+        self._noticed = noticed
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """
+        Long-poll until the notice; failures are waited out, since a server that is away says nothing.
+        """
+        etag, pause = "", 1.0
+        while not self._ended.is_set():
+            try:
+                value = self._look(etag)
+                etag, pause = value.etag, 1.0
+                if value.text.strip().upper() == "TRUE":
+                    self._noticed()
+                    return
+                if not etag:
+                    # Without an etag the server cannot hold the call, so look again after a moment.
+                    self._ended.wait(5.0)
+            except TransientError:  # noqa: PERF203 (a long-poll)
+                self._ended.wait(pause)
+                pause = min(10.0, pause * 2)
+            except AgentError:
+                self._ended.wait(NOT_SERVED)
+
+    def end(self) -> None:
+        """
+        Ask the thread to end; it is a daemon, so nobody waits for a call that is held.
+        """
+        self._ended.set()
+
+    def _look(self, etag: str) -> Value:
+        return self._metadata.changed(PATH, etag, HELD) if etag else self._metadata.get(PATH)

@@ -1,0 +1,96 @@
+"""
+The agent's parts, wired once, and the patience they share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Mapping, TypeVar
+
+from .catalogue import Catalogue
+from .commit import Committer
+from .errors import AgentError, FinalError
+from .gang import Gang
+from .heartbeat import Reporter, Status
+from .local_checkpoints import LocalCheckpoints
+from .logs import JobLog, LogShipper
+from .metadata import Metadata
+from .orders import Orders
+from .restore import Restorer
+from .settings import Settings
+from .storage import Bucket
+
+T = TypeVar("T")
+LONGEST_PAUSE = 15.0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """
+    Hold the parts of one agent.
+    """
+
+    settings: Settings
+    environ: Mapping[str, str]
+    metadata: Metadata
+    bucket: Bucket
+    status: Status
+    reporter: Reporter
+    log: JobLog
+    shipper: LogShipper
+    gang: Gang
+    catalogue: Catalogue
+    local: LocalCheckpoints
+    committer: Committer
+    restorer: Restorer
+    orders: Orders
+
+    def patiently(self, doing: str, call: Callable[[], T]) -> T:
+        """
+        Return what *call* returns, trying until it succeeds; the heartbeat says what is in the way.
+
+        Raises FinalError from the call, and Interrupted.
+        """
+        pause = 0.5
+        while True:
+            self.orders.check()
+            try:
+                value = call()
+            except FinalError:
+                self.status.trouble(doing, "")
+                raise
+            except (AgentError, OSError) as error:
+                self.status.trouble(doing, str(error))
+            else:
+                self.status.trouble(doing, "")
+                return value
+            self.orders.wait(pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
+
+
+def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
+    """
+    Make the parts.
+    """
+    metadata = Metadata.from_environ(environ)
+    bucket = Bucket.from_environ(settings.bucket, environ, metadata)
+    status = Status(settings)
+    log = JobLog(settings.layout.log)
+    gang, catalogue = Gang(settings, bucket), Catalogue(settings, bucket)
+    local = LocalCheckpoints(settings.checkpoints, settings.layout.quarantine)
+    return Parts(
+        settings=settings,
+        environ=environ,
+        metadata=metadata,
+        bucket=bucket,
+        status=status,
+        reporter=Reporter(settings, bucket, status),
+        log=log,
+        shipper=LogShipper(settings, bucket, log),
+        gang=gang,
+        catalogue=catalogue,
+        local=local,
+        committer=Committer(settings, bucket, catalogue=catalogue, gang=gang, local=local, status=status),
+        restorer=Restorer(settings, bucket, catalogue, local),
+        orders=Orders(),
+    )

@@ -1,0 +1,92 @@
+"""
+Find and end every process of a job, also those that left its process group.
+
+A process belongs to the job of this machine when it carries the job's mark and this machine's root in its
+environment, or when it is in the session that the agent opened for the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import List, Optional
+
+MARK = b"TPUCTL_JOB="
+PAUSE = 0.05
+LOOKS = 3
+
+
+def processes_of(root: Path, session: Optional[int]) -> List[int]:
+    """
+    Return the ids of living processes of this machine's jobs; zombies are dead.
+    """
+    place = b"TPUCTL_ROOT=" + os.fsencode(str(root))
+    me = os.getpid()
+    numbers = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [pid for pid in numbers if pid != me and _belongs(pid, place, session)]
+
+
+def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int]:
+    """
+    Kill every process of this machine's jobs until none is seen; return those that outlive *seconds*.
+
+    None must be seen three times in a row: a process that forks or executes at the moment of one look
+    can be missed by it.
+    """
+    end = time.monotonic() + seconds
+    empty = 0
+    while True:
+        left = processes_of(root, session)
+        empty = 0 if left else empty + 1
+        if empty == LOOKS or time.monotonic() > end:
+            return left
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(PAUSE)
+
+
+def start_time(pid: int) -> str:
+    """
+    Return when a process started, in clock ticks since boot; empty when it is not there.
+
+    It tells reused ids apart.
+    """
+    fields = _stat(pid)
+    return fields[19].decode() if len(fields) > 19 else ""
+
+
+def boot_id() -> str:
+    """
+    Return the kernel's name for this boot.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _belongs(pid: int, place: bytes, session: Optional[int]) -> bool:
+    fields = _stat(pid)
+    if not fields or fields[0] in (b"Z", b"X"):
+        return False
+    if session is not None and int(fields[3]) == session:
+        return True
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return place in environ and any(entry.startswith(MARK) for entry in environ)
+
+
+def _stat(pid: int) -> List[bytes]:
+    """
+    Return the fields of /proc/PID/stat after the name, which may hold blanks: state, parent, group, session.
+    """
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,40 @@
+"""
+What the job says about itself in TPUCTL_PROGRESS_FILE.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from .layout import read_json
+
+
+@dataclass(frozen=True)
+class Progress:
+    """
+    Hold the step and loss that the job reported last; None where it reported none.
+    """
+
+    step: Optional[int] = None
+    loss: Optional[float] = None
+
+
+def read_progress(path: Path) -> Progress:
+    """
+    Return what the file says; anything that is not a number is nothing.
+    """
+    value = read_json(path)
+    step, loss = value.get("step"), _number(value.get("loss"))
+    return Progress(step if isinstance(step, int) and not isinstance(step, bool) else None, loss)
+
+
+def _number(value: Any) -> Optional[float]:
+    """
+    Return a finite float or None: NaN is no JSON.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if math.isfinite(value) else None

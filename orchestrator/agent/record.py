@@ -1,0 +1,70 @@
+"""
+What the agent remembers on disk about the last start of the job (state/job.json).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Optional
+
+from .layout import Layout, read_json, write_atomically
+from .processes import boot_id, start_time
+
+
+@dataclass(frozen=True)
+class Record:
+    """
+    Hold the last start. *ended* is empty while the job runs, and stays empty when the agent was killed.
+    """
+
+    incarnation: int = 0
+    attempt: int = 0
+    starts: int = 0
+    bundle: str = ""
+    boot: str = ""
+    session: Optional[int] = None
+    leader_started: str = ""
+    ended: str = ""
+
+    def with_session(self, session: int) -> Record:
+        """
+        Return the record with the job's session.
+        """
+        return replace(self, session=session, leader_started=start_time(session))
+
+    def living_session(self) -> Optional[int]:
+        """
+        Return the session if its number can still mean the job's: same boot, and no stranger leads it.
+        """
+        if self.session is None or self.boot != boot_id():
+            return None
+        now = start_time(self.session)
+        return self.session if now in ("", self.leader_started) else None
+
+    def killed_on_this_boot(self) -> bool:
+        """
+        Say whether an agent died here while its job ran, with no reboot since.
+        """
+        return self.attempt > 0 and not self.ended and self.boot == boot_id()
+
+
+def load(layout: Layout) -> Record:
+    """
+    Return what was recorded, an empty record when there is none.
+    """
+    value = read_json(layout.job)
+    known = {key: value[key] for key in Record.__dataclass_fields__ if key in value}
+    try:
+        return Record(**known)
+    except TypeError:
+        return Record()
+
+
+def save(layout: Layout, record: Record, **changes: Any) -> Record:
+    """
+    Record durably and return the record with *changes*. Raises OSError.
+    """
+    changed = replace(record, **changes)
+    write_atomically(layout.job, json.dumps(asdict(changed)))
+    return changed

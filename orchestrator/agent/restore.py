@@ -1,0 +1,130 @@
+"""
+Bring the disk to the checkpoint that the attempt names, and move everything doubtful aside.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Optional
+
+from .catalogue import Catalogue
+from .errors import SliceSizeError, TornError
+from .gang import Attempt
+from .local_checkpoints import RESTORING, LocalCheckpoints
+from .manifest import Manifest, StoredFile, file_name, manifest_name
+from .settings import Settings
+from .storage import Bucket, sha256_of
+from .threads import say
+
+PARALLEL = 4
+
+
+class Restorer:
+    """
+    Restore this worker's part of a checkpoint.
+    """
+
+    def __init__(
+        self, settings: Settings, bucket: Bucket, catalogue: Catalogue, local: LocalCheckpoints
+    ) -> None:
+        self._settings = settings
+        self._bucket = bucket
+        self._catalogue = catalogue
+        self._local = local
+
+    def restore(self, attempt: Attempt) -> None:
+        """
+        Leave on disk no step after the attempt's and no unfinished one, and the attempt's own, proven whole.
+
+        Raises TornError when the bucket's copy is not what its manifest says, SliceSizeError when the slice
+        has another number of workers than the checkpoint.
+        """
+        if self._settings.checkpoints.in_bucket:
+            return
+        self._local.folder.mkdir(parents=True, exist_ok=True)
+        self._put_doubtful_aside(attempt.resume_step)
+        if attempt.resume_step is None or attempt.resume_incarnation is None:
+            return
+        manifest = self._manifest(attempt.resume_step, attempt.resume_incarnation)
+        target = self._local.folder / manifest.folder
+        if target.is_dir():
+            if _difference(target, manifest) is None:
+                return
+            say(f"{target} differs from its manifest, moved to {self._local.put_aside(target)}")
+        self._download(manifest, target)
+
+    def discard(self, attempt: Attempt) -> None:
+        """
+        Take a torn checkpoint out of the choice: its manifest is kept under another name, then removed.
+        """
+        if attempt.resume_step is None or attempt.resume_incarnation is None:
+            return
+        name = manifest_name(attempt.resume_step, attempt.resume_incarnation, self._settings.worker)
+        held = self._bucket.read(name)
+        if held is not None:
+            self._bucket.write(f"{name}.torn-{int(time.time())}", held.data)
+            self._bucket.delete(name, held.generation)
+
+    def _manifest(self, step: int, incarnation: int) -> Manifest:
+        # A slice that grew has workers without a part; worker 0's manifest tells how many there were.
+        workers = self._catalogue.manifest(step, incarnation, 0).workers
+        if workers != self._settings.workers:
+            raise SliceSizeError(
+                f"the checkpoint of step {step} was saved by {workers} workers, this slice has "
+                f"{self._settings.workers}; nothing was changed"
+            )
+        return self._catalogue.manifest(step, incarnation, self._settings.worker)
+
+    def _put_doubtful_aside(self, step: Optional[int]) -> None:
+        for leftover in self._local.folder.glob(f"{RESTORING}*"):
+            shutil.rmtree(str(leftover), ignore_errors=True)
+        for one in self._local.steps():
+            if not one.complete or step is None or one.step > step:
+                why = "after the step to resume from" if one.complete else "unfinished"
+                say(f"{one.path} is {why}, moved to {self._local.put_aside(one.path)}")
+
+    def _download(self, manifest: Manifest, target: Path) -> None:
+        temporary = self._local.folder / f"{RESTORING}{manifest.step}"
+        temporary.mkdir()
+
+        def fetch(file: StoredFile) -> None:
+            path = temporary / file.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            name = file_name(manifest.step, manifest.incarnation, manifest.worker, file.name)
+            self._bucket.download(name, path, file.size)
+
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            list(pool.map(fetch, manifest.files))
+        wrong = _difference(temporary, manifest)
+        if wrong is not None:
+            shutil.rmtree(str(temporary), ignore_errors=True)
+            raise TornError(f"checkpoint of step {manifest.step}: {wrong}")
+        temporary.rename(target)
+        _sync(self._local.folder)
+
+
+def _difference(folder: Path, manifest: Manifest) -> Optional[str]:
+    """
+    Return how *folder* differs from the manifest, None when every file is the same. Extra files do not count.
+    """
+    for file in manifest.files:
+        path = folder / file.name
+        if not path.is_file():
+            return f"{file.name} is missing"
+        if path.stat().st_size != file.size:
+            return f"{file.name} has {path.stat().st_size} bytes, not {file.size}"
+        if sha256_of(path) != file.sha256:
+            return f"{file.name} has another sha256 than its manifest"
+    return None
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(str(folder), os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

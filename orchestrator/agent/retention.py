@@ -1,0 +1,33 @@
+"""
+Remove old checkpoints from the bucket: manifests first, then files, never the last complete ones.
+"""
+
+from __future__ import annotations
+
+from .catalogue import Catalogue
+from .checkpoints import disposable
+from .gang import Gang
+from .manifest import parse_name
+from .settings import Settings
+from .storage import Bucket
+from .threads import say
+
+
+def retain(settings: Settings, bucket: Bucket, catalogue: Catalogue, gang: Gang) -> None:
+    """
+    Keep the newest complete checkpoints and whatever is newer than the oldest kept one. Worker 0 calls this.
+
+    Does nothing for checkpoints that the framework keeps itself, nor when a newer incarnation exists.
+    """
+    if settings.checkpoints.in_bucket or gang.newer_incarnation() is not None:
+        return
+    complete = list(catalogue.complete())
+    old = disposable(complete, settings.checkpoints.keep)
+    if not old:
+        return
+    for step, folder in catalogue.steps():
+        if step <= old[0]:
+            names = bucket.list(folder)
+            for name in sorted(names, key=lambda one: (parse_name(one) is None, one)):
+                bucket.delete(name)
+            say(f"removed the checkpoint of step {step}: newer complete ones exist")

@@ -1,0 +1,152 @@
+"""
+Settings of the agent, from the environment that job.env made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Mapping, Optional
+
+from .errors import AgentError
+from .layout import Layout
+
+DEFAULT_ROOT = "/opt/tpuctl"
+FAST_HEARTBEAT = 2.0
+
+
+@dataclass(frozen=True)
+class CheckpointSettings:
+    """
+    Say where the job saves and what a finished save looks like.
+
+    *format* is `marker` or `orbax`, *folder* a local path or `gs://BUCKET/...`, *keep* at least 2.
+    """
+
+    format: str
+    folder: str
+    keep: int
+    marker: str
+
+    @property
+    def in_bucket(self) -> bool:
+        """
+        Say whether the job writes to the bucket itself, so that the agent only reads.
+        """
+        return self.folder.startswith("gs://")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """
+    Hold everything one agent was told. Times are in seconds; *target* is None when none is declared.
+    """
+
+    layout: Layout
+    deployment: str
+    bucket: str
+    incarnation: int
+    worker: int
+    workers: int
+    bundle: str
+    command: str
+    setup: str
+    checkpoints: CheckpointSettings
+    target: Optional[int]
+    failures: int
+    grace: float
+    stall: float
+    heartbeat: float
+
+    @property
+    def poll(self) -> float:
+        """
+        Return the seconds between two looks at what other workers wrote.
+        """
+        return min(1.0, self.heartbeat) if self.heartbeat <= FAST_HEARTBEAT else 5.0
+
+    @property
+    def longest_pause(self) -> float:
+        """
+        Return the longest pause in seconds before a failed job is started again.
+        """
+        return 5.0 if self.heartbeat <= FAST_HEARTBEAT else 60.0
+
+
+def layout_of(environ: Mapping[str, str]) -> Layout:
+    """
+    Return the machine folder that the environment names.
+    """
+    return Layout(Path(environ.get("TPUCTL_ROOT") or DEFAULT_ROOT).absolute())
+
+
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    """
+    Return the settings; raises AgentError that names every missing or wrong key at once.
+    """
+    reader = _Reader(environ)
+    layout = layout_of(environ)
+    settings = Settings(
+        layout=layout,
+        deployment=reader.text("TPUCTL_DEPLOYMENT"),
+        bucket=reader.text("TPUCTL_BUCKET"),
+        incarnation=int(reader.number("TPUCTL_INCARNATION")),
+        worker=int(reader.number("TPUCTL_WORKER_ID", environ.get("WORKER_ID") or "0")),
+        workers=int(reader.number("TPUCTL_WORKERS", "1")),
+        bundle=reader.text("TPUCTL_BUNDLE"),
+        command=reader.text("TPUCTL_COMMAND"),
+        setup=environ.get("TPUCTL_SETUP", ""),
+        checkpoints=_checkpoints(reader, layout),
+        target=int(reader.number("TPUCTL_TARGET_STEPS")) if environ.get("TPUCTL_TARGET_STEPS") else None,
+        failures=int(reader.number("TPUCTL_FAILURES", "5")),
+        grace=reader.number("TPUCTL_GRACE_SECONDS", "20"),
+        stall=reader.number("TPUCTL_STALL_SECONDS", "3600"),
+        heartbeat=max(0.1, reader.number("TPUCTL_HEARTBEAT_SECONDS", "30")),
+    )
+    reader.finish()
+    return settings
+
+
+def _checkpoints(reader: _Reader, layout: Layout) -> CheckpointSettings:
+    return CheckpointSettings(
+        format=reader.choice("TPUCTL_CHECKPOINT_FORMAT", ("marker", "orbax")),
+        folder=reader.environ.get("TPUCTL_CHECKPOINT_DIR") or str(layout.checkpoints),
+        keep=max(2, int(reader.number("TPUCTL_CHECKPOINT_KEEP", "3"))),
+        marker=reader.environ.get("TPUCTL_CHECKPOINT_MARKER") or "COMPLETE",
+    )
+
+
+class _Reader:
+    """
+    Read keys and remember every complaint.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self._complaints: list[str] = []
+
+    def text(self, key: str) -> str:
+        value = self.environ.get(key, "")
+        if not value:
+            self._complaints.append(f"{key} is missing")
+        return value
+
+    def choice(self, key: str, allowed: tuple[str, ...]) -> str:
+        value = self.environ.get(key) or allowed[0]
+        if value not in allowed:
+            self._complaints.append(f"{key} is {value!r}, expected one of {', '.join(allowed)}")
+        return value
+
+    def number(self, key: str, default: str = "") -> float:
+        value = self.environ.get(key) or default
+        try:
+            return float(value)
+        except ValueError:
+            self._complaints.append(
+                f"{key} is {value!r}, expected a number" if value else f"{key} is missing"
+            )
+            return 0.0
+
+    def finish(self) -> None:
+        if self._complaints:
+            raise AgentError("job.env is wrong, nothing was started: " + "; ".join(self._complaints))

@@ -1,0 +1,204 @@
+"""
+The deployment's bucket over the JSON API of Cloud Storage.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+from urllib.parse import quote, urlencode
+
+from . import gcloud
+from .errors import AgentError, PreconditionError, TornError, TransientError
+from .metadata import Metadata, Tokens
+from .retry import retrying
+from .transport import Reply, Transport
+
+DEFAULT_BASE = "https://storage.googleapis.com"
+SECONDS = 60.0
+BYTES = {"Content-Type": "application/octet-stream"}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """
+    Hold an object's bytes and generation.
+    """
+
+    data: bytes
+    generation: int
+
+
+class Bucket:
+    """
+    Read and write objects of one bucket; every call retries within its *seconds*.
+
+    Calls raise TransientError when time is over, PreconditionError on 412, AgentError on a refusal.
+    """
+
+    def __init__(self, name: str, base: str, tokens: Tokens) -> None:
+        self.name = name
+        self._base = base.rstrip("/")
+        self._tokens = tokens
+        self._transport = Transport()
+
+    @classmethod
+    def from_environ(cls, name: str, environ: Mapping[str, str], metadata: Metadata) -> Bucket:
+        """
+        Use Cloud Storage, or the emulator that STORAGE_EMULATOR_HOST names.
+        """
+        emulator = environ.get("STORAGE_EMULATOR_HOST", "")
+        base = emulator if "://" in emulator or not emulator else f"http://{emulator}"
+        return cls(name, base or DEFAULT_BASE, Tokens(metadata, optional=bool(emulator)))
+
+    def read(self, name: str, seconds: float = SECONDS) -> Optional[Stored]:
+        """
+        Return a small object, or None when it is not there.
+        """
+        reply = self._call("GET", f"/download/storage/v1{self._object(name)}?alt=media", seconds)
+        return None if reply.status == 404 else Stored(reply.body, int(reply.headers["x-goog-generation"]))
+
+    def stat(self, name: str, seconds: float = SECONDS) -> Optional[Dict[str, Any]]:
+        """
+        Return the object's resource, or None when it is not there.
+        """
+        reply = self._call("GET", f"/storage/v1{self._object(name)}", seconds)
+        return None if reply.status == 404 else json.loads(reply.body)
+
+    def write(
+        self, name: str, data: bytes, if_generation: Optional[int] = None, seconds: float = SECONDS
+    ) -> int:
+        """
+        Write an object from memory and return its generation; *if_generation* 0 means "must not exist".
+        """
+        query = {"uploadType": "media", "name": name}
+        if if_generation is not None:
+            query["ifGenerationMatch"] = str(if_generation)
+        path = f"/upload/storage/v1/b/{self.name}/o?{urlencode(query)}"
+        made = _resource(self._call("POST", path, seconds, data), path)
+        if made.get("md5Hash") not in (None, base64.b64encode(hashlib.md5(data).digest()).decode()):  # noqa: S324
+            raise TransientError(f"{name}: the bucket holds other bytes than were sent")
+        return int(made["generation"])
+
+    def delete(self, name: str, if_generation: Optional[int] = None, seconds: float = SECONDS) -> None:
+        """
+        Delete an object; one that is gone is fine.
+        """
+        query = "" if if_generation is None else f"?ifGenerationMatch={if_generation}"
+        self._call("DELETE", f"/storage/v1{self._object(name)}{query}", seconds)
+
+    def list(self, prefix: str, seconds: float = SECONDS) -> List[str]:
+        """
+        Return the names of all objects under *prefix*, all pages.
+        """
+        return self._pages({"prefix": prefix}, seconds)[0]
+
+    def level(self, prefix: str, seconds: float = SECONDS) -> Tuple[List[str], List[str]]:
+        """
+        Return the objects directly under *prefix* and the folders (names with a closing slash).
+        """
+        return self._pages({"prefix": prefix, "delimiter": "/"}, seconds)
+
+    def upload(self, name: str, path: Path, size: int) -> str:
+        """
+        Write a file of *size* bytes and return the sha256 of what was sent. Raises TornError when it shrank.
+        """
+        if not gcloud.wanted_for(name, size):
+            data = path.read_bytes()
+            if len(data) != size:
+                raise TornError(f"{path} changed while it was read")
+            self.write(name, data, seconds=SECONDS + size / gcloud.SLOWEST)
+            return hashlib.sha256(data).hexdigest()
+        digest = sha256_of(path)
+        retrying(lambda _left: gcloud.copy(str(path), f"gs://{self.name}/{name}", size), 2 * SECONDS)
+        held = self.stat(name)
+        if held is None or int(held["size"]) != size:
+            raise TornError(f"{name}: the bucket does not hold the {size} bytes that were sent")
+        return digest
+
+    def download(self, name: str, path: Path, size: int) -> None:
+        """
+        Write an object to a file; raises TornError when it is not there. The caller checks its digest.
+        """
+        if gcloud.wanted_for(name, size):
+            retrying(lambda _left: gcloud.copy(f"gs://{self.name}/{name}", str(path), size), 2 * SECONDS)
+            return
+        target = f"/download/storage/v1{self._object(name)}?alt=media"
+        with path.open("wb") as file:
+            reply = self._call("GET", target, SECONDS + size / gcloud.SLOWEST, sink=file)
+            file.flush()
+            os.fsync(file.fileno())
+        if reply.status == 404:
+            raise TornError(f"gs://{self.name}/{name} is not there")
+
+    def _object(self, name: str) -> str:
+        return f"/b/{self.name}/o/{quote(name, safe='')}"
+
+    def _pages(self, query: Dict[str, str], seconds: float) -> Tuple[List[str], List[str]]:
+        names: List[str] = []
+        folders: List[str] = []
+        token = ""
+        while True:
+            asked = dict(query, pageToken=token) if token else query
+            path = f"/storage/v1/b/{self.name}/o?{urlencode(asked)}"
+            page = _resource(self._call("GET", path, seconds), path)
+            names += [item["name"] for item in page.get("items", [])]
+            folders += page.get("prefixes", [])
+            token = page.get("nextPageToken", "")
+            if not token:
+                return names, folders
+
+    def _call(
+        self, method: str, path: str, seconds: float, body: Optional[bytes] = None, sink: Any = None
+    ) -> Reply:
+        def once(left: float) -> Reply:
+            if sink is not None:
+                sink.seek(0)
+                sink.truncate()
+            headers = dict(self._tokens.headers(), **(BYTES if body is not None else {}))
+            reply = self._transport.send(
+                method, self._base + path, headers, body=body, timeout=min(30.0, left), sink=sink
+            )
+            self._check(reply, f"{method} gs://{self.name} {path.split('?', maxsplit=1)[0]}")
+            return reply
+
+        return retrying(once, seconds)
+
+    def _check(self, reply: Reply, what: str) -> None:
+        """
+        Raise for every status but 2xx and 404.
+        """
+        if reply.status < 300 or reply.status == 404:
+            return
+        if reply.status == 401:
+            self._tokens.forget()
+        text = f"{what}: {reply.status} {reply.body[:200].decode('utf-8', 'replace')}".strip()
+        if reply.status == 412:
+            raise PreconditionError(text)
+        raise (TransientError if reply.status in (401, 408, 429) or reply.status >= 500 else AgentError)(text)
+
+
+def sha256_of(path: Path) -> str:
+    """
+    Return the sha256 of a file in hex.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _resource(reply: Reply, what: str) -> Dict[str, Any]:
+    """
+    Return the answer's JSON; a 404 where only the bucket can be missing is an error, not emptiness.
+    """
+    if reply.status == 404:
+        raise TransientError(f"{what.split('?', maxsplit=1)[0]}: 404, the bucket is not there")
+    value: Dict[str, Any] = json.loads(reply.body)
+    return value

@@ -1,0 +1,64 @@
+"""
+Side threads that never die of an exception, and what they say when they meet one.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from typing import Callable
+
+from .errors import AgentError
+
+
+def say(text: str) -> None:
+    """
+    Print one line of the agent's log. A log that cannot be written (disk full) stops nothing.
+    """
+    try:
+        print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", flush=True)
+    except OSError:
+        return
+
+
+class Repeater(threading.Thread):
+    """
+    Call *step* every *seconds*, or at once when *wake* is set; failures go to *trouble* and do not end it.
+
+    *trouble* gets the thread's name and the failure's text, empty when the step went well.
+    """
+
+    def __init__(
+        self, name: str, step: Callable[[], None], seconds: float, trouble: Callable[[str, str], None]
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self.wake = threading.Event()
+        self._step = step
+        self._seconds = seconds
+        self._trouble = trouble
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """
+        Repeat until `end`.
+        """
+        while not self._ended.is_set():
+            try:
+                self._step()
+                self._trouble(self.name, "")
+            except (AgentError, OSError) as error:
+                self._trouble(self.name, str(error))
+            except Exception as error:  # A side thread must outlive bugs too; the trace goes to the log.
+                traceback.print_exc(file=sys.stdout)
+                self._trouble(self.name, repr(error))
+            self.wake.wait(self._seconds)
+            self.wake.clear()
+
+    def end(self) -> None:
+        """
+        Ask the thread to end after its present step.
+        """
+        self._ended.set()
+        self.wake.set()

@@ -1,0 +1,89 @@
+"""
+One HTTP exchange by the standard library, with every network failure as TransientError.
+"""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from email.message import Message
+from typing import IO, Dict, Mapping, Optional, Union
+
+from .errors import TransientError
+
+BLOCK = 1 << 20
+_ENDS = (OSError, http.client.HTTPException, EOFError)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """
+    Hold an answer of any status; header names are lower case.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport:
+    """
+    Send requests. Without *proxies*, the proxy settings of the environment are ignored.
+    """
+
+    def __init__(self, proxies: bool = True) -> None:
+        handlers = [] if proxies else [urllib.request.ProxyHandler({})]
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        body: Union[bytes, IO[bytes], None] = None,
+        timeout: float = 20.0,
+        sink: Optional[IO[bytes]] = None,
+    ) -> Reply:
+        """
+        Return the answer, whatever its status; a body of status 200 goes to *sink* when one is given.
+
+        Raises TransientError when there is no whole answer. *timeout* bounds each wait for the network.
+        """
+        request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)  # noqa: S310
+        try:
+            try:
+                answer = self._opener.open(request, timeout=timeout)
+            except urllib.error.HTTPError as error:
+                return Reply(error.code, _lower(error.headers), error.read())
+            with answer:
+                if sink is None or answer.status != 200:
+                    return Reply(answer.status, _lower(answer.headers), answer.read())
+                _drain(answer, sink)
+                return Reply(answer.status, _lower(answer.headers), b"")
+        except _ENDS as error:
+            raise TransientError(
+                f"{method} {url.split('?', maxsplit=1)[0]}: {error or type(error).__name__}"
+            ) from error
+
+
+def _drain(answer: http.client.HTTPResponse, sink: IO[bytes]) -> None:
+    """
+    Copy the body; HTTPResponse.read(n) ends silently at a cut connection, so the length is checked.
+    """
+    expected = answer.headers.get("content-length")
+    received = 0
+    while True:
+        block = answer.read(BLOCK)
+        if not block:
+            break
+        received += len(block)
+        sink.write(block)
+    if expected is not None and received != int(expected):
+        raise EOFError(f"{received} of {expected} bytes came")
+
+
+def _lower(headers: Message) -> Dict[str, str]:
+    return {key.lower(): value for key, value in headers.items()}

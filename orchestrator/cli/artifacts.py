@@ -1,0 +1,45 @@
+"""
+Build what is pushed: the code bundle and the agent.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator import agentzip
+from orchestrator.cli.wiring import Session
+from orchestrator.core.history import History
+from orchestrator.core.plan import Outcome
+from orchestrator.engine.artifacts import agent_file, bundle_file
+from orchestrator.remote.bundle import build
+
+
+def build_artifacts(session: Session) -> tuple[str, str]:
+    """
+    Build bundle and agent into the deployment's folder and return their sha256.
+    """
+    session.bundles.mkdir(parents=True, exist_ok=True, mode=0o700)
+    source = (session.path.parent / session.spec.job.source).resolve()
+    bundle = build(source, session.bundles)
+    wanted = bundle_file(session.bundles, bundle.digest)
+    if bundle.path != wanted:
+        bundle.path.replace(wanted)
+    fresh = session.bundles / "agent.new"
+    digest = agentzip.build(fresh)
+    Path(fresh).replace(agent_file(session.bundles, digest))
+    return bundle.digest, digest
+
+
+def want(history: History, bundle: str, agent: str, now: float) -> History:
+    """
+    Return the history with the code that `up` wants; new code, or a fresh `up`, opens an ended deployment again.
+    """
+    changed = (bundle, agent) != (history.bundle, history.agent)
+    history = replace(history, bundle=bundle, agent=agent, started_at=history.started_at or now)
+    over = history.outcome in {Outcome.FAILED.value, Outcome.SPENT.value}
+    done = history.outcome == Outcome.DONE.value
+    if over or (done and changed):
+        return replace(
+            history, outcome="", reason="", refusals=(), started_at=now,
+            incarnation=history.incarnation + 1, accepted=False, operations=(), remote_failed_since=None,
+        )  # fmt: skip
+    return replace(history, refusals=())

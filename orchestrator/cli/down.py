@@ -1,0 +1,101 @@
+"""
+tpuctl down: delete everything that tpuctl made.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.options import confirm, deployment_options, yes_option
+
+if TYPE_CHECKING:
+    from orchestrator.cli.wiring import Session
+    from orchestrator.engine.down import Left, Sweep
+
+
+@click.command("down")
+@deployment_options
+@yes_option
+@click.option("--delete-data", is_flag=True, help="Delete the bucket too: checkpoints, logs, everything.")
+def command(
+    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, yes: bool, delete_data: bool
+) -> None:
+    """
+    Delete TPU and VM, then list by label what is left. The bucket's data stays without --delete-data.
+
+    It can be run again at any time, and finds its resources by label even without a record.
+    """
+    from orchestrator.cli.output import EventPrinter
+    from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.engine.down import Sweep
+
+    session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
+    with session.alone("down"):
+        sweep = Sweep(
+            session.cloud, session.spec, session.record.history, session.journal, session.clock, session.sink
+        )
+        _announce(session, sweep, delete_data=delete_data, as_json=as_json)
+        what = "Delete all of this, data included?" if delete_data else "Delete the machines?"
+        confirm(what, yes=yes)
+        left = list(sweep.machines())
+        if delete_data and not left:
+            kept = sweep.bucket(session.blueprint.bucket)
+            left += [kept] if kept else []
+        _close(session, left, delete_data=delete_data)
+    _report(session, left, delete_data=delete_data, as_json=as_json)
+
+
+def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool, as_json: bool) -> None:
+    from orchestrator.cli.output import say
+
+    if as_json:
+        return
+    found = sweep.find()
+    for item in found:
+        say(f"- {item.kind} {item.name} {item.zone} {item.state}")
+    bucket = session.blueprint.bucket
+    say(f"- bucket {bucket} with all its data" if delete_data else f"  bucket {bucket} is kept")
+    if not found:
+        say("  there are no machines")
+
+
+def _close(session: "Session", left: "list[Left]", *, delete_data: bool) -> None:
+    """
+    Forget what is certainly gone: keys with the machines, the record with the data.
+    """
+    import shutil
+    from dataclasses import replace
+
+    from orchestrator.remote.keys import forget_key
+
+    if left:
+        return
+    now = session.clock.now()
+    if delete_data:
+        shutil.rmtree(session.folder, ignore_errors=True)
+        return
+    session.record.update(
+        lambda h: replace(
+            h, accepted=False, vm_accepted=False, operations=(), refusals=(), sightings={}, pushed="",
+            incarnation=h.incarnation + 1, spans=tuple(replace(s, until=s.until or now) for s in h.spans),
+        )
+    )  # fmt: skip
+    forget_key(session.folder)
+
+
+def _report(session: "Session", left: "list[Left]", *, delete_data: bool, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from orchestrator.cli.output import print_json, say
+    from orchestrator.errors import LeftoverError
+
+    if as_json:
+        print_json("down", {"left": [asdict(item) for item in left], "data_kept": not delete_data})
+    if left:
+        names = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in left)
+        raise LeftoverError(f"left: {names}", hint="run: tpuctl down", unchanged="everything else is gone")
+    if as_json:
+        return
+    kept = "" if delete_data else f"; data is kept in gs://{session.blueprint.bucket}"
+    say(f"nothing is left of {session.spec.name}{kept}", style="green")

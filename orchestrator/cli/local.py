@@ -1,0 +1,170 @@
+"""
+tpuctl local: run and disturb the local cloud.
+"""
+
+import click
+
+from orchestrator.cli.options import json_option
+
+
+@click.group("local", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """
+    The local cloud: Google's clients and gcloud talk to it, machines are processes of this computer.
+    """
+
+
+@command.command("start")
+@click.option(
+    "--hosts", type=click.Choice(["process", "namespace", "auto"]), default="process", show_default=True
+)
+@click.option(
+    "--latency", type=click.Choice(["instant", "scaled", "realistic"]), default="scaled", show_default=True
+)
+@click.option("--project", default="local-project", show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--stockout", "stockouts", multiple=True, metavar="ZONE", help="A zone without capacity.")
+@click.option("--quota", multiple=True, metavar="ID@PLACE=LIMIT", help="For example CPUS@us-central1=8.")
+@click.option(
+    "--disable-api", "disabled_apis", multiple=True, metavar="API", help="For example tpu.googleapis.com."
+)
+@click.option(
+    "--deny", "denied_permissions", multiple=True, metavar="PERMISSION", help="For example tpu.nodes.create."
+)
+@click.option(
+    "--taken-bucket", "taken_buckets", multiple=True, metavar="NAME", help="A name that somebody else owns."
+)
+@json_option
+def start(as_json: bool, **choices: object) -> None:
+    """
+    Start it with these settings. They are kept; `reset` forgets them.
+    """
+    from dataclasses import replace
+
+    from orchestrator.cli.output import print_json, say
+    from orchestrator.local import control
+    from orchestrator.local.options import load_options
+    from orchestrator.local.places import local_folder
+
+    options = replace(load_options(local_folder()), **choices)  # type: ignore[arg-type]
+    address, fresh = control.ensure_running(options)
+    if as_json:
+        print_json("local", {"endpoint": address.endpoint, "project": address.project, "started": fresh})
+    elif fresh:
+        say(f"the local cloud runs at {address.endpoint}, machines: {address.hosts}")
+    else:
+        say(f"it runs already at {address.endpoint}; its settings did not change (tpuctl local stop first)")
+
+
+@command.command("stop")
+def stop() -> None:
+    """
+    Stop it and all its machines. Disks and buckets stay for the next start.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.local import control
+
+    say("the local cloud is stopped" if control.stop() else "the local cloud did not run")
+
+
+@command.command("reset")
+def reset() -> None:
+    """
+    Stop it and delete everything it holds: machines, disks, buckets, settings.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.local import control
+
+    control.reset()
+    say("the local cloud is gone with everything in it")
+
+
+@command.command("status")
+@json_option
+def status(as_json: bool) -> None:
+    """
+    Show address, machines, faults that nobody met yet, and what it would have cost.
+    """
+    from orchestrator.cli.output import print_json
+    from orchestrator.local import control
+
+    address = control.running()
+    body = control.call("status") if address else {}
+    if as_json:
+        print_json(
+            "local", {"running": address is not None, "endpoint": address.endpoint if address else "", **body}
+        )
+        return
+    click.echo(f"running at {address.endpoint}" if address else "not running")
+    for machine in body.get("machines", []):
+        click.echo(
+            f"{machine['name']}  {machine['address']}  {'running' if machine['running'] else 'stopped'}"
+        )
+    for fault in body.get("unused_faults", []):
+        click.echo(f"fault not met yet: {fault['method']} {fault['fault']}")
+    if body.get("bill"):
+        click.echo(f"it would have cost {sum(line['usd'] or 0 for line in body['bill']):.4f} USD")
+
+
+@command.command("env")
+@json_option
+def env(as_json: bool) -> None:
+    """
+    Print what points other tools at it: eval "$(tpuctl local env)".
+    """
+    import shlex
+
+    from orchestrator.cli.output import print_json
+    from orchestrator.local import control
+
+    address, _ = control.ensure_running()
+    variables = control.environment(address)
+    if as_json:
+        print_json("local-env", {"variables": variables})
+        return
+    for name, value in variables.items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+@command.command("preempt")
+@click.argument("name")
+@click.option("--no-notice", is_flag=True, help="SIGKILL at once, without the notice.")
+@click.option("--worker", type=int, help="Kill only this machine of a slice; the node stays READY.")
+def preempt(name: str, no_notice: bool, worker: int | None) -> None:
+    """
+    Take a spot TPU or VM away: notice, grace, SIGKILL of everything on it.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.local import control
+
+    if worker is not None:
+        control.call("kill", {"name": name, "worker": worker})
+        say(f"worker {worker} of {name} was killed")
+        return
+    control.call("preempt", {"name": name, "notice": not no_notice})
+    say(f"{name} was preempted" if no_notice else f"{name} has its notice")
+
+
+@command.command("fault")
+@click.argument("method")
+@click.argument("failures", nargs=-1, required=True)
+def fault(method: str, failures: tuple[str, ...]) -> None:
+    """
+    Let the next calls of METHOD meet FAILURES, one each: for example tpu.nodes.create stockout drop-answer.
+
+    METHOD `state` puts a node into an odd state instead: tpuctl local fault state NAME UNHEALTHY_MAINTENANCE.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.errors import UsageError
+    from orchestrator.local import control
+
+    if method == "state":
+        if len(failures) != 2:
+            raise UsageError(
+                "local fault state: name a node and a state", hint="tpuctl local fault state NAME STATE"
+            )
+        control.call("state", {"name": failures[0], "state": failures[1]})
+        say(f"{failures[0]} is now {failures[1]}")
+        return
+    control.call("fault", {"method": method, "failures": list(failures)})
+    say(f"the next {len(failures)} calls of {method} will fail")

@@ -1,0 +1,41 @@
+"""
+Find the machines of a deployment, with their pinned host keys.
+"""
+
+from orchestrator.cli.wiring import Session
+from orchestrator.core.history import current_node, learn
+from orchestrator.core.world import World
+from orchestrator.engine.deliver import node_hosts, vm_host
+from orchestrator.engine.observe import observe
+from orchestrator.errors import UsageError
+from orchestrator.ports import Host
+
+
+def look(session: Session) -> World:
+    """
+    Return the world of this moment.
+    """
+    return observe(
+        session.cloud, session.spec, session.record.history, session.blueprint.bucket, session.clock.now()
+    )
+
+
+def worker_hosts(session: Session) -> list[Host]:
+    """
+    Return the workers of the newest node; raise UsageError when there is none.
+    """
+    world = look(session)
+    node = current_node(world, learn(session.record.history, world))
+    if node is None or not node.workers:
+        raise UsageError(
+            f"{session.spec.name} has no TPU at present", hint="see: tpuctl status",
+            unchanged="nothing was changed", code="TPU-121",
+        )  # fmt: skip
+    return node_hosts(session.cloud, node)
+
+
+def the_vm(session: Session) -> Host:
+    """
+    Return the VM; raise RemoteError when it is not in sight.
+    """
+    return vm_host(session.cloud, look(session))

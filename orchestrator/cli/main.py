@@ -1,0 +1,118 @@
+"""
+The command line's front door: it knows the names of the commands and imports only the one that is run.
+"""
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from orchestrator import __version__
+from orchestrator.errors import TpuctlError
+
+COMMANDS = {
+    "demo": ("orchestrator.cli.demo", "Show a whole deployment on the local cloud: up, preemptions, down."),
+    "init": ("orchestrator.cli.init", "Write a commented tpuctl.yaml, or copy an example."),
+    "plan": ("orchestrator.cli.plan", "Show what `up` would create, where, and what it costs. No network."),
+    "up": ("orchestrator.cli.up", "Create bucket, VM and TPU, push the job and start it."),
+    "watch": ("orchestrator.cli.watch", "Keep the job alive through preemptions until it is done."),
+    "status": ("orchestrator.cli.status", "Show what exists and how far the job is."),
+    "logs": ("orchestrator.cli.logs", "Show the job's log, across machines."),
+    "ssh": ("orchestrator.cli.ssh", "Open a shell on a worker or on the VM."),
+    "exec": ("orchestrator.cli.exec", "Run a command on every worker."),
+    "down": ("orchestrator.cli.down", "Delete everything that tpuctl made; data stays unless you say so."),
+    "schema": ("orchestrator.cli.schema", "Print the JSON Schema of tpuctl.yaml."),
+    "local": ("orchestrator.cli.local", "Run and disturb the local cloud."),
+}
+
+
+class LazyGroup(click.Group):
+    """
+    Import a command's module only when that command runs.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """
+        Return the commands in the order of a deployment's life.
+        """
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """
+        Import and return one command, or None when there is no such command.
+        """
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """
+        Resolve a command; a name that is almost right gets a hint.
+        """
+        if args and args[0] not in COMMANDS:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean `tpuctl {close[0]}`?" if close else " See `tpuctl --help`."
+            raise click.UsageError(f"there is no command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """
+        Write the list of commands without importing any of them.
+        """
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="tpuctl")
+def cli() -> None:
+    """
+    Turn a training script into a finished model on preemptible Cloud TPUs.
+
+    \b
+    First contact, with no cloud account:  tpuctl demo
+    Your own job:                          tpuctl init, plan, up, watch, down
+    """
+
+
+def main(args: list[str] | None = None) -> None:
+    """
+    Run a command and leave with the exit code that belongs to its end.
+    """
+    sys.exit(run(args))
+
+
+def run(args: list[str] | None = None) -> int:
+    """
+    Run a command and return its exit code: one place for expected errors, interrupts and bugs.
+    """
+    try:
+        cli.main(args=args, prog_name="tpuctl", standalone_mode=False)
+    except TpuctlError as error:
+        from orchestrator.cli.output import show_error
+
+        show_error(error, args if args is not None else sys.argv[1:])
+        return error.exit_code
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except BrokenPipeError:
+        return 0
+    except Exception as error:  # noqa: BLE001 - the last boundary: whatever comes here is a bug of ours
+        from orchestrator.cli.output import show_bug
+
+        show_bug(error)
+        return 1
+    return 0

@@ -1,0 +1,160 @@
+"""
+Show a preview: to people as text of at most 80 columns, to programs as JSON.
+"""
+
+from typing import TYPE_CHECKING
+
+from orchestrator.core.cost import to_budget, to_ttl
+from orchestrator.core.plan import Change, Kind, Plan, Verb
+from orchestrator.core.preview import Preview
+from orchestrator.core.scopes import MACHINE_SCOPES
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDTH = 80
+_COLOURS = {
+    Verb.CREATE: "green",
+    Verb.DELETE: "red",
+    Verb.UPDATE: "yellow",
+    Verb.START: "cyan",
+    Verb.STOP: "yellow",
+}
+_ROLES = {Kind.BUCKET: "bucket", Kind.VM: "vm", Kind.NODE: "tpu"}
+
+
+def show(preview: Preview, *, as_json: bool = False, scripts: bool = False) -> None:
+    """
+    Print the preview to stdout; *scripts* adds the rendered scripts.
+    """
+    if as_json:
+        from orchestrator.cli.output import print_json
+
+        print_json("plan", preview.as_dict(scripts=scripts))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    render(preview, console, scripts=scripts)
+
+
+def render(preview: Preview, console: "Console", *, scripts: bool = False) -> None:
+    """
+    Print the preview on *console*.
+    """
+    width = min(WIDTH, console.width)
+    console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
+    console.print(_facts(preview), width=width)
+    console.print()
+    console.print(count(preview.plan), style="bold", markup=False, width=width)
+    for change in preview.plan.changes:
+        console.print(_change(preview, change), width=width)
+    for text in preview.plan.waiting:
+        console.print(f"  waiting: {text}", markup=False, width=width)
+    console.print()
+    console.print(_prices(preview), width=width)
+    for line in (*_sums(preview), *(f"Note: {note}." for note in preview.notes)):
+        console.print(line, markup=False, width=width)
+    for name, text in preview.scripts.items() if scripts else ():
+        console.print(f"\n--- {name} ---", style="bold", markup=False)
+        console.print(text, markup=False, soft_wrap=True)
+
+
+def count(plan: Plan) -> str:
+    """
+    Say in one line how much would change, or why nothing would.
+    """
+    if plan.empty:
+        return "No changes: " + (
+            plan.reason or "; ".join(plan.waiting) or "everything is as the file wants it"
+        )
+    parts = [(sum(c.verb is verb for c in plan.changes), verb) for verb in Verb]
+    text = ", ".join(f"{number} to {verb.name.lower()}" for number, verb in parts if number)
+    return f"{len(plan.changes)} change{'s' if len(plan.changes) > 1 else ''}: {text}"
+
+
+def _facts(preview: Preview) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in MACHINE_SCOPES)
+    facts = {
+        "project": preview.project or "not known yet: set project, GOOGLE_CLOUD_PROJECT or --set project=ID",
+        "region": f"{preview.region} (TPU, VM and bucket together: traffic is free and fast)",
+        "zones": ", then ".join(preview.spec.tpu.zones),
+        "runs as": preview.account_text,
+        "scopes": scopes,
+    }
+    for name, text in facts.items():
+        table.add_row(f"  {name}", Text(text, overflow="fold"))
+    return table
+
+
+def _change(preview: Preview, change: Change) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    colour = _COLOURS[change.verb]
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=1)
+    table.add_column(width=6)
+    table.add_column(width=6)
+    table.add_column(overflow="fold")
+    where = f" in {change.zone}" if change.zone else ""
+    sign, verb = Text(change.verb.value, colour), Text(change.verb.name.lower(), colour)
+    table.add_row(sign, verb, change.kind.value, Text(f"{preview.title(change)}{where}", "bold"))
+    if change.why:
+        table.add_row("", "", "", Text(f"why: {change.why}"))
+    for name, text in (*preview.details(change).items(), *_labels(preview, change)):
+        table.add_row("", "", "", Text(f"{name}: {text}"))
+    return table
+
+
+def _labels(preview: Preview, change: Change) -> list[tuple[str, str]]:
+    labels = preview.labels.get(_ROLES.get(change.kind, ""), {}) if change.verb is Verb.CREATE else {}
+    return [("label", f"{key}={value}") for key, value in labels.items()]
+
+
+def _prices(preview: Preview) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    price = preview.hourly
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column(f"USD per hour in {price.zone}")
+    for name in ("spot", "on demand", "billed"):
+        table.add_column(name, justify="right")
+    for line in price.lines:
+        table.add_row(
+            Text(f"  {line.what}"), _usd(line.spot_usd), _usd(line.ondemand_usd), _usd(line.billed_usd)
+        )
+    table.add_row(
+        "  sum", _usd(price.spot_usd), _usd(price.ondemand_usd), _usd(price.billed_usd), style="bold"
+    )
+    return table
+
+
+def _sums(preview: Preview) -> list[str]:
+    price, watch = preview.hourly, preview.spec.watch
+    lines = []
+    whole = to_ttl(price, watch.ttl)
+    if whole is None:
+        lines.append(f"Unknown prices: {', '.join(price.unknown)}. The sum is not known either.")
+    else:
+        lines.append(f"To the end of ttl ({watch.ttl}), if all of it runs all the time: {whole:.2f} USD.")
+    seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
+    if seconds is not None:
+        lines.append(
+            f"The budget of {watch.budget_usd:g} USD lasts for about {seconds / 3600:.1f} h of that."
+        )
+    if price.storage_usd_gib_month is not None:
+        lines.append(
+            f"On top: storage, {price.storage_usd_gib_month:g} USD per GiB and month of what the job keeps."
+        )
+    return [*lines, f"{price.date_text}. An estimate, not a bill."]
+
+
+def _usd(usd: float | None) -> str:
+    return "unknown" if usd is None else f"{usd:.4f}"

@@ -1,0 +1,49 @@
+"""
+Show the plan of a whole `up` without touching anything: no credentials, no network.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.wiring import Choice, read_spec
+
+if TYPE_CHECKING:
+    from orchestrator.core.spec import Spec
+
+
+def preview(choice: Choice, *, scripts: bool) -> None:
+    """
+    Print what `up` would do from nothing; *scripts* adds what the machines would run.
+    """
+    from orchestrator import agentzip
+    from orchestrator.catalog import load_catalog
+    from orchestrator.cli import plan_view
+    from orchestrator.core.forecast import forecast
+    from orchestrator.core.preview import preview as preview_of
+    from orchestrator.remote.bundle import build
+
+    path, spec = read_spec(choice)
+    catalog = load_catalog()
+    with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
+        bundle = build((path.parent / spec.job.source).resolve(), Path(folder)).digest
+        agent = agentzip.build(Path(folder) / "agent.pyz")
+    plan = forecast(spec, catalog.accelerator(spec.tpu.type), bundle, agent)
+    project = spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
+    texts = _scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
+    shown = preview_of(spec, plan, catalog, project=project, scripts=texts)
+    plan_view.show(shown, as_json=choice.as_json, scripts=scripts)
+
+
+def _scripts(spec: "Spec", project: str, bundle: str, agent: str) -> dict[str, str]:
+    """
+    Return the scripts of the first incarnation's machines by name.
+    """
+    from orchestrator.core.history import History
+    from orchestrator.engine.blueprint import Blueprint
+    from orchestrator.ports import CloudAccount
+
+    blueprint = Blueprint(spec, CloudAccount(project, ""), "")
+    history = History(incarnation=1, zone=spec.tpu.zones[0], bundle=bundle, agent=agent)
+    return blueprint.all_scripts(history)

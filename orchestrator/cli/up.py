@@ -1,0 +1,95 @@
+"""
+tpuctl up: create what is missing, push the code, start the job.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.options import deployment_options
+
+if TYPE_CHECKING:
+    from orchestrator.cli.wiring import Choice
+    from orchestrator.engine.act import Failure
+
+
+@click.command("up")
+@deployment_options
+@click.option("--dry-run", is_flag=True, help="Show the plan only: no credentials, no network.")
+@click.option("--wait", is_flag=True, help="Keep asking when no zone has capacity.")
+def command(
+    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, dry_run: bool, wait: bool
+) -> None:
+    """
+    Create bucket, VM and TPU side by side, push the job over SSH and start it.
+
+    Run it again at any time: what is right is left alone, new code is pushed. When the job runs, `up`
+    leaves; `tpuctl watch` then keeps it alive.
+    """
+    from orchestrator.cli.wiring import Choice
+
+    choice = Choice(file, settings, cloud, as_json)
+    if dry_run:
+        from orchestrator.cli.preview import preview
+
+        preview(choice, scripts=False)
+        return
+    bring_up(choice, wait=wait)
+
+
+def bring_up(choice: "Choice", *, wait: bool) -> None:
+    """
+    Run passes until the job runs everywhere with the wanted code.
+    """
+    from orchestrator.cli.artifacts import build_artifacts, want
+    from orchestrator.cli.output import EventPrinter, print_json, say
+    from orchestrator.cli.wiring import Session
+    from orchestrator.core.recovery import hopeless
+    from orchestrator.engine.reconcile import Pass
+    from orchestrator.engine.watch import raise_hopeless, raise_outcome, raise_stockout
+
+    printer = EventPrinter(as_json=choice.as_json)
+    session = Session(choice, printer)
+    with session.alone("up"):
+        bundle, agent = build_artifacts(session)
+        record = session.record
+        record.update(lambda h: want(h, bundle, agent, session.clock.now()))
+        changes = 0
+
+        def after(result: Pass) -> None:
+            nonlocal changes
+            changes += len(result.plan.changes)
+            session.sink.flush()
+            for failure in result.failures:
+                _stop_on(failure)
+            raise_outcome(result)
+            if hopeless(record.history):
+                raise_hopeless(record.history)
+            if not wait:
+                raise_stockout(record.history, session.spec.tpu.zones)
+            printer.waiting(result.plan.waiting, session.clock.now())
+
+        result = session.watcher().run(lambda r: r.plan.empty and not r.plan.waiting, after)
+    body = {"name": session.spec.name, "bucket": session.blueprint.bucket, "changes": changes}
+    if choice.as_json:
+        print_json("up", {**body, "outcome": result.plan.outcome.value if result.plan.outcome else "running"})
+    elif result.plan.outcome is not None:
+        say(f"nothing to do: the job is done ({result.plan.reason})")
+    elif changes == 0:
+        say("no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them")
+    else:
+        say(f"{session.spec.name} is up. Next: tpuctl watch", style="green")
+
+
+def _stop_on(failure: "Failure") -> None:
+    """
+    Raise a failure that repeating the pass cannot cure.
+    """
+    from orchestrator.core.plan import Kind
+    from orchestrator.errors import HostKeyError, Retry
+
+    if failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError):
+        return
+    if failure.error.retry in {Retry.PERMANENT, Retry.QUOTA}:
+        raise failure.error

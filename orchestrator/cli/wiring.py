@@ -1,0 +1,236 @@
+"""
+The one place where real parts meet: clock, cloud, SSH, record, engine.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.catalog import load_catalog
+from orchestrator.clock import SystemClock
+from orchestrator.config.load import find, load
+from orchestrator.core.bill import spent
+from orchestrator.core.history import History
+from orchestrator.core.spec import Spec
+from orchestrator.engine.act import Actor
+from orchestrator.engine.blueprint import ROOT, Blueprint
+from orchestrator.engine.eventlog import EventLog
+from orchestrator.core.events import Sink
+from orchestrator.engine.journal import Journal
+from orchestrator.engine.reconcile import Reconciler
+from orchestrator.engine.record import Record
+from orchestrator.engine.watch import Watcher
+from orchestrator.errors import LeaseHeldError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orchestrator.local.places import Address
+    from orchestrator.ports import Cloud
+    from orchestrator.remote.connect import Ssh
+
+
+@dataclass(frozen=True)
+class Choice:
+    """
+    Hold what the user chose on the command line.
+    """
+
+    file: Path | None
+    settings: Sequence[str]
+    cloud: str
+    as_json: bool = False
+
+
+def read_spec(choice: Choice) -> tuple[Path, Spec]:
+    """
+    Return the deployment file and the spec with the catalogue's runtime filled in.
+    """
+    path = choice.file or find(Path.cwd())
+    overrides = dict(_override(text) for text in choice.settings)
+    spec = load(path, overrides)
+    runtime = spec.tpu.runtime or load_catalog().runtime_for(spec.tpu.type)
+    return path, replace(spec, tpu=replace(spec.tpu, runtime=runtime))
+
+
+def _override(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign:
+        raise UsageError(
+            f"--set {text}: there is no '='", hint="write --set key=value, for example --set tpu.spot=false"
+        )
+    return key.strip(), value
+
+
+class Session:
+    """
+    Hold one deployment with everything that acts on it. Parts are made when first used.
+    """
+
+    def __init__(self, choice: Choice, sink: Sink) -> None:
+        self.choice = choice
+        self._sink = sink
+        self.path, self.spec = read_spec(choice)
+        self.clock = SystemClock()
+        self.catalog = load_catalog()
+
+    @cached_property
+    def project(self) -> str:
+        """
+        Return the project: the local cloud's own, the file's, the environment's or the credentials'.
+        """
+        if self.choice.cloud == "local":
+            return self._local.project
+        if self.spec.project:
+            return self.spec.project
+        from orchestrator.cloud.clients import Clients, CloudSettings
+
+        return Clients(CloudSettings()).project
+
+    @cached_property
+    def _local(self) -> "Address":
+        from orchestrator.cli.output import say
+        from orchestrator.local.control import ensure_running
+
+        address, fresh = ensure_running()
+        if fresh:
+            say(f"the local cloud was started at {address.endpoint} (stop it with: tpuctl local stop)")
+        return address
+
+    @cached_property
+    def folder(self) -> Path:
+        """
+        Return the folder for this deployment's key, record and bundles on this computer.
+        """
+        return state_folder(self.choice.cloud) / self.project / self.spec.name
+
+    @cached_property
+    def ssh(self) -> "Ssh":
+        """
+        Return the SSH side.
+        """
+        from orchestrator.core.names import SSH_USER
+        from orchestrator.remote.connect import Ssh
+        from orchestrator.remote.keys import ensure_key
+        from orchestrator.remote.settings import SshSettings
+
+        key = ensure_key(self.folder)
+        return Ssh(
+            SshSettings(user=SSH_USER, key=key.path, root=ROOT, known_hosts=self.folder / "known_hosts")
+        )
+
+    @cached_property
+    def cloud(self) -> "Cloud":
+        """
+        Return the adapters of the chosen cloud.
+        """
+        from orchestrator.cloud.clients import CloudSettings
+        from orchestrator.cloud.factory import open_cloud
+
+        local = self._local if self.choice.cloud == "local" else None
+        settings = CloudSettings(
+            endpoint=local.endpoint if local else None,
+            project=self.project,
+            ssh_port=local.ssh_port if local else 22,
+        )
+        return open_cloud(settings, self.spec, self.ssh)
+
+    @cached_property
+    def blueprint(self) -> Blueprint:
+        """
+        Return what builds our orders.
+        """
+        from orchestrator.remote.keys import ensure_key
+
+        return Blueprint(self.spec, self.cloud.account, ensure_key(self.folder).metadata_line())
+
+    @cached_property
+    def record(self) -> Record:
+        """
+        Return the deployment record, loaded.
+        """
+        record = Record(self.folder / "record.json", self.cloud.store)
+        record.load()
+        return record
+
+    @cached_property
+    def journal(self) -> Journal:
+        """
+        Return the intent journal.
+        """
+        return Journal(self.folder / "journal.jsonl", self.cloud.store, self.clock)
+
+    @cached_property
+    def sink(self) -> EventLog:
+        """
+        Return where events go: to the user at once, to the bucket after each pass.
+        """
+        return EventLog(self.cloud.store, self._sink)
+
+    @property
+    def bundles(self) -> Path:
+        """
+        Return the folder of built bundles and agents.
+        """
+        return self.folder / "bundles"
+
+    def cost(self, history: History, now: float) -> float:
+        """
+        Return the estimated cost up to *now* in USD.
+        """
+        return spent(self.spec, self.catalog, history, now).known_usd
+
+    def watcher(self) -> Watcher:
+        """
+        Return the loop over passes.
+        """
+        actor = Actor(
+            self.cloud, self.blueprint, self.bundles, self.record, self.journal, self.clock, self.sink
+        )
+        reconciler = Reconciler(
+            self.cloud, self.spec, self.blueprint.bucket, self.record, actor, self.clock, self.sink, self.cost
+        )
+        return Watcher(reconciler, self.clock, float(self.spec.watch.poll))
+
+    @contextmanager
+    def alone(self, command: str) -> "Iterator[None]":
+        """
+        Keep a second tpuctl of this computer off the deployment while the block runs.
+        """
+        from filelock import FileLock, Timeout
+
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        holder = self.folder / "holder"
+        try:
+            with FileLock(self.folder / "lock").acquire(timeout=0):
+                holder.write_text(f"tpuctl {command}, process {os.getpid()}")
+                yield
+        except Timeout as error:
+            who = holder.read_text() if holder.exists() else "another tpuctl"
+            raise LeaseHeldError(
+                f"{who} is working on {self.spec.name}",
+                hint="wait for it or stop it with Ctrl-C; then run the same command again",
+                unchanged="nothing was changed",
+            ) from error
+
+
+def state_folder(cloud: str) -> Path:
+    """
+    Return where deployments are remembered: TPUCTL_STATE_DIR, else the user's state folder.
+
+    Those of the local cloud live inside it, so that they vanish with it.
+    """
+    chosen = os.environ.get("TPUCTL_STATE_DIR")
+    if chosen:
+        return Path(chosen).absolute() / cloud
+    if cloud == "local":
+        from orchestrator.local.places import local_folder
+
+        return local_folder() / "deployments"
+    import platformdirs
+
+    return platformdirs.user_state_path("tpuctl") / "deployments"

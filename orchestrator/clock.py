@@ -1,0 +1,69 @@
+"""
+One clock for everything that waits: the system's, or one that jumps.
+"""
+
+import threading
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """
+    Tell the time (seconds since the epoch, UTC) and wait.
+    """
+
+    def now(self) -> float:
+        """
+        Return seconds since the epoch.
+        """
+
+    def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
+        """
+        Return after *seconds*, or earlier when *wake* is set.
+        """
+
+
+class SystemClock:
+    """
+    Use the time of the machine.
+    """
+
+    def now(self) -> float:
+        """
+        Return seconds since the epoch.
+        """
+        return time.time()
+
+    def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
+        """
+        Wait for *seconds* or for *wake*.
+        """
+        (wake or threading.Event()).wait(max(0.0, seconds))
+
+
+class VirtualClock:
+    """
+    Jump instead of waiting, so that a week passes in a moment.
+    """
+
+    def __init__(self, start: float = 1_800_000_000.0) -> None:
+        self._now = start
+
+    def now(self) -> float:
+        """
+        Return the virtual seconds since the epoch.
+        """
+        return self._now
+
+    def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
+        """
+        Move the time on by *seconds* at once.
+        """
+        if wake is None or not wake.is_set():
+            self.advance(max(0.0, seconds))
+
+    def advance(self, seconds: float) -> None:
+        """
+        Move the time on by *seconds*.
+        """
+        self._now += seconds

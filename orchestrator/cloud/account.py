@@ -1,0 +1,25 @@
+"""
+Who we are: the project, and the account that its machines run as.
+"""
+
+from orchestrator.cloud.clients import Clients
+from orchestrator.cloud.errors import translated
+from orchestrator.ports import CloudAccount
+
+
+def read_account(clients: Clients, service_account: str | None = None) -> CloudAccount:
+    """
+    Return project, machine account and caller; raise AuthError with the missing role.
+
+    With *service_account* given, nobody is asked.
+    """
+    email = service_account or _default_service_account(clients)
+    login = clients.credentials
+    caller = getattr(login, "service_account_email", "") or getattr(login, "account", "")
+    return CloudAccount(clients.project, email, caller or "")
+
+
+def _default_service_account(clients: Clients) -> str:
+    with translated(f"read project '{clients.project}'"):
+        answer = clients.projects.get(project=clients.project, **clients.reading)
+        return str(answer.default_service_account)

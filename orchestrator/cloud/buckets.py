@@ -1,0 +1,164 @@
+"""
+Buckets over Cloud Storage: closed to the public, without soft delete, with one writer.
+"""
+
+from itertools import islice
+from typing import Any
+
+from orchestrator.cloud.clients import Clients
+from orchestrator.cloud.errors import translated
+from orchestrator.cloud.sights import seen
+from orchestrator.core.names import DEPLOYMENT_LABEL
+from orchestrator.core.world import Bucket, Sight
+from orchestrator.errors import ConflictError, NotFoundError
+from orchestrator.ports import BucketOrder
+
+ROLE = "roles/storage.objectAdmin"
+BATCH = 100  # requests in one batch call
+POLICY_TRIES = 5
+EMPTY_TRIES = 3
+
+
+class GcsBuckets:
+    """
+    Observe, create and delete buckets.
+
+    Bucket names are one namespace for the whole world, and ours can be guessed. So a bucket counts as
+    ours only when the project's own list shows it; a stranger's bucket of that name never gets our data.
+    *adopted* buckets were named by the user and may belong to another project.
+    """
+
+    def __init__(self, clients: Clients, *, adopted: bool = False) -> None:
+        self._clients = clients
+        self._adopted = adopted
+
+    def observe(self, name: str) -> Sight[Bucket]:
+        """
+        Look at one bucket; errors become Unknown.
+        """
+        return seen(lambda: self._found(name))
+
+    def create(self, order: BucketOrder) -> None:
+        """
+        Create the bucket and grant the writer; raise ConflictError when the name is somebody else's.
+
+        A bucket of ours that exists already gets what a killed create left undone.
+        """
+        try:
+            self._insert(order)
+        except ConflictError:
+            self._check_ours(order)
+        self._grant(order.name, order.writer)
+
+    def delete(self, name: str) -> None:
+        """
+        Delete the bucket with all objects in it; a bucket that is gone is fine.
+
+        Raise ConflictError when somebody keeps writing while it is being emptied.
+        """
+        for _ in range(EMPTY_TRIES):
+            try:
+                self._empty(name)
+                with translated(f"delete bucket '{name}'"):
+                    self._bucket(name).delete(**self._clients.mutating)
+            except NotFoundError:
+                return
+            except ConflictError:
+                continue
+            return
+        raise ConflictError(
+            f"delete bucket '{name}': somebody keeps writing into it",
+            aborted=True,
+            hint="Stop what writes there, then run: tpuctl down --delete-data",
+            unchanged="Part of the objects may be deleted; the bucket exists.",
+        )
+
+    def _found(self, name: str) -> Bucket | None:
+        with translated(f"look at bucket '{name}'"):
+            if self._adopted:
+                return bucket_of(self._clients.storage.get_bucket(name, **self._clients.reading))
+            listed = self._clients.storage.list_buckets(prefix=name, **self._clients.reading)
+            return next((bucket_of(bucket) for bucket in listed if bucket.name == name), None)
+
+    def _insert(self, order: BucketOrder) -> None:
+        with translated(f"create bucket '{order.name}' in {order.location}"):
+            bucket = self._bucket(order.name)
+            bucket.labels = dict(order.labels)
+            bucket.iam_configuration.uniform_bucket_level_access_enabled = True
+            bucket.iam_configuration.public_access_prevention = "enforced"
+            bucket.soft_delete_policy.retention_duration_seconds = 0
+            self._clients.storage.create_bucket(bucket, location=order.location, **self._clients.mutating)
+
+    def _check_ours(self, order: BucketOrder) -> None:
+        held = self._found(order.name)
+        mark = order.labels.get(DEPLOYMENT_LABEL)
+        if held is None or mark is None or held.labels.get(DEPLOYMENT_LABEL) != mark:
+            raise ConflictError(
+                f"create bucket '{order.name}': the name belongs to somebody else",
+                hint="Choose another bucket.name in tpuctl.yaml, then run: tpuctl plan",
+                unchanged="Nothing was changed.",
+            )
+
+    def _grant(self, name: str, writer: str, tries: int = POLICY_TRIES) -> None:
+        """
+        Give *writer* the role on this bucket; others who change the policy meanwhile lose nothing.
+        """
+        try:
+            with translated(f"grant {ROLE} on bucket '{name}' to {writer}"):
+                self._grant_once(self._bucket(name), f"serviceAccount:{writer}")
+        except ConflictError:
+            if tries <= 1:
+                raise
+            self._grant(name, writer, tries - 1)
+
+    def _grant_once(self, bucket: Any, member: str) -> None:
+        policy = bucket.get_iam_policy(requested_policy_version=3, **self._clients.reading)
+        plain = [b for b in policy.bindings if b["role"] == ROLE and not b.get("condition")]
+        if any(member in binding["members"] for binding in plain):
+            return
+        policy.version = 3
+        policy.bindings.append({"role": ROLE, "members": {member}})
+        bucket.set_iam_policy(policy, **self._clients.mutating)
+
+    def _empty(self, name: str) -> None:
+        """
+        Delete all objects, in batches; each by its generation, so that archived ones go too.
+        """
+        with translated(f"empty bucket '{name}'"):
+            fields = "items(name,generation),nextPageToken"
+            listed = self._clients.storage.list_blobs(
+                name, versions=True, fields=fields, **self._clients.reading
+            )
+            rest = iter(listed)
+            while blobs := list(islice(rest, BATCH)):
+                self._delete_batch(name, blobs)
+
+    def _delete_batch(self, name: str, blobs: list[Any]) -> None:
+        """
+        Delete some objects; those that are gone meanwhile are fine.
+        """
+        bucket = self._bucket(name)
+        try:
+            with translated(f"empty bucket '{name}'"), self._clients.storage.batch():
+                for blob in blobs:
+                    bucket.blob(blob.name, generation=blob.generation).delete(**self._clients.mutating)
+        except NotFoundError:
+            return
+
+    def _bucket(self, name: str) -> Any:
+        return self._clients.storage.bucket(name)
+
+
+def bucket_of(bucket: Any) -> Bucket:
+    """
+    Return our value for a storage Bucket.
+    """
+    access = bucket.iam_configuration
+    return Bucket(
+        name=bucket.name,
+        location=(bucket.location or "").lower(),
+        labels=dict(bucket.labels),
+        soft_delete_seconds=int(bucket.soft_delete_policy.retention_duration_seconds or 0),
+        uniform_access=bool(access.uniform_bucket_level_access_enabled),
+        public_access_prevented=access.public_access_prevention == "enforced",
+    )

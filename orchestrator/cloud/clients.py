@@ -1,0 +1,243 @@
+"""
+The official clients: made when first needed, for Google or for a local cloud, each call with a limit.
+
+Importing the three libraries takes 1.2 to 1.8 s, most of it for compute, and threads do not shorten it:
+the time is spent in Python itself. So each is imported by the first adapter that needs it.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from orchestrator.cloud.errors import translated
+from orchestrator.errors import AuthError, UsageError
+
+T = TypeVar("T")
+
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+# These send the storage client elsewhere without a word, so nobody may have them set for us.
+_DIVERTING = ("STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
+# These make sense for Google only: client certificates, other universes, another payer.
+_GOOGLE_ONLY = (
+    "GOOGLE_API_USE_CLIENT_CERTIFICATE",
+    "GOOGLE_API_USE_MTLS_ENDPOINT",
+    "GOOGLE_API_CERTIFICATE_CONFIG",
+    "GOOGLE_CLOUD_UNIVERSE_DOMAIN",
+    "GOOGLE_CLOUD_QUOTA_PROJECT",
+)
+_environment_lock = threading.RLock()
+
+
+@dataclass(frozen=True)
+class CloudSettings:
+    """
+    Say which cloud to talk to.
+
+    *project* may be empty: then it comes from the credentials. *endpoint* None is Google with
+    application default credentials; a URL such as http://127.0.0.1:8080 is a local cloud without
+    credentials. *call_timeout* bounds each wait of one HTTP request, in seconds; *read_retry* is how
+    long, in seconds, a reading call may be repeated in all (0: never). Mutating calls are never repeated
+    here. *adapter* is a requests transport adapter that answers for *endpoint* in-process.
+    """
+
+    project: str = ""
+    endpoint: str | None = None
+    ssh_port: int = 22
+    call_timeout: float = 30.0
+    read_retry: float = 5.0
+    adapter: Any = None
+
+
+class Clients:
+    """
+    Hold the clients of one cloud; safe to share between threads.
+    """
+
+    def __init__(self, settings: CloudSettings) -> None:
+        self.settings = settings
+        self._lock = threading.RLock()
+        self._made: dict[str, Any] = {}
+
+    @property
+    def project(self) -> str:
+        """
+        Return the project; raise UsageError when neither the settings nor the credentials name one.
+        """
+        project = self.settings.project or ("" if self.settings.endpoint else self._login()[1])
+        if not project:
+            hint = "Set project in tpuctl.yaml or GOOGLE_CLOUD_PROJECT, then run: tpuctl plan"
+            raise UsageError("No project is set.", hint=hint, unchanged="Nothing was changed.")
+        return project
+
+    @property
+    def credentials(self) -> Any:
+        """
+        Return application default credentials, or anonymous ones for a local cloud.
+
+        Raise AuthError when there are none. Rehearsals stay anonymous: other credentials of google-auth
+        call Google in the background (gcp-facts 6).
+        """
+        if self.settings.endpoint:
+            from google.auth.credentials import AnonymousCredentials
+
+            return AnonymousCredentials()
+        return self._login()[0]
+
+    @property
+    def mutating(self) -> Mapping[str, Any]:
+        """
+        Return the limits of a call that changes something: one try, the loop repeats.
+        """
+        return {"timeout": self.settings.call_timeout, "retry": None}
+
+    @property
+    def reading(self) -> Mapping[str, Any]:
+        """
+        Return the limits of a call that only reads: repeated for a short while on transient errors.
+        """
+        return {"timeout": self.settings.call_timeout, "retry": self._once("retry", self._retry)}
+
+    @property
+    def tpu(self) -> Any:
+        """
+        Return the `tpu_v2.TpuClient`, over REST; its default would be gRPC.
+        """
+        return self._once("tpu", self._tpu)
+
+    @property
+    def instances(self) -> Any:
+        """
+        Return the `compute_v1.InstancesClient`; use its `*_unary` calls only.
+
+        The futures of the others poll Google's own endpoint whatever the settings (gcp-facts 2.1).
+        """
+        return self._once("instances", lambda: self._compute("InstancesClient"))
+
+    @property
+    def zone_operations(self) -> Any:
+        """
+        Return the `compute_v1.ZoneOperationsClient` for the same endpoint as the instances.
+        """
+        return self._once("zone_operations", lambda: self._compute("ZoneOperationsClient"))
+
+    @property
+    def projects(self) -> Any:
+        """
+        Return the `compute_v1.ProjectsClient`.
+        """
+        return self._once("projects", lambda: self._compute("ProjectsClient"))
+
+    @property
+    def storage(self) -> Any:
+        """
+        Return the `storage.Client`.
+        """
+        return self._once("storage", self._storage)
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        with self._lock:
+            if name not in self._made:
+                with _environment(self.settings.endpoint is not None):
+                    self._made[name] = _opened(make)
+            made: T = self._made[name]
+            return made
+
+    def _login(self) -> tuple[Any, str]:
+        return self._once("login", _default_login)
+
+    def _options(self) -> dict[str, str]:
+        return {"api_endpoint": self.settings.endpoint} if self.settings.endpoint else {}
+
+    def _tpu(self) -> Any:
+        from google.cloud.tpu_v2 import TpuClient
+
+        client = TpuClient(credentials=self.credentials, transport="rest", client_options=self._options())
+        return self._kept_local(client, client.transport._session)  # noqa: SLF001
+
+    def _compute(self, kind: str) -> Any:
+        from google.cloud import compute_v1
+
+        client = getattr(compute_v1, kind)(credentials=self.credentials, client_options=self._options())
+        return self._kept_local(client, client.transport._session)  # noqa: SLF001
+
+    def _storage(self) -> Any:
+        # Without this the client asks for the bucket in a thread of its own (gcp-facts 3.2).
+        os.environ["DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"] = "true"
+        from google.cloud.storage import Client
+
+        client = Client(self.project, credentials=self.credentials, client_options=self._options())
+        if self.settings.endpoint:
+            # GOOGLE_API_USE_MTLS_ENDPOINT=always is read anew at each request and outranks api_endpoint.
+            client._connection.API_BASE_MTLS_URL = self.settings.endpoint  # noqa: SLF001
+        return self._kept_local(client, client._http)  # noqa: SLF001
+
+    def _kept_local(self, client: Any, session: Any) -> Any:
+        """
+        Keep a local cloud's requests away from proxies and ~/.netrc, and mount the in-process adapter.
+
+        The sessions are private names of the clients: there is no public way to either setting.
+        """
+        if self.settings.endpoint:
+            session.trust_env = False
+        if self.settings.endpoint and self.settings.adapter is not None:
+            session.mount(self.settings.endpoint, self.settings.adapter)
+        return client
+
+    def _retry(self) -> Any:
+        if self.settings.read_retry <= 0:
+            return None
+        import requests
+        from google.api_core import exceptions as api
+        from google.api_core.retry import Retry, if_exception_type
+        from google.auth.exceptions import TransportError
+
+        transient = if_exception_type(
+            api.InternalServerError,
+            api.BadGateway,
+            api.ServiceUnavailable,
+            api.GatewayTimeout,
+            requests.ConnectionError,
+            requests.Timeout,
+            requests.exceptions.ChunkedEncodingError,
+            TransportError,
+        )
+        return Retry(transient, initial=0.2, maximum=2.0, multiplier=2.0, timeout=self.settings.read_retry)
+
+
+def _opened(make: Callable[[], T]) -> T:
+    """
+    Make a client; credentials of another universe than the client's are refused with a ValueError.
+    """
+    what = "log in to Google Cloud"
+    try:
+        with translated(what):
+            return make()
+    except ValueError as error:
+        hint = "Check GOOGLE_CLOUD_UNIVERSE_DOMAIN and the credentials in use."
+        raise AuthError(f"{what}: {error}", hint=hint, unchanged="Nothing was changed.") from error
+
+
+def _default_login() -> tuple[Any, str]:
+    import google.auth
+
+    credentials, project = google.auth.default(scopes=[SCOPE])
+    return credentials, project or ""
+
+
+@contextmanager
+def _environment(local: bool) -> Iterator[None]:
+    """
+    Hide the variables that would send a client elsewhere, while it is being made.
+
+    Clients read them in their constructors, with one exception that `Clients` handles itself.
+    """
+    with _environment_lock:
+        hidden = _DIVERTING + (_GOOGLE_ONLY if local else ())
+        kept = {name: os.environ.pop(name) for name in hidden if name in os.environ}
+        try:
+            yield
+        finally:
+            os.environ.update(kept)

@@ -1,0 +1,114 @@
+"""
+What the user does next, for each kind of refusal.
+"""
+
+import re
+
+from orchestrator.cloud.failure import Failure
+
+_ROLES = {
+    "tpu.googleapis.com": "roles/tpu.admin",
+    "compute.googleapis.com": "roles/compute.instanceAdmin.v1",
+    "storage.googleapis.com": "roles/storage.admin",
+}
+_ROLE_BY_PERMISSION = {
+    "tpu": "roles/tpu.admin",
+    "compute": "roles/compute.instanceAdmin.v1",
+    "storage": "roles/storage.admin",
+    "iam": "roles/iam.serviceAccountUser",
+}
+
+
+def enable_api(found: Failure) -> str:
+    """
+    Name the command that switches the API on.
+    """
+    command = f"gcloud services enable {found.service or 'SERVICE'} --project {found.project or 'PROJECT'}"
+    return f"Run: {command}   (then wait a few minutes)"
+
+
+def grant_role(found: Failure) -> str:
+    """
+    Name the command that grants the missing role.
+    """
+    permission = _permission(found)
+    role = _ROLE_BY_PERMISSION.get(permission.partition(".")[0]) or _ROLES.get(found.service, "ROLE")
+    command = (
+        f"gcloud projects add-iam-policy-binding {found.project or 'PROJECT'} --member user:YOU --role {role}"
+    )
+    missing = f"Missing permission: {permission}. " if permission else ""
+    return f"{missing}Ask the project's owner to run: {command}"
+
+
+def log_in(_: Failure) -> str:
+    """
+    Name the command that makes application default credentials.
+    """
+    return "Run: gcloud auth application-default login   (gcloud auth login alone is not enough)"
+
+
+def other_zone(_: Failure) -> str:
+    """
+    Say that the project may not use the zone.
+    """
+    return "The project may not use this zone. Change tpu.zones in tpuctl.yaml, then run: tpuctl plan"
+
+
+def fix_file(_: Failure) -> str:
+    """
+    Point to the deployment file.
+    """
+    return "Correct the setting in tpuctl.yaml, then run: tpuctl plan"
+
+
+def more_zones(_: Failure) -> str:
+    """
+    Say what helps against a stockout.
+    """
+    return "tpuctl tries the next zone, then waits. More zones under tpu.zones raise the chance."
+
+
+def more_quota(found: Failure) -> str:
+    """
+    Point to the quota page.
+    """
+    project = f"?project={found.project}" if found.project else ""
+    page = f"https://console.cloud.google.com/iam-admin/quotas{project}"
+    return f"Waiting does not help. Delete what is not needed, change tpu.zones, or ask for more: {page}"
+
+
+def wait(_: Failure) -> str:
+    """
+    Say that the same step is worth another try.
+    """
+    return "tpuctl tries again by itself; a single command can be repeated."
+
+
+def check_network(_: Failure) -> str:
+    """
+    Point to the network.
+    """
+    return "Check the network and the proxy settings, then repeat the command."
+
+
+def look(_: Failure) -> str:
+    """
+    Point to the state.
+    """
+    return "Run: tpuctl status"
+
+
+def report(_: Failure) -> str:
+    """
+    Say that the answer is new to us.
+    """
+    return "tpuctl does not know this answer. Run: tpuctl status   and report the message if it stays."
+
+
+def _permission(found: Failure) -> str:
+    """
+    Return the missing permission, for the hint only: from the details, else from the text.
+    """
+    named = found.metadata.get("permission", "")
+    match = re.search(r"'([a-z]+\.[A-Za-z]+\.[A-Za-z]+)'", found.message)
+    return named or (match[1] if match else "")

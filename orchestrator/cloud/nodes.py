@@ -1,0 +1,156 @@
+"""
+TPU nodes over the TPU API v2.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from orchestrator.cloud import operations
+from orchestrator.cloud.clients import Clients
+from orchestrator.cloud.errors import translated
+from orchestrator.cloud.hostkeys import public_keys
+from orchestrator.cloud.sights import across_zones
+from orchestrator.core.names import incarnation_of
+from orchestrator.core.plan import Verb
+from orchestrator.core.world import Node, NodeState, Operation, OperationResult, Sight, Worker
+from orchestrator.errors import NotFoundError, TransientError
+from orchestrator.ports import NodeOrder
+
+PAGE = 1000
+
+
+class TpuNodes:
+    """
+    Observe, create and delete TPU nodes of one project.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
+        """
+        List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown.
+
+        The API has no filter for nodes, so the labels are compared here.
+        """
+        return across_zones(
+            zones, lambda zone: [n for n in self._listed(zone) if n.labels.get(label) == value]
+        )
+
+    def create(self, order: NodeOrder) -> Operation:
+        """
+        Ask for the node. The name is the only key against doubles: v2 has no request id.
+
+        Raise ConflictError when the name is taken, QuotaError when the project may not have more. A
+        stockout shows later, on the operation.
+        """
+        incarnation = incarnation_of(order.name, dict(order.labels))
+        request = {"parent": self._parent(order.zone), "node_id": order.name, "node": node_body(order)}
+        with translated(f"create TPU node '{order.name}' in {order.zone}"):
+            future = self._clients.tpu.create_node(request=request, **self._clients.mutating)
+            return operations.of_tpu(future, Verb.CREATE, order.name, order.zone, incarnation)
+
+    def delete(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for deletion; None when it is gone already.
+        """
+        try:
+            with translated(f"delete TPU node '{name}' in {zone}"):
+                future = self._clients.tpu.delete_node(name=self._path(name, zone), **self._clients.mutating)
+                return operations.of_tpu(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
+        except NotFoundError:
+            return None
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """
+        Look at an operation once.
+        """
+        return operations.poll_tpu(self._clients.tpu, operation, self._clients.reading)
+
+    def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
+        """
+        Return one worker's public host keys from its guest attributes; NotFoundError while there are none.
+
+        The answer holds one entry for each worker that was asked for.
+        """
+        what = f"read the host keys of worker {worker} of '{name}' in {zone}"
+        request = {
+            "name": self._path(name, zone),
+            "query_path": "hostkeys/",
+            "worker_ids": [str(worker)],
+        }
+        with translated(what):
+            answer = self._clients.tpu.get_guest_attributes(request=request, **self._clients.reading)
+        entries = list(answer.guest_attributes)
+        return public_keys(entries[0].query_value.items if len(entries) == 1 else (), what)
+
+    def _listed(self, zone: str) -> list[Node]:
+        found: list[Node] = []
+        with translated(f"list TPU nodes in {zone}"):
+            request = {"parent": self._parent(zone), "page_size": PAGE}
+            answer = self._clients.tpu.list_nodes(request=request, **self._clients.reading)
+            # The pager shows `unreachable` of the newest page only, so each page is looked at.
+            for page in answer.pages:
+                if page.unreachable:
+                    places = ", ".join(page.unreachable)
+                    raise TransientError(f"list TPU nodes in {zone}: no answer from {places}")
+                found += [node_of(node) for node in page.nodes]
+        return found
+
+    def _parent(self, zone: str) -> str:
+        return f"projects/{self._clients.project}/locations/{zone}"
+
+    def _path(self, name: str, zone: str) -> str:
+        return f"{self._parent(zone)}/nodes/{name}"
+
+
+def node_body(order: NodeOrder) -> dict[str, Any]:
+    """
+    Return the node to send (tpu v2 Node, python field names).
+
+    Guest attributes are switched on, because they are how a machine tells us its host keys.
+    """
+    return {
+        "accelerator_type": order.type,
+        "runtime_version": order.runtime,
+        "network_config": {"enable_external_ips": order.external_ip},
+        "service_account": {"email": order.service_account, "scope": list(order.scopes)},
+        "scheduling_config": {"spot": order.spot},
+        "labels": dict(order.labels),
+        "metadata": {"enable-guest-attributes": "TRUE", **order.metadata},
+    }
+
+
+def node_of(node: Any) -> Node:
+    """
+    Return our value for a tpu v2 Node.
+    """
+    _, _, _, zone, _, name = node.name.split("/")
+    labels = dict(node.labels)
+    health = getattr(node.health, "name", str(node.health))
+    return Node(
+        name=name,
+        zone=zone,
+        state=_state(int(node.state)),
+        incarnation=incarnation_of(name, labels),
+        healthy=health in {"HEALTHY", "HEALTH_UNSPECIFIED"},
+        health=": ".join(part for part in (health, node.health_description) if part),
+        workers=_workers(node),
+        labels=labels,
+        spot=node.scheduling_config.spot or node.scheduling_config.preemptible,
+        created_at=node.create_time.timestamp() if node.create_time else 0.0,
+    )
+
+
+def _state(number: int) -> NodeState:
+    known = {state.value for state in NodeState}
+    return NodeState(number) if number in known else NodeState.STATE_UNSPECIFIED
+
+
+def _workers(node: Any) -> tuple[Worker, ...]:
+    """
+    Return the workers: with n networks, entry i*n is worker i (gcp-facts 1.3).
+    """
+    networks = max(1, len(node.network_configs))
+    first = list(node.network_endpoints)[::networks]
+    return tuple(Worker(i, e.ip_address, e.access_config.external_ip) for i, e in enumerate(first))

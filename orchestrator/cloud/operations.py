@@ -1,0 +1,115 @@
+"""
+Long-running operations: TPU (google.longrunning) and Compute Engine, looked at once, never waited for.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from orchestrator.cloud.errors import translate_compute, translate_status, translated
+from orchestrator.core.plan import Kind, Verb
+from orchestrator.core.world import Operation, OperationResult
+from orchestrator.errors import NotFoundError, Retry, TpuctlError
+
+
+def of_tpu(future: Any, verb: Verb, name: str, zone: str, incarnation: int | None) -> Operation:
+    """
+    Refer to the operation behind the future of a TPU call; the future itself is not used.
+    """
+    created = getattr(future.metadata, "create_time", None)
+    started = created.timestamp() if created else 0.0
+    kind, word = Kind.NODE.value, verb.name.lower()
+    return Operation(future.operation.name, kind, word, name, zone, incarnation, started)
+
+
+def of_compute(answer: Any, verb: Verb, name: str, zone: str) -> Operation:
+    """
+    Refer to the operation that a `*_unary` call returned.
+    """
+    started = epoch(answer.insert_time or answer.start_time)
+    return Operation(answer.name, Kind.VM.value, verb.name.lower(), name, zone, None, started)
+
+
+def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> OperationResult:
+    """
+    Look at a TPU operation once.
+    """
+
+    def look() -> OperationResult:
+        answer = client.get_operation({"name": operation.id}, **limits)
+        if not answer.done:
+            return OperationResult(operation, done=False)
+        if not answer.error.code:
+            return OperationResult(operation, done=True)
+        error = answer.error
+        return _failed(
+            operation, translate_status(error.code, error.message, error.details, what=_what(operation))
+        )
+
+    return _polled(operation, look)
+
+
+def poll_compute(
+    client: Any, project: str, operation: Operation, limits: Mapping[str, Any]
+) -> OperationResult:
+    """
+    Look at a Compute Engine operation once. DONE with an error inside is a failure.
+    """
+
+    def look() -> OperationResult:
+        answer = client.get(project=project, zone=operation.zone, operation=operation.id, **limits)
+        error = compute_error(answer, _what(operation))
+        if error is not None:
+            return _failed(operation, error)
+        return OperationResult(operation, done=answer.status is type(answer).Status.DONE)
+
+    return _polled(operation, look)
+
+
+def compute_error(answer: Any, what: str) -> TpuctlError | None:
+    """
+    Return the error inside a compute operation, or None.
+
+    The client takes a DONE operation without httpErrorStatusCode for a success, even when it lists
+    errors (gcp-facts 2.1); so both places are read.
+    """
+    status = answer.http_error_status_code
+    if answer.error.errors:
+        first = answer.error.errors[0]
+        return translate_compute(first.code, first.message, status, what=what)
+    if status:
+        return translate_compute("", answer.http_error_message, status, what=what)
+    return None
+
+
+def epoch(text: str) -> float:
+    """
+    Return an RFC 3339 time as seconds since the epoch; 0 when there is none that can be read.
+    """
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _polled(operation: Operation, look: Callable[[], OperationResult]) -> OperationResult:
+    """
+    Call *look*. When the answer is missing, the operation counts as not done.
+
+    Operations are forgotten after some days: then it is done, with a result that only the resource can tell.
+    """
+    try:
+        with translated(f"look at operation '{_what(operation)}'"):
+            return look()
+    except NotFoundError as error:
+        return OperationResult(operation, True, Retry.UNKNOWN, error.code, error.message)
+    except TpuctlError as error:
+        return OperationResult(operation, False, message=error.message)
+
+
+def _failed(operation: Operation, error: TpuctlError) -> OperationResult:
+    return OperationResult(operation, True, error.retry, error.code, error.message)
+
+
+def _what(operation: Operation) -> str:
+    return f"{operation.verb} {operation.kind} {operation.name} in {operation.zone}"

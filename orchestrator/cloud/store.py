@@ -1,0 +1,160 @@
+"""
+Objects of the deployment's bucket over Cloud Storage.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from orchestrator.cloud.clients import Clients
+from orchestrator.cloud.errors import translated
+from orchestrator.errors import NotFoundError, PreconditionError, TransientError
+from orchestrator.ports import StoredObject
+
+READ_TRIES = 5
+UPLOAD_SECONDS = 300.0
+_FIELDS = "items(name,size,generation,updated),nextPageToken"
+
+
+class GcsStore:
+    """
+    Read and write objects of one bucket.
+    """
+
+    def __init__(self, clients: Clients, bucket: str) -> None:
+        self._clients = clients
+        self._name = bucket
+
+    def read(self, name: str, offset: int = 0) -> StoredObject | None:
+        """
+        Return an object with its data from *offset* on, or None when it is not there.
+
+        Data and generation belong together: an object that is replaced between the two requests is
+        read again.
+        """
+        for _ in range(READ_TRIES):
+            blob = self._look(name)
+            if blob is None:
+                return None
+            try:
+                return _stored(blob, self._data(blob, offset))
+            except NotFoundError:
+                continue
+        raise TransientError(f"read {self._url(name)}: it is being replaced faster than it can be read")
+
+    def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
+        """
+        Write an object, return its generation; 0 means "must not exist".
+
+        Raise PreconditionError when *if_generation* is not the current one. After a TransientError the
+        write may have happened: read the object to know.
+        """
+        with translated(f"write {self._url(name)}"):
+            blob = self._blob(name)
+            blob.upload_from_string(
+                data,
+                content_type="application/octet-stream",
+                if_generation_match=if_generation,
+                checksum="crc32c",
+                **self._clients.mutating,
+            )
+            return int(blob.generation)
+
+    def upload(self, name: str, path: Path) -> int:
+        """
+        Write a file unless an object of that name exists; return the object's generation.
+
+        Raise PreconditionError when the object that exists has other content. A large file goes up in
+        parts, and a part that fails is sent again: the precondition makes that safe.
+        """
+        try:
+            with translated(f"upload {path.name} to {self._url(name)}"):
+                blob = self._blob(name)
+                blob.upload_from_filename(
+                    str(path),
+                    if_generation_match=0,
+                    checksum="crc32c",
+                    timeout=self._clients.settings.call_timeout,
+                    retry=self._upload_retry(),
+                )
+        except PreconditionError:
+            blob = self._look(name)
+            if blob is None or blob.crc32c != _crc32c(path):
+                raise
+        return int(blob.generation)
+
+    def list(self, prefix: str) -> list[StoredObject]:
+        """
+        List all objects under *prefix*, without data.
+        """
+        with translated(f"list {self._url(prefix)}"):
+            storage, limits = self._clients.storage, self._clients.reading
+            blobs = storage.list_blobs(self._name, prefix=prefix, fields=_FIELDS, **limits)
+            return [_stored(blob) for blob in blobs]
+
+    def delete(self, name: str) -> None:
+        """
+        Delete an object; one that is gone is fine.
+        """
+        try:
+            with translated(f"delete {self._url(name)}"):
+                self._blob(name).delete(**self._clients.mutating)
+        except NotFoundError:
+            return
+
+    def _look(self, name: str) -> Any | None:
+        """
+        Return the object's metadata, or None.
+
+        `get_blob` is not used: it takes every 404 for an absence, also one that is not Google's.
+        """
+        blob = self._blob(name)
+        try:
+            with translated(f"look at {self._url(name)}"):
+                blob.reload(**self._clients.reading)
+        except NotFoundError:
+            return None
+        return blob
+
+    def _data(self, blob: Any, offset: int) -> bytes:
+        if offset >= int(blob.size or 0):
+            # A range that starts at the end is refused with 416.
+            return b""
+        from google.api_core.exceptions import NotFound
+
+        pinned = self._clients.storage.bucket(self._name).blob(blob.name, generation=blob.generation)
+        with translated(f"read {self._url(blob.name)}"):
+            try:
+                data: bytes = pinned.download_as_bytes(start=offset or None, **self._clients.reading)
+            except NotFound as gone:
+                # A media answer carries no JSON; that this generation is gone is all that matters here.
+                raise NotFoundError(f"read {self._url(blob.name)}: replaced meanwhile") from gone
+        return data
+
+    def _upload_retry(self) -> Any:
+        retry = self._clients.reading["retry"]
+        return retry and retry.with_timeout(UPLOAD_SECONDS)
+
+    def _blob(self, name: str) -> Any:
+        return self._clients.storage.bucket(self._name).blob(name)
+
+    def _url(self, name: str) -> str:
+        return f"gs://{self._name}/{name}"
+
+
+def _stored(blob: Any, data: bytes = b"") -> StoredObject:
+    return StoredObject(blob.name, int(blob.size or 0), int(blob.generation), blob.updated.timestamp(), data)
+
+
+def _crc32c(path: Path) -> str:
+    """
+    Return the checksum in the form that Cloud Storage shows: base64 of the big-endian value.
+    """
+    import base64
+
+    import google_crc32c
+
+    checksum = google_crc32c.Checksum()
+    with path.open("rb") as file:
+        for _ in checksum.consume(file, 1 << 20):
+            pass
+    return base64.b64encode(checksum.digest()).decode()

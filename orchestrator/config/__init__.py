@@ -1,0 +1,3 @@
+"""
+From the deployment file, the environment and flags to a Spec; every complaint with its place.
+"""

@@ -1,0 +1,204 @@
+"""
+YAML text to plain values, with line and column of each.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.config.complaints import Complaint, ConfigError
+from orchestrator.config.settings import Path, dotted
+
+LARGEST_BYTES = 1 << 20
+# Aliases may repeat a part of the file without end; no deployment file comes near this.
+_MOST_NODES = 10_000
+
+_TEXT_TAGS = ("str", "timestamp")
+_VALUE_TAGS = ("null", "bool", "int", "float")
+_TAG_PREFIX = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """
+    Hold the line and column, from 1, of a key (for an item of a list: of the item) and of its value.
+    """
+
+    key: tuple[int, int]
+    value: tuple[int, int]
+
+
+@dataclass
+class Document:
+    """
+    Hold the plain data of a file, the marks of its parts and what is wrong with its form.
+    """
+
+    name: str
+    data: dict[str, Any] = field(default_factory=dict)
+    marks: dict[Path, Mark] = field(default_factory=dict)
+    complaints: list[Complaint] = field(default_factory=list)
+
+    def complain(self, place: tuple[int, int], path: Path, message: str, hint: str = "") -> None:
+        """
+        Note a complaint at a place.
+        """
+        self.complaints.append(Complaint(self.name, *place, dotted(path), message, hint))
+
+
+def parse(raw: bytes, name: str) -> Document:
+    """
+    Read a deployment file; raise ConfigError when it is not one YAML mapping.
+    """
+    text = _decode(raw, name)
+    node, resolve = _compose(text, name)
+    document = Document(name)
+    if node is None:
+        raise _refuse(name, (1, 1), "the file is empty", "start with: tpuctl init")
+    data = _Reader(document, resolve).read(node, ())
+    if not isinstance(data, Mapping):
+        raise _refuse(name, _place(node), "the file is not a mapping of settings", "start with: tpuctl init")
+    document.data = dict(data)
+    return document
+
+
+def _decode(raw: bytes, name: str) -> str:
+    if len(raw) > LARGEST_BYTES:
+        raise _refuse(
+            name, (1, 1), f"the file has {len(raw)} bytes", "a deployment file is small; is it the right one?"
+        )
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = _place_at(raw[: error.start].decode("utf-8-sig", "replace"))
+        raise _refuse(name, place, "the text is not UTF-8", "save the file as UTF-8") from error
+
+
+def _compose(text: str, name: str) -> tuple[Any, Any]:
+    """
+    Return the root node (None when the file is empty) and a function that makes a scalar's value.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.reader import ReaderError
+
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        return yaml.compose(text), yaml.constructor.construct_object
+    except ReaderError as error:
+        place = _place_at(text[: error.position])
+        raise _refuse(name, place, "a control character stands here", "remove it") from error
+    except MarkedYAMLError as error:
+        raise _syntax(name, text, error) from error
+    except RecursionError as error:
+        raise _refuse(
+            name, (1, 1), "brackets or lists are nested too deeply", "close each bracket"
+        ) from error
+    except (YAMLError, ValueError) as error:
+        raise _refuse(
+            name, (1, 1), f"not valid YAML: {type(error).__name__}", "start with: tpuctl init"
+        ) from error
+    except (AttributeError, AssertionError, IndexError, KeyError, TypeError) as error:
+        # The parser stumbles over some broken files with errors that are not its own.
+        raise _refuse(
+            name, (1, 1), "not valid YAML", "look for stray brackets, tags and '%' lines"
+        ) from error
+
+
+def _syntax(name: str, text: str, error: Any) -> ConfigError:
+    mark = error.problem_mark or error.context_mark
+    place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    problem = str(error.problem or error.context or "not valid YAML")
+    line = (text.splitlines() or [""])[min(place[0], len(text.splitlines())) - 1] if text else ""
+    if "found another document" in problem or "single document" in str(error.context):
+        return _refuse(
+            name, place, "a second YAML document starts here", "keep one document; remove the line ---"
+        )
+    if "\t" in line[: place[1]]:
+        return _refuse(name, place, "a tab stands where YAML allows only spaces", "indent with spaces")
+    if error.problem_mark and error.context:
+        problem = f"{error.context}: {problem}"
+    return _refuse(name, place, problem, "check the indentation, quotes and brackets before this place")
+
+
+def _refuse(name: str, place: tuple[int, int], message: str, hint: str) -> ConfigError:
+    return ConfigError((Complaint(name, *place, "", message, hint),))
+
+
+def _place(node: Any) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def _place_at(before: str) -> tuple[int, int]:
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
+class _Reader:
+    """
+    Turn nodes into plain values and note where each stands.
+    """
+
+    def __init__(self, document: Document, resolve: Any) -> None:
+        self._document = document
+        self._resolve = resolve
+        self._count = 0
+
+    def read(self, node: Any, path: Path) -> Any:
+        """
+        Return the value of *node*.
+        """
+        self._count += 1
+        if self._count > _MOST_NODES or len(path) > 20:
+            raise _refuse(
+                self._document.name, _place(node), "repeats or nests without end", "write the values out"
+            )
+        kind = type(node).__name__
+        if kind == "MappingNode":
+            return self._mapping(node, path)
+        if kind == "SequenceNode":
+            return self._sequence(node, path)
+        return self._scalar(node, path)
+
+    def _mapping(self, node: Any, path: Path) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            if type(key).__name__ != "ScalarNode":
+                self._document.complain(_place(key), path, "a key must be plain text")
+                continue
+            name = str(key.value)
+            below = (*path, name)
+            if name == "<<":
+                self._document.complain(
+                    _place(key), path, "merge keys (<<) are not supported", "write the keys out"
+                )
+            elif name in found:
+                first = self._document.marks[below].key[0]
+                hint = f"it stands on line {first} already; keep one"
+                self._document.complain(_place(key), below, "the key is given twice", hint)
+            else:
+                self._document.marks[below] = Mark(_place(key), _place(value))
+                found[name] = self.read(value, below)
+        return found
+
+    def _sequence(self, node: Any, path: Path) -> list[Any]:
+        values = []
+        for index, item in enumerate(node.value):
+            below = (*path, index)
+            self._document.marks[below] = Mark(_place(item), _place(item))
+            values.append(self.read(item, below))
+        return values
+
+    def _scalar(self, node: Any, path: Path) -> Any:
+        tag = str(node.tag).removeprefix(_TAG_PREFIX)
+        if tag in _TEXT_TAGS:
+            return str(node.value)
+        try:
+            if tag in _VALUE_TAGS:
+                return self._resolve(node)
+        except (ValueError, TypeError, OverflowError, IndexError, KeyError, AttributeError):
+            self._document.complain(_place(node), path, "is not a readable value", "put it in quotes")
+            return None
+        self._document.complain(
+            _place(node), path, f"the tag {str(node.tag)[:60]} is not supported", "remove it"
+        )
+        return None

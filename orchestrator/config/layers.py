@@ -1,0 +1,94 @@
+"""
+Lay environment variables and flags over the file: flag > TPUCTL_* > file > default.
+
+The variable of `tpu.spot` is TPUCTL_TPU__SPOT: upper case, two underscores for each dot. Other
+TPUCTL_* variables with no double underscore that name no setting are left to other parts of tpuctl.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from orchestrator.config.complaints import Complaint
+from orchestrator.config.document import Document
+from orchestrator.config.settings import Path, Setting, settings
+from orchestrator.core.suggest import did_you_mean
+
+PREFIX = "TPUCTL_"
+ENV_KEY = "job.env"
+
+
+def lay(document: Document, overrides: Mapping[str, str], environ: Mapping[str, str]) -> dict[Path, str]:
+    """
+    Put variables, then flags into the document's data; return the origin of each value put.
+    """
+    origins: dict[Path, str] = {}
+    for key, text, origin in (*_variables(environ), *_flags(overrides)):
+        path = _put(document, key, text, origin)
+        if path:
+            origins[path] = origin
+    if not document.data.get("project") and environ.get("GOOGLE_CLOUD_PROJECT"):
+        document.data["project"] = environ["GOOGLE_CLOUD_PROJECT"]
+        origins["project",] = "GOOGLE_CLOUD_PROJECT"
+    return origins
+
+
+def _flags(overrides: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    for key, text in overrides.items():
+        yield key, text, f"--set {key}"
+
+
+def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    for variable in sorted(environ):
+        if not variable.startswith(PREFIX):
+            continue
+        parts = variable.removeprefix(PREFIX).split("__")
+        key = ".".join(part.lower() for part in parts)
+        if key.startswith(f"{ENV_KEY}."):
+            key = f"{ENV_KEY}.{'__'.join(parts[2:])}"
+        plain = settings().get(key)
+        if len(parts) > 1 or (plain and (not plain.section or plain.words)):
+            yield key, environ[variable], variable
+
+
+def _put(document: Document, key: str, text: str, origin: str) -> Path | None:
+    """
+    Put one value into the data; return its path, or None after a complaint.
+    """
+    setting = settings().get(key)
+    named = key.startswith(f"{ENV_KEY}.")
+    if setting is None and not named:
+        hint = did_you_mean(key, settings()) or "`tpuctl schema` lists all settings"
+        document.complaints.append(Complaint(origin, 0, 0, key, "there is no such setting", hint))
+        return None
+    if setting and text not in setting.words and (setting.section or setting.mapped):
+        message = "is a section; set one of its keys"
+        document.complaints.append(Complaint(origin, 0, 0, key, message, f"for example {_example(key)}"))
+        return None
+    path: Path = ("job", "env", key.removeprefix(f"{ENV_KEY}.")) if named else tuple(key.split("."))
+    _store(document.data, path, _value(setting, text))
+    return path
+
+
+def _example(key: str) -> str:
+    below = [name for name in settings() if name.startswith(f"{key}.")]
+    return f"{below[0] if below else f'{key}.NAME'}=..."
+
+
+def _value(setting: Setting | None, text: str) -> Any:
+    if setting and setting.listed:
+        return [part.strip() for part in text.strip().strip("[]").split(",") if part.strip()]
+    if setting and setting.optional and text.strip() in ("", "null", "~"):
+        return None
+    return text
+
+
+def _store(data: dict[str, Any], path: Path, value: Any) -> None:
+    place: Any = data
+    for part in path[:-1]:
+        # A section that was null, or a word such as `vm: none`, gives way to the keys put into it.
+        if place.get(part) is None or isinstance(place.get(part), str):
+            place[part] = {}
+        place = place[part]
+        if not isinstance(place, dict):
+            return
+    place[path[-1]] = value

@@ -1,0 +1,77 @@
+"""
+Find, read and check the deployment file.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.config.complaints import ConfigError
+from orchestrator.config.document import parse
+from orchestrator.config.layers import lay
+from orchestrator.config.validate import validate
+from orchestrator.core.spec import Spec
+from orchestrator.errors import UsageError
+
+FILE_NAME = "tpuctl.yaml"
+
+
+def find(start: Path) -> Path:
+    """
+    Return the deployment file in *start* or the nearest folder above it; raise UsageError when there is none.
+    """
+    folder = start.absolute()
+    for place in (folder, *folder.parents):
+        if (place / FILE_NAME).is_file():
+            return place / FILE_NAME
+    raise UsageError(
+        f"no {FILE_NAME} in {folder} or any folder above it",
+        hint="write one with: tpuctl init",
+        unchanged="Nothing was changed.",
+        code="TPU-111",
+    )
+
+
+def load(
+    path: Path, overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None
+) -> Spec:
+    """
+    Return the deployment that *path* describes, with variables and flags laid over it.
+
+    *overrides* are dotted keys and texts (`--set tpu.spot=false`), *environ* is the process's environment
+    when left out. Raise ConfigError with every complaint, UsageError when the file cannot be read.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", hint="check its name and rights", code="TPU-112"
+        ) from error
+    return read(raw, _shown(path), overrides, environ)
+
+
+def read(
+    raw: bytes,
+    name: str,
+    overrides: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Spec:
+    """
+    Return the deployment in *raw*; *name* stands in complaints. Raise ConfigError as `load` does.
+    """
+    document = parse(raw, name)
+    origins = lay(document, overrides or {}, os.environ if environ is None else environ)
+    spec, complaints = validate(document, origins)
+    if spec is None:
+        raise ConfigError(complaints)
+    return spec
+
+
+def _shown(path: Path) -> str:
+    """
+    Return the path as people see it: relative when it lies below the working folder.
+    """
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)

@@ -1,0 +1,84 @@
+"""
+The JSON Schema of the deployment file: for editors, and for those who write files by program.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from orchestrator.catalog import load_catalog
+from orchestrator.config.adapter import adapter
+from orchestrator.config.settings import Setting, settings
+from orchestrator.core.check_job import VARIABLE_PATTERN
+from orchestrator.core.check_place import NAME_LENGTH, NAME_PATTERN, SMALLEST_DISK_GB
+from orchestrator.core.units import Duration
+
+SCHEMA_ID = "https://raw.githubusercontent.com/tpuctl/tpuctl/main/docs/tpuctl.schema.json"
+
+
+def json_schema() -> dict[str, Any]:
+    """
+    Return the schema (draft 2020-12), with the types and zones of the catalogue for completion.
+    """
+    schema = adapter().json_schema()
+    for key, setting in settings().items():
+        place = _property(schema, key)
+        place.pop("title", None)
+        if isinstance(setting.default, Duration):
+            place["default"] = str(setting.default)
+        _limit(place, setting)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA_ID,
+        **schema,
+        "title": "tpuctl deployment file",
+        "description": "Describe a training job on preemptible Cloud TPUs (tpuctl.yaml).",
+    }
+
+
+def describe(key: str) -> str:
+    """
+    Return the description of a setting.
+    """
+    return _descriptions()[key]
+
+
+@cache
+def _descriptions() -> Mapping[str, str]:
+    schema = adapter().json_schema()
+    return {key: str(_property(schema, key).get("description", "")) for key in settings()}
+
+
+def _property(schema: dict[str, Any], key: str) -> dict[str, Any]:
+    """
+    Return the part of the schema that describes *key*, through references and alternatives.
+    """
+    place: dict[str, Any] = schema
+    for part in key.split("."):
+        for kind in (place, *place.get("anyOf", ())):
+            if "$ref" in kind:
+                place = schema["$defs"][kind["$ref"].rsplit("/", 1)[-1]]
+        place = place["properties"][part]
+    return place
+
+
+def _limit(place: dict[str, Any], setting: Setting) -> None:
+    """
+    Add the limits that the rules of core hold, so that an editor shows them while one types.
+    """
+    catalog = load_catalog()
+    limits: Mapping[str, dict[str, Any]] = {
+        "name": {"pattern": f"^{NAME_PATTERN}$", "maxLength": NAME_LENGTH},
+        "tpu.type": {"enum": list(catalog.served())},
+        "tpu.zones": {
+            "items": {"type": "string", "enum": list(catalog.zones)},
+            "minItems": 1,
+            "uniqueItems": True,
+        },
+        "vm.disk_gb": {"minimum": SMALLEST_DISK_GB},
+        "job.command": {"minLength": 1},
+        "job.env": {"propertyNames": {"pattern": f"^(?!TPUCTL_){VARIABLE_PATTERN}$"}},
+        "job.checkpoint.keep": {"minimum": 2},
+        "job.failures": {"minimum": 1},
+    }
+    place.update(limits.get(setting.key, {}))

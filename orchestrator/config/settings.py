@@ -1,0 +1,104 @@
+"""
+The settings of a deployment file, read off the dataclasses of the Spec.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from orchestrator.core.spec import Spec
+
+Path = tuple[str | int, ...]
+"""A place in the file: keys of mappings and indexes of lists."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """
+    Describe one key. *default* is MISSING when the key is required; *section* holds the keys below it.
+    """
+
+    key: str
+    type: Any
+    default: Any
+    section: Any = None
+
+    @property
+    def name(self) -> str:
+        """
+        Return the last part of the key.
+        """
+        return self.key.rsplit(".", 1)[-1]
+
+    @property
+    def required(self) -> bool:
+        """
+        Say whether the file must have it.
+        """
+        return self.default is MISSING
+
+    @property
+    def optional(self) -> bool:
+        """
+        Say whether it may be null.
+        """
+        return NoneType in get_args(self.type)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """
+        Return the words that it accepts, or none when any text will do.
+        """
+        kinds = (self.type, *get_args(self.type))
+        return tuple(word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
+
+    @property
+    def listed(self) -> bool:
+        """
+        Say whether it is a list.
+        """
+        return get_origin(self.type) is tuple
+
+    @property
+    def mapped(self) -> bool:
+        """
+        Say whether it is a mapping with free names.
+        """
+        return get_origin(self.type) is Mapping
+
+
+@cache
+def settings() -> Mapping[str, Setting]:
+    """
+    Return every setting by its dotted key, sections before their keys.
+    """
+    return {setting.key: setting for setting in _walk(Spec, "")}
+
+
+def keys_in(section: str) -> tuple[str, ...]:
+    """
+    Return the names of the keys directly in a section; the empty text is the whole file.
+    """
+    found = (key.rpartition(".") for key in settings())
+    return tuple(name for parent, _, name in found if parent == section)
+
+
+def dotted(path: Path) -> str:
+    """
+    Write a path as people read it: `tpu.zones[0]`.
+    """
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def _walk(cls: Any, prefix: str) -> Iterator[Setting]:
+    hints = get_type_hints(cls)
+    for field in fields(cls):
+        kinds = (hints[field.name], *get_args(hints[field.name]))
+        section = next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        yield Setting(f"{prefix}{field.name}", hints[field.name], default, section)
+        if section:
+            yield from _walk(section, f"{prefix}{field.name}.")

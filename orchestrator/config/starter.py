@@ -1,0 +1,147 @@
+"""
+The commented deployment file that `tpuctl init` writes.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from math import inf
+from textwrap import wrap
+from typing import Any
+
+from orchestrator.catalog import load_catalog
+from orchestrator.config.load import FILE_NAME, read
+from orchestrator.config.schema import SCHEMA_ID, describe
+from orchestrator.config.settings import keys_in, settings
+from orchestrator.core.suggest import did_you_mean, join
+from orchestrator.core.units import Duration
+from orchestrator.errors import UsageError
+
+RECIPES: Mapping[str, Mapping[str, Any]] = {
+    "blank": {"job.command": 'python3 train.py --out "$TPUCTL_CHECKPOINT_DIR"'},
+    "numpy-lm": {
+        "job.setup": "python3 -c 'import numpy' 2>/dev/null || python3 -m pip install -r requirements.txt",
+        "job.command": "python3 train.py",
+        "job.env": {"NUMPY_LM_STEPS": "400", "NUMPY_LM_STEP_SECONDS": "0.05"},
+        "job.checkpoint.format": "marker",
+        "job.checkpoint.dir": "local",
+        "job.target_steps": 400,
+    },
+    "jax-lm": {
+        "job.setup": (
+            "python3 -c 'import jax, optax, orbax.checkpoint, gcsfs' 2>/dev/null"
+            " || python3 -m pip install 'jax[tpu]' -r requirements.txt"
+        ),
+        "job.command": "python3 train.py",
+        "job.env": {"JAX_LM_STEPS": "200"},
+        "job.checkpoint.format": "orbax",
+        "job.checkpoint.dir": "bucket",
+        "job.target_steps": 200,
+    },
+}
+"""
+What each recipe sets; the rest stays at its default, as comments. They agree with the folders in examples/.
+"""
+
+_ORDER = ("name", "project", "tpu", "vm", "bucket", "job", "service_account", "watch")
+_WIDTH = 96
+_PLAIN = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
+_WORDS = ("null", "true", "false", "yes", "no", "on", "off")
+
+
+def init_text(
+    name: str,
+    recipe: str = "blank",
+    *,
+    tpu_type: str = "v5litepod-8",
+    zone: str | None = None,
+    project: str | None = None,
+) -> str:
+    """
+    Return a deployment file with every setting and its description; defaults are commented out.
+
+    *zone* is the cheapest documented one when left out. Raise UsageError for an unknown recipe, and
+    ConfigError when name, type, zone or project do not fit: what is returned validates.
+    """
+    if recipe not in RECIPES:
+        hint = did_you_mean(recipe, RECIPES) or f"choose one of {join(RECIPES)}"
+        raise UsageError(
+            f'there is no recipe "{recipe}"', hint=hint, unchanged="Nothing was written.", code="TPU-113"
+        )
+    values: dict[str, Any] = {
+        "name": name,
+        "tpu.type": tpu_type,
+        "tpu.zones": [zone or _first_zone(tpu_type)],
+        **RECIPES[recipe],
+    }
+    if project:
+        values["project"] = project
+    text = "\n".join(_file(values)) + "\n"
+    read(text.encode(), FILE_NAME, environ={})
+    return text
+
+
+def _first_zone(tpu_type: str) -> str:
+    """
+    Return where to start: a zone that the documentation lists, at the lowest known spot price.
+    """
+    catalog = load_catalog()
+    zones = catalog.zones_of(tpu_type)
+
+    def rank(zone: str) -> tuple[bool, float, str]:
+        price = catalog.tpu_price(tpu_type, zone, spot=True)
+        return not catalog.is_documented(tpu_type, zone), inf if price is None else price, zone
+
+    return min(zones, key=rank) if zones else next(iter(catalog.zones))
+
+
+def _file(values: Mapping[str, Any]) -> Iterator[str]:
+    yield f"# yaml-language-server: $schema={SCHEMA_ID}"
+    yield "#"
+    yield "# A deployment of tpuctl. What is commented out shows the default."
+    yield "# Any setting can be given for one run: --set tpu.spot=false, or TPUCTL_TPU__SPOT=false."
+    for key in sorted(keys_in(""), key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)):
+        yield ""
+        yield from _setting(key, values, "", off=False)
+
+
+def _setting(key: str, values: Mapping[str, Any], indent: str, *, off: bool) -> Iterator[str]:
+    """
+    Yield the lines of one setting; *off* when a section around it is commented out as a whole.
+    """
+    setting = settings()[key]
+    given = any(name == key or name.startswith(f"{key}.") for name in values)
+    lead = "# " if off or not given else ""
+    margin = f"# {indent}" if off else indent
+    yield from (f"{margin}# {line}" for line in wrap(describe(key), _WIDTH - len(margin)))
+    start = f"# {indent}" if off else f"{indent}{lead}"
+    if setting.section:
+        yield f"{start}{setting.name}:"
+        # A section that is commented out keeps its shape: take away the first "# " of each line.
+        for name in keys_in(key):
+            lines = _setting(f"{key}.{name}", values, f"{indent}  ", off=off or not given)
+            yield from (_shift(line, indent) if not off and not given else line for line in lines)
+        return
+    yield f"{start}{setting.name}: {_yaml(values.get(key, setting.default))}"
+
+
+def _shift(line: str, indent: str) -> str:
+    """
+    Put the comment sign of a section's line where its heading has it.
+    """
+    return f"{indent}# {line.removeprefix('# ').removeprefix(indent)}"
+
+
+def _yaml(value: Any) -> str:
+    """
+    Write a value on one line of YAML.
+    """
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_yaml(item) for item in value)}]"
+    if isinstance(value, Duration):
+        return str(value)
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    if isinstance(value, str) and '"' in value and "'" not in value and value.isprintable():
+        return f"'{value}'"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,142 @@
+"""
+Our words for what pydantic refuses.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.config.settings import Path, Setting, dotted, keys_in, settings
+from orchestrator.core.suggest import did_you_mean, join
+
+LATER_KEYS = (
+    "tpu.request",
+    "tpu.strategy",
+    "job.secrets",
+    "job.deadline",
+    "watch.strategy",
+    "watch.deadline",
+    "deadline",
+    "secrets",
+    "strategy",
+)
+LATER_WORDS: Mapping[str, tuple[str, ...]] = {
+    "job.checkpoint.format": ("hf", "fairseq", "tf", "torch"),
+}
+_LATER = "not in this version of tpuctl"
+_EXPECTED = {
+    "tuple": "a list",
+    "string": "text",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a number",
+}
+
+
+@dataclass(frozen=True)
+class Wording:
+    """
+    Hold message and hint. *unknown* marks a key that should not be there, *missing* one that should.
+    """
+
+    message: str
+    hint: str = ""
+    unknown: bool = False
+    missing: bool = False
+
+
+def reword(entry: Mapping[str, Any], path: Path) -> Wording:
+    """
+    Return the wording for one entry of pydantic's `ValidationError.errors()`.
+    """
+    kind, value = str(entry["type"]), entry.get("input")
+    setting = settings().get(dotted(tuple(part for part in path if isinstance(part, str))))
+    if kind == "unexpected_keyword_argument":
+        return _stray(path)
+    if kind == "missing":
+        return Wording("is required", _example(setting), missing=True)
+    if kind == "value_error":
+        return Wording(f"{shown(value)} is not a time", str(entry["msg"]).removeprefix("Value error, "))
+    if setting is None or (setting.mapped and path[-1] != setting.name):
+        return Wording(f"expected text, got {shown(value)}", _quoted(value))
+    if value is None:
+        return Wording("has no value", _example(setting))
+    return _wrong(setting, kind, value)
+
+
+def _wrong(setting: Setting, kind: str, value: Any) -> Wording:
+    if setting.section or setting.mapped:
+        return _no_section(setting, value)
+    if setting.key == "tpu.type" and isinstance(value, list):
+        return Wording(f"a list of types is {_LATER}", "name one type")
+    if kind == "literal_error":
+        return _no_word(setting, value)
+    expected = next((text for start, text in _EXPECTED.items() if kind.startswith(start)), "something else")
+    hint = f"write [{value}]" if kind == "tuple_type" and isinstance(value, str) else ""
+    return Wording(
+        f"expected {expected}, got {shown(value)}", hint or (_quoted(value) if kind == "string_type" else "")
+    )
+
+
+def _stray(path: Path) -> Wording:
+    section, key = dotted(path[:-1]), str(path[-1])
+    if dotted(path) in LATER_KEYS:
+        return Wording(_LATER, "remove it", unknown=True)
+    near = did_you_mean(key, keys_in(section)) or _elsewhere(key)
+    known = f"the keys here are {join(keys_in(section), 'and')}"
+    return Wording("unknown key", near or known, unknown=True)
+
+
+def _elsewhere(key: str) -> str:
+    """
+    Say where a key of this very name belongs, for one that slipped into another section.
+    """
+    homes = [setting.key for setting in settings().values() if setting.name == key]
+    return f"it belongs at {join(homes)}" if homes else ""
+
+
+def _no_section(setting: Setting, value: Any) -> Wording:
+    words = f"{join(setting.words)} or " if setting.words else ""
+    if isinstance(value, str) and setting.words and did_you_mean(value, setting.words):
+        return Wording(f"expected {words}settings, got {shown(value)}", did_you_mean(value, setting.words))
+    below = (
+        f"write {keys_in(setting.key)[0]}: and so on, indented below"
+        if setting.section
+        else "write NAME: value"
+    )
+    return Wording(f"expected {words}settings, got {shown(value)}", below)
+
+
+def _no_word(setting: Setting, value: Any) -> Wording:
+    if value in LATER_WORDS.get(setting.key, ()):
+        return Wording(f'"{value}" is {_LATER}', f"choose one of {join(setting.words)}")
+    near = did_you_mean(value, setting.words) if isinstance(value, str) else ""
+    return Wording(f"unknown value {shown(value)}", near or f"choose one of {join(setting.words)}")
+
+
+def _quoted(value: Any) -> str:
+    plain = isinstance(value, bool | int | float)
+    return f'put it in quotes: "{json.dumps(value)}"' if plain else ""
+
+
+def _example(setting: Setting | None) -> str:
+    examples = {
+        "name": "name: my-model",
+        "tpu": "write the section tpu: with type: and zones:",
+        "tpu.type": "type: v5litepod-8",
+        "tpu.zones": "zones: [europe-west4-b]",
+        "job": "write the section job: with command:",
+        "job.command": "command: python3 train.py",
+        "vm": "write vm: none, or settings below it",
+    }
+    found = examples.get(setting.key, "") if setting else ""
+    return found if found.startswith("write") or not found else f"for example {found}"
+
+
+def shown(value: Any) -> str:
+    """
+    Write a value as the file has it, cut at 60 characters.
+    """
+    return json.dumps(value, ensure_ascii=False, default=str)[:60]

@@ -1,0 +1,3 @@
+"""
+Values and decisions. Pure: no I/O, no clock, no randomness, no logging.
+"""

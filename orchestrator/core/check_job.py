@@ -1,0 +1,146 @@
+"""
+Rules about the job, its checkpoints and how it is watched.
+"""
+
+import re
+from collections.abc import Iterator
+from math import isfinite
+
+from orchestrator.core.catalog import Catalog
+from orchestrator.core.cost import hourly
+from orchestrator.core.rule import Problem, Rule
+from orchestrator.core.spec import Spec
+from orchestrator.core.suggest import join
+
+NOTICE_SECONDS = 30
+VARIABLE_PATTERN = "[A-Za-z_][A-Za-z0-9_]*"
+
+_RESERVED = ("TPU_NAME", "ZONE", "WORKER_ID", "PJRT_DEVICE", "TPU_IP_ADDRESS", "XRT_TPU_CONFIG")
+
+
+def _command(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if not spec.job.command.strip():
+        yield Problem(
+            "job.command", "is empty", "write the command that trains, for example python3 train.py"
+        )
+
+
+def _run_on(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.vm == "none" and spec.job.run_on == "vm":
+        hint = "write run_on: tpu, or describe the vm"
+        yield Problem("job.run_on", "the job runs on the VM, but vm is none", hint)
+
+
+def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    for name, value in spec.job.env.items():
+        key = f"job.env.{name}"
+        if not re.fullmatch(VARIABLE_PATTERN, name):
+            yield Problem(key, "is not a name for an environment variable", "use letters, digits and '_'")
+        elif name.startswith("TPUCTL_") or name in _RESERVED:
+            yield Problem(key, "is set by tpuctl itself", "choose another name")
+        elif "\0" in value:
+            yield Problem(key, "holds a zero byte, which no environment can carry", "remove it")
+
+
+def _format(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    saving = spec.job.checkpoint
+    if saving.format == "orbax" and saving.dir != "bucket":
+        why = "orbax commits checkpoints by itself, and on the machine's disk they die with the TPU"
+        yield Problem("job.checkpoint.dir", why, "write dir: bucket")
+    elif saving.format == "marker" and (saving.dir == "bucket" or "://" in saving.dir):
+        why = "the agent proves and uploads marker checkpoints, so the job must write them to a local folder"
+        yield Problem("job.checkpoint.dir", why, "write dir: local, or an absolute path")
+    elif saving.format == "marker" and saving.dir != "local" and not saving.dir.startswith("/"):
+        why = f'"{saving.dir[:60]}" is a relative path'
+        yield Problem("job.checkpoint.dir", why, "write dir: local, or an absolute path")
+
+
+def _keep(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.job.checkpoint.keep < 2:
+        hint = "keep at least 2, so that a torn one loses nothing"
+        yield Problem("job.checkpoint.keep", f"{spec.job.checkpoint.keep} is too few", hint)
+
+
+def _marker(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    marker = spec.job.checkpoint.marker
+    if not marker or "/" in marker or "\0" in marker or marker in (".", ".."):
+        hint = "for example COMPLETE"
+        yield Problem("job.checkpoint.marker", f'"{marker[:60]}" is not a plain file name', hint)
+
+
+def _target(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.job.target_steps is not None and spec.job.target_steps < 1:
+        yield Problem(
+            "job.target_steps", "is reached before the first step", "use at least 1, or leave it out"
+        )
+
+
+def _failures(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.job.failures < 1:
+        yield Problem("job.failures", f"{spec.job.failures} allows no start at all", "use at least 1")
+
+
+def _grace(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.job.grace > NOTICE_SECONDS:
+        text = f"{spec.job.grace} is longer than the {NOTICE_SECONDS}s of a preemption notice"
+        yield Problem("job.grace", text, "a last save must fit into the notice", fatal=False)
+
+
+def _poll(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.watch.poll < 1:
+        yield Problem("watch.poll", f"{spec.watch.poll} asks the cloud too often", "use at least 1s")
+
+
+def _ttl(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.watch.ttl <= spec.watch.poll:
+        yield Problem(
+            "watch.ttl", f"{spec.watch.ttl} is over before the second look", "use more than watch.poll"
+        )
+
+
+def _sum(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    budget = spec.watch.budget_usd
+    if budget is not None and not (isfinite(budget) and budget > 0):
+        yield Problem(
+            "watch.budget_usd", f"{budget:g} USD is no budget", "use a sum above 0, or leave it out"
+        )
+
+
+def _budget(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """
+    Refuse a budget that cannot be kept; what costs cents a day and has no price is a warning.
+    """
+    for zone in spec.tpu.zones if spec.watch.budget_usd is not None else ():
+        if spec.tpu.type not in catalog.types_in(zone):
+            continue
+        lines = [line for line in hourly(spec, catalog, zone).lines if line.billed_usd is None]
+        fatal = [line.what for line in lines if not line.minor]
+        hint = "choose what has a price, or leave the budget out and rely on watch.ttl"
+        if fatal:
+            text = f"cannot be kept in {zone}: no known price for {join(fatal, 'and')}"
+            yield Problem("watch.budget_usd", text, hint)
+        elif lines:
+            text = f"does not count {join((line.what for line in lines), 'and')} in {zone}: no known price"
+            yield Problem("watch.budget_usd", text, "these are cents a day", fatal=False)
+
+
+RULES = (
+    Rule(("job.command",), _command),
+    Rule(("vm", "job.run_on"), _run_on),
+    Rule(("job.env",), _env),
+    Rule(("job.checkpoint.format", "job.checkpoint.dir"), _format),
+    Rule(("job.checkpoint.keep",), _keep),
+    Rule(("job.checkpoint.marker",), _marker),
+    Rule(("job.target_steps",), _target),
+    Rule(("job.failures",), _failures),
+    Rule(("job.grace",), _grace),
+    Rule(("watch.poll",), _poll),
+    Rule(("watch.ttl", "watch.poll"), _ttl),
+    Rule(("watch.budget_usd",), _sum),
+    Rule(
+        ("watch.budget_usd", "tpu.type", "tpu.zones", "tpu.spot", "vm.machine", "vm.spot", "vm.zone"), _budget
+    ),
+)
+"""
+The rules of this file, in the order of the deployment file's sections.
+"""

@@ -1,0 +1,197 @@
+"""
+Rules about names and places: what cannot be asked of the cloud, or not in that zone.
+"""
+
+import re
+from collections.abc import Iterator
+
+from orchestrator.core.catalog import Catalog, region_zones
+from orchestrator.core.names import region_of
+from orchestrator.core.rule import Problem, Rule
+from orchestrator.core.spec import Spec
+from orchestrator.core.suggest import did_you_mean, join
+
+NAME_LENGTH = 40
+NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
+SMALLEST_DISK_GB = 10
+
+_ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z0-9]+")
+_BUCKET = re.compile(r"[a-z0-9][-_a-z0-9.]*[a-z0-9]")
+_EGRESS = "traffic between regions is slow and billed, so bucket, VM and TPU share one region; leave it out"
+
+
+def _name(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if not re.fullmatch(NAME_PATTERN, spec.name) or len(spec.name) > NAME_LENGTH:
+        yield Problem(
+            "name",
+            f'"{spec.name[:60]}" cannot name cloud resources',
+            f"use 1 to {NAME_LENGTH} lower-case letters, digits and '-', first a letter, last no '-'",
+        )
+    elif "google" in spec.name and spec.bucket.name is None:
+        hint = "choose another name, or set bucket.name"
+        yield Problem("name", 'holds "google", which Cloud Storage refuses in the name of a bucket', hint)
+
+
+def _project(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.project is not None and not re.fullmatch(r"[a-z][-a-z0-9.:]*[a-z0-9]", spec.project):
+        yield Problem("project", f'"{spec.project[:60]}" is not a project id', "see: gcloud projects list")
+
+
+def _account(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.service_account is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+", spec.service_account):
+        hint = "see: gcloud iam service-accounts list"
+        yield Problem("service_account", f'"{spec.service_account[:60]}" is not an e-mail address', hint)
+
+
+def _type(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    found = catalog.accelerator(spec.tpu.type)
+    if found and not found.tpu_api:
+        yield Problem(
+            "tpu.type",
+            f"{spec.tpu.type} is served by Compute Engine and GKE only, not by the Cloud TPU API",
+            "tpuctl uses the Cloud TPU API: choose a v2 to v6e type, for example v6e-8",
+        )
+    elif not found:
+        near = did_you_mean(spec.tpu.type, catalog.served())
+        yield Problem(
+            "tpu.type",
+            f'unknown type "{spec.tpu.type[:60]}"',
+            near or f"choose one of {join(_samples(catalog))}, ...",
+        )
+
+
+def _samples(catalog: Catalog) -> list[str]:
+    firsts = {catalog.accelerators[name].generation: name for name in reversed(catalog.served())}
+    return sorted(firsts.values())
+
+
+def _zones(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    if not spec.tpu.zones:
+        yield Problem("tpu.zones", "names no zone", "name at least one, for example [europe-west4-b]")
+    for index, zone in enumerate(spec.tpu.zones):
+        key = f"tpu.zones[{index}]"
+        if zone in spec.tpu.zones[:index]:
+            yield Problem(key, f"names {zone} twice", "name each zone once")
+        elif not catalog.types_in(zone):
+            near = did_you_mean(zone, catalog.zones) or _region_hint(zone, catalog)
+            yield Problem(key, f'unknown TPU zone "{zone[:60]}"', near)
+
+
+def _region_hint(zone: str, catalog: Catalog) -> str:
+    same = region_zones(catalog, region_of(zone)) or region_zones(catalog, zone)
+    return (
+        f"TPU zones there: {join(same)}"
+        if same
+        else "the TPU zones are in: gcloud compute tpus locations list"
+    )
+
+
+def _one_region(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    known = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
+    for index, zone in enumerate(spec.tpu.zones):
+        if zone in known and region_of(zone) != region_of(known[0]):
+            yield Problem(
+                f"tpu.zones[{index}]",
+                f"{zone} is in another region than {known[0]}",
+                "keep one region: the bucket cannot move, and traffic between regions is slow and billed",
+            )
+
+
+def _type_in_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    found = catalog.accelerator(spec.tpu.type)
+    for index, zone in enumerate(spec.tpu.zones if found and found.tpu_api else ()):
+        if catalog.types_in(zone) and spec.tpu.type not in catalog.types_in(zone):
+            zones = catalog.zones_of(spec.tpu.type)
+            yield Problem(
+                f"tpu.zones[{index}]",
+                f"{zone} has no {spec.tpu.type}",
+                f"zones that have it: {', '.join(zones)}" if zones else "no zone in the table has it",
+            )
+
+
+def _runtime(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    runtime = spec.tpu.runtime
+    if runtime is not None and runtime not in catalog.runtimes and not runtime.startswith("tpu-vm-"):
+        near = did_you_mean(runtime, catalog.runtimes)
+        yield Problem(
+            "tpu.runtime", f'"{runtime[:60]}" is not in our table', near or "the cloud decides", fatal=False
+        )
+
+
+def _disk(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.vm != "none" and spec.vm.disk_gb < SMALLEST_DISK_GB:
+        hint = f"use at least {SMALLEST_DISK_GB}"
+        yield Problem("vm.disk_gb", f"{spec.vm.disk_gb} GB is too small for an image", hint)
+
+
+def _machine(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    known = {name for name, _ in catalog.machines}
+    if spec.vm != "none" and spec.vm.machine not in known:
+        near = did_you_mean(spec.vm.machine, known)
+        yield Problem(
+            "vm.machine",
+            f'"{spec.vm.machine[:60]}" has no known price',
+            near or "check the name",
+            fatal=False,
+        )
+
+
+def _vm_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    zone, region = spec.vm.zone if spec.vm != "none" else None, _region(spec, catalog)
+    if zone is not None and not _ZONE.fullmatch(zone):
+        yield Problem("vm.zone", f'"{zone[:60]}" is not a zone', "for example europe-west4-b")
+    elif zone is not None and region and region_of(zone) != region:
+        yield Problem("vm.zone", f"{zone} is outside the TPU's region {region}", _EGRESS)
+
+
+def _location(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    location, region = spec.bucket.location, _region(spec, catalog)
+    if location is not None and region and location.lower() != region:
+        yield Problem("bucket.location", f"{location[:60]} is not the TPU's region {region}", _EGRESS)
+
+
+def _region(spec: Spec, catalog: Catalog) -> str:
+    """
+    Return the region of the first zone that is known, or an empty text.
+    """
+    return next((region_of(zone) for zone in spec.tpu.zones if catalog.types_in(zone)), "")
+
+
+def _bucket(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    name = spec.bucket.name
+    if name is None:
+        if spec.bucket.adopt:
+            yield Problem(
+                "bucket.adopt", "does not say which bucket", "set bucket.name to the bucket that exists"
+            )
+        return
+    if not _BUCKET.fullmatch(name) or not 3 <= len(name) <= 63 or ".." in name:
+        yield Problem(
+            "bucket.name",
+            f'"{name[:70]}" cannot name a bucket',
+            "use 3 to 63 lower-case letters, digits, '-', '_' and '.', first and last a letter or digit",
+        )
+    elif name.startswith("goog") or "google" in name:
+        yield Problem(
+            "bucket.name", 'starts with "goog" or holds "google", which Cloud Storage refuses', "rename it"
+        )
+
+
+RULES = (
+    Rule(("name", "bucket.name"), _name),
+    Rule(("project",), _project),
+    Rule(("service_account",), _account),
+    Rule(("tpu.type",), _type),
+    Rule(("tpu.zones",), _zones),
+    Rule(("tpu.zones",), _one_region),
+    Rule(("tpu.type", "tpu.zones"), _type_in_zone),
+    Rule(("tpu.runtime",), _runtime),
+    Rule(("vm.disk_gb",), _disk),
+    Rule(("vm.machine",), _machine),
+    Rule(("vm.zone", "tpu.zones"), _vm_zone),
+    Rule(("bucket.name", "bucket.adopt"), _bucket),
+    Rule(("bucket.location", "tpu.zones"), _location),
+)
+"""
+The rules of this file, in the order of the deployment file's sections.
+"""

@@ -1,0 +1,72 @@
+"""
+The plan of a whole `up`, from nothing: the same decisions, over worlds in which every step succeeds.
+"""
+
+from dataclasses import replace
+
+from orchestrator.core import names
+from orchestrator.core.catalog import Accelerator
+from orchestrator.core.decide import decide
+from orchestrator.core.history import History, learn
+from orchestrator.core.job import push_mark
+from orchestrator.core.plan import Change, Kind, Plan
+from orchestrator.core.spec import Spec
+from orchestrator.core.world import (
+    Absent,
+    Bucket,
+    Heartbeat,
+    Node,
+    NodeState,
+    Phase,
+    Present,
+    Vm,
+    VmState,
+    Worker,
+    World,
+)
+
+PASSES = 10
+
+
+def forecast(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: str) -> Plan:
+    """
+    Return all changes that `up` makes when nothing exists yet and nothing goes wrong, in order.
+    """
+    history = History(bundle=bundle, agent=agent)
+    world = World(Absent(), Absent(), Present(()), Present(()))
+    changes: list[Change] = []
+    for _ in range(PASSES):
+        history = learn(history, world)
+        plan = decide(spec, world, history)
+        if plan.empty:
+            return Plan(tuple(changes))
+        for change in plan.changes:
+            changes.append(change)
+            world, history = _succeed(change, spec, accelerator, world, history)
+    raise AssertionError("decide does not come to rest in a world where every step succeeds")
+
+
+def _succeed(
+    change: Change, spec: Spec, accelerator: Accelerator | None, world: World, history: History
+) -> tuple[World, History]:
+    """
+    Return the world and the record after *change* has worked.
+    """
+    if change.kind is Kind.BUCKET:
+        return replace(world, bucket=Present(Bucket(change.name, change.zone))), history
+    if change.kind is Kind.VM:
+        return replace(world, vm=Present(Vm(change.name, change.zone, VmState.RUNNING))), history
+    if change.kind is Kind.BUNDLE:
+        return world, replace(history, uploaded=f"{history.bundle}:{history.agent}")
+    count = accelerator.hosts if accelerator else 1
+    if change.kind is Kind.NODE:
+        workers = tuple(Worker(index, f"worker-{index}") for index in range(count))
+        labels = names.labels(spec, "tpu", change.incarnation)
+        made = Node(change.name, change.zone, NodeState.READY, change.incarnation, workers=workers, labels=labels)
+        history = replace(history, incarnation=change.incarnation or 0, zone=change.zone, accepted=True)
+        return replace(world, nodes=Present((made,))), history
+    beats = tuple(
+        Heartbeat(history.incarnation, index, Phase.RUN, world.seen_at, workers=count, bundle=history.bundle)
+        for index in range(count)
+    )
+    return replace(world, heartbeats=Present(beats)), replace(history, pushed=push_mark(spec, history))

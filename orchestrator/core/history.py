@@ -1,0 +1,229 @@
+"""
+What tpuctl remembers of a deployment between two passes, and how it learns from what it sees.
+
+The history is the deployment record: it is saved before each create, so a killed controller finds
+out which incarnation it had asked for. Every function here is pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from orchestrator.core.world import (
+    Absent,
+    Node,
+    NodeState,
+    Operation,
+    OperationResult,
+    Phase,
+    Present,
+    VmState,
+    World,
+)
+from orchestrator.errors import Retry
+
+TERMINAL = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """
+    Remember a create that the cloud refused. *at* is in seconds since the epoch.
+    """
+
+    at: float
+    zone: str
+    retry: Retry
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Span:
+    """
+    Remember from when to when a resource existed, for the bill; *until* is None while it does.
+    """
+
+    kind: str
+    name: str
+    zone: str
+    since: float
+    until: float | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """
+    Hold the record of a deployment. Times are seconds since the epoch.
+
+    *incarnation* is the newest one asked for (0: none yet) and *accepted* says that the cloud took its
+    create. *refusals* are those since the last READY. *sightings* maps a doubtful state to the time it
+    was first seen in a row. *pushed* names the bundle that went to the machines over SSH.
+    """
+
+    serial: int = 0
+    started_at: float = 0.0
+    incarnation: int = 0
+    zone: str = ""
+    accepted: bool = False
+    requested_at: float = 0.0
+    zones_used: tuple[str, ...] = ()
+    vm_accepted: bool = False
+    bucket_seen: bool = False
+    bundle: str = ""
+    agent: str = ""
+    uploaded: str = ""
+    pushed: str = ""
+    remote_failed_since: float | None = None
+    next_remote_at: float = 0.0
+    preemptions: int = 0
+    operations: tuple[Operation, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    sightings: Mapping[str, float] = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
+    outcome: str = ""
+    reason: str = ""
+
+
+def current_node(world: World, history: History) -> Node | None:
+    """
+    Return the node of the newest incarnation, if it is in sight.
+    """
+    if not isinstance(world.nodes, Present):
+        return None
+    return next((n for n in world.nodes.value if n.incarnation == history.incarnation), None)
+
+
+def learn(history: History, world: World) -> History:
+    """
+    Return the history with what *world* adds to it.
+    """
+    now = world.seen_at
+    history = _adopt(history, world)
+    for result in world.operations:
+        history = _learn_operation(history, result, now)
+    history = _learn_ready(history, world)
+    history = replace(history, sightings=_sightings(history, world, now))
+    return replace(history, spans=_spans(history, world, now))
+
+
+def _adopt(history: History, world: World) -> History:
+    """
+    Take over what carries our label though the record does not know it.
+    """
+    if isinstance(world.bucket, Present):
+        history = replace(history, bucket_seen=True)
+    if isinstance(world.vm, Present):
+        history = replace(history, vm_accepted=True)
+    if not isinstance(world.nodes, Present):
+        return history
+    newest = max(
+        (n for n in world.nodes.value if n.incarnation), key=lambda n: n.incarnation or 0, default=None
+    )
+    if newest is None or (newest.incarnation or 0) < history.incarnation:
+        return history
+    zones = history.zones_used if newest.zone in history.zones_used else (*history.zones_used, newest.zone)
+    fresh = newest.incarnation != history.incarnation
+    return replace(
+        history,
+        incarnation=newest.incarnation or 0,
+        zone=newest.zone,
+        accepted=True,
+        zones_used=zones,
+        requested_at=newest.created_at if fresh else history.requested_at,
+    )
+
+
+def _learn_operation(history: History, result: OperationResult, now: float) -> History:
+    if not result.done:
+        return history
+    operations = tuple(o for o in history.operations if o.id != result.operation.id)
+    history = replace(history, operations=operations)
+    failed = result.retry is not None
+    done = result.operation
+    if failed and done.kind == "vm" and done.verb == "create":
+        return replace(history, vm_accepted=False, refusals=_refused(history, done.zone, result, now))
+    if failed and done.kind == "node" and done.verb == "create" and done.incarnation == history.incarnation:
+        return replace(history, accepted=False, refusals=_refused(history, done.zone, result, now))
+    return history
+
+
+def _refused(history: History, zone: str, result: OperationResult, now: float) -> tuple[Refusal, ...]:
+    return (*history.refusals, Refusal(now, zone, result.retry or Retry.UNKNOWN, result.message))
+
+
+def _learn_ready(history: History, world: World) -> History:
+    node = current_node(world, history)
+    if node is not None and node.state is NodeState.READY and history.refusals:
+        return replace(history, refusals=())
+    return history
+
+
+def _sightings(history: History, world: World, now: float) -> dict[str, float]:
+    """
+    Return the doubtful states seen now, each with the time it was first seen without a break.
+
+    On Unknown the old sightings stay: not seeing is no evidence for either side.
+    """
+    seen: set[str] = set()
+    kept: set[str] = set()
+    if isinstance(world.vm, Absent):
+        seen.add("vm:absent")
+    elif not isinstance(world.vm, Present):
+        kept.add("vm:absent")
+    if isinstance(world.bucket, Absent):
+        seen.add("bucket:absent")
+    elif not isinstance(world.bucket, Present):
+        kept.add("bucket:absent")
+    if isinstance(world.nodes, Present):
+        seen |= _node_doubts(current_node(world, history), history)
+    else:
+        kept |= {key for key in history.sightings if key.startswith("node:")}
+    return {key: history.sightings.get(key, now) for key in seen | (kept & set(history.sightings))}
+
+
+def _node_doubts(node: Node | None, history: History) -> set[str]:
+    key = f"node:{history.incarnation}"
+    if node is None:
+        return {f"{key}:absent"}
+    doubts = {f"{key}:{node.state.name.lower()}"}
+    if not node.healthy:
+        doubts.add(f"{key}:unhealthy")
+    return doubts
+
+
+def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
+    """
+    Open a span for what is billed now and close those of what is surely not.
+    """
+    live: dict[tuple[str, str], str] = {}
+    sure = set()
+    if isinstance(world.nodes, Present):
+        sure.add("node")
+        billed = (
+            n for n in world.nodes.value if n.state not in TERMINAL and n.state is not NodeState.CREATING
+        )
+        live |= {("node", n.name): n.zone for n in billed}
+    if not (isinstance(world.vm, Present | Absent)):
+        pass
+    elif isinstance(world.vm, Present) and world.vm.value.state is not VmState.TERMINATED:
+        sure.add("vm")
+        live[("vm", world.vm.value.name)] = world.vm.value.zone
+    else:
+        sure.add("vm")
+    spans = tuple(
+        replace(s, until=now) if s.until is None and s.kind in sure and (s.kind, s.name) not in live else s
+        for s in history.spans
+    )
+    open_now = {(s.kind, s.name) for s in spans if s.until is None}
+    fresh = (Span(k, n, z, now) for (k, n), z in live.items() if (k, n) not in open_now)
+    return (*spans, *fresh)
+
+
+def finished(world: World) -> bool:
+    """
+    Say whether every worker of the newest incarnation has reported that it is done.
+    """
+    if not isinstance(world.heartbeats, Present) or not world.heartbeats.value:
+        return False
+    beats = world.heartbeats.value
+    workers = {b.worker for b in beats if b.phase is Phase.DONE}
+    return workers == set(range(beats[0].workers))

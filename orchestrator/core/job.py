@@ -1,0 +1,91 @@
+"""
+Decide about the job: the fourth resource, seen through the heartbeats of its workers.
+"""
+
+from orchestrator.core.history import History, current_node
+from orchestrator.core.plan import Change, Kind, Verb
+from orchestrator.core.spec import Spec
+from orchestrator.core.step import Step
+from orchestrator.core.world import Heartbeat, Node, NodeState, Phase, Present, Unknown, VmState, World
+
+BOOT_GRACE = 120.0
+"""Seconds a READY machine may stay silent before it is looked after over SSH."""
+SILENCE = 4
+"""Missed heartbeats in a row after which a worker counts as silent."""
+
+
+def heartbeat_interval(spec: Spec) -> float:
+    """
+    Return the seconds between two heartbeats: two polls, at least 2 s and at most 30 s.
+    """
+    return max(2.0, min(30.0, 2 * spec.watch.poll))
+
+
+def push_mark(spec: Spec, history: History) -> str:
+    """
+    Return what `History.pushed` holds when the machines have the wanted code.
+
+    A job on the VM also needs the address of each new TPU, so there the incarnation counts too.
+    """
+    return history.bundle if spec.job.run_on == "tpu" else f"{history.incarnation}:{history.bundle}"
+
+
+def decide_job(spec: Spec, world: World, history: History) -> Step:
+    """
+    Push and start the job where it does not run, or does not run the wanted code.
+    """
+    node = current_node(world, history)
+    if node is None or node.state is not NodeState.READY or not node.healthy:
+        return Step(waiting="job: waits for the TPU")
+    if not node.workers:
+        return Step(waiting="job: the TPU is READY but shows no workers yet")
+    if spec.job.run_on == "vm" and not _vm_running(world):
+        return Step(waiting="job: waits for the VM")
+    if isinstance(world.heartbeats, Unknown):
+        return Step(waiting=f"job: not known ({world.heartbeats.why})")
+    if not history.uploaded:
+        return Step(waiting="job: waits for the bundle")
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    why = _why_push(spec, world, history, node, beats)
+    if not why:
+        return _waiting_for(beats, expected_workers(spec, node))
+    if world.seen_at < history.next_remote_at:
+        return Step(waiting=f"job: {why}; next try soon", wake_in=history.next_remote_at - world.seen_at)
+    verb = Verb.UPDATE if beats else Verb.CREATE
+    return Step((Change(Kind.JOB, verb, spec.name, why, node.zone, history.incarnation),))
+
+
+def expected_workers(spec: Spec, node: Node) -> int:
+    """
+    Return how many machines run the job.
+    """
+    return len(node.workers) if spec.job.run_on == "tpu" else 1
+
+
+def _vm_running(world: World) -> bool:
+    return isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
+
+
+def _why_push(spec: Spec, world: World, history: History, node: Node, beats: tuple[Heartbeat, ...]) -> str:
+    if history.pushed != push_mark(spec, history):
+        return "the machines do not have this code yet"
+    silent = SILENCE * heartbeat_interval(spec)
+    ready_since = history.sightings.get(f"node:{history.incarnation}:ready", world.seen_at)
+    if world.seen_at - ready_since < BOOT_GRACE:
+        return ""
+    reported = {b.worker: b for b in beats}
+    for worker in range(expected_workers(spec, node)):
+        beat = reported.get(worker)
+        if beat is None:
+            return f"worker {worker} has never reported"
+        over = beat.phase in {Phase.DONE, Phase.FAILED}
+        if world.seen_at - beat.updated > silent and not over:
+            return f"worker {worker} has been silent for {world.seen_at - beat.updated:.0f} s"
+    return ""
+
+
+def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
+    running = [b for b in beats if b.phase in {Phase.RUN, Phase.DONE, Phase.STOPPING, Phase.STOPPED}]
+    if len(running) >= expected:
+        return Step()
+    return Step(waiting=f"job: {len(running)} of {expected} workers are running", wake_in=2.0)

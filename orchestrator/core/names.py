@@ -1,0 +1,76 @@
+"""
+Deterministic names and labels: what lets us find again what we made.
+"""
+
+import hashlib
+import re
+
+from orchestrator.core.spec import Spec
+
+DEPLOYMENT_LABEL = "tpuctl-deployment"
+INCARNATION_LABEL = "tpuctl-incarnation"
+ROLE_LABEL = "tpuctl-role"
+SSH_USER = "tpuctl"
+
+RECORD = ".tpuctl/record.json"
+JOURNAL = ".tpuctl/journal/"
+HEARTBEAT = ".tpuctl/heartbeat/"
+EVENTS = ".tpuctl/events/"
+BUNDLES = "bundles/"
+CHECKPOINTS = "checkpoints/"
+LOGS = "logs/"
+
+
+def region_of(zone: str) -> str:
+    """
+    Return the region of a zone, AI zones such as `us-central1-ai1a` included.
+    """
+    return zone.rsplit("-", 1)[0]
+
+
+def node_name(spec: Spec, incarnation: int) -> str:
+    """
+    Return the TPU node's name: one new name for each incarnation, so that create needs no request id.
+    """
+    return f"{spec.name}-tpu-g{incarnation}"
+
+
+def vm_name(spec: Spec) -> str:
+    """
+    Return the VM's name; a VM keeps its name and disk for the life of the deployment.
+    """
+    return f"{spec.name}-vm"
+
+
+def vm_zone(spec: Spec) -> str:
+    """
+    Return the VM's zone.
+    """
+    return (spec.vm.zone if spec.vm != "none" else None) or spec.tpu.zones[0]
+
+
+def bucket_name(spec: Spec, project: str) -> str:
+    """
+    Return the bucket's name; a digest of project and deployment keeps the global name ours.
+    """
+    digest = hashlib.sha256(f"{project}/{spec.name}".encode()).hexdigest()[:10]
+    return spec.bucket.name or f"tpuctl-{spec.name}-{digest}"
+
+
+def labels(spec: Spec, role: str, incarnation: int | None = None) -> dict[str, str]:
+    """
+    Return the labels that mark a resource as ours.
+    """
+    marks = {DEPLOYMENT_LABEL: spec.name, ROLE_LABEL: role}
+    return marks if incarnation is None else {**marks, INCARNATION_LABEL: str(incarnation)}
+
+
+def incarnation_of(name: str, resource_labels: dict[str, str]) -> int | None:
+    """
+    Return the incarnation a node was made for: from its label, else from its name, else None.
+    """
+    label = resource_labels.get(INCARNATION_LABEL, "")
+    match = re.search(r"-tpu-g(\d+)$", name)
+    if label.isdigit():
+        return int(label)
+    return int(match[1]) if match else None

@@ -1,0 +1,92 @@
+"""
+The plan: what one pass will change, in order, and why; or why nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Kind(Enum):
+    """
+    Name what a change is about.
+    """
+
+    BUCKET = "bucket"
+    VM = "vm"
+    NODE = "node"
+    BUNDLE = "bundle"
+    JOB = "job"
+
+
+class Verb(Enum):
+    """
+    Name a change; the value is the sign that people see.
+    """
+
+    CREATE = "+"
+    DELETE = "-"
+    START = "^"
+    STOP = "="
+    UPDATE = "~"
+
+
+class Outcome(Enum):
+    """
+    Name how a deployment can end.
+    """
+
+    DONE = "done"
+    FAILED = "failed"
+    SPENT = "spent"
+
+
+@dataclass(frozen=True)
+class Change:
+    """
+    Hold one mutating step. *details* are what people want to know of it, as text.
+    """
+
+    kind: Kind
+    verb: Verb
+    name: str
+    why: str
+    zone: str = ""
+    incarnation: int | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, object]:
+        """
+        Return the change as `--json` prints it.
+        """
+        return {
+            "kind": self.kind.value,
+            "verb": self.verb.name.lower(),
+            "name": self.name,
+            "zone": self.zone,
+            "incarnation": self.incarnation,
+            "why": self.why,
+            "details": dict(self.details),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """
+    Hold the changes of one pass; *waiting* says why there are none, or what is still under way.
+
+    *wake_in* is the number of seconds after which another look is worth it, None for the usual poll.
+    """
+
+    changes: tuple[Change, ...] = ()
+    waiting: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+    reason: str = ""
+    wake_in: float | None = None
+
+    @property
+    def empty(self) -> bool:
+        """
+        Say whether nothing would be changed.
+        """
+        return not self.changes

@@ -1,0 +1,202 @@
+"""
+All that `plan` shows before anything is touched, as one value for people and for programs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.core import names
+from orchestrator.core.catalog import Accelerator, Catalog
+from orchestrator.core.check import check
+from orchestrator.core.cost import Hourly, hourly, to_budget, to_ttl
+from orchestrator.core.plan import Change, Kind, Plan, Verb
+from orchestrator.core.scopes import MACHINE_SCOPES
+from orchestrator.core.spec import Spec
+
+DEFAULT_ACCOUNT = "PROJECT_NUMBER-compute@developer.gserviceaccount.com"
+
+
+@dataclass(frozen=True)
+class Preview:
+    """
+    Hold a plan with what it would create, where, as whom and at what price.
+
+    *project* and *account* are None where only the cloud knows them; *scripts* maps names to texts.
+    """
+
+    spec: Spec
+    plan: Plan
+    hourly: Hourly
+    accelerator: Accelerator | None
+    project: str | None = None
+    account: str | None = None
+    notes: tuple[str, ...] = ()
+    scripts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def region(self) -> str:
+        """
+        Return the region of TPU, VM and bucket.
+        """
+        return names.region_of(self.spec.tpu.zones[0])
+
+    @property
+    def bucket(self) -> str | None:
+        """
+        Return the bucket's name, None when it depends on a project that is not known yet.
+        """
+        if self.spec.bucket.name or self.project:
+            return names.bucket_name(self.spec, self.project or "")
+        return None
+
+    @property
+    def account_text(self) -> str:
+        """
+        Say whom the machines run as.
+        """
+        known = self.spec.service_account or self.account
+        return known or f"{DEFAULT_ACCOUNT} (the project's default, looked up by `up`)"
+
+    @property
+    def labels(self) -> dict[str, dict[str, str]]:
+        """
+        Return the labels by role; the node's are those of the one that is created, else of the first.
+        """
+        made = [c.incarnation for c in self.plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]
+        found = {
+            "bucket": names.labels(self.spec, "bucket"),
+            "tpu": names.labels(self.spec, "tpu", (made or [1])[0]),
+        }
+        return found if self.spec.vm == "none" else {**found, "vm": names.labels(self.spec, "vm")}
+
+    def title(self, change: Change) -> str:
+        """
+        Return the name of what a change is about.
+        """
+        if change.kind is not Kind.BUCKET:
+            return change.name
+        return change.name or self.bucket or f"tpuctl-{self.spec.name}-<digest of project and name>"
+
+    def details(self, change: Change) -> dict[str, str]:
+        """
+        Return what people want to know of a change: its own details, and for a creation what is ordered.
+        """
+        ordered = (
+            _ORDERED[change.kind](self) if change.verb is Verb.CREATE and change.kind in _ORDERED else {}
+        )
+        return {**ordered, **change.details}
+
+    def as_dict(self, *, scripts: bool = False) -> dict[str, object]:
+        """
+        Return the preview as `--json` prints it.
+        """
+        spec, plan, price = self.spec, self.plan, self.hourly
+        budget = spec.watch.budget_usd
+        body: dict[str, object] = {
+            "deployment": spec.name,
+            "project": self.project,
+            "region": self.region,
+            "zones": list(spec.tpu.zones),
+            "bucket": self.bucket,
+            "changes": [
+                {**c.as_dict(), "name": self.title(c), "details": self.details(c)} for c in plan.changes
+            ],
+            "waiting": list(plan.waiting),
+            "outcome": plan.outcome.value if plan.outcome else None,
+            "reason": plan.reason,
+            "labels": self.labels,
+            "service_account": {"email": spec.service_account or self.account, "text": self.account_text},
+            "scopes": list(MACHINE_SCOPES),
+            "price": {
+                "zone": price.zone,
+                "lines": [line.as_dict() for line in price.lines],
+                "spot_usd_hour": _rounded(price.spot_usd),
+                "ondemand_usd_hour": _rounded(price.ondemand_usd),
+                "billed_usd_hour": _rounded(price.billed_usd),
+                "storage_usd_gib_month": price.storage_usd_gib_month,
+                "unknown": list(price.unknown),
+                "ttl_seconds": float(spec.watch.ttl),
+                "to_ttl_usd": _rounded(to_ttl(price, spec.watch.ttl)),
+                "budget_usd": budget,
+                "to_budget_seconds": None if budget is None else _rounded(to_budget(price, budget)),
+                "dates": dict(price.dates),
+            },
+            "notes": list(self.notes),
+        }
+        return {**body, "scripts": dict(self.scripts)} if scripts else body
+
+
+def preview(
+    spec: Spec,
+    plan: Plan,
+    catalog: Catalog,
+    *,
+    project: str | None = None,
+    account: str | None = None,
+    scripts: Mapping[str, str] | None = None,
+) -> Preview:
+    """
+    Return the preview of *plan*; prices are those of the zone that it would use, else of the first.
+    """
+    zones = [c.zone for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE and c.zone]
+    zone = (zones or list(spec.tpu.zones))[0]
+    return Preview(
+        spec,
+        plan,
+        hourly(spec, catalog, zone),
+        catalog.accelerator(spec.tpu.type),
+        project or spec.project,
+        account,
+        _notes(spec, catalog),
+        scripts or {},
+    )
+
+
+def _notes(spec: Spec, catalog: Catalog) -> tuple[str, ...]:
+    warnings = [
+        f"{p.key}: {p.message}" + (f"; {p.hint}" if p.hint else "")
+        for p in check(spec, catalog)
+        if not p.fatal
+    ]
+    hidden = [
+        f"{zone} is not in Google's public list for {spec.tpu.type}: some projects cannot use it"
+        for zone in spec.tpu.zones
+        if not catalog.is_documented(spec.tpu.type, zone)
+    ]
+    return (*warnings, *hidden)
+
+
+def _bucket(view: Preview) -> dict[str, str]:
+    return {"location": view.region, "access": "uniform, never public", "soft delete": "off"}
+
+
+def _vm(view: Preview) -> dict[str, str]:
+    vm = view.spec.vm
+    if vm == "none":
+        return {}
+    capacity = "spot" if vm.spot else "standard"
+    life = f"deleted by Google after {view.spec.watch.ttl}"
+    return {"machine": f"{vm.machine}, {capacity}", "disk": f"{vm.disk_gb} GB", "life": life}
+
+
+def _node(view: Preview) -> dict[str, str]:
+    tpu, kind = view.spec.tpu, view.accelerator
+    shape = {}
+    if kind:
+        workers = "1 worker" if kind.hosts == 1 else f"{kind.hosts} workers"
+        shape = {"shape": f"{kind.chips} chips ({kind.topology}), {workers}"}
+    address = "external and internal" if tpu.external_ip else "internal only"
+    runtime = tpu.runtime or (kind.runtime if kind else None) or "unknown: set tpu.runtime"
+    return {
+        "type": f"{tpu.type}, {'spot' if tpu.spot else 'on demand'}",
+        **shape,
+        "runtime": runtime,
+        "address": address,
+    }
+
+
+_ORDERED = {Kind.BUCKET: _bucket, Kind.VM: _vm, Kind.NODE: _node}
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 6)

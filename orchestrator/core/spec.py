@@ -1,0 +1,158 @@
+"""
+What the user wants: the deployment file as frozen values.
+
+The dataclasses are plain; `orchestrator.config` validates them with pydantic and reads the text
+under each field as its description in the JSON Schema, so a setting is described once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from orchestrator.core.units import Duration
+
+STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+
+
+@dataclass(frozen=True)
+class TpuSpec:
+    """
+    Describe the TPU slice.
+    """
+
+    __pydantic_config__ = STRICT
+
+    type: str
+    """Accelerator type, for example v5litepod-8. The number counts cores up to v5p, chips for v5e and v6e."""
+    zones: tuple[str, ...]
+    """Zones in order of preference, all in one region. The next one is tried when a zone has no capacity."""
+    runtime: str | None = None
+    """TPU software version; the catalogue's version for the type when left out."""
+    spot: bool = True
+    """Use spot capacity: cheap, may be taken away at any time."""
+    external_ip: bool = True
+    """Give workers an external address. Without it, SSH works only from inside the same network."""
+
+
+@dataclass(frozen=True)
+class VmSpec:
+    """
+    Describe the controller VM in the TPU's region.
+    """
+
+    __pydantic_config__ = STRICT
+
+    machine: str = "e2-small"
+    """Compute Engine machine type."""
+    disk_gb: int = 50
+    """Size of the boot disk in GB; it survives a stop of the VM."""
+    spot: bool = False
+    """Use spot capacity; a stopped VM is started again within one poll."""
+    zone: str | None = None
+    """Zone of the VM; the TPU's first zone when left out. It must lie in the TPU's region."""
+
+
+@dataclass(frozen=True)
+class BucketSpec:
+    """
+    Describe the bucket for checkpoints, bundles, journal and logs.
+    """
+
+    __pydantic_config__ = STRICT
+
+    name: str | None = None
+    """Bucket name; derived from project and deployment name when left out."""
+    adopt: bool = False
+    """Use a bucket that exists already. An adopted bucket is never changed and never deleted."""
+    location: str | None = None
+    """Region of the bucket; the TPU's region when left out, and refused when it differs."""
+
+
+@dataclass(frozen=True)
+class CheckpointSpec:
+    """
+    Describe how the job saves its progress.
+    """
+
+    __pydantic_config__ = STRICT
+
+    format: Literal["orbax", "marker"] = "marker"
+    """orbax: the framework's own layout. marker: one folder a step, complete when it holds the marker file."""
+    dir: str = "local"
+    """bucket: the job writes to the bucket itself. local, or a path: the agent commits what is complete."""
+    keep: int = 3
+    """How many complete checkpoints to keep, at least 2."""
+    marker: str = "COMPLETE"
+    """Name of the file that the job writes last into a step folder (format marker)."""
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """
+    Describe the training job.
+    """
+
+    __pydantic_config__ = STRICT
+
+    command: str
+    """Shell command that trains, run by bash in the pushed folder on every worker."""
+    source: str = "."
+    """Folder that is pushed, relative to the deployment file. .tpuctlignore and .gitignore are respected."""
+    setup: str = ""
+    """Shell command run once for each new bundle on each machine, before the job."""
+    run_on: Literal["tpu", "vm"] = "tpu"
+    """tpu: on every TPU worker. vm: on the VM, with the TPU's address in the environment as in 2020."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Extra environment variables. Not for secrets: they are stored in the machine's metadata."""
+    checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
+    """How the job saves its progress."""
+    target_steps: int | None = None
+    """The job is done when this step is reached; without it, when the command leaves with status 0."""
+    failures: int = 5
+    """Failed starts in a row without progress before giving up. Preemptions are not failures."""
+    grace: Duration = field(default_factory=lambda: Duration(20))
+    """Time between the stop signal and the kill, for a last save."""
+
+
+@dataclass(frozen=True)
+class WatchSpec:
+    """
+    Describe how the deployment is watched and when it stops.
+    """
+
+    __pydantic_config__ = STRICT
+
+    poll: Duration = field(default_factory=lambda: Duration(15))
+    """Time between two looks at the cloud."""
+    stall: Duration = field(default_factory=lambda: Duration(3600))
+    """A job without a new step, checkpoint or log line for this long is restarted."""
+    budget_usd: float | None = None
+    """Stop, keeping all data, before this sum is spent (an estimate from the price table)."""
+    ttl: Duration = field(default_factory=lambda: Duration(7 * 86400))
+    """Longest life of the deployment; the VM also carries it as a limit that Google enforces."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """
+    Hold one deployment file, validated and with defaults filled in.
+    """
+
+    __pydantic_config__ = STRICT
+
+    name: str
+    """Name of the deployment and of its resources: lower-case letters, digits and '-', at most 40."""
+    tpu: TpuSpec
+    """The TPU slice."""
+    job: JobSpec
+    """The training job."""
+    project: str | None = None
+    """Google Cloud project; GOOGLE_CLOUD_PROJECT or the credentials' project when left out."""
+    vm: VmSpec | Literal["none"] = field(default_factory=VmSpec)
+    """The controller VM, or none."""
+    bucket: BucketSpec = field(default_factory=BucketSpec)
+    """The bucket."""
+    service_account: str | None = None
+    """E-mail of the account the machines run as; the project's default compute account when left out."""
+    watch: WatchSpec = field(default_factory=WatchSpec)
+    """How the deployment is watched."""

@@ -1,0 +1,233 @@
+"""
+What was seen: Present with a state, Absent, or Unknown with the reason.
+
+Unknown is not absent. Nothing is created or destroyed on Unknown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar
+
+from orchestrator.errors import Retry
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Present(Generic[T]):
+    """
+    Hold what the cloud showed.
+    """
+
+    value: T
+
+
+@dataclass(frozen=True)
+class Absent:
+    """
+    Say that the cloud answered, completely, and the thing was not there.
+    """
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """
+    Say that nobody knows: an error, a time-out or a partial answer.
+    """
+
+    why: str
+    retry: Retry = Retry.TRANSIENT
+
+
+Sight = Present[T] | Absent | Unknown
+
+
+class NodeState(Enum):
+    """
+    Name the states of a TPU node (tpu v2 Node.State).
+    """
+
+    STATE_UNSPECIFIED = 0
+    CREATING = 1
+    READY = 2
+    RESTARTING = 3
+    REIMAGING = 4
+    DELETING = 5
+    REPAIRING = 6
+    STOPPED = 8
+    STOPPING = 9
+    STARTING = 10
+    PREEMPTED = 11
+    TERMINATED = 12
+    HIDING = 13
+    HIDDEN = 14
+    UNHIDING = 15
+    UNKNOWN = 16
+
+
+class VmState(Enum):
+    """
+    Name the states of a Compute Engine VM.
+    """
+
+    PROVISIONING = "PROVISIONING"
+    STAGING = "STAGING"
+    RUNNING = "RUNNING"
+    PENDING_STOP = "PENDING_STOP"
+    STOPPING = "STOPPING"
+    TERMINATED = "TERMINATED"
+    SUSPENDING = "SUSPENDING"
+    SUSPENDED = "SUSPENDED"
+    REPAIRING = "REPAIRING"
+    DEPROVISIONING = "DEPROVISIONING"
+    PENDING = "PENDING"
+    OTHER = "OTHER"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """
+    Name one machine of a slice and its addresses.
+    """
+
+    index: int
+    internal_ip: str
+    external_ip: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """
+    Describe a TPU node of ours as the API shows it. *created_at* is in seconds since the epoch.
+    """
+
+    name: str
+    zone: str
+    state: NodeState
+    incarnation: int | None
+    healthy: bool = True
+    health: str = ""
+    workers: tuple[Worker, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    spot: bool = False
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Vm:
+    """
+    Describe a VM as the API shows it.
+    """
+
+    name: str
+    zone: str
+    state: VmState
+    internal_ip: str = ""
+    external_ip: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    spot: bool = False
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """
+    Describe a bucket as the API shows it; *location* is lower case.
+    """
+
+    name: str
+    location: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    soft_delete_seconds: int = 0
+    uniform_access: bool = True
+    public_access_prevented: bool = True
+
+
+class Phase(Enum):
+    """
+    Name what an agent is doing.
+    """
+
+    BOOT = "boot"
+    SETUP = "setup"
+    RESTORE = "restore"
+    RUN = "run"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """
+    Hold one worker's last report (object `.tpuctl/heartbeat/<incarnation>/<worker>`).
+
+    *updated* is the bucket's time of the write. *failures* counts starts in a row that brought no
+    progress. *timings* are seconds since the epoch by name (boot, fetched, restored, spawned, first_step).
+    """
+
+    incarnation: int
+    worker: int
+    phase: Phase
+    updated: float
+    workers: int = 1
+    bundle: str = ""
+    step: int | None = None
+    loss: float | None = None
+    committed_step: int | None = None
+    committed_at: float | None = None
+    resumed_from: int | None = None
+    attempt: int = 0
+    starts: int = 0
+    failures: int = 0
+    exit_code: int | None = None
+    progress_at: float | None = None
+    notice: bool = False
+    message: str = ""
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """
+    Refer to a long-running operation that a pass started and later passes poll.
+    """
+
+    id: str
+    kind: str
+    verb: str
+    name: str
+    zone: str
+    incarnation: int | None = None
+    started_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class OperationResult:
+    """
+    Hold what a poll of an operation showed; *retry* and *message* are set when it failed.
+    """
+
+    operation: Operation
+    done: bool
+    retry: Retry | None = None
+    code: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class World:
+    """
+    Hold everything one pass has seen.
+
+    *nodes* holds all nodes that carry our label over every zone ever used; an empty tuple means that
+    all of those zones answered completely and had none.
+    """
+
+    bucket: Sight[Bucket]
+    vm: Sight[Vm]
+    nodes: Sight[tuple[Node, ...]]
+    heartbeats: Sight[tuple[Heartbeat, ...]]
+    operations: tuple[OperationResult, ...] = ()
+    seen_at: float = 0.0

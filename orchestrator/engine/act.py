@@ -1,0 +1,231 @@
+"""
+Make the changes of a plan: intent, record, call, result. The only place that touches the world.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.clock import Clock
+from orchestrator.core import names
+from orchestrator.core.history import History, Refusal
+from orchestrator.core.job import push_mark
+from orchestrator.core.plan import Change, Kind, Plan, Verb
+from orchestrator.core.world import Node, Operation, Present, World
+from orchestrator.engine.artifacts import find_artifacts
+from orchestrator.engine.blueprint import Blueprint
+from orchestrator.engine.deliver import deliver
+from orchestrator.core.events import Event, Sink
+from orchestrator.engine.journal import Journal
+from orchestrator.engine.record import Record
+from orchestrator.errors import ConflictError, Retry, TpuctlError
+from orchestrator.ports import Cloud
+
+REMOTE_PAUSE = 3.0
+"""Seconds before machines that could not be reached are tried again."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """
+    Pair a change with the error that it met.
+    """
+
+    change: Change
+    error: TpuctlError
+
+
+class Actor:
+    """
+    Carry out plans for one deployment.
+    """
+
+    def __init__(
+        self, cloud: Cloud, blueprint: Blueprint, files: Path, record: Record, journal: Journal, clock: Clock,
+        sink: Sink,
+    ) -> None:  # fmt: skip
+        self._cloud = cloud
+        self._blueprint = blueprint
+        self._files = files
+        self._record = record
+        self._journal = journal
+        self._clock = clock
+        self._sink = sink
+
+    def act(self, plan: Plan, world: World) -> tuple[Failure, ...]:
+        """
+        Make all changes: kinds side by side, the changes of one kind in order. Return what failed.
+        """
+        kinds = dict.fromkeys(change.kind for change in plan.changes)
+        if not kinds:
+            return ()
+        with ThreadPoolExecutor(max_workers=len(kinds)) as pool:
+            groups = [[c for c in plan.changes if c.kind is kind] for kind in kinds]
+            done = list(pool.map(lambda group: [self._make(change, world) for change in group], groups))
+        return tuple(failure for group in done for failure in group if failure is not None)
+
+    def _make(self, change: Change, world: World) -> Failure | None:
+        in_bucket = isinstance(world.bucket, Present)
+        entry = ""
+        try:
+            entry = self._journal.intend(change, in_bucket=in_bucket)
+            self._prepare(change)
+            text = self._call(change, world)
+        except TpuctlError as error:
+            self._refused(change, error)
+            if entry:
+                self._close(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
+            return Failure(change, error)
+        self._close(entry, "ok", in_bucket=in_bucket)
+        self._say(change, text)
+        return None
+
+    def _close(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
+        """
+        Write the result. A result that cannot be written leaves an open intent, which is the safe side.
+        """
+        try:
+            self._journal.result(entry, outcome, in_bucket=in_bucket)
+        except TpuctlError as error:
+            self._sink(Event(self._clock.now(), "journal", f"journal: {error.message}"))
+
+    def _say(self, change: Change, text: str) -> None:
+        data: dict[str, object] = change.as_dict()
+        self._sink(Event(self._clock.now(), f"{change.kind.value}-{change.verb.name.lower()}", text, data))
+
+    def _prepare(self, change: Change) -> None:
+        """
+        Save what a killed controller must find: the incarnation it was about to ask for.
+        """
+        if change.kind is not Kind.NODE or change.verb is not Verb.CREATE:
+            return
+        now, zone = self._clock.now(), change.zone
+
+        def claim(history: History) -> History:
+            zones = history.zones_used if zone in history.zones_used else (*history.zones_used, zone)
+            return replace(
+                history,
+                incarnation=change.incarnation or 0,
+                zone=zone,
+                accepted=False,
+                requested_at=now,
+                zones_used=zones,
+                remote_failed_since=None,
+                next_remote_at=0.0,
+            )
+
+        self._record.update(claim)
+
+    def _call(self, change: Change, world: World) -> str:
+        handlers: dict[tuple[Kind, Verb], Callable[[Change, World], str]] = {
+            (Kind.BUCKET, Verb.CREATE): self._create_bucket,
+            (Kind.BUNDLE, Verb.CREATE): self._upload,
+            (Kind.VM, Verb.CREATE): self._create_vm,
+            (Kind.VM, Verb.START): self._start_vm,
+            (Kind.VM, Verb.STOP): self._stop_vm,
+            (Kind.VM, Verb.DELETE): self._delete_vm,
+            (Kind.NODE, Verb.CREATE): self._create_node,
+            (Kind.NODE, Verb.DELETE): self._delete_node,
+            (Kind.JOB, Verb.CREATE): self._push,
+            (Kind.JOB, Verb.UPDATE): self._push,
+        }
+        return handlers[change.kind, change.verb](change, world)
+
+    def _create_bucket(self, change: Change, world: World) -> str:
+        order = self._blueprint.bucket_order()
+        if self._blueprint.spec.bucket.adopt:
+            raise ConflictError(
+                f"bucket.adopt is set, but the bucket {order.name} does not exist",
+                hint="create it, or leave out bucket.adopt so that tpuctl creates it",
+                unchanged="no bucket was created",
+            )
+        self._cloud.buckets.create(order)
+        self._record.update(lambda h: replace(h, bucket_seen=True))
+        return f"bucket {order.name} created in {order.location}"
+
+    def _upload(self, change: Change, world: World) -> str:
+        history = self._record.history
+        artifacts = find_artifacts(history, self._files, self._cloud.store)
+        self._cloud.store.upload(f"{names.BUNDLES}{artifacts.agent.name}", artifacts.agent)
+        self._cloud.store.upload(f"{names.BUNDLES}{artifacts.bundle.name}", artifacts.bundle)
+        mark = f"{history.bundle}:{history.agent}"
+        self._record.update(lambda h: replace(h, uploaded=mark))
+        return f"code {history.bundle[:12]} is in the bucket"
+
+    def _create_vm(self, change: Change, world: World) -> str:
+        order = self._blueprint.vm_order(self._record.history)
+        self._remember(self._cloud.vms.create(order))
+        self._record.update(lambda h: replace(h, vm_accepted=True))
+        return f"VM {order.name} ({order.machine}) asked for in {order.zone}"
+
+    def _start_vm(self, change: Change, world: World) -> str:
+        self._remember(self._cloud.vms.start(change.name, change.zone))
+        return f"VM {change.name}: {change.why}; start asked for"
+
+    def _stop_vm(self, change: Change, world: World) -> str:
+        self._remember(self._cloud.vms.stop(change.name, change.zone))
+        return f"VM {change.name}: stop asked for, its disk stays ({change.why})"
+
+    def _delete_vm(self, change: Change, world: World) -> str:
+        self._remember(self._cloud.vms.delete(change.name, change.zone))
+        return f"VM {change.name}: deletion asked for ({change.why})"
+
+    def _create_node(self, change: Change, world: World) -> str:
+        order = self._blueprint.node_order(self._record.history, change.zone, change.incarnation or 0)
+        try:
+            operation = self._cloud.nodes.create(order)
+        except ConflictError as error:
+            if error.aborted or not self._ours(change.name, change.zone):
+                raise
+            operation = None
+        self._record.update(lambda h: replace(h, accepted=True))
+        self._remember(operation)
+        return f"TPU {order.name} ({order.type}) asked for in {order.zone}: {change.why}"
+
+    def _ours(self, name: str, zone: str) -> bool:
+        """
+        Say whether the node of that name carries our label: then a lost answer left it, and it is adopted.
+        """
+        spec = self._blueprint.spec
+        seen = self._cloud.nodes.labelled(names.DEPLOYMENT_LABEL, spec.name, [zone])
+        return isinstance(seen, Present) and any(n.name == name for n in seen.value)
+
+    def _delete_node(self, change: Change, world: World) -> str:
+        self._remember(self._cloud.nodes.delete(change.name, change.zone))
+        return f"TPU {change.name}: deletion asked for ({change.why})"
+
+    def _push(self, change: Change, world: World) -> str:
+        node = self._node(world)
+        history = self._record.history
+        artifacts = find_artifacts(history, self._files, self._cloud.store)
+        text = deliver(self._cloud, self._blueprint, artifacts, history, node, world, change)
+        mark = push_mark(self._blueprint.spec, history)
+        pause = self._clock.now() + 10 * REMOTE_PAUSE
+        self._record.update(lambda h: replace(h, pushed=mark, remote_failed_since=None, next_remote_at=pause))
+        return text
+
+    def _node(self, world: World) -> Node:
+        nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
+        return next(n for n in nodes if n.incarnation == self._record.history.incarnation)
+
+    def _remember(self, operation: Operation | None) -> None:
+        if operation is not None:
+            stamped = replace(operation, started_at=operation.started_at or self._clock.now())
+            self._record.update(lambda h: replace(h, operations=(*h.operations, stamped)))
+
+    def _refused(self, change: Change, error: TpuctlError) -> None:
+        """
+        Remember a refusal, so that the next pass waits, goes elsewhere or gives up.
+        """
+        now = self._clock.now()
+        if change.kind is Kind.JOB:
+            self._record.update(
+                lambda h: replace(
+                    h, remote_failed_since=h.remote_failed_since or now, next_remote_at=now + REMOTE_PAUSE
+                )
+            )
+        elif change.kind in {Kind.NODE, Kind.VM} and change.verb is Verb.CREATE:
+            retry = Retry.TRANSIENT if isinstance(error, ConflictError) and error.aborted else error.retry
+            refusal = Refusal(now, change.zone, retry, f"{error.code} {error.message}")
+            self._record.update(lambda h: replace(h, refusals=(*h.refusals, refusal)))

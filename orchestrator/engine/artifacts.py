@@ -1,0 +1,64 @@
+"""
+Find the pushed files again: on this computer, else in the bucket.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.core.history import History
+from orchestrator.core.names import BUNDLES
+from orchestrator.engine.files import write_atomically
+from orchestrator.errors import NotFoundError, TpuctlError
+from orchestrator.ports import Store
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """
+    Name what is pushed: the code bundle and the agent.
+    """
+
+    bundle: Path
+    agent: Path
+
+
+def bundle_file(folder: Path, digest: str) -> Path:
+    """
+    Return where the bundle with this sha256 is kept.
+    """
+    return folder / f"{digest}.tar.gz"
+
+
+def agent_file(folder: Path, digest: str) -> Path:
+    """
+    Return where the agent with this sha256 is kept.
+    """
+    return folder / f"agent-{digest}.pyz"
+
+
+def find_artifacts(history: History, folder: Path, store: Store) -> Artifacts:
+    """
+    Return the record's bundle and agent, fetched from the bucket when this computer lacks them.
+
+    Raise NotFoundError when neither has them.
+    """
+    bundle, agent = bundle_file(folder, history.bundle), agent_file(folder, history.agent)
+    for path, digest in ((bundle, history.bundle), (agent, history.agent)):
+        if not path.exists():
+            write_atomically(path, _fetch(store, f"{BUNDLES}{path.name}", digest))
+    return Artifacts(bundle, agent)
+
+
+def _fetch(store: Store, name: str, digest: str) -> bytes:
+    stored = store.read(name)
+    if stored is None:
+        raise NotFoundError(
+            f"the code {digest[:12]} is neither on this computer nor in the bucket",
+            hint="run `tpuctl up` from the folder that holds tpuctl.yaml",
+        )
+    if hashlib.sha256(stored.data).hexdigest() != digest:
+        raise TpuctlError(
+            f"{name} in the bucket is damaged", hint="run: tpuctl up", unchanged="nothing was pushed"
+        )
+    return stored.data

@@ -1,0 +1,146 @@
+"""
+What we order from the cloud: bodies of bucket, VM and node, from the spec and the record.
+"""
+
+from dataclasses import asdict, dataclass
+
+from orchestrator.core import names
+from orchestrator.core.history import History
+from orchestrator.core.job import heartbeat_interval
+from orchestrator.core.scopes import MACHINE_SCOPES
+from orchestrator.core.spec import Spec, VmSpec
+from orchestrator.core.world import Node
+from orchestrator.errors import UsageError
+from orchestrator.ports import BucketOrder, CloudAccount, NodeOrder, VmOrder
+from orchestrator.render import Scripts, Target, machine_scripts
+
+ROOT = "/opt/tpuctl"
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """
+    Build orders for one deployment.
+    """
+
+    spec: Spec
+    account: CloudAccount
+    public_key: str
+
+    @property
+    def bucket(self) -> str:
+        """
+        Return the bucket's name.
+        """
+        return names.bucket_name(self.spec, self.account.project)
+
+    @property
+    def service_account(self) -> str:
+        """
+        Return the account the machines run as; never empty, since empty means every API of the project.
+        """
+        return self.spec.service_account or self.account.default_service_account
+
+    def bucket_order(self) -> BucketOrder:
+        """
+        Return the order for the bucket.
+        """
+        region = self.spec.bucket.location or names.region_of(self.spec.tpu.zones[0])
+        return BucketOrder(self.bucket, region, names.labels(self.spec, "bucket"), self.service_account)
+
+    def vm_order(self, history: History) -> VmOrder:
+        """
+        Return the order for the VM.
+        """
+        vm = self.spec.vm
+        if not isinstance(vm, VmSpec):
+            raise UsageError("this deployment has no VM", hint="remove `vm: none` from tpuctl.yaml")
+        scripts = self.scripts("vm", history)
+        return VmOrder(
+            name=names.vm_name(self.spec),
+            zone=names.vm_zone(self.spec),
+            machine=vm.machine,
+            disk_gb=vm.disk_gb,
+            spot=vm.spot,
+            labels=names.labels(self.spec, "vm"),
+            metadata=self._metadata(scripts),
+            service_account=self.service_account,
+            scopes=MACHINE_SCOPES,
+            ttl=float(self.spec.watch.ttl),
+        )
+
+    def node_order(self, history: History, zone: str, incarnation: int) -> NodeOrder:
+        """
+        Return the order for the node of one incarnation.
+        """
+        tpu = self.spec.tpu
+        name = names.node_name(self.spec, incarnation)
+        scripts = self.scripts("tpu", history, incarnation=incarnation, node=name, zone=zone)
+        return NodeOrder(
+            name=name,
+            zone=zone,
+            type=tpu.type,
+            runtime=tpu.runtime or "",
+            spot=tpu.spot,
+            external_ip=tpu.external_ip,
+            labels=names.labels(self.spec, "tpu", incarnation),
+            metadata=self._metadata(scripts),
+            service_account=self.service_account,
+            scopes=MACHINE_SCOPES,
+        )
+
+    def scripts(
+        self,
+        role: str,
+        history: History,
+        *,
+        incarnation: int = 0,
+        node: str = "",
+        zone: str = "",
+        address: str = "",
+    ) -> Scripts:
+        """
+        Render the scripts of one kind of machine.
+        """
+        target = Target(
+            role="vm" if role == "vm" else "tpu",
+            project=self.account.project,
+            bucket=self.bucket,
+            incarnation=incarnation or history.incarnation,
+            bundle=history.bundle,
+            agent=history.agent,
+            runs_job=role == self.spec.job.run_on,
+            node=node,
+            zone=zone,
+            tpu_address=address,
+            heartbeat=heartbeat_interval(self.spec),
+        )
+        return machine_scripts(self.spec, target)
+
+    def all_scripts(self, history: History) -> dict[str, str]:
+        """
+        Return every script of the TPU workers and of the VM by name, for people to read.
+        """
+        node = names.node_name(self.spec, history.incarnation)
+        roles = {"tpu": self.scripts("tpu", history, node=node, zone=history.zone)}
+        if self.spec.vm != "none":
+            roles["vm"] = self.scripts("vm", history)
+        return {f"{role} {name}": text for role, found in roles.items() for name, text in asdict(found).items()}
+
+    def vm_job_env(self, history: History, node: Node) -> str:
+        """
+        Return the job.env of a job on the VM that uses *node*, as the 2020 articles set it by hand.
+        """
+        address = node.workers[0].internal_ip if node.workers else ""
+        scripts = self.scripts("vm", history, node=node.name, zone=node.zone, address=address)
+        return scripts.job_env
+
+    def _metadata(self, scripts: Scripts) -> dict[str, str]:
+        return {
+            "startup-script": scripts.startup,
+            "shutdown-script": scripts.shutdown,
+            "ssh-keys": self.public_key,
+            "enable-guest-attributes": "TRUE",
+            "enable-oslogin": "FALSE",
+            "block-project-ssh-keys": "TRUE",
+        }

@@ -1,0 +1,77 @@
+"""
+Bring code and agent to the machines over SSH and start the job there.
+"""
+
+from orchestrator.core.history import History
+from orchestrator.core.plan import Change, Verb
+from orchestrator.core.world import Node, Present, World
+from orchestrator.engine.artifacts import Artifacts
+from orchestrator.engine.blueprint import ROOT, Blueprint
+from orchestrator.errors import RemoteError
+from orchestrator.ports import Cloud, Host
+from orchestrator.render import begin_script
+
+START_DEADLINE = 150.0
+"""Seconds for one machine to take the agent and start the job, the wait for its boot included."""
+
+
+def node_hosts(cloud: Cloud, node: Node) -> list[Host]:
+    """
+    Return the workers of *node* with their pinned host keys; raise NotFoundError while one has none.
+    """
+    return [
+        Host(
+            name=f"{node.name}-w{worker.index}",
+            address=worker.external_ip or worker.internal_ip,
+            host_keys=cloud.nodes.host_keys(node.name, node.zone, worker.index),
+            port=cloud.ssh_port,
+        )
+        for worker in node.workers
+    ]
+
+
+def vm_host(cloud: Cloud, world: World) -> Host:
+    """
+    Return the VM with its pinned host keys.
+    """
+    if not isinstance(world.vm, Present):
+        raise RemoteError("the VM is not in sight", hint="run: tpuctl status")
+    vm = world.vm.value
+    keys = cloud.vms.host_keys(vm.name, vm.zone)
+    return Host(vm.name, vm.external_ip or vm.internal_ip, keys, cloud.ssh_port)
+
+
+def deliver(
+    cloud: Cloud, blueprint: Blueprint, artifacts: Artifacts, history: History, node: Node, world: World,
+    change: Change,
+) -> str:  # fmt: skip
+    """
+    Push the bundle to every machine of the job, start it there and return what was done, in words.
+
+    Raise RemoteError when one machine failed: a slice runs on all of its workers or not at all.
+    """
+    on_vm = blueprint.spec.job.run_on == "vm"
+    hosts = [vm_host(cloud, world)] if on_vm else node_hosts(cloud, node)
+    results = cloud.remote.push(hosts, artifacts.bundle, history.bundle, ROOT)
+    failed = [r for r in results if r.error]
+    if failed:
+        raise RemoteError(
+            f"{failed[0].host}: {failed[0].error}",
+            hint="run the same command again; tpuctl status shows the machines",
+            unchanged="machines hold the old code or the new one, never a mix",
+        )
+    env = blueprint.vm_job_env(history, node) if on_vm else _job_env(blueprint, history, node)
+    cloud.remote.put(hosts, artifacts.agent.read_bytes(), "agent.pyz", 0o644)
+    cloud.remote.put(hosts, env.encode(), "job.env.local", 0o600)
+    script = begin_script(restart=on_vm or change.verb is Verb.UPDATE)
+    for host, done in zip(hosts, cloud.remote.run_elevated(hosts, script, START_DEADLINE), strict=True):
+        if done.exit_code != 0:
+            reason = done.stderr.strip() or f"status {done.exit_code}"
+            raise RemoteError(f"{host.name}: the job could not be started: {reason}")
+    sent = sum(r.sent_bytes for r in results)
+    what = f"{sent / 1000:.0f} kB sent" if sent else "the code was there already"
+    return f"job started on {len(hosts)} machine{'s' if len(hosts) > 1 else ''} over SSH ({what})"
+
+
+def _job_env(blueprint: Blueprint, history: History, node: Node) -> str:
+    return blueprint.scripts("tpu", history, node=node.name, zone=node.zone).job_env

@@ -1,0 +1,124 @@
+"""
+Delete everything that carries our label, and prove it by listing.
+"""
+
+from dataclasses import dataclass
+
+from orchestrator.clock import Clock
+from orchestrator.core import names
+from orchestrator.core.history import History
+from orchestrator.core.plan import Change, Kind, Verb
+from orchestrator.core.spec import Spec
+from orchestrator.core.world import NodeState, Present, Unknown, VmState
+from orchestrator.core.events import Event, Sink
+from orchestrator.engine.journal import Journal
+from orchestrator.engine.observe import zones_to_look_at
+from orchestrator.engine.watch import wait_until
+from orchestrator.errors import NotFoundError, TpuctlError
+from orchestrator.ports import Cloud
+
+DEADLINE = 600.0
+"""Seconds after which `down` stops waiting and prints what is left."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """
+    Name one resource that is still there, or that nobody could look for.
+    """
+
+    kind: str
+    name: str
+    zone: str
+    state: str
+
+
+class Sweep:
+    """
+    Find and delete the machines of one deployment, whatever the record says.
+    """
+
+    def __init__(
+        self, cloud: Cloud, spec: Spec, history: History, journal: Journal, clock: Clock, sink: Sink
+    ) -> None:
+        self._cloud = cloud
+        self._spec = spec
+        self._journal = journal
+        self._clock = clock
+        self._sink = sink
+        vm_zones = () if spec.vm == "none" else (names.vm_zone(spec),)
+        self._zones = tuple(dict.fromkeys((*zones_to_look_at(spec, history), *vm_zones)))
+        self._asked: dict[str, float] = {}
+
+    def find(self) -> tuple[Left, ...]:
+        """
+        List what carries our label in every zone ever used; a list that failed is an entry of its own.
+        """
+        label, value = names.DEPLOYMENT_LABEL, self._spec.name
+        left = []
+        nodes = self._cloud.nodes.labelled(label, value, self._zones)
+        vms = self._cloud.vms.labelled(label, value, self._zones)
+        for kind, sight in (("TPU", nodes), ("VM", vms)):
+            if isinstance(sight, Unknown):
+                left.append(Left(kind, "?", ", ".join(self._zones), f"not known: {sight.why}"))
+            elif isinstance(sight, Present):
+                left += [Left(kind, found.name, found.zone, found.state.name) for found in sight.value]
+        return tuple(left)
+
+    def machines(self) -> tuple[Left, ...]:
+        """
+        Delete all machines and return what is left after at most the deadline.
+        """
+        left: tuple[Left, ...] = ()
+
+        def gone() -> bool:
+            nonlocal left
+            left = self.find()
+            for item in left:
+                self._delete(item)
+            return not left
+
+        wait_until(gone, self._clock, DEADLINE, 1.0)
+        return left
+
+    def _delete(self, item: Left) -> None:
+        """
+        Ask for one deletion; again only after a minute, since a deletion takes its time.
+        """
+        going = item.state in {NodeState.DELETING.name, VmState.DEPROVISIONING.name}
+        if item.name == "?" or (going and item.name not in self._asked):
+            self._asked.setdefault(item.name, self._clock.now())
+            return
+        if self._clock.now() - self._asked.get(item.name, float("-inf")) < 60:
+            return
+        self._asked[item.name] = self._clock.now()
+        kind = Kind.NODE if item.kind == "TPU" else Kind.VM
+        change = Change(kind, Verb.DELETE, item.name, "down", item.zone)
+        try:
+            entry = self._journal.intend(change, in_bucket=False)
+            adapter = self._cloud.nodes if kind is Kind.NODE else self._cloud.vms
+            adapter.delete(item.name, item.zone)
+            self._journal.result(entry, "ok", in_bucket=False)
+        except NotFoundError:
+            return
+        except TpuctlError as error:
+            self._sink(Event(self._clock.now(), "delete-failed", f"{item.kind} {item.name}: {error.message}"))
+            return
+        self._sink(Event(self._clock.now(), "delete", f"{item.kind} {item.name}: deletion asked for"))
+
+    def bucket(self, name: str) -> Left | None:
+        """
+        Delete our bucket with its data; return it when it is still there or is not ours.
+        """
+        seen = self._cloud.buckets.observe(name)
+        if isinstance(seen, Unknown):
+            return Left("bucket", name, "", f"not known: {seen.why}")
+        if not isinstance(seen, Present):
+            return None
+        if self._spec.bucket.adopt or seen.value.labels.get(names.DEPLOYMENT_LABEL) != self._spec.name:
+            return Left("bucket", name, seen.value.location, "not made by this deployment, kept")
+        change = Change(Kind.BUCKET, Verb.DELETE, name, "down --delete-data", seen.value.location)
+        entry = self._journal.intend(change, in_bucket=False)
+        self._cloud.buckets.delete(name)
+        self._journal.result(entry, "ok", in_bucket=False)
+        return None

@@ -1,0 +1,68 @@
+"""
+Keep events in the bucket, for reports. They are a story, not a truth: the loop never reads them.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from orchestrator.core.names import EVENTS
+from orchestrator.core.events import Event, Sink
+from orchestrator.errors import TpuctlError
+from orchestrator.ports import Store
+
+PASSING = frozenset({"waiting", "progress", "failure"})
+
+
+class EventLog:
+    """
+    Hand each event on, and store those worth keeping. A bucket that refuses loses the story only.
+    """
+
+    def __init__(self, store: Store, onward: Sink) -> None:
+        self._store = store
+        self._onward = onward
+        self._lock = threading.Lock()
+        self._pending: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        """
+        Take one event.
+        """
+        self._onward(event)
+        if event.kind in PASSING:
+            return
+        with self._lock:
+            self._pending.append(event)
+
+    def flush(self) -> None:
+        """
+        Store what has come since the last time; what cannot be stored now is kept for the next time.
+        """
+        with self._lock:
+            waiting, self._pending = self._pending, []
+        for number, event in enumerate(waiting):
+            try:
+                self._store.write(
+                    f"{EVENTS}{event.at * 1000:.0f}-{number:02d}-{event.kind}.json", event.to_json()
+                )
+            except TpuctlError:
+                with self._lock:
+                    self._pending = [*waiting[number:], *self._pending]
+                return
+
+
+def read_events(store: Store) -> list[Event]:
+    """
+    Return all stored events in order of time; an unreadable one is left out.
+    """
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        bodies = pool.map(lambda found: store.read(found.name), store.list(EVENTS))
+        events = [_parse(body.data) for body in bodies if body is not None]
+    return sorted((e for e in events if e is not None), key=lambda e: e.at)
+
+
+def _parse(data: bytes) -> Event | None:
+    try:
+        return Event.from_json(data)
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,140 @@
+"""
+Passes, and the only sleep.
+"""
+
+import threading
+from collections.abc import Callable
+
+from orchestrator.clock import Clock
+from orchestrator.core.history import History
+from orchestrator.core.plan import Outcome
+from orchestrator.core.recovery import hopeless
+from orchestrator.engine.reconcile import Pass, Reconciler, blind
+from orchestrator.errors import (
+    AuthError,
+    CapacityError,
+    JobFailedError,
+    QuotaError,
+    Retry,
+    SpendStopError,
+    TpuctlError,
+)
+
+SHORTEST_PAUSE = 0.2
+BLIND_PASSES = 2
+"""Passes in a row that may see nothing for a permanent reason before the command stops and says why."""
+
+
+class Watcher:
+    """
+    Repeat passes until *stop* is set, the deployment has ended, or *until* is content.
+    """
+
+    def __init__(self, reconciler: Reconciler, clock: Clock, poll: float) -> None:
+        self._reconciler = reconciler
+        self._clock = clock
+        self._poll = poll
+        self.wake = threading.Event()
+        self.stop = threading.Event()
+
+    def run(self, until: Callable[[Pass], bool], after: Callable[[Pass], None] = lambda _: None) -> Pass:
+        """
+        Run passes; return the last one. *after* sees every pass; errors it raises end the loop.
+        """
+        blind_passes = 0
+        while True:
+            result = self._reconciler.one_pass()
+            after(result)
+            blind_passes = blind_passes + 1 if blind(result) else 0
+            if blind_passes >= BLIND_PASSES:
+                raise_blind(result)
+            ended = result.plan.outcome is not None and not result.plan.waiting and result.plan.empty
+            if ended or until(result) or self.stop.is_set():
+                return result
+            self._pause(result)
+
+    def _pause(self, result: Pass) -> None:
+        """
+        Sleep until the next look: at once after a change, at the poll otherwise.
+        """
+        pause = self._poll if result.plan.wake_in is None else min(self._poll, result.plan.wake_in)
+        if result.plan.changes and not result.failures:
+            pause = min(pause, 1.0)
+        self._clock.wait(max(SHORTEST_PAUSE, pause), self.wake)
+        self.wake.clear()
+
+
+def wait_until(condition: Callable[[], bool], clock: Clock, seconds: float, pause: float) -> bool:
+    """
+    Ask *condition* every *pause* seconds for at most *seconds*; return its last answer.
+    """
+    end = clock.now() + seconds
+    while not condition():
+        if clock.now() >= end:
+            return False
+        clock.wait(pause)
+    return True
+
+
+def raise_blind(result: Pass) -> None:
+    """
+    Raise the error for a cloud that refuses to be looked at.
+    """
+    unseen = blind(result)
+    if unseen is not None:
+        raise AuthError(
+            unseen.why,
+            hint="mend the cause, then run the same command again",
+            unchanged="nothing was created or deleted; what runs goes on running",
+        )
+
+
+def raise_outcome(result: Pass) -> None:
+    """
+    Raise the error that belongs to an unhappy end; a deployment that is done raises nothing.
+    """
+    outcome, reason = result.plan.outcome, result.plan.reason
+    kept = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
+    if outcome is Outcome.FAILED:
+        raise JobFailedError(
+            f"the job failed: {reason}",
+            hint="see `tpuctl logs`, mend it, then run `tpuctl up`",
+            unchanged=kept,
+        )
+    if outcome is Outcome.SPENT:
+        raise SpendStopError(
+            reason, hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`", unchanged=kept
+        )
+
+
+def raise_hopeless(history: History) -> None:
+    """
+    Raise when asking the cloud again is pointless: permission, quota, an answer that nobody knows.
+    """
+    refusal = hopeless(history)
+    if refusal is None:
+        return
+    text = f"{refusal.zone}: {refusal.message}"
+    left = "what exists already keeps running; see `tpuctl status`"
+    if refusal.retry is Retry.QUOTA:
+        raise QuotaError(
+            text, hint="ask for more quota, delete what holds it, or use another type or zone", unchanged=left
+        )
+    if "TPU-2" in refusal.message:
+        raise AuthError(
+            text, hint="ask for the missing permission, then run the same command", unchanged=left
+        )
+    raise TpuctlError(text, hint="mend the cause, then run the same command again", unchanged=left)
+
+
+def raise_stockout(history: History, zones: tuple[str, ...]) -> None:
+    """
+    Raise when every zone has refused for want of machines.
+    """
+    refused = {r.zone for r in history.refusals if r.retry is Retry.CAPACITY}
+    if set(zones) <= refused:
+        raise CapacityError(
+            f"no capacity now in {', '.join(zones)}: {history.refusals[-1].message}",
+            hint="run `tpuctl watch` to keep asking, or name more zones in tpu.zones",
+            unchanged="no TPU exists; bucket and VM stay as they are (`tpuctl down` removes them)",
+        )

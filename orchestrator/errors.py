@@ -1,0 +1,216 @@
+"""
+The errors of tpuctl, drawn once.
+
+    TpuctlError
+    ├── UsageError            TPU-1xx  the file, a flag or the working folder is wrong
+    ├── AuthError             TPU-2xx  no credentials, no permission, an API that is off
+    ├── CapacityError         TPU-3xx  the zone has no machines now; another zone or later may have
+    ├── QuotaError            TPU-35x  the project may not have more; waiting alone does not help
+    ├── TransientError        TPU-4xx  the same call may succeed in a moment
+    ├── NotFoundError         TPU-404  the API says, without doubt, that the thing is not there
+    ├── ConflictError         TPU-409  the name is taken, or somebody wrote first
+    ├── RemoteError           TPU-5xx  SSH: unreachable, wrong host key, command failed
+    ├── UnknownCloudError     TPU-499  an answer of the cloud that we do not know
+    ├── LeftoverError         TPU-600  something is left; it is listed
+    ├── LeaseHeldError        TPU-601  another tpuctl acts on this deployment
+    ├── SpendStopError        TPU-700  the budget or the time to live is used up
+    ├── JobFailedError        TPU-800  the user's job gave up
+    └── LocalCloudError       TPU-900  the local cloud cannot start, or refuses a request of ours
+
+The loop reads the `retry` class only, never a message.
+"""
+
+from enum import Enum
+
+
+class Retry(Enum):
+    """
+    Say what a failure means for the next try.
+    """
+
+    PERMANENT = "permanent"
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    TRANSIENT = "transient"
+    UNKNOWN = "unknown"
+
+
+class TpuctlError(Exception):
+    """
+    Tell the user where, what, what changed and what to do next.
+
+    *code* is `TPU-nnn`, *exit_code* the status of the process, *hint* the next
+    command or step, *unchanged* what was and was not changed.
+    """
+
+    code = "TPU-000"
+    exit_code = 1
+    retry = Retry.PERMANENT
+
+    def __init__(self, message: str, *, hint: str = "", unchanged: str = "", code: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.unchanged = unchanged
+        if code:
+            self.code = code
+
+    def as_dict(self) -> dict[str, object]:
+        """
+        Return the error as `--json` prints it.
+        """
+        return {
+            "code": self.code,
+            "exit_code": self.exit_code,
+            "retry": self.retry.value,
+            "message": self.message,
+            "changed": self.unchanged,
+            "hint": self.hint,
+        }
+
+
+class UsageError(TpuctlError):
+    """
+    Refuse a wrong file, flag or folder before anything is touched.
+    """
+
+    code = "TPU-100"
+    exit_code = 2
+
+
+class AuthError(TpuctlError):
+    """
+    Report missing credentials, a missing permission or a disabled API.
+    """
+
+    code = "TPU-200"
+    exit_code = 3
+
+
+class CapacityError(TpuctlError):
+    """
+    Report that the zone has no such machine to give at present.
+    """
+
+    code = "TPU-300"
+    exit_code = 4
+    retry = Retry.CAPACITY
+
+
+class QuotaError(TpuctlError):
+    """
+    Report that the project's quota refuses one more.
+    """
+
+    code = "TPU-350"
+    exit_code = 4
+    retry = Retry.QUOTA
+
+
+class TransientError(TpuctlError):
+    """
+    Report a failure that the same call may not meet again.
+    """
+
+    code = "TPU-400"
+    retry = Retry.TRANSIENT
+
+
+class NotFoundError(TpuctlError):
+    """
+    Report that the API says the thing does not exist.
+    """
+
+    code = "TPU-404"
+
+
+class ConflictError(TpuctlError):
+    """
+    Report a taken name or a lost race; *aborted* means "busy now, try again".
+    """
+
+    code = "TPU-409"
+
+    def __init__(self, message: str, *, aborted: bool = False, **kwargs: str) -> None:
+        super().__init__(message, **kwargs)
+        self.aborted = aborted
+        if aborted:
+            self.retry = Retry.TRANSIENT
+
+
+class PreconditionError(ConflictError):
+    """
+    Report that an object's generation was not the expected one: somebody wrote first.
+    """
+
+    code = "TPU-412"
+
+
+class UnknownCloudError(TpuctlError):
+    """
+    Report an answer of the cloud that no rule of ours covers.
+    """
+
+    code = "TPU-499"
+    retry = Retry.UNKNOWN
+
+
+class RemoteError(TpuctlError):
+    """
+    Report that a machine could not be reached or refused a command.
+    """
+
+    code = "TPU-500"
+    retry = Retry.TRANSIENT
+
+
+class HostKeyError(RemoteError):
+    """
+    Refuse a machine whose host key is unknown or has changed.
+    """
+
+    code = "TPU-510"
+    retry = Retry.PERMANENT
+
+
+class LeftoverError(TpuctlError):
+    """
+    Report what is left after a command that should leave nothing.
+    """
+
+    code = "TPU-600"
+    exit_code = 5
+
+
+class LeaseHeldError(TpuctlError):
+    """
+    Report who else acts on the deployment.
+    """
+
+    code = "TPU-601"
+    exit_code = 6
+
+
+class SpendStopError(TpuctlError):
+    """
+    Report that the budget or the time to live is used up.
+    """
+
+    code = "TPU-700"
+    exit_code = 7
+
+
+class JobFailedError(TpuctlError):
+    """
+    Report that the user's job failed too often without progress.
+    """
+
+    code = "TPU-800"
+
+
+class LocalCloudError(TpuctlError):
+    """
+    Report a fault of the local cloud itself.
+    """
+
+    code = "TPU-900"

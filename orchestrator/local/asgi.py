@@ -1,0 +1,59 @@
+"""
+Serve requests-as-values over ASGI.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import Executor
+from typing import Any
+
+from orchestrator.local.wire.http import Request, Response
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+WITHOUT_BODY = (204, 304)
+
+
+def asgi_app(answer: Callable[[Request], Response], executor: Executor | None = None) -> App:
+    """
+    Return an ASGI application whose answers come from *answer*, called in a thread.
+    """
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        body = await _body(receive)
+        if body is None:
+            return
+        loop = asyncio.get_running_loop()
+        response = await loop.run_in_executor(executor, answer, _request(scope, body))
+        headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in response.headers.items()]
+        if response.status not in WITHOUT_BODY:
+            headers.append((b"content-length", str(len(response.body)).encode()))
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": response.body})
+
+    return app
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """
+    Collect the request's body; None when the client has left.
+    """
+    pieces = []
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        pieces.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(pieces)
+
+
+def _request(scope: Message, body: bytes) -> Request:
+    target = scope["raw_path"].decode("latin-1")
+    if scope["query_string"]:
+        target += "?" + scope["query_string"].decode("latin-1")
+    headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+    return Request.parse(scope["method"], target, headers, body)

@@ -1,0 +1,180 @@
+"""
+Start, stop and steer the local cloud from the command line.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import LocalCloudError
+from orchestrator.local.admin import PREFIX
+from orchestrator.local.options import Options, load_options, save_options
+from orchestrator.local.places import Address, local_folder, read_address, start_of
+
+START_SECONDS = 30.0
+
+
+def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
+    """
+    Return the running local cloud and whether it was started now; *options* count at a start only.
+    """
+    from filelock import FileLock
+
+    folder = local_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with FileLock(folder / "start.lock"):
+        address = read_address(folder)
+        if address is not None:
+            return address, False
+        if options is not None:
+            save_options(folder, options)
+        return _start(folder), True
+
+
+def _start(folder: Path) -> Address:
+    _check_extra()
+    with (folder / "daemon.log").open("ab") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "orchestrator.local.daemon", str(folder)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/", env=_environment(),
+        )  # fmt: skip
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        address = read_address(folder)
+        if address is not None:
+            return address
+        if child.poll() is not None:
+            break
+        time.sleep(0.05)  # Another process is waited for here; there is no virtual clock that it could obey.
+    tail = (folder / "daemon.log").read_text(errors="replace")[-600:].strip()
+    raise LocalCloudError(
+        f"the local cloud did not start: {tail.splitlines()[-1] if tail else 'no word from it'}",
+        hint=f"read {folder / 'daemon.log'}, then run: tpuctl local reset",
+        unchanged="no deployment was touched",
+    )
+
+
+def _environment() -> dict[str, str]:
+    """
+    Let the daemon import this very package, wherever the command was called from.
+    """
+    parent = str(Path(__file__).resolve().parents[2])
+    paths = [parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _check_extra() -> None:
+    import importlib.util
+
+    needed = ("uvicorn", "asyncssh", "cronsim", "google_crc32c", "h11")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise LocalCloudError(
+            f"the local cloud needs {', '.join(missing)}", hint="run: pip install 'tpuctl[local]'",
+            unchanged="nothing was started",
+        )  # fmt: skip
+
+
+def running() -> Address | None:
+    """
+    Return the running local cloud, or None.
+    """
+    return read_address(local_folder())
+
+
+def call(verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """
+    Call a control route of the running local cloud; raise LocalCloudError with its reason.
+    """
+    address = running()
+    if address is None:
+        raise LocalCloudError("the local cloud does not run", hint="run: tpuctl local start")
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{address.endpoint}{PREFIX}/{verb}", data=data)  # noqa: S310 - our own daemon
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - our own daemon
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except urllib.error.HTTPError as error:
+        details = json.load(error).get("error", {})
+        raise LocalCloudError(
+            details.get("message", str(error)),
+            hint=details.get("hint", ""),
+            unchanged=details.get("changed", ""),
+        ) from error
+    except OSError as error:
+        raise LocalCloudError(
+            f"the local cloud does not answer: {error}", hint="run: tpuctl local stop"
+        ) from error
+
+
+def stop() -> bool:
+    """
+    Stop the local cloud and all its machines; its disks and buckets stay. Return whether it ran.
+    """
+    folder = local_folder()
+    address = read_address(folder)
+    if address is None:
+        return False
+    os.kill(address.pid, signal.SIGTERM)
+    end = time.monotonic() + 20
+    while start_of(address.pid) == address.started:
+        if time.monotonic() > end:
+            os.kill(address.pid, signal.SIGKILL)
+            end += 5
+        time.sleep(0.05)  # As in _start: another process ends in real time.
+    reap(folder)
+    return True
+
+
+def reap(folder: Path, *, disks: bool = False) -> None:
+    """
+    Kill what a dead daemon left running.
+    """
+    from orchestrator.local.hosts.choose import make_hosts
+    from orchestrator.local.hosts.settings import HostSettings
+
+    options = load_options(folder)
+    settings = HostSettings(
+        folder / "machines", options.cloud_id, "", options.ssh_port, options.metadata_port
+    )
+    make_hosts(options.hosts, settings).reap_all(disks=disks)
+
+
+def reset() -> None:
+    """
+    Stop the local cloud and delete everything it holds: machines, disks, buckets, settings.
+    """
+    folder = local_folder()
+    stop()
+    if (folder / "options.json").exists():
+        reap(folder, disks=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def environment(address: Address) -> dict[str, str]:
+    """
+    Return the variables that point gcloud, Google's clients and tpuctl at the local cloud.
+    """
+    endpoint = address.endpoint
+    return {
+        "TPUCTL_CLOUD": "local",
+        "GOOGLE_CLOUD_PROJECT": address.project,
+        "STORAGE_EMULATOR_HOST": endpoint,
+        "TENSORSTORE_GCS_HTTP_URL": endpoint,
+        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
+        "CLOUDSDK_CORE_PROJECT": address.project,
+        "CLOUDSDK_CORE_CHECK_GCE_METADATA": "false",
+        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{endpoint}/storage/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/compute/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{endpoint}/",
+    }

@@ -1,0 +1,188 @@
+"""
+The local cloud as a process: HTTP on loopback, time, machines, state on disk.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from orchestrator.clock import SystemClock
+from orchestrator.errors import TpuctlError
+from orchestrator.local.admin import PREFIX, admin_routes
+from orchestrator.local.asgi import asgi_app
+from orchestrator.local.hosts.choose import make_hosts
+from orchestrator.local.hosts.settings import HostSettings
+from orchestrator.local.machine_room import MachineRoom
+from orchestrator.local.model.storage.blobs import FolderBlobs
+from orchestrator.local.model.storage.service import Storage
+from orchestrator.local.model.world import LocalCloud
+from orchestrator.local.options import Options, load_options, save_options
+from orchestrator.local.places import Address, start_of, write_address
+from orchestrator.local.wire.compute import compute_routes
+from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.local.wire.http import Request, Response, Router
+from orchestrator.local.wire.storage import storage_routes
+from orchestrator.local.wire.tpu import tpu_routes
+
+LONGEST_NAP = 1.0
+CRON_MINUTE = {"instant": 1.0, "scaled": 2.0, "realistic": 60.0}
+
+
+class Daemon:
+    """
+    Run one local cloud in *folder* until it is told to stop.
+    """
+
+    def __init__(self, folder: Path, options: Options, loop: asyncio.AbstractEventLoop) -> None:
+        self._folder = folder
+        self._options = options
+        self._loop = loop
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._saving = threading.Lock()
+        self._saved = -1
+        self._halt = asyncio.Event()
+        settings = options.cloud_settings()
+        clock = SystemClock()
+        self._hosts = make_hosts(options.hosts, self._host_settings(settings.latency.notice))
+        self._room = MachineRoom(self._hosts, loop)
+        self.cloud = LocalCloud(clock, self._room, settings)
+        self._room.cloud = self.cloud
+        storage = Storage(clock, FolderBlobs(folder / "storage"), options.taken_buckets)
+        self._router = Router()
+        tpu_routes(self._router, self.cloud)
+        compute_routes(self._router, self.cloud)
+        storage_routes(self._router, storage, lambda request: dispatch(self._router, self.cloud, request))
+        admin_routes(self._router, self.cloud, self.halt)
+
+    @property
+    def endpoint(self) -> str:
+        """
+        Return the base URL.
+        """
+        return f"http://127.0.0.1:{self._options.port}"
+
+    def _host_settings(self, notice: float) -> HostSettings:
+        options = self._options
+        return HostSettings(
+            root=self._folder / "machines",
+            cloud_id=options.cloud_id,
+            endpoint=self.endpoint,
+            ssh_port=options.ssh_port,
+            metadata_port=options.metadata_port,
+            cron_minute_seconds=CRON_MINUTE[options.latency],
+            notice_seconds=notice,
+        )
+
+    def halt(self) -> None:
+        """
+        Ask the daemon to stop; from any thread.
+        """
+        self._loop.call_soon_threadsafe(self._halt.set)
+
+    def answer(self, request: Request) -> Response:
+        """
+        Answer one request; a change is on disk before the caller hears of it.
+        """
+        try:
+            response = dispatch(self._router, self.cloud, request)
+        except TpuctlError as error:
+            if not request.path.startswith(PREFIX):
+                raise
+            response = Response.of({"error": error.as_dict()}, 400)
+        self._save()
+        self._wake.set()
+        return response
+
+    def _save(self) -> None:
+        with self._saving:
+            version = self.cloud.version
+            if version == self._saved:
+                return
+            fresh = self._folder / "state.new"
+            fresh.write_bytes(self.cloud.snapshot())
+            fresh.replace(self._folder / "state")
+            self._saved = version
+
+    def _restore(self) -> None:
+        """
+        Take up the state of the daemon before: machines that should run and do not are booted again.
+        """
+        state = self._folder / "state"
+        if not state.exists():
+            self._hosts.reap_all(disks=True)
+            return
+        self.cloud.restore(state.read_bytes())
+        for machine in self.cloud.machines():
+            if self.cloud.machine_state(machine.id).running:
+                self._room.boot(machine)
+
+    def _pass_time(self) -> None:
+        """
+        Let the model's events happen when they are due.
+        """
+        while not self._over.is_set():
+            self.cloud.tick()
+            self._save()
+            due = self.cloud.next_due()
+            nap = LONGEST_NAP if due is None else min(LONGEST_NAP, max(0.0, due - self.cloud.clock.now()))
+            self._wake.wait(nap + 0.001)
+            self._wake.clear()
+
+    async def serve(self, listener: socket.socket) -> None:
+        """
+        Serve until halted, then stop every machine.
+        """
+        import uvicorn
+
+        executor = ThreadPoolExecutor(max_workers=32, thread_name_prefix="request")
+        config = uvicorn.Config(
+            asgi_app(self.answer, executor), log_level="error", lifespan="off", timeout_graceful_shutdown=2
+        )
+        server = uvicorn.Server(config)
+        await asyncio.to_thread(self._restore)
+        time = threading.Thread(target=self._pass_time, name="time")
+        time.start()
+        with contextlib.suppress(asyncio.CancelledError):
+            serving = asyncio.create_task(server._serve([listener]))  # noqa: SLF001 - serve() takes our signals
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._loop.add_signal_handler(number, self._halt.set)
+            write_address(self._folder, self._address())
+            await self._halt.wait()
+            server.should_exit = True
+            await serving
+        self._over.set()
+        self._wake.set()
+        await asyncio.to_thread(time.join)
+        await asyncio.to_thread(self._hosts.reap_all)
+        await self._room.metadata.close()
+        (self._folder / "daemon.json").unlink(missing_ok=True)
+
+    def _address(self) -> Address:
+        options = self._options
+        pid = os.getpid()
+        return Address(pid, start_of(pid), self.endpoint, options.ssh_port, options.project, self._hosts.kind)
+
+
+async def run(folder: Path) -> None:
+    """
+    Run the daemon of *folder*; raise OSError when its port is taken.
+    """
+    options = load_options(folder)
+    save_options(folder, options)
+    # asyncio switches Nagle's delay off only for sockets that name their protocol.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", options.port))
+    listener.listen(256)
+    await Daemon(folder, options, asyncio.get_running_loop()).serve(listener)
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Path(sys.argv[1])))

@@ -1,0 +1,3 @@
+"""
+Machines as real processes: process (no privileges) and namespace (root on Linux).
+"""

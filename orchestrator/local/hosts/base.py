@@ -1,0 +1,215 @@
+"""
+What both host kinds share: folders, pid files, finding machines again, killing, removing disks.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.local.hosts import processes
+from orchestrator.local.hosts.environment import machine_environment
+from orchestrator.local.hosts.settings import MARKER, GuestConfig, HostSettings
+from orchestrator.local.hosts.standin import install_stand_ins, package_parent
+from orchestrator.local.model.machines import Machine
+
+TRASH = ".trash"
+
+
+class MachineHosts(ABC):
+    """
+    Keep each machine in `<root>/<machine id>/`; the files alone say what runs.
+
+    Calls are synchronous and short: a boot is one fork, a kill some milliseconds (5 s at most, then
+    LocalCloudError). Disks are renamed away at once and deleted by a thread of their own.
+    """
+
+    kind = ""
+    metadata_ports: tuple[int, ...] = ()  # served on the machine's address besides settings.metadata_port
+
+    def __init__(self, settings: HostSettings) -> None:
+        self.settings = settings
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._sweepers: list[threading.Thread] = []
+
+    @abstractmethod
+    def _command(self, machine: Machine, config: Path) -> list[str]:
+        """
+        Return the command that is the machine's first process.
+        """
+
+    @abstractmethod
+    def _leader(self, first: int) -> int:
+        """
+        Return the pid that takes the power button, given the machine's first process; 0 when gone.
+        """
+
+    def boot(self, machine: Machine) -> None:
+        """
+        Start the machine; a disk kept by `stop` is used again. A machine that runs is left alone.
+        """
+        if self.running(machine.id):
+            return
+        # A daemon that died before it wrote the pid file, or a first process that died alone, leaves strays.
+        self.stop(machine.id)
+        config = self._prepare(machine)
+        with (config.parent / "guest.log").open("ab") as log:
+            child = subprocess.Popen(
+                self._command(machine, config),
+                env=self._first_environment(machine),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._children[machine.id] = child
+        seen = processes.look(child.pid)
+        started = seen.started if seen else 0
+        self._pid_file(machine.id).write_text(f"{child.pid} {started}\n")
+
+    def notice(self, machine_id: str) -> None:
+        """
+        Press the power button: the shutdown script starts now. No effect on a machine that is off.
+        """
+        first = self._first(machine_id)
+        leader = self._leader(first) if first else 0
+        if leader:
+            with suppress(ProcessLookupError):
+                os.kill(leader, signal.SIGTERM)
+
+    def stop(self, machine_id: str) -> None:
+        """
+        Kill every process of the machine and keep its disk.
+        """
+        entry = self.settings.marker(machine_id)
+        first = self._first(machine_id)
+        leaders = [first] if first else []
+        processes.kill_all(lambda: processes.members(entry, leaders), last=lambda: leaders)
+        child = self._children.pop(machine_id, None)
+        if child is not None:
+            child.wait()
+        self._pid_file(machine_id).unlink(missing_ok=True)
+
+    def remove(self, machine_id: str) -> None:
+        """
+        Kill every process of the machine and destroy its disk.
+        """
+        self.stop(machine_id)
+        folder = self.settings.folder(machine_id)
+        if folder.exists():
+            trash = self.settings.root / TRASH
+            trash.mkdir(exist_ok=True)
+            folder.rename(trash / f"{machine_id}.{os.urandom(4).hex()}")
+        self._sweep()
+
+    def serial(self, machine_id: str) -> bytes:
+        """
+        Return what the machine has printed on serial port 1 so far; nothing for an unknown machine.
+        """
+        try:
+            return (self.settings.folder(machine_id) / "guest/serial.log").read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def running(self, machine_id: str) -> bool:
+        """
+        Tell whether the machine's first process lives.
+        """
+        return bool(self._first(machine_id))
+
+    def adopt(self) -> frozenset[str]:
+        """
+        Return the ids of machines that still run, for example after the daemon died.
+        """
+        self._sweep()
+        return frozenset(machine_id for machine_id in self._known() if self.running(machine_id))
+
+    def reap_all(self, *, disks: bool = False) -> None:
+        """
+        Kill every process of this local cloud; with *disks*, destroy all disks too and wait for it.
+        """
+        entry = f"{MARKER}={self.settings.cloud_id}/"
+        leaders = [first for first in map(self._first, self._known()) if first]
+        processes.kill_all(lambda: processes.members(entry, leaders), last=lambda: leaders)
+        for machine_id in self._known():
+            self.remove(machine_id) if disks else self.stop(machine_id)
+        if disks:
+            self.drain()
+
+    def drain(self) -> None:
+        """
+        Wait until the disks of removed machines are deleted.
+        """
+        for thread in self._sweepers:
+            thread.join()
+        self._sweepers.clear()
+
+    def _prepare(self, machine: Machine) -> Path:
+        """
+        Make the machine's folders and write its guest configuration; returns the latter's path.
+        """
+        folder = self.settings.folder(machine.id)
+        state = folder / "guest"
+        state.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+        install_stand_ins(state / "bin")
+        config = state / "config.json"
+        self._guest_config(machine, folder, state).write(config)
+        return config
+
+    @abstractmethod
+    def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:
+        """
+        Return what the guest agent of *machine* is to know.
+        """
+
+    def _environment(self, machine: Machine, files: Path, binaries: Path, temporary: Path) -> dict[str, str]:
+        return machine_environment(
+            machine, self.settings, files=files, binaries=binaries, temporary=temporary
+        )
+
+    def _first_environment(self, machine: Machine) -> dict[str, str]:
+        """
+        Return the environment of the first process: enough to import us, and the marker.
+        """
+        keep = {key: os.environ[key] for key in ("PATH", "LANG", "TZ") if key in os.environ}
+        marker, _, value = self.settings.marker(machine.id).partition("=")
+        return {**keep, "PYTHONPATH": package_parent(), marker: value}
+
+    def _pid_file(self, machine_id: str) -> Path:
+        return self.settings.folder(machine_id) / "pid"
+
+    def _first(self, machine_id: str) -> int:
+        """
+        Return the pid of the machine's first process, or 0 when it does not run.
+        """
+        try:
+            pid, started = map(int, self._pid_file(machine_id).read_text().split())
+        except (OSError, ValueError):
+            return 0
+        return pid if processes.alive(pid, started) else 0
+
+    def _known(self) -> Iterable[str]:
+        """
+        Return the ids of all machines with a folder.
+        """
+        try:
+            return sorted(p.name for p in self.settings.root.iterdir() if p.is_dir() and p.name != TRASH)
+        except FileNotFoundError:
+            return []
+
+    def _sweep(self) -> None:
+        """
+        Delete removed disks in the background; what a dead daemon left is deleted by the next one.
+        """
+        trash = self.settings.root / TRASH
+        if trash.is_dir():
+            thread = threading.Thread(target=shutil.rmtree, args=(trash,), kwargs={"ignore_errors": True})
+            thread.start()
+            self._sweepers = [t for t in self._sweepers if t.is_alive()] + [thread]

@@ -1,0 +1,34 @@
+"""
+Choose the host kind.
+"""
+
+from orchestrator.errors import LocalCloudError
+from orchestrator.local.hosts.base import MachineHosts
+from orchestrator.local.hosts.namespace import NamespaceHosts, available
+from orchestrator.local.hosts.process import ProcessHosts
+from orchestrator.local.hosts.settings import HostSettings
+
+
+def make_hosts(kind: str, settings: HostSettings) -> MachineHosts:
+    """
+    Return the hosts of *kind*: `process`, `namespace`, or `auto` (namespace where it works).
+
+    Raises LocalCloudError when `namespace` is asked for and cannot work, or the kind is unknown.
+    """
+    if kind not in {"auto", "process", "namespace"}:
+        raise LocalCloudError(
+            f"There is no host kind {kind!r}.",
+            hint="Use process, namespace or auto.",
+            unchanged="No machine was started.",
+        )
+    settings.root.mkdir(parents=True, exist_ok=True)
+    reason = available(settings.root) if kind != "process" else "not asked for"
+    if reason is None:
+        return NamespaceHosts(settings)
+    if kind == "namespace":
+        raise LocalCloudError(
+            f"Machines cannot run in namespaces: {reason}.",
+            hint="Use the host kind `process`.",
+            unchanged="No machine was started.",
+        )
+    return ProcessHosts(settings)

@@ -1,0 +1,84 @@
+"""
+The environment of everything that runs on a machine: the local cloud, and no credentials.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.local.hosts.settings import MARKER, HostSettings
+from orchestrator.local.model.machines import Machine
+
+INHERITED = ("LANG", "TZ")
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TPU_DEVICES = 8
+
+
+def machine_environment(
+    machine: Machine, settings: HostSettings, *, files: Path, binaries: Path, temporary: Path
+) -> dict[str, str]:
+    """
+    Return what SSH sessions, cron jobs and scripts of *machine* see, HOME excepted.
+
+    *files* is the root of the machine's own files, *binaries* its folder of stand-ins. Only LANG and
+    TZ pass from the caller, so that no credential variable can.
+    """
+    python = str(Path(sys.executable).parent)
+    path = os.pathsep.join([str(binaries), python, os.environ.get("PATH", SYSTEM_PATH)])
+    return {
+        **{key: os.environ[key] for key in INHERITED if key in os.environ},
+        "PATH": path,
+        "TMPDIR": str(temporary),
+        "TPUCTL_ROOT": str(files / "opt/tpuctl"),
+        "TPUCTL_CRON_DIR": str(files / "etc/cron.d"),
+        MARKER: f"{settings.cloud_id}/{machine.id}",
+        **cloud_environment(machine, settings),
+        **(_tpu_environment() if machine.kind == "tpu" else {}),
+    }
+
+
+def cloud_environment(machine: Machine, settings: HostSettings) -> dict[str, str]:
+    """
+    Return the variables that point Google's clients, TensorStore and gcloud at the local cloud.
+
+    gcsfs asks for hierarchical namespaces over gRPC unless told not to, and the storage client's
+    telemetry thread asks for the bucket by itself (gcp-facts.md 3.2): both are turned off. A cluster
+    of GCE_METADATA_* names is needed because google-auth, JAX and gcloud read different ones.
+    """
+    metadata = f"{machine.address}:{settings.metadata_port}"
+    endpoint = settings.endpoint.rstrip("/")
+    return {
+        "GCE_METADATA_HOST": metadata,
+        "GCE_METADATA_IP": metadata,
+        "GCE_METADATA_ROOT": metadata,
+        "GOOGLE_CLOUD_PROJECT": machine.project,
+        "STORAGE_EMULATOR_HOST": endpoint,
+        "TENSORSTORE_GCS_HTTP_URL": endpoint,
+        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
+        "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA": "true",
+        "CLOUDSDK_CORE_PROJECT": machine.project,
+        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
+        "CLOUDSDK_CORE_CHECK_GCE_METADATA": "false",
+        "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "true",
+        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{endpoint}/storage/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/compute/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{endpoint}/",
+    }
+
+
+def user_environment(environment: Mapping[str, str], user: str, home: Path, shell: str) -> dict[str, str]:
+    """
+    Add what a login adds: HOME, USER, LOGNAME and SHELL.
+    """
+    return {**environment, "HOME": str(home), "USER": user, "LOGNAME": user, "SHELL": shell}
+
+
+def _tpu_environment() -> dict[str, str]:
+    """
+    Show 8 CPU devices to JAX, as many as one v3-8 host has.
+    """
+    flag = f"--xla_force_host_platform_device_count={TPU_DEVICES}"
+    return {"XLA_FLAGS": flag, "JAX_PLATFORMS": "cpu"}

@@ -1,0 +1,112 @@
+"""
+Machines in Linux namespaces, as root: an overlay of `/`, the real sshd and the real cron.
+
+They keep apart what a training job touches; they are no security boundary: root inside is root.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from orchestrator.local.hosts import processes
+from orchestrator.local.hosts.base import MachineHosts
+from orchestrator.local.hosts.environment import SYSTEM_PATH
+from orchestrator.local.hosts.settings import GuestConfig
+from orchestrator.local.model.machines import Machine
+
+STATE = Path("/run/local-cloud")  # the guest's folder as the machine sees it
+PROGRAMS = {
+    "unshare": "util-linux",
+    "pivot_root": "util-linux",
+    "mount": "mount",
+    "useradd": "passwd",
+    "sshd": "openssh-server",
+    "cron": "cron",
+}
+TRY_OVERLAY = "mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay merged"
+
+
+class NamespaceHosts(MachineHosts):
+    """
+    Run each machine below `unshare`, whose child is pid 1 of the machine.
+
+    `disk_bytes` is enforced by an ext4 image of that size. Killing pid 1 leaves no process and no mount.
+    """
+
+    kind = "namespace"
+    metadata_ports = (80,)
+
+    def _command(self, machine: Machine, config: Path) -> list[str]:  # noqa: ARG002 - the machine sees another path
+        folder = self.settings.folder(machine.id)
+        script = Path(__file__).with_name("namespace-init.sh")
+        unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
+        arguments = [str(folder), machine.name, str(machine.disk_bytes), sys.executable, *_needed()]
+        return [*unshare, "--propagation", "private", "/bin/bash", str(script), *arguments]
+
+    def _leader(self, first: int) -> int:
+        children = [p.pid for p in processes.table().values() if p.parent == first]
+        return children[0] if children else 0
+
+    def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:  # noqa: ARG002 - as above
+        environment = self._environment(machine, Path("/"), STATE / "bin", Path("/tmp"))  # noqa: S108
+        return GuestConfig.build("namespace", machine, self.settings, STATE, environment)
+
+
+def available(folder: Path | None = None) -> str | None:
+    """
+    Return why machines cannot run in namespaces below *folder*, or None when they can.
+    """
+    if sys.platform != "linux":
+        return "namespaces need Linux"
+    if os.geteuid() != 0:
+        return "namespaces need root; the host kind `process` does not"
+    path = os.pathsep.join([os.environ.get("PATH", ""), SYSTEM_PATH])
+    missing = sorted({package for name, package in PROGRAMS.items() if shutil.which(name, path=path) is None})
+    if missing:
+        return f"not installed: {', '.join(missing)} (Debian: apt-get install {' '.join(missing)})"
+    return _overlay_refused(folder)
+
+
+def _overlay_refused(folder: Path | None) -> str | None:
+    """
+    Try an overlay of `/` in a mount namespace of its own, which takes it away again.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        for part in ("upper", "work", "merged"):
+            (Path(name) / part).mkdir()
+        command = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            TRY_OVERLAY,
+        ]
+        result = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)
+        if result.returncode == 0:
+            return None
+        reason = (result.stderr.strip().splitlines() or ["no reason given"])[0]
+        return f"this system refuses an overlay of / with its upper folder in {name}: {reason}"
+
+
+def _needed() -> list[str]:
+    """
+    Return the folders of Python, of this package and of gcloud, which a machine must see.
+    """
+    import orchestrator
+
+    folders = {
+        str(Path(sys.prefix)),
+        str(Path(sys.base_prefix)),
+        str(Path(orchestrator.__path__[0]).resolve()),
+    }
+    gcloud = shutil.which("gcloud")
+    if gcloud:
+        folders.add(str(Path(gcloud).resolve().parent.parent))
+    return sorted(folders)

@@ -1,0 +1,35 @@
+"""
+Machines without privileges: a session, a folder and a loopback address each.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from orchestrator.local.hosts.base import MachineHosts
+from orchestrator.local.hosts.settings import GuestConfig
+from orchestrator.local.model.machines import Machine
+
+
+class ProcessHosts(MachineHosts):
+    """
+    Run each machine below a supervisor that adopts all its processes.
+
+    The machine shares users, network and file system with the computer. `disk_bytes` is not enforced.
+    """
+
+    kind = "process"
+
+    def _command(self, machine: Machine, config: Path) -> list[str]:  # noqa: ARG002 - the file says it all
+        return [sys.executable, "-m", "orchestrator.local.hosts.supervisor", str(config)]
+
+    def _leader(self, first: int) -> int:
+        return first
+
+    def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:
+        temporary = folder / "tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        for path in (temporary, folder / "home/root", folder / "opt", folder / "etc/cron.d"):
+            path.mkdir(parents=True, exist_ok=True)
+        environment = self._environment(machine, folder, state / "bin", temporary)
+        return GuestConfig.build("process", machine, self.settings, state, environment)

@@ -1,0 +1,107 @@
+"""
+What every machine of one local cloud shares, and the file that a machine's guest reads at boot.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from orchestrator.local.model.machines import Machine
+
+MARKER = "TPUCTL_MACHINE"
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """
+    Say where machines live and how they reach the local cloud.
+
+    *root* holds one folder for each machine, *cloud_id* is the uid of this local cloud, *endpoint*
+    its base URL such as `http://127.0.0.1:8080`. *cron_minute_seconds* is how long one minute of
+    the machine's cron takes (60: real time). *notice_seconds* is the time between `notice` and the kill.
+    """
+
+    root: Path
+    cloud_id: str
+    endpoint: str
+    ssh_port: int
+    metadata_port: int
+    cron_minute_seconds: float = 60.0
+    notice_seconds: float = 30.0
+
+    def folder(self, machine_id: str) -> Path:
+        """
+        Return the folder of one machine.
+        """
+        return self.root / machine_id
+
+    def marker(self, machine_id: str) -> str:
+        """
+        Return the environment entry that every process of the machine carries.
+        """
+        return f"{MARKER}={self.cloud_id}/{machine_id}"
+
+
+@dataclass(frozen=True)
+class GuestConfig:
+    """
+    Tell a machine's guest agent who it is; written as JSON before each boot.
+
+    *state* is the guest's own folder (host key, serial log), *files* the root under which the
+    `process` kind keeps home, opt, etc and tmp; *environment* is what every session inherits.
+    """
+
+    kind: str  # "process" or "namespace"
+    machine_id: str
+    name: str
+    address: str
+    ssh_port: int
+    metadata_port: int
+    cron_minute_seconds: float
+    state: str
+    files: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def build(
+        cls, kind: str, machine: Machine, settings: HostSettings, state: Path, environment: Mapping[str, str]
+    ) -> "GuestConfig":
+        """
+        Build the configuration of *machine*.
+        """
+        return cls(
+            kind=kind,
+            machine_id=machine.id,
+            name=machine.name,
+            address=machine.address,
+            ssh_port=settings.ssh_port,
+            metadata_port=settings.metadata_port,
+            cron_minute_seconds=settings.cron_minute_seconds,
+            state=str(state),
+            files=str(settings.folder(machine.id)) if kind == "process" else "/",
+            environment=environment,
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> "GuestConfig":
+        """
+        Read a configuration written by `write`.
+        """
+        values = json.loads(path.read_text())
+        return cls(**{f.name: values[f.name] for f in fields(cls)})
+
+    def write(self, path: Path) -> None:
+        """
+        Write the configuration, readable by its owner only.
+        """
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(asdict(self), indent=1))
+
+    def home(self, user: str) -> Path:
+        """
+        Return the home folder of *user* on the machine.
+        """
+        if self.kind == "namespace":
+            return Path("/root") if user == "root" else Path("/home") / user
+        return Path(self.files) / "home" / user

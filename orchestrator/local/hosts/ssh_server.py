@@ -1,0 +1,126 @@
+"""
+The SSH server of a `process` machine: listed keys only, bash, PTY, SFTP and tunnels.
+"""
+
+import os
+from pathlib import Path
+
+import asyncssh
+
+from orchestrator.local.hosts.accounts import Accounts
+from orchestrator.local.hosts.environment import user_environment
+from orchestrator.local.hosts.settings import GuestConfig
+from orchestrator.local.hosts.ssh_session import run_session
+
+SHELL = "/bin/bash"
+
+
+class SshServer:
+    """
+    Serve one machine's logins; `accounts` may be replaced while it runs.
+    """
+
+    def __init__(self, config: GuestConfig) -> None:
+        self._config = config
+        self._listener: asyncssh.SSHAcceptor | None = None
+        self.accounts: Accounts = {}
+
+    async def start(self, host_key: Path) -> None:
+        """
+        Listen on the machine's address. Raises OSError when the port is taken.
+        """
+        self._listener = await asyncssh.listen(
+            self._config.address,
+            self._config.ssh_port,
+            server_factory=lambda: _Login(self),
+            server_host_keys=[str(host_key)],
+            process_factory=self._session,
+            sftp_factory=self._sftp,
+            allow_scp=True,
+            encoding=None,
+            line_editor=False,
+            agent_forwarding=False,
+        )
+
+    async def stop(self) -> None:
+        """
+        Close the port and every connection.
+        """
+        if self._listener is not None:
+            self._listener.close()
+
+    def environment(self, user: str) -> dict[str, str]:
+        """
+        Return the environment of a login, and create the home folder.
+        """
+        home = self._config.home(user)
+        home.mkdir(parents=True, exist_ok=True)
+        return user_environment(self._config.environment, user, home, SHELL)
+
+    def admits(self, user: str, key: asyncssh.SSHKey) -> bool:
+        """
+        Tell whether *key* is one of the keys listed for *user*.
+        """
+        return any(_same(text, key) for text in self.accounts.get(user, ()))
+
+    async def _session(self, process: "asyncssh.SSHServerProcess[bytes]") -> None:
+        """
+        Run the command, or an interactive shell (a login one would reset PATH).
+        """
+        environment = self.environment(process.get_extra_info("username"))
+        arguments = [SHELL, "-c", process.command] if process.command else [SHELL]
+        await run_session(process, arguments, environment)
+
+    def _sftp(self, channel: "asyncssh.SSHServerChannel[bytes]") -> asyncssh.SFTPServer:
+        user = channel.get_connection().get_extra_info("username")
+        return _Files(channel, Path(self.environment(user)["HOME"]))
+
+
+class _Login(asyncssh.SSHServer):
+    """
+    Accept public keys of the accounts and nothing else; forward any port that is asked for.
+    """
+
+    def __init__(self, server: SshServer) -> None:
+        self._server = server
+
+    def begin_auth(self, username: str) -> bool:  # noqa: ARG002 - asyncssh names the argument
+        return True
+
+    def password_auth_supported(self) -> bool:
+        return False
+
+    def kbdint_auth_supported(self) -> bool:
+        return False
+
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        return self._server.admits(username, key)
+
+    def connection_requested(self, *_wanted: object) -> bool:  # host, port, and the same of the client
+        return True
+
+
+class _Files(asyncssh.SFTPServer):
+    """
+    Serve files; relative paths start at the user's home, absolute ones are the computer's.
+    """
+
+    def __init__(self, channel: "asyncssh.SSHServerChannel[bytes]", home: Path) -> None:
+        super().__init__(channel)
+        self._home = os.fsencode(home)
+
+    def map_path(self, path: bytes) -> bytes:
+        return os.path.join(self._home, path)  # noqa: PTH118 - bytes, which Path refuses
+
+
+def _same(text: str, key: asyncssh.SSHKey) -> bool:
+    """
+    Compare a listed key with an offered one; a line that is no key matches nothing.
+    """
+    try:
+        return asyncssh.import_public_key(text).public_data == key.public_data
+    except (asyncssh.KeyImportError, ValueError):
+        return False

@@ -1,0 +1,95 @@
+"""
+What `tpuctl local` does to the cloud behind the callers' backs: preempt, kill, odd states.
+"""
+
+from orchestrator.errors import LocalCloudError
+from orchestrator.local.model.compute import ComputeVms
+from orchestrator.local.model.instance import Instance, Status
+from orchestrator.local.model.kernel import Kernel
+from orchestrator.local.model.node import DEAD, Health, Node, NodeState
+from orchestrator.local.model.tpu import TpuNodes
+
+_ODD_STATES = {state.name: state for state in NodeState}
+_GONE_OR_GOING = DEAD | {NodeState.DELETING}
+_VM_UP = frozenset({Status.PROVISIONING, Status.STAGING, Status.RUNNING})
+
+
+class Controls:
+    """
+    Find resources by name (`name`, or `zone/name` when two zones have it) and disturb them.
+    """
+
+    def __init__(self, kernel: Kernel, tpu: TpuNodes, vms: ComputeVms) -> None:
+        self._kernel, self._tpu, self._vms = kernel, tpu, vms
+
+    def preempt(self, name: str, *, notice: bool) -> None:
+        """
+        Preempt a spot node or VM; errors: LocalCloudError when it cannot be preempted.
+        """
+        found = self._find(name)
+        if not found.spot:
+            raise _refused(f"preempt {name}: it is neither spot nor preemptible", "create it as spot")
+        if isinstance(found, Node):
+            if found.state in _GONE_OR_GOING:
+                raise _refused(f"preempt {name}: it is {found.state.name}", "look at its state first")
+            self._tpu.preempt(found, notice=notice)
+        elif found.status in _VM_UP:
+            self._vms.preempt(found, notice=notice)
+        else:
+            raise _refused(f"preempt {name}: it is {found.status.value}", "look at its status first")
+
+    def kill_worker(self, name: str, index: int) -> None:
+        """
+        Kill one machine of a slice while its node stays READY; errors: LocalCloudError.
+        """
+        node = self._find_node(name)
+        live = [w for w in node.workers if w.id in self._kernel.state.machines]
+        if not 0 <= index < len(live):
+            raise _refused(f"kill worker {index} of {name}: it has {len(live)} machines", "")
+        self._kernel.halt(live[index].id)
+        self._kernel.touch()
+
+    def set_node_state(self, name: str, state: str) -> None:
+        """
+        Put a node into an odd state; errors: LocalCloudError.
+
+        *state* is `vanish`, `UNHEALTHY_MAINTENANCE` (READY with that health), or a state of tpu
+        v2. PREEMPTED and TERMINATED take the machines; other states leave them running.
+        """
+        node = self._find_node(name)
+        if state == "vanish":
+            self._tpu.vanish(node)
+        elif state in Health.__members__:
+            node.health = Health[state]
+            node.health_description = "The TPU had a maintenance event." if "MAINTENANCE" in state else ""
+        elif state in ("PREEMPTED", "TERMINATED"):
+            self._tpu.end(node, NodeState[state])
+        elif state in _ODD_STATES:
+            node.enter(_ODD_STATES[state])
+        else:
+            known = ", ".join(["vanish", *Health.__members__, *_ODD_STATES])
+            raise _refused(f"state {state!r}: unknown", f"known: {known}")
+        self._kernel.touch()
+
+    def _find_node(self, name: str) -> Node:
+        found = self._find(name)
+        if not isinstance(found, Node):
+            raise _refused(f"{name}: it is a VM, not a TPU node", "name a TPU node")
+        return found
+
+    def _find(self, name: str) -> Node | Instance:
+        zone, _, short = name.rpartition("/")
+        known: list[Node | Instance] = [
+            *self._kernel.state.nodes.values(),
+            *self._kernel.state.instances.values(),
+        ]
+        found = [item for item in known if item.name == short and zone in ("", item.zone)]
+        if len(found) != 1:
+            names = ", ".join(f"{item.zone}/{item.name}" for item in found or known)
+            problem = "no such node or VM" if not found else "more than one has this name"
+            raise _refused(f"{name}: {problem}", f"there are: {names or 'none'}")
+        return found[0]
+
+
+def _refused(message: str, hint: str) -> LocalCloudError:
+    return LocalCloudError(message, unchanged="nothing was changed", hint=hint)

@@ -1,0 +1,99 @@
+"""
+Faults as data: what the next call of a method shall meet.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from orchestrator.errors import LocalCloudError
+from orchestrator.local.model import methods
+from orchestrator.local.model.errors import cases
+
+
+class FaultKind(Enum):
+    """
+    Say how the call goes wrong.
+    """
+
+    CALL_ERROR = "call-error"
+    OPERATION_ERROR = "operation-error"
+    DROP_ANSWER = "drop-answer"
+    STUCK = "stuck"
+    LATENCY = "latency"
+
+
+@dataclass(frozen=True)
+class FaultSpec:
+    """
+    Describe one fault; *case* names a row of error_messages.csv, *seconds* is for LATENCY.
+    """
+
+    kind: FaultKind
+    case: str = ""
+    seconds: float = 0.0
+
+    @classmethod
+    def parse(cls, method: str, text: str) -> "FaultSpec":
+        """
+        Read `drop-answer`, `stuck`, `latency:SECONDS` or a case name; errors: LocalCloudError.
+        """
+        check_method(method)
+        if text in ("drop-answer", "stuck"):
+            fault = cls(FaultKind(text))
+        elif text.startswith("latency:"):
+            fault = cls(FaultKind.LATENCY, seconds=_seconds(text))
+        else:
+            fault = cls(_kind_of_case(method, text), text)
+        return check(method, fault)
+
+
+def check_method(method: str) -> None:
+    """
+    Refuse a method that the local cloud does not serve.
+    """
+    if method not in methods.ALL:
+        near = ", ".join(
+            sorted(m for m in methods.ALL if m.split(".")[0] == method.split(".", maxsplit=1)[0])
+        )
+        raise _refused(
+            f"fault on {method}: no such method", f"known: {near or ', '.join(sorted(methods.ALL))}"
+        )
+
+
+def check(method: str, fault: FaultSpec) -> FaultSpec:
+    """
+    Refuse a fault that *method* cannot meet; return it otherwise.
+    """
+    check_method(method)
+    needs_operation = fault.kind in (FaultKind.OPERATION_ERROR, FaultKind.STUCK)
+    if needs_operation and method not in methods.WITH_OPERATION:
+        raise _refused(
+            f"fault {fault.case or fault.kind.value} on {method}: the method starts no operation", ""
+        )
+    if fault.case and _kind_of_case(method, fault.case) is not fault.kind:
+        raise _refused(f"fault {fault.case} on {method}: it is not a {fault.kind.value}", "")
+    if not 0 <= fault.seconds < float("inf"):
+        raise _refused(f"fault latency on {method}: {fault.seconds} seconds cannot be waited for", "")
+    return fault
+
+
+def _kind_of_case(method: str, name: str) -> FaultKind:
+    table = methods.error_table_of(method)
+    case = cases().get((table, name))
+    if case is None:
+        known = ", ".join(sorted(n for api, n in cases() if api == table))
+        raise _refused(
+            f"fault {name!r} on {method}: unknown", f"known: drop-answer, stuck, latency:SECONDS, {known}"
+        )
+    return FaultKind.CALL_ERROR if case.where == "call" else FaultKind.OPERATION_ERROR
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text.removeprefix("latency:"))
+    except ValueError:
+        raise _refused(f"fault {text}: not a number of seconds", "write for example latency:2.5") from None
+
+
+def _refused(message: str, hint: str) -> LocalCloudError:
+    return LocalCloudError(message, unchanged="no fault was added", hint=hint)

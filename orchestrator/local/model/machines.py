@@ -1,0 +1,106 @@
+"""
+The seam between the pure model and the machines it asks for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Machine:
+    """
+    Describe one machine: what the hosts need to boot it.
+
+    *id* is unique for the life of the machine and safe as a folder name: for a TPU worker
+    `tpu-<zone>-<node>-<numeric id>-w<index>`, for a VM `vm-<zone>-<name>-<numeric id>`.
+    *address* is the machine's own loopback address (127.x.y.z), which the API shows as its
+    internal IP. *attributes* are the instance attributes as the metadata server shows them
+    (user metadata plus what the platform adds, for example agent-worker-number).
+    """
+
+    id: str
+    numeric_id: int
+    name: str
+    kind: str  # "tpu" or "vm"
+    zone: str
+    project: str
+    project_number: int
+    address: str
+    machine_type: str
+    service_account: str
+    scopes: tuple[str, ...]
+    preemptible: bool
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    disk_bytes: int = 0  # 0: no limit of its own
+
+
+class Hosts(Protocol):
+    """
+    Boot, warn, stop and remove machines. No call blocks: each returns at once.
+    """
+
+    def boot(self, machine: Machine) -> None:
+        """
+        Start the machine; a disk kept by `stop` is used again.
+        """
+
+    def notice(self, machine_id: str) -> None:
+        """
+        Give the machine its notice: shutdown scripts start now (ACPI G2 soft off).
+        """
+
+    def stop(self, machine_id: str) -> None:
+        """
+        Kill every process of the machine and keep its disk.
+        """
+
+    def remove(self, machine_id: str) -> None:
+        """
+        Kill every process of the machine and destroy its disk.
+        """
+
+    def serial(self, machine_id: str) -> bytes:
+        """
+        Return what the machine has printed on serial port 1 so far.
+        """
+
+
+class NoHosts:
+    """
+    Record what was asked for and boot nothing: for simulations on a virtual clock.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+
+    def boot(self, machine: Machine) -> None:
+        """
+        Record a boot.
+        """
+        self.calls.append(("boot", machine.id))
+
+    def notice(self, machine_id: str) -> None:
+        """
+        Record a notice.
+        """
+        self.calls.append(("notice", machine_id))
+
+    def stop(self, machine_id: str) -> None:
+        """
+        Record a stop.
+        """
+        self.calls.append(("stop", machine_id))
+
+    def remove(self, machine_id: str) -> None:
+        """
+        Record a removal.
+        """
+        self.calls.append(("remove", machine_id))
+
+    def serial(self, machine_id: str) -> bytes:
+        """
+        Return nothing: no machine has printed.
+        """
+        return b""

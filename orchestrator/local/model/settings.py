@@ -1,0 +1,67 @@
+"""
+What a local cloud is told at its start: project, seed, latencies, quotas, stockouts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """
+    Hold how long each step takes, in seconds; *notice* is the time from warning to kill.
+    """
+
+    node_create: float = 0.0
+    node_delete: float = 0.0
+    node_change: float = 0.0
+    vm_create: float = 0.0
+    vm_start: float = 0.0
+    vm_stop: float = 0.0
+    vm_delete: float = 0.0
+    vm_change: float = 0.0
+    stockout: float = 0.0
+    notice: float = 0.0
+
+
+PROFILES: Mapping[str, Latencies] = {
+    "instant": Latencies(),
+    # Scenario: short enough for a demo, long enough that every state is seen.
+    "scaled": Latencies(1.5, 0.5, 0.3, 1.0, 1.0, 0.5, 0.5, 0.1, 0.5, 2.0),
+    # Measured: vm_create (median of CPU VMs, 2019), vm_delete (median of GPU VMs), stockout
+    # (about 30 s on the operation), notice (30 s). Scenario, no published figure: the others.
+    "realistic": Latencies(180.0, 60.0, 10.0, 20.0, 20.0, 20.0, 9.0, 2.0, 30.0, 30.0),
+}
+
+
+@dataclass(frozen=True)
+class CloudSettings:
+    """
+    Describe one local cloud.
+
+    *quotas* maps (quota id, zone or region) to a limit: `TPU...PerZoneForTPUAPI` ids for TPUs,
+    `CPUS` with a region for VMs; what is not listed is unlimited. *stockouts* are zones
+    without capacity. *disabled_apis* are names such as `tpu.googleapis.com`,
+    *denied_permissions* names such as `tpu.nodes.create`. *hidden_zones* answer 403 to the TPU
+    API, as zones that a project may not see. *address_base* is the first
+    address of a /16 inside 127.0.0.0/8 that no other local cloud on the computer uses.
+    """
+
+    project: str = "local-project"
+    project_number: int = 123456789012
+    user: str = "you@local.invalid"
+    seed: int = 0
+    latency: Latencies = PROFILES["instant"]
+    quotas: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    stockouts: frozenset[str] = frozenset()
+    hidden_zones: frozenset[str] = frozenset()
+    disabled_apis: frozenset[str] = frozenset()
+    denied_permissions: frozenset[str] = frozenset()
+    address_base: str = "127.77.0.0"
+
+    @property
+    def default_service_account(self) -> str:
+        """
+        Return the account that machines use when the caller names none.
+        """
+        return f"{self.project_number}-compute@developer.gserviceaccount.com"

@@ -1,0 +1,64 @@
+"""
+The JSON types of the fields that callers write, checked before anything is changed.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Shape = Mapping[str, Any]
+
+TEXTS: Shape = {"*": str}
+NODE: Shape = {
+    "description": str,
+    "acceleratorType": str,
+    "acceleratorConfig": {"topology": str},
+    "runtimeVersion": str,
+    "networkConfig": {},
+    "networkConfigs": [{}],
+    "serviceAccount": {"email": str, "scope": [str]},
+    "schedulingConfig": {"*": bool},
+    "labels": TEXTS,
+    "metadata": TEXTS,
+    "tags": [str],
+    "dataDisks": [{}],
+    "shieldedInstanceConfig": {},
+}
+METADATA: Shape = {"items": [{"key": str, "value": str}], "fingerprint": str}
+SCHEDULING: Shape = {"maxRunDuration": {}, "terminationTime": str, "provisioningModel": str}
+INSTANCE: Shape = {
+    "name": str,
+    "machineType": str,
+    "labels": TEXTS,
+    "metadata": METADATA,
+    "tags": {"items": [str]},
+    "scheduling": SCHEDULING,
+    "serviceAccounts": [{"email": str, "scopes": [str]}],
+    "networkInterfaces": [{}],
+    "disks": [{"initializeParams": {"sourceImage": str, "diskType": str, "diskName": str}, "source": str}],
+}
+LABELS: Shape = {"labels": TEXTS, "labelFingerprint": str}
+TAGS: Shape = {"items": [str], "fingerprint": str}
+FIREWALL: Shape = {"name": str, "allowed": [{}], "denied": [{}], "sourceRanges": [str]}
+
+
+def check_shape(value: Any, shape: Any, path: str = "") -> None:
+    """
+    Raise ValueError, naming the field, when *value* has not the JSON type that *shape* says.
+
+    A shape is a type, a list with the shape of its items, or a mapping of field names; `*` stands
+    for every field. Fields that the shape does not name may be anything.
+    """
+    expected = type(shape) if isinstance(shape, dict | list) else shape
+    if not isinstance(value, expected):
+        raise ValueError(f"field '{path or 'body'}' is not a {_JSON_NAMES[expected]}")  # noqa: TRY004 - dispatch turns ValueError into 400
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            check_shape(item, shape[0], f"{path}[{index}]")
+    elif isinstance(value, dict) and isinstance(shape, dict):
+        for key, item in value.items():
+            inner = shape.get(key, shape.get("*"))
+            if inner is not None:
+                check_shape(item, inner, f"{path}.{key}".lstrip("."))
+
+
+_JSON_NAMES = {str: "string", dict: "JSON object", list: "list", bool: "boolean"}

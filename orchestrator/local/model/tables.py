@@ -1,0 +1,199 @@
+"""
+The catalogue of the local cloud: accelerators, zones, runtimes and prices from data/*.csv.
+"""
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+_RUNTIME_PLACEHOLDERS = ("[", " ", "x.y.z")
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """
+    Describe one accelerator type: *hosts* machines with *chips_per_host* chips each.
+    """
+
+    type: str
+    generation: str
+    config_type: str
+    chips: int
+    cores: int
+    hosts: int
+    chips_per_host: int
+    topology: str
+
+    @property
+    def counted(self) -> int:
+        """
+        Return what quota counts: chips for v5e and v6e, cores for the others.
+        """
+        return self.chips if self.generation in ("v5e", "v6e") else self.cores
+
+
+@dataclass(frozen=True)
+class VmType:
+    """
+    Describe one machine type of a region, with its hourly prices in USD.
+    """
+
+    name: str
+    vcpus: float
+    memory_gib: float
+    ondemand: float | None
+    spot: float | None
+
+    @property
+    def guest_cpus(self) -> int:
+        """
+        Return the CPUs that the guest sees and the CPUS quota counts (2 for shared-core e2).
+        """
+        return 2 if self.vcpus < 2 else int(self.vcpus)
+
+
+@cache
+def rows(name: str) -> tuple[Mapping[str, str], ...]:
+    """
+    Return the rows of data/*name*, without its provenance lines.
+    """
+    text = (files("orchestrator") / "data" / name).read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return tuple(csv.DictReader(lines))
+
+
+@cache
+def accelerators() -> Mapping[str, Accelerator]:
+    """
+    Return the types that the TPU API serves, by name.
+    """
+    served = [row for row in rows("accelerators.csv") if row["tpu_api"].startswith("yes")]
+    return {row["accelerator_type"]: _accelerator(row) for row in served}
+
+
+def _accelerator(row: Mapping[str, str]) -> Accelerator:
+    return Accelerator(
+        row["accelerator_type"],
+        row["generation"],
+        row["accelerator_config_type"],
+        int(row["chips"]),
+        int(row["tensor_cores"]),
+        int(row["hosts"]),
+        int(row["chips_per_host"]),
+        row["topology"],
+    )
+
+
+@cache
+def zone_types() -> Mapping[str, tuple[str, ...]]:
+    """
+    Return the accelerator types that each TPU zone lists.
+    """
+    zones: dict[str, list[str]] = {}
+    for row in rows("tpu_zones.csv"):
+        if row["listed_in_api"].startswith("yes"):
+            known = zones.setdefault(row["zone"], [])
+            known += [name for name in _types_of(row) if name not in known]
+    return {zone: tuple(types) for zone, types in sorted(zones.items())}
+
+
+def _types_of(row: Mapping[str, str]) -> Iterable[str]:
+    note, generation = row["note"], row["generation"]
+    names = [a.type for a in accelerators().values() if a.generation == generation]
+    smallest = f"{generation}-8"
+    if f"{smallest} only" in note:
+        return [smallest]
+    return [name for name in names if name != smallest] if f"{generation}-32.." in note else names
+
+
+@cache
+def runtimes() -> tuple[str, ...]:
+    """
+    Return the runtime versions with a literal name (naming patterns are left out).
+    """
+    names = [row["runtime_version"] for row in rows("runtime_versions.csv")]
+    return tuple(dict.fromkeys(n for n in names if not any(mark in n for mark in _RUNTIME_PLACEHOLDERS)))
+
+
+def tpu_price(accelerator: Accelerator, zone: str, spot: bool) -> float | None:
+    """
+    Return USD per chip-hour, or None when the table has no price for the zone's region.
+    """
+    column = "spot_usd_chip_hour" if spot else "ondemand_usd_chip_hour"
+    pods = accelerator.generation in ("v2", "v3") and accelerator.hosts > 1
+    best: float | None = None
+    for row in rows("tpu_prices.csv"):
+        same = row["generation"] == accelerator.generation and row["region"] == region_of(zone)
+        if (
+            not same
+            or ("pod rate" in row["note"] or row["basis_type"].endswith("-32")) is not pods
+            or not row[column]
+        ):
+            continue
+        if row["zone"] == zone:
+            return float(row[column])
+        best = float(row[column]) if best is None else best
+    return best
+
+
+@cache
+def vm_types(region: str) -> Mapping[str, VmType]:
+    """
+    Return the machine types of *region*, by name.
+
+    A region without rows offers the types of us-central1 at unknown prices.
+    """
+    known = _priced_types(region)
+    unpriced = _priced_types("us-central1").values()
+    return known or {t.name: replace(t, ondemand=None, spot=None) for t in unpriced}
+
+
+def _priced_types(region: str) -> dict[str, VmType]:
+    found = [row for row in rows("vm_prices.csv") if row["kind"] == "vm" and row["region"] == region]
+    return {
+        row["item"]: VmType(
+            row["item"],
+            float(row["vcpus"]),
+            float(row["mem_gib"]),
+            float(row["ondemand_usd"]) if row["ondemand_usd"] else None,
+            float(row["spot_usd"]) if row["spot_usd"] else None,
+        )
+        for row in found
+    }
+
+
+@cache
+def disk_price(disk_type: str, region: str) -> float | None:
+    """
+    Return USD per GiB-month, or None when the table has no such disk in the region.
+    """
+    for row in rows("vm_prices.csv"):
+        if row["kind"] == "disk" and row["item"] == disk_type and row["region"] == region:
+            return float(row["ondemand_usd"])
+    return None
+
+
+@cache
+def regions() -> tuple[str, ...]:
+    """
+    Return the regions of the catalogue.
+    """
+    return tuple(sorted({region_of(zone) for zone in zones()}))
+
+
+@cache
+def zones() -> tuple[str, ...]:
+    """
+    Return every zone that the catalogue names.
+    """
+    names = {row["zone"] for row in rows("tpu_zones.csv")} | {row["zone"] for row in rows("tpu_prices.csv")}
+    return tuple(sorted(name for name in names if name))
+
+
+def region_of(zone: str) -> str:
+    """
+    Return the region of *zone* (`us-central1-ai1a` is in `us-central1`).
+    """
+    return zone.rsplit("-", 1)[0]

@@ -1,0 +1,290 @@
+"""
+Cloud TPU v2: locations, catalogue and nodes.
+
+Queued resources would be a further class beside this one, on the same kernel: they create and
+delete nodes through `TpuNodes`.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orchestrator.local.model import node_rules, tables
+from orchestrator.local.model.billing import Usage
+from orchestrator.local.model.errors import tpu_case
+from orchestrator.local.model.kernel import Kernel, Place
+from orchestrator.local.model.node import DEAD, VERBS, Health, Node, NodeState
+from orchestrator.local.model.operations import Api, Operation
+from orchestrator.local.model.slices import attributes, build_workers
+
+_DAY = 24 * 3600.0
+
+
+class TpuNodes:
+    """
+    Create, change and delete nodes; each verb returns its operation at once.
+
+    Not known about the real API, assumed here: deleting a node that is being created cancels the
+    creation (open operations end with code 1); a verb in a state that forbids it is refused on the
+    call with 400 and the text seen for update ("... is not supported while in state ..."); while
+    another operation runs the answer is 409 ABORTED.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        handlers: dict[str, Callable[..., None]] = {
+            "node.created": self._created,
+            "node.changed": self._changed,
+            "node.preempted": self._preempted,
+            "node.expired": self._expired,
+        }
+        kernel.handlers.update(handlers)
+
+    def in_zone(self, zone: str) -> list[Node]:
+        """
+        Return the nodes of *zone* by name.
+        """
+        node_rules.check_zone(self._kernel, zone)
+        nodes = self._kernel.state.nodes
+        return [nodes[key] for key in sorted(nodes) if key[0] == zone]
+
+    def get(self, zone: str, name: str) -> Node:
+        """
+        Return a node; errors: ApiError 404.
+        """
+        node_rules.check_zone(self._kernel, zone)
+        node = self._kernel.state.nodes.get((zone, name))
+        if node is None:
+            raise tpu_case("node not found").error(**self._kernel.values(Place(zone, name)))
+        return node
+
+    def create(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
+        """
+        Start to create a node from *body* (JSON of Node); errors: ApiError.
+        """
+        kernel, place = self._kernel, Place(zone, name)
+        accelerator, fields = node_rules.checked_body(kernel, place, body)
+        account = fields.get("serviceAccount", {})
+        node = Node(
+            kernel.settings.project,
+            zone,
+            name,
+            kernel.numeric_id(),
+            kernel.hex(16),
+            accelerator,
+            fields,
+            kernel.state.time,
+            account.get("email") or kernel.settings.default_service_account,
+            tuple(account.get("scope") or ("https://www.googleapis.com/auth/cloud-platform",)),
+        )
+        node_rules.check_quota(kernel, node)
+        kernel.state.nodes[zone, name] = node
+        operation = kernel.begin(Api.TPU, f"zones/{zone}", "create", node.path, node.numeric_id, place=place)
+        if zone in kernel.settings.stockouts and operation.planned is None:
+            operation.planned = tpu_case("stockout").operation_error(**kernel.values(place))
+        kernel.proceed(operation, kernel.settings.latency.node_create, "node.created", zone, name, node.epoch)
+        return operation
+
+    def delete(self, zone: str, name: str) -> Operation:
+        """
+        Start to delete a node; errors: ApiError.
+        """
+        kernel, node = self._kernel, self.get(zone, name)
+        earlier = kernel.open_on(node.numeric_id)
+        operation = self._start_verb(node, "delete", kernel.settings.latency.node_delete)
+        if operation.planned:
+            return operation
+        for other in earlier:
+            kernel.finish(other, node_rules.CANCELLED)
+        self._warn_workers(node)
+        kernel.bill_until_now(node.path, "tpu")
+        return operation
+
+    def stop(self, zone: str, name: str) -> Operation:
+        """
+        Start to stop an on-demand single-host node; errors: ApiError.
+
+        Known: gcloud says that spot and preemptible nodes cannot be restarted; slices of several
+        hosts can only be deleted. Unknown: what the API itself answers to such a stop. Here: 400.
+        """
+        node = self.get(zone, name)
+        node_rules.check_stoppable(self._kernel, node)
+        operation = self._start_verb(node, "stop", self._kernel.settings.latency.node_change)
+        if not operation.planned:
+            self._warn_workers(node)
+        return operation
+
+    def start(self, zone: str, name: str) -> Operation:
+        """
+        Start a stopped node; the operation may end with a stockout; errors: ApiError.
+        """
+        node = self.get(zone, name)
+        return self._start_verb(node, "start", self._kernel.settings.latency.node_create)
+
+    def update(self, zone: str, name: str, body: Mapping[str, Any], mask: str) -> Operation:
+        """
+        Change the fields that *mask* names (comma-separated); errors: ApiError.
+        """
+        node = self.get(zone, name)
+        changes = node_rules.changes(body, mask)
+        return self._start_verb(node, "update", self._kernel.settings.latency.node_change, changes)
+
+    def preempt(self, node: Node, *, notice: bool) -> None:
+        """
+        Take the node's machines away, after its notice or at once.
+
+        A node that is being created is lost at once: it has nothing to warn.
+        """
+        kernel = self._kernel
+        if notice:
+            self._warn_workers(node, preempted=True)
+        delay = kernel.settings.latency.notice if notice and node.state is not NodeState.CREATING else 0.0
+        if delay:
+            kernel.schedule(delay, "node.preempted", node.zone, node.name, node.numeric_id)
+        else:
+            self._preempted(node.zone, node.name, node.numeric_id)
+
+    def vanish(self, node: Node) -> None:
+        """
+        Remove the node without an operation, as if it had never been.
+        """
+        self._end_machines(node)
+        self._kernel.bill_until_now(node.path, "tpu")
+        self._kernel.state.nodes.pop((node.zone, node.name), None)
+        self._kernel.touch()
+
+    def end(self, node: Node, state: NodeState) -> None:
+        """
+        Take the machines of a node and leave it in *state* (PREEMPTED or TERMINATED).
+        """
+        kernel = self._kernel
+        place = Place(node.zone, node.name)
+        lost = tpu_case("preempted while creating").operation_error(**kernel.values(place))
+        for operation in kernel.open_on(node.numeric_id):
+            kernel.finish(operation, lost)
+        self._end_machines(node)
+        node.enter(state)
+        kernel.bill_until_now(node.path, "tpu", preempted=state is NodeState.PREEMPTED)
+        kernel.touch()
+
+    # Verbs.
+
+    def _start_verb(
+        self, node: Node, verb: str, delay: float, changes: Mapping[str, Any] | None = None
+    ) -> Operation:
+        kernel, place = self._kernel, Place(node.zone, node.name)
+        allowed, meanwhile, _ = VERBS[verb]
+        node_rules.check_verb(kernel, node, verb, allowed)
+        operation = kernel.begin(Api.TPU, f"zones/{node.zone}", verb, node.path, node.numeric_id, place=place)
+        if verb == "start" and node.zone in kernel.settings.stockouts and operation.planned is None:
+            operation.planned = tpu_case("stockout on start").operation_error(**kernel.values(place))
+        if meanwhile and not (operation.planned and verb == "delete"):
+            node.enter(meanwhile)
+        kernel.proceed(
+            operation, delay, "node.changed", node.zone, node.name, node.epoch, dict(changes or {})
+        )
+        return operation
+
+    def _current(self, zone: str, name: str, epoch: int) -> Node | None:
+        node = self._kernel.state.nodes.get((zone, name))
+        return node if node and node.epoch == epoch else None
+
+    def _created(self, operation_name: str, zone: str, name: str, epoch: int) -> None:
+        kernel, operation = self._kernel, self._kernel.state.operations[operation_name]
+        node = self._current(zone, name, epoch)
+        if node is None or operation.done:
+            return
+        if operation.planned:
+            del kernel.state.nodes[zone, name]
+            kernel.finish(operation, operation.planned)
+            return
+        self._make_machines(node)
+        self._go_ready(node)
+        if node.preemptible:
+            kernel.schedule(_DAY, "node.expired", zone, name, node.numeric_id)
+        kernel.finish(operation, result=copy.deepcopy(node))
+
+    def _changed(
+        self, operation_name: str, zone: str, name: str, epoch: int, changes: dict[str, Any]
+    ) -> None:
+        kernel, operation = self._kernel, self._kernel.state.operations[operation_name]
+        node = self._current(zone, name, epoch)
+        if node is None:
+            gone = tpu_case("preempted while creating").operation_error(**kernel.values(Place(zone, name)))
+            kernel.finish(operation, gone)
+        elif operation.planned:
+            if VERBS[operation.verb][1] is node.state:
+                node.enter(node.before)
+            kernel.finish(operation, operation.planned)
+        else:
+            self._take_effect(node, operation.verb, changes)
+            kernel.finish(operation, result=copy.deepcopy(node) if operation.verb != "delete" else None)
+
+    def _take_effect(self, node: Node, verb: str, changes: dict[str, Any]) -> None:
+        kernel = self._kernel
+        if verb == "delete":
+            self.vanish(node)
+        elif verb == "stop":
+            for worker in node.workers:
+                kernel.halt(worker.id)
+            node.enter(NodeState.STOPPED)
+            kernel.bill_until_now(node.path, "tpu")
+        elif verb == "start":
+            self._go_ready(node)
+        else:
+            self._apply(node, changes)
+
+    def _apply(self, node: Node, changes: dict[str, Any]) -> None:
+        for field, value in changes.items():
+            known = node.body.get(field)
+            node.body[field] = {**known, **value} if field == "networkConfig" and known else value
+        for index, worker in enumerate(node.workers):
+            machine = self._kernel.state.machines.get(worker.id)
+            if machine:
+                endpoints = machine.attributes["worker-network-endpoints"]
+                fresh = attributes(self._kernel.settings, node, index, machine.numeric_id, endpoints)
+                self._kernel.change_machine(machine, fresh, tuple(node.body.get("tags", ())))
+
+    # Machines.
+
+    def _make_machines(self, node: Node) -> None:
+        count, kernel = node.accelerator.hosts, self._kernel
+        addresses = [kernel.state.pool.take() for _ in range(count)]
+        node.workers = build_workers(
+            kernel.settings, node, addresses, [kernel.numeric_id() for _ in range(count)]
+        )
+        for worker in node.workers:
+            kernel.add_machine(worker)
+            kernel.state.guest[worker.id]["guest-attributes", "hostname"] = worker.name
+
+    def _go_ready(self, node: Node) -> None:
+        kernel, kind = self._kernel, node.accelerator
+        node.enter(NodeState.READY)
+        node.health = Health.HEALTHY
+        price = tables.tpu_price(kind, node.zone, node.spot)
+        hourly = None if price is None else price * kind.chips
+        kernel.bill_from_now(
+            Usage(node.path, "tpu", node.zone, kind.type, hourly, node.spot, kernel.state.time)
+        )
+        for worker in node.workers:
+            kernel.boot(worker.id)
+
+    def _warn_workers(self, node: Node, *, preempted: bool = False) -> None:
+        for worker in node.workers:
+            if worker.id in self._kernel.state.machines:
+                self._kernel.warn(worker.id, preempted=preempted)
+
+    def _end_machines(self, node: Node) -> None:
+        for worker in node.workers:
+            self._kernel.remove_machine(worker.id)
+
+    def _preempted(self, zone: str, name: str, numeric_id: int) -> None:
+        self._end_if_current(zone, name, numeric_id, NodeState.PREEMPTED)
+
+    def _expired(self, zone: str, name: str, numeric_id: int) -> None:
+        self._end_if_current(zone, name, numeric_id, NodeState.TERMINATED)
+
+    def _end_if_current(self, zone: str, name: str, numeric_id: int, state: NodeState) -> None:
+        node = self._kernel.state.nodes.get((zone, name))
+        if node and node.numeric_id == numeric_id and node.state not in DEAD | {NodeState.DELETING}:
+            self.end(node, state)

@@ -1,0 +1,111 @@
+"""
+What one local cloud was started with, kept in its folder so that the next start is the same.
+"""
+
+import hashlib
+import json
+import socket
+import uuid
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import LocalCloudError
+from orchestrator.local.model.settings import PROFILES, CloudSettings
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    Hold the settings of one local cloud (file `options.json`).
+
+    *quota* entries read `ID@PLACE=LIMIT`, for example `CPUS@us-central1=8`. The ports are chosen once.
+    """
+
+    cloud_id: str = ""
+    hosts: str = "process"
+    latency: str = "scaled"
+    project: str = "local-project"
+    seed: int = 0
+    stockouts: tuple[str, ...] = ()
+    quota: tuple[str, ...] = ()
+    disabled_apis: tuple[str, ...] = ()
+    denied_permissions: tuple[str, ...] = ()
+    taken_buckets: tuple[str, ...] = ()
+    port: int = 0
+    ssh_port: int = 0
+    metadata_port: int = 0
+    address_base: str = field(default="")
+
+    def cloud_settings(self) -> CloudSettings:
+        """
+        Return the model's settings; raise LocalCloudError for a profile or quota that makes no sense.
+        """
+        if self.latency not in PROFILES:
+            raise LocalCloudError(
+                f"there is no latency profile {self.latency!r}", hint=f"choose one of {', '.join(PROFILES)}"
+            )
+        return CloudSettings(
+            project=self.project,
+            seed=self.seed,
+            latency=PROFILES[self.latency],
+            quotas=dict(_quota(entry) for entry in self.quota),
+            stockouts=frozenset(self.stockouts),
+            disabled_apis=frozenset(self.disabled_apis),
+            denied_permissions=frozenset(self.denied_permissions),
+            address_base=self.address_base,
+        )
+
+
+def _quota(entry: str) -> tuple[tuple[str, str], int]:
+    name, _, limit = entry.partition("=")
+    quota, _, place = name.partition("@")
+    if not (quota and place and limit.isdigit()):
+        raise LocalCloudError(
+            f"quota {entry!r}: not understood", hint="write ID@PLACE=LIMIT, for example CPUS@us-central1=8"
+        )
+    return (quota, place), int(limit)
+
+
+def load_options(folder: Path) -> Options:
+    """
+    Return the options kept in *folder*, completed by an id, free ports and an address range of its own.
+    """
+    try:
+        body: dict[str, Any] = json.loads((folder / "options.json").read_text())
+        lists = {key: tuple(value) for key, value in body.items() if isinstance(value, list)}
+        kept = Options(**{**body, **lists})
+    except (OSError, ValueError, TypeError):
+        kept = Options()
+    if kept.port:
+        return kept
+    ports = _free_ports(3)
+    network = 64 + hashlib.sha256(str(folder).encode()).digest()[0] % 128
+    return replace(
+        kept, cloud_id=uuid.uuid4().hex[:12], port=ports[0], ssh_port=ports[1], metadata_port=ports[2],
+        address_base=f"127.{network}.0.0",
+    )  # fmt: skip
+
+
+def save_options(folder: Path, options: Options) -> None:
+    """
+    Keep the options in *folder*.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = folder / "options.json.new"
+    fresh.write_text(json.dumps(asdict(options), indent=1))
+    fresh.replace(folder / "options.json")
+
+
+def _free_ports(count: int) -> list[int]:
+    """
+    Return ports that are free now on every loopback address we may use.
+    """
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

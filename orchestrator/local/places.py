@@ -1,0 +1,66 @@
+"""
+Where the local cloud keeps its files, and how others find it.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Address:
+    """
+    Say how to reach a running local cloud (file `daemon.json`). *started* tells a reused pid apart.
+    """
+
+    pid: int
+    started: int
+    endpoint: str
+    ssh_port: int
+    project: str
+    hosts: str
+
+
+def local_folder() -> Path:
+    """
+    Return the local cloud's folder: TPUCTL_LOCAL_DIR, else the user's data folder.
+    """
+    chosen = os.environ.get("TPUCTL_LOCAL_DIR")
+    if chosen:
+        return Path(chosen).absolute()
+    import platformdirs
+
+    return platformdirs.user_data_path("tpuctl") / "local"
+
+
+def read_address(folder: Path) -> Address | None:
+    """
+    Return the address of the daemon that runs in *folder*, or None when none does.
+    """
+    try:
+        address = Address(**json.loads((folder / "daemon.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return address if start_of(address.pid) == address.started else None
+
+
+def write_address(folder: Path, address: Address) -> None:
+    """
+    Publish the daemon's address in one step.
+    """
+    fresh = folder / "daemon.json.new"
+    fresh.write_text(json.dumps(asdict(address)))
+    fresh.replace(folder / "daemon.json")
+
+
+def start_of(pid: int) -> int:
+    """
+    Return the start time of a process in clock ticks since boot, or 0 when there is none.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    fields = stat.rpartition(")")[2].split()
+    return 0 if fields[0] in {"Z", "X"} else int(fields[19])

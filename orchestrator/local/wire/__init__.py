@@ -1,0 +1,3 @@
+"""
+The HTTP shapes of Google's APIs as a thin skin over local/model.
+"""

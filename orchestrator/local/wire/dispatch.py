@@ -1,0 +1,156 @@
+"""
+One way in for every request: time passes, faults strike, the handler answers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.local.model import methods
+from orchestrator.local.model.errors import ApiError, compute_case, tpu_case
+from orchestrator.local.model.faults import FaultKind, FaultSpec
+from orchestrator.local.model.kernel import Place
+from orchestrator.local.model.shapes import Shape, check_shape
+from orchestrator.local.model.world import LocalCloud
+from orchestrator.local.wire.errors import error_response, is_api_error, plain_error
+from orchestrator.local.wire.http import Handler, Request, Response, Router
+
+_NAMES = ("name", "node", "instance", "disk", "firewall", "operation")
+
+
+@dataclass(frozen=True)
+class Call:
+    """
+    Hold one call of an API method; *name* is the node, VM, operation ... that the path names.
+    """
+
+    request: Request
+    project: str = ""
+    zone: str = ""
+    region: str = ""
+    name: str = ""
+
+
+def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
+    """
+    Answer *request*: find the route, tick, apply the fault in force, build error bodies.
+
+    A handler's `__name__` is its method (`tpu.nodes.create`). Safe from any thread: TPU and
+    Compute handlers run under the cloud's lock; others guard themselves, and those with another
+    name (batches) only hand on to this function.
+    """
+    found = router.find(request)
+    if found is None:
+        reason = "NOT_FOUND" if request.path.startswith("/v2/") else "notFound"
+        return plain_error(request, 404, reason, f"Not found: {request.method} {request.path}")
+    handler, parts = found
+    method = getattr(handler, "__name__", "")
+
+    def call() -> Response:
+        return handler(request, **parts)
+
+    try:
+        if method in methods.TPU | methods.COMPUTE:
+            with cloud.lock:
+                return _answer(cloud, request, method, parts, call)
+        if method in methods.STORAGE:
+            return _answer_storage(cloud, request, method, call)
+        return call()
+    except Exception as error:
+        if is_api_error(error):
+            return error_response(request, error)
+        if isinstance(error, ValueError):
+            reason = "INVALID_ARGUMENT" if request.path.startswith("/v2/") else "invalid"
+            return plain_error(request, 400, reason, f"Invalid value: {error}")
+        raise
+
+
+def _answer(
+    cloud: LocalCloud, request: Request, method: str, parts: dict[str, str], call: Callable[[], Response]
+) -> Response:
+    kernel, place = cloud.kernel, _place(method, request, parts)
+    kernel.tick()
+    try:
+        fault = kernel.admit(method, place)
+        _check_project(cloud, method, place, parts)
+        if fault and fault.kind is FaultKind.LATENCY and method not in methods.WITH_OPERATION:
+            cloud.pause(fault.seconds)
+        return _unless_dropped(request, fault, call())
+    finally:
+        kernel.armed = None
+
+
+def _answer_storage(
+    cloud: LocalCloud, request: Request, method: str, call: Callable[[], Response]
+) -> Response:
+    with cloud.lock:
+        cloud.kernel.tick()
+        try:
+            fault = cloud.kernel.admit(method, Place())
+        finally:
+            cloud.kernel.armed = None
+    if fault and fault.kind is FaultKind.LATENCY:
+        cloud.clock.wait(fault.seconds)
+    return _unless_dropped(request, fault, call())
+
+
+def _unless_dropped(request: Request, fault: FaultSpec | None, response: Response) -> Response:
+    if fault and fault.kind is FaultKind.DROP_ANSWER:
+        error = tpu_case("transient").error()
+        reason = error.reason if request.path.startswith("/v2/") else "backendError"
+        return plain_error(request, error.status, reason, error.message)
+    return response
+
+
+def _place(method: str, request: Request, parts: dict[str, str]) -> Place:
+    name = next((parts[key] for key in _NAMES if key in parts), "")
+    if method == "tpu.nodes.create":
+        name = request.query.get("nodeId", "")
+    elif method.endswith(".insert"):
+        name = str(body_of(request).get("name", ""))
+    return Place(parts.get("zone", ""), name)
+
+
+def _check_project(cloud: LocalCloud, method: str, place: Place, parts: dict[str, Any]) -> None:
+    settings = cloud.settings
+    known = (settings.project, str(settings.project_number))
+    if parts.get("project", settings.project) in known or method.startswith("compute.images."):
+        return
+    table = tpu_case if method.startswith("tpu.") else compute_case
+    error = table("permission denied").error(
+        **cloud.kernel.values(place, permission=methods.permission_of(method))
+    )
+    message = error.message.replace(settings.project, parts["project"])
+    raise ApiError(error.status, error.reason, message, error.details)
+
+
+def body_of(request: Request, shape: Shape | None = None) -> dict[str, Any]:
+    """
+    Return the JSON body without explicit nulls, which mean "absent".
+
+    Errors: ValueError when it is no JSON object or its fields have not the types of *shape*.
+    """
+    body = _without_nulls(request.json())
+    check_shape(body, dict(shape or {}))
+    known: dict[str, Any] = body
+    return known
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def named(method: str, handler: Callable[[Call], Response]) -> Handler:
+    """
+    Return a handler for the router, called as its *method*, that hands a Call to *handler*.
+    """
+
+    def answer(request: Request, **parts: str) -> Response:
+        name = next((parts[key] for key in _NAMES if key in parts), "")
+        known = {key: parts.get(key, "") for key in ("project", "zone", "region")}
+        return handler(Call(request, name=name, **known))
+
+    answer.__name__ = method
+    return answer

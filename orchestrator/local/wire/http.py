@@ -1,0 +1,94 @@
+"""
+Requests and responses as values, and a router over them.
+
+The daemon mounts the router under an ASGI server; simulations mount the same router into the
+HTTP session of the official clients. Handlers are plain functions, so both see the same bytes.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+
+@dataclass(frozen=True)
+class Request:
+    """
+    One HTTP request. *path* is still percent-encoded; header names are lower case.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    @classmethod
+    def parse(cls, method: str, target: str, headers: Mapping[str, str], body: bytes) -> "Request":
+        """
+        Build a request from its target `path?query`; a repeated query key keeps its last value.
+        """
+        path, _, query = target.partition("?")
+        pairs = parse_qsl(query, keep_blank_values=True)
+        lowered = {key.lower(): value for key, value in headers.items()}
+        return cls(method, path, dict(pairs), lowered, body)
+
+    def json(self) -> dict[str, Any]:
+        """
+        Return the body as a JSON object; an empty body is an empty object.
+        """
+        return json.loads(self.body) if self.body else {}
+
+
+@dataclass(frozen=True)
+class Response:
+    """
+    One HTTP response.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> "Response":
+        """
+        Build a JSON response.
+        """
+        head = {"content-type": "application/json; charset=UTF-8", **(headers or {})}
+        return cls(status, json.dumps(value).encode(), head)
+
+
+Handler = Callable[..., Response]
+
+
+class Router:
+    """
+    Match method and path against patterns such as `/v2/projects/{project}/locations`.
+
+    A `{name}` matches one path segment, still percent-encoded on the wire and decoded before the
+    handler sees it; `{name:path}` matches the rest. Handlers get the request and the parts by name.
+    """
+
+    def __init__(self) -> None:
+        self._routes: list[tuple[str, re.Pattern[str], Handler]] = []
+
+    def add(self, method: str, pattern: str, handler: Handler) -> None:
+        """
+        Register *handler* for *method* and *pattern*; earlier routes win.
+        """
+        regex = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+?)", re.escape(pattern))
+        regex = re.sub(r"\\{(\w+):path\\}", r"(?P<\1>.+)", regex)
+        self._routes.append((method, re.compile(f"^{regex}$"), handler))
+
+    def find(self, request: Request) -> tuple[Handler, dict[str, str]] | None:
+        """
+        Return the handler and its path parts, or None when nothing matches.
+        """
+        for method, regex, handler in self._routes:
+            match = regex.match(request.path) if method == request.method else None
+            if match:
+                return handler, {k: unquote(v) for k, v in match.groupdict().items()}
+        return None

@@ -1,0 +1,178 @@
+"""
+Serve the metadata of every machine on its own address, with wait_for_change.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any
+
+import h11
+
+from orchestrator.local.wire.http import Request, Response
+from orchestrator.local.wire.metadata import MachineView, answer
+
+LONGEST_WAIT = 3600.0  # seconds, when a long-poll names no timeout_sec
+Lookup = Callable[[str], MachineView | None]
+
+
+class MetadataServer:
+    """
+    Answer on many addresses from one event loop; *lookup* finds the machine of an address.
+
+    A request for an address without a machine gets 404. All methods belong to the loop's thread, but
+    `changed`, which may be called from any.
+    """
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._servers: dict[str, list[asyncio.AbstractServer]] = defaultdict(list)
+        self._connections: dict[str, set[asyncio.Task[Any]]] = defaultdict(set)
+        self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def start(self, address: str, *ports: int) -> None:
+        """
+        Listen on *ports* of *address*. Raises OSError when one is taken; then none is held.
+        """
+        self._loop = asyncio.get_running_loop()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self._serve(address, reader, writer)
+
+        try:
+            for port in ports:
+                self._servers[address].append(await asyncio.start_server(serve, address, port))
+        except OSError:
+            await self.stop(address)
+            raise
+
+    async def stop(self, address: str) -> None:
+        """
+        Close the address: its listeners, and the connections that wait on it.
+        """
+        for server in self._servers.pop(address, []):
+            server.close()
+        tasks = self._connections.pop(address, set())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """
+        Close every address.
+        """
+        for address in list(self._servers):
+            await self.stop(address)
+
+    def changed(self, machine_id: str) -> None:
+        """
+        Wake the long-polls of a machine: an attribute, the preempted flag or the like has changed.
+        """
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake, machine_id)
+
+    def _wake(self, machine_id: str) -> None:
+        for waiter in self._waiters.pop(machine_id, set()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _serve(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """
+        Serve one connection until the client closes it or breaks the protocol.
+        """
+        task = asyncio.current_task()
+        if task is not None:
+            self._connections[address].add(task)
+        connection = h11.Connection(h11.SERVER)
+        try:
+            while (request := await _read(connection, reader)) is not None:
+                response = await self._answer(address, request)
+                writer.write(_encode(connection, response))
+                await writer.drain()
+                if connection.our_state is h11.MUST_CLOSE:
+                    break
+                connection.start_next_cycle()
+        except (h11.ProtocolError, ConnectionError, asyncio.CancelledError):
+            pass  # the client left, broke the protocol, or `stop` cut the connection
+        finally:
+            self._connections[address].difference_update({task})
+            writer.close()
+
+    async def _answer(self, address: str, request: Request) -> Response:
+        """
+        Answer at once, or with wait_for_change when the etag differs from last_etag or time is up.
+        """
+        view = self._lookup(address)
+        if view is None:
+            return Response(404, b"No machine has this address.\n")
+        response = answer(view, request)
+        if request.query.get("wait_for_change", "").lower() != "true" or response.status != 200:
+            return response
+        last = request.query.get("last_etag", response.headers["etag"])
+        deadline = time.monotonic() + _seconds(request.query.get("timeout_sec", ""))
+        while response.status == 200 and response.headers["etag"] == last:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                break
+            await self._wait(view.machine.id, remaining)
+            fresh = self._lookup(address)
+            if fresh is None:
+                break
+            response = answer(fresh, request)
+        return response
+
+    async def _wait(self, machine_id: str, seconds: float) -> None:
+        """
+        Wait for `changed`, or for *seconds*.
+        """
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[machine_id].add(waiter)
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(waiter, seconds)
+        self._waiters[machine_id].discard(waiter)
+
+
+async def _read(connection: h11.Connection, reader: asyncio.StreamReader) -> Request | None:
+    """
+    Read one request; None when the client has closed.
+    """
+    head: h11.Request | None = None
+    body = b""
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(65536))
+        elif isinstance(event, h11.Request):
+            head = event
+        elif isinstance(event, h11.Data):
+            body += bytes(event.data)
+        elif isinstance(event, h11.EndOfMessage) and head is not None:
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+            return Request.parse(head.method.decode(), head.target.decode(), headers, body)
+        else:
+            return None
+
+
+def _encode(connection: h11.Connection, response: Response) -> bytes:
+    """
+    Return the bytes of a response.
+    """
+    headers = [*response.headers.items(), ("content-length", str(len(response.body)))]
+    reason = HTTPStatus(response.status).phrase
+    parts = [
+        connection.send(h11.Response(status_code=response.status, reason=reason, headers=headers)),
+        connection.send(h11.Data(data=response.body)),
+        connection.send(h11.EndOfMessage()),
+    ]
+    return b"".join(part for part in parts if part)
+
+
+def _seconds(text: str) -> float:
+    """
+    Read timeout_sec; what is no number waits as long as none.
+    """
+    return float(text) if text.isdigit() else LONGEST_WAIT

@@ -1,0 +1,58 @@
+"""
+Downloads: whole objects and byte ranges, with the headers that clients check.
+"""
+
+import re
+from email.utils import formatdate
+
+from orchestrator.local.model.storage.objects import Objects
+from orchestrator.local.model.storage.values import StoredObject, etag
+from orchestrator.local.wire.http import Response
+
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+
+
+def download(objects: Objects, held: StoredObject, wanted: str) -> Response:
+    """
+    Answer 200 with everything, 206 with the range *wanted*, or 416 when it lies outside.
+
+    Several ranges, and a range that is no range, get the whole object. Stored gzip stays gzip.
+    """
+    match = _RANGE.fullmatch(wanted.strip())
+    headers = _headers(held)
+    if match is None or match.groups() == ("", ""):
+        return Response(200, objects.read(held), headers)
+    start, end = _bounds(match[1], match[2], held.size)
+    if start >= end:
+        return Response(416, b"", {**headers, "content-range": f"bytes */{held.size}"})
+    shown = f"bytes {start}-{end - 1}/{held.size}"
+    return Response(206, objects.read(held, start, end), {**headers, "content-range": shown})
+
+
+def _bounds(first: str, last: str, size: int) -> tuple[int, int]:
+    """
+    Return start and end (exclusive) of `first-last`, `first-` or the suffix `-length`.
+    """
+    if not first:
+        return max(0, size - int(last)), size
+    return int(first), min(size, int(last) + 1) if last else size
+
+
+def _headers(held: StoredObject) -> dict[str, str]:
+    sums = f"crc32c={held.crc32c}" + (f",md5={held.md5}" if held.md5 else "")
+    encoding = held.fields.get("contentEncoding")
+    headers = {
+        "content-type": held.fields.get("contentType", "application/octet-stream"),
+        "accept-ranges": "bytes",
+        "etag": etag(held.generation, held.metageneration),
+        "last-modified": formatdate(held.updated, usegmt=True),
+        "x-goog-hash": sums,
+        "x-goog-generation": str(held.generation),
+        "x-goog-metageneration": str(held.metageneration),
+        "x-goog-stored-content-length": str(held.size),
+        "x-goog-stored-content-encoding": encoding or "identity",
+        "x-goog-storage-class": held.fields.get("storageClass", "STANDARD"),
+    }
+    if encoding:
+        headers["content-encoding"] = encoding
+    return headers

@@ -1,0 +1,156 @@
+"""
+Requests about objects, other than moving their bytes.
+"""
+
+from orchestrator.local.model.storage.errors import invalid
+from orchestrator.local.model.storage.objects import Source
+from orchestrator.local.model.storage.service import Storage
+from orchestrator.local.model.storage.values import Preconditions, without_nulls
+from orchestrator.local.wire.http import Request, Response
+from orchestrator.local.wire.storage_media import download
+from orchestrator.local.wire.storage_shapes import (
+    body_of,
+    host_of,
+    list_query,
+    number,
+    object_json,
+    preconditions,
+)
+
+
+class ObjectRequests:
+    """
+    Answer each object method of the JSON API, and the read of the XML API.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._objects = storage.objects
+
+    def list(self, request: Request, bucket: str) -> Response:
+        """
+        Return one page of objects and prefixes; soft-deleted objects are not kept, so none is listed.
+        """
+        self._storage.buckets.get(bucket, "storage.objects.list")
+        answer: dict[str, object] = {"kind": "storage#objects"}
+        if request.query.get("softDeleted") == "true":
+            return Response.of(answer)
+        found, page = self._objects.page(bucket, list_query(request.query))
+        if found:
+            answer["items"] = [object_json(held, host_of(request)) for held in found]
+        if page.prefixes:
+            answer["prefixes"] = list(page.prefixes)
+        if page.next_token:
+            answer["nextPageToken"] = page.next_token
+        return Response.of(answer)
+
+    def get(self, request: Request, bucket: str, name: str) -> Response:
+        """
+        Return the object resource, or its bytes for alt=media.
+        """
+        if request.query.get("alt") == "media":
+            return self.media(request, bucket, name)
+        self._storage.buckets.get(bucket, "storage.objects.get")
+        held = self._objects.get(bucket, name, number(request.query, "generation"))
+        preconditions(request.query).check_read(held.generation, held.metageneration)
+        return Response.of(object_json(held, host_of(request)))
+
+    def media(self, request: Request, bucket: str, name: str) -> Response:
+        """
+        Return the object's bytes, or the range that was asked for.
+        """
+        self._storage.buckets.get(bucket, "storage.objects.get")
+        held = self._objects.get(bucket, name, number(request.query, "generation"))
+        preconditions(request.query).check_read(held.generation, held.metageneration)
+        return download(self._objects, held, request.headers.get("range", ""))
+
+    def patch(self, request: Request, bucket: str, name: str) -> Response:
+        """
+        Merge the body into the object's metadata.
+        """
+        self._storage.buckets.get(bucket, "storage.objects.update")
+        self._objects.get(bucket, name, number(request.query, "generation"))
+        asked = preconditions(request.query)
+        return Response.of(
+            object_json(self._objects.patch(bucket, name, body_of(request.body), asked), host_of(request))
+        )
+
+    def delete(self, request: Request, bucket: str, name: str) -> Response:
+        """
+        Delete the object.
+        """
+        self._storage.buckets.get(bucket, "storage.objects.delete")
+        generation = number(request.query, "generation")
+        self._objects.delete(bucket, name, generation, preconditions(request.query))
+        return Response(204)
+
+    def compose(self, request: Request, bucket: str, name: str) -> Response:
+        """
+        Join objects of one bucket.
+        """
+        self._storage.buckets.get(bucket, "storage.objects.create")
+        body = without_nulls(body_of(request.body))
+        parts = body.get("sourceObjects", [])
+        if not isinstance(parts, list):
+            raise invalid("sourceObjects must be a list.")
+        sources = [_component(bucket, part) for part in parts]
+        asked = preconditions(request.query)
+        made = self._objects.compose(sources, bucket, name, body.get("destination", {}), asked)
+        return Response.of(object_json(made, host_of(request)))
+
+    def copy(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Response:
+        """
+        Copy an object and return the copy.
+        """
+        self._storage.buckets.get(bucket, "storage.objects.get")
+        self._storage.buckets.get(to_bucket, "storage.objects.create")
+        generation = number(request.query, "sourceGeneration")
+        source = Source(bucket, name, generation, preconditions(request.query, "Source"))
+        asked = preconditions(request.query)
+        made = self._objects.copy(source, to_bucket, to_name, body_of(request.body), asked)
+        return Response.of(object_json(made, host_of(request)))
+
+    def rewrite(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Response:
+        """
+        Copy an object within one call, whatever its size.
+        """
+        resource = self.copy(request, bucket, name, to_bucket, to_name)
+        made = self._objects.get(to_bucket, to_name)
+        size = str(made.size)
+        done = {
+            "kind": "storage#rewriteResponse",
+            "totalBytesRewritten": size,
+            "objectSize": size,
+            "done": True,
+        }
+        return Response.of({**done, "resource": object_json(made, host_of(request))}, resource.status)
+
+    def move(self, request: Request, bucket: str, name: str, to_name: str) -> Response:
+        """
+        Rename an object within its bucket, for gcsfs: nobody sees both names or neither.
+
+        A kill halfway may leave both names, which the real service does not.
+        """
+        answer = self.copy(request, bucket, name, bucket, to_name)
+        if to_name != name:
+            self._objects.delete(bucket, name, None, Preconditions())
+        return answer
+
+
+def _component(bucket: str, part: object) -> Source:
+    """
+    Read one source of a composition; an explicit null generation means the newest.
+    """
+    if not isinstance(part, dict):
+        raise invalid("Each of sourceObjects must be an object with a name.")
+    match = part.get("objectPreconditions") or {}
+    asked = Preconditions(_integer(match.get("ifGenerationMatch")))
+    return Source(bucket, str(part.get("name", "")), _integer(part.get("generation")), asked)
+
+
+def _integer(value: object) -> int | None:
+    if value is None:
+        return None
+    if not str(value).isdecimal():
+        raise invalid(f"Not a generation: {value}")
+    return int(str(value))

@@ -1,0 +1,138 @@
+"""
+The JSON of buckets, objects and errors, and what query parameters ask for.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from orchestrator.local.model.storage.errors import StorageError, invalid
+from orchestrator.local.model.storage.listing import PAGE_LIMIT, Query
+from orchestrator.local.model.storage.names import location_type
+from orchestrator.local.model.storage.values import Bucket, Preconditions, StoredObject, etag, rfc3339
+from orchestrator.local.wire.http import Request, Response
+
+
+def bucket_json(bucket: Bucket) -> dict[str, Any]:
+    """
+    Return the bucket resource; 64-bit numbers are strings.
+    """
+    return {
+        "kind": "storage#bucket",
+        "id": bucket.name,
+        "name": bucket.name,
+        "location": bucket.location,
+        "locationType": location_type(bucket.location),
+        "timeCreated": rfc3339(bucket.created),
+        "updated": rfc3339(bucket.updated),
+        "generation": str(bucket.generation),
+        "metageneration": str(bucket.metageneration),
+        "etag": etag(bucket.generation, bucket.metageneration),
+        **bucket.fields,
+    }
+
+
+def object_json(held: StoredObject, host: str) -> dict[str, Any]:
+    """
+    Return the object resource; 64-bit numbers are strings, and a composed object has no md5Hash.
+
+    *host* is the Host header of the request: gcloud's sliced downloads follow mediaLink. Without
+    a host there is no mediaLink.
+    """
+    resource = {
+        "kind": "storage#object",
+        "id": f"{held.bucket}/{held.name}/{held.generation}",
+        "name": held.name,
+        "bucket": held.bucket,
+        "generation": str(held.generation),
+        "metageneration": str(held.metageneration),
+        "storageClass": "STANDARD",
+        "size": str(held.size),
+        "crc32c": held.crc32c,
+        "etag": etag(held.generation, held.metageneration),
+        "timeCreated": rfc3339(held.created),
+        "updated": rfc3339(held.updated),
+        **held.fields,
+    }
+    if host:
+        path = f"/download/storage/v1/b/{held.bucket}/o/{quote(held.name, safe='')}"
+        resource["mediaLink"] = f"http://{host}{path}?generation={held.generation}&alt=media"
+    if held.md5 is not None:
+        resource["md5Hash"] = held.md5
+    if held.components is not None:
+        resource["componentCount"] = held.components
+    return resource
+
+
+def host_of(request: Request) -> str:
+    """
+    Return the host that the client reached us by, or nothing when it does not say.
+    """
+    return request.headers.get("host", "")
+
+
+def body_of(content: bytes) -> dict[str, Any]:
+    """
+    Return a JSON object, {} for no bytes; raise 400 for anything else.
+    """
+    try:
+        value = json.loads(content) if content else {}
+    except ValueError as error:
+        raise StorageError(400, "parseError", f"Parse Error: {error}") from None
+    if not isinstance(value, dict):
+        raise invalid("The body must be a JSON object.")
+    return value
+
+
+def refusal(error: StorageError) -> Response:
+    """
+    Return the error as the API shows it; 304 has no body.
+    """
+    if error.status == 304:
+        return Response(304)
+    detail = {"message": error.message, "domain": "global", "reason": error.reason}
+    body = {"code": error.status, "message": error.message, "errors": [detail]}
+    return Response.of({"error": body}, error.status)
+
+
+def number(query: Mapping[str, str], key: str) -> int | None:
+    """
+    Return an integer parameter, None when it is absent; raise 400 when it is none.
+    """
+    if key not in query:
+        return None
+    try:
+        return int(query[key])
+    except ValueError:
+        raise invalid(f"Invalid value for {key}: {query[key]}") from None
+
+
+def preconditions(query: Mapping[str, str], of: str = "") -> Preconditions:
+    """
+    Return the conditions of a request; *of* is `Source` for those on the source of a copy.
+    """
+    return Preconditions(
+        number(query, f"if{of}GenerationMatch"),
+        number(query, f"if{of}GenerationNotMatch"),
+        number(query, f"if{of}MetagenerationMatch"),
+        number(query, f"if{of}MetagenerationNotMatch"),
+    )
+
+
+def list_query(query: Mapping[str, str]) -> Query:
+    """
+    Return what a list request asks for.
+    """
+    limit = number(query, "maxResults")
+    if limit is not None and limit < 0:
+        raise invalid(f"Invalid value for maxResults: {limit}")
+    return Query(
+        prefix=query.get("prefix", ""),
+        delimiter=query.get("delimiter", ""),
+        start_offset=query.get("startOffset", ""),
+        end_offset=query.get("endOffset", ""),
+        include_trailing_delimiter=query.get("includeTrailingDelimiter") == "true",
+        max_results=limit or PAGE_LIMIT,
+        page_token=query.get("pageToken", ""),
+    )

@@ -1,0 +1,126 @@
+"""
+The routes of Cloud TPU v2: nodes.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.local.model import shapes
+from orchestrator.local.model.errors import ApiError
+from orchestrator.local.model.operations import Operation
+from orchestrator.local.model.world import LocalCloud
+from orchestrator.local.wire.dispatch import Call, body_of, named
+from orchestrator.local.wire.guest import items_json
+from orchestrator.local.wire.http import Response, Router
+from orchestrator.local.wire.tpu_catalog import Catalog, TpuOperations, listed
+from orchestrator.local.wire.tpu_shapes import node_json, operation_json
+
+_L = "/v2/projects/{project}/locations/{zone}"
+
+
+def tpu_routes(router: Router, cloud: LocalCloud) -> None:
+    """
+    Register the TPU API.
+    """
+    nodes, catalog, operations = NodeRequests(cloud), Catalog(cloud), TpuOperations(cloud)
+    node, operation = _L + "/nodes/{node}", _L + "/operations/{operation}"
+    table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
+        ("tpu.nodes.getGuestAttributes", "POST", node + ":getGuestAttributes", nodes.guest_attributes),
+        ("tpu.nodes.stop", "POST", node + ":stop", nodes.stop),
+        ("tpu.nodes.start", "POST", node + ":start", nodes.start),
+        ("tpu.nodes.create", "POST", _L + "/nodes", nodes.create),
+        ("tpu.nodes.list", "GET", _L + "/nodes", nodes.list),
+        ("tpu.nodes.get", "GET", node, nodes.get),
+        ("tpu.nodes.delete", "DELETE", node, nodes.delete),
+        ("tpu.nodes.update", "PATCH", node, nodes.update),
+        ("tpu.operations.cancel", "POST", operation + ":cancel", operations.cancel),
+        ("tpu.operations.list", "GET", _L + "/operations", operations.list),
+        ("tpu.operations.get", "GET", operation, operations.get),
+        ("tpu.operations.delete", "DELETE", operation, operations.delete),
+        ("tpu.acceleratortypes.list", "GET", _L + "/acceleratorTypes", catalog.types),
+        ("tpu.acceleratortypes.get", "GET", _L + "/acceleratorTypes/{name}", catalog.type),
+        ("tpu.runtimeversions.list", "GET", _L + "/runtimeVersions", catalog.runtimes),
+        ("tpu.runtimeversions.get", "GET", _L + "/runtimeVersions/{name}", catalog.runtime),
+        ("tpu.locations.generateServiceIdentity", "POST", _L + ":generateServiceIdentity", catalog.identity),
+        ("tpu.locations.list", "GET", "/v2/projects/{project}/locations", catalog.locations),
+        ("tpu.locations.get", "GET", _L, catalog.location),
+    ]
+    for method, verb, pattern, handler in table:
+        router.add(verb, pattern, named(method, handler))
+
+
+class NodeRequests:
+    """
+    Answer the calls on nodes.
+    """
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self._cloud = cloud
+
+    def create(self, call: Call) -> Response:
+        """
+        Answer CreateNode.
+        """
+        node = call.request.query.get("nodeId", "")
+        return self._operation(self._cloud.tpu.create(call.zone, node, body_of(call.request, shapes.NODE)))
+
+    def list(self, call: Call) -> Response:
+        """
+        Answer ListNodes.
+        """
+        return listed(call.request, "nodes", self._cloud.tpu.in_zone(call.zone), node_json)
+
+    def get(self, call: Call) -> Response:
+        """
+        Answer GetNode.
+        """
+        return Response.of(node_json(self._cloud.tpu.get(call.zone, call.name)))
+
+    def delete(self, call: Call) -> Response:
+        """
+        Answer DeleteNode.
+        """
+        return self._operation(self._cloud.tpu.delete(call.zone, call.name))
+
+    def stop(self, call: Call) -> Response:
+        """
+        Answer StopNode.
+        """
+        return self._operation(self._cloud.tpu.stop(call.zone, call.name))
+
+    def start(self, call: Call) -> Response:
+        """
+        Answer StartNode.
+        """
+        return self._operation(self._cloud.tpu.start(call.zone, call.name))
+
+    def update(self, call: Call) -> Response:
+        """
+        Answer UpdateNode.
+        """
+        mask = call.request.query.get("updateMask", "")
+        return self._operation(
+            self._cloud.tpu.update(call.zone, call.name, body_of(call.request, shapes.NODE), mask)
+        )
+
+    def guest_attributes(self, call: Call) -> Response:
+        """
+        Answer GetGuestAttributes, one entry for each worker asked for.
+
+        What the real API answers for a worker without such attributes was not seen; here its
+        entry has no items.
+        """
+        body = body_of(call.request)
+        found, query = self._cloud.tpu.get(call.zone, call.name), body.get("queryPath", "")
+        indices = [int(i) for i in body.get("workerIds") or range(len(found.workers))]
+        if any(not 0 <= i < len(found.workers) for i in indices):
+            raise ApiError(400, "INVALID_ARGUMENT", f"The call.name has {len(found.workers)} workers.")
+        return Response.of({"guestAttributes": [self._worker(found.workers[i].id, query) for i in indices]})
+
+    def _worker(self, machine_id: str, query: str) -> dict[str, Any]:
+        gone = self._cloud.machine(machine_id) is None
+        items = [] if gone else items_json(self._cloud.guest_attributes(machine_id), query)
+        return {"queryPath": query, "queryValue": {"items": items}}
+
+    def _operation(self, operation: Operation) -> Response:
+        return Response.of(operation_json(self._cloud.settings.project, operation))

@@ -1,0 +1,80 @@
+"""
+Nodes and operations as the TPU API writes them.
+"""
+
+from typing import Any
+
+from orchestrator.local.model.names import timestamp
+from orchestrator.local.model.node import Health, Node
+from orchestrator.local.model.operations import Operation
+from orchestrator.local.model.slices import PORT
+from orchestrator.local.wire.errors import tpu_status
+
+_TYPE = "type.googleapis.com/google.cloud.tpu.v2."
+
+
+def node_json(node: Node) -> dict[str, Any]:
+    """
+    Return a Node, with enum names and int64 as strings.
+    """
+    network = {"network": "default", "subnetwork": "default", **node.body.get("networkConfig", {})}
+    external = bool(network.get("enableExternalIps"))
+    shown = {
+        **node.body,
+        "name": node.path,
+        "id": str(node.numeric_id),
+        "state": node.state.name,
+        "createTime": timestamp(node.created),
+        "apiVersion": "V2",
+        "networkConfig": network,
+        "serviceAccount": {"email": node.service_account, "scope": list(node.scopes)},
+        "schedulingConfig": {"preemptible": node.preemptible, **node.body.get("schedulingConfig", {})},
+        "acceleratorConfig": {
+            "type": node.accelerator.config_type,
+            "topology": node.accelerator.topology,
+        },
+        "networkEndpoints": [_endpoint(worker.address, external) for worker in node.workers],
+    }
+    if node.health is not Health.UNSPECIFIED:
+        shown["health"] = node.health.name
+    if node.health_description:
+        shown["healthDescription"] = node.health_description
+    return shown
+
+
+def _endpoint(address: str, external: bool) -> dict[str, Any]:
+    access = {"externalIp": address} if external else {}
+    return {"ipAddress": address, "port": PORT, "accessConfig": access}
+
+
+def operation_json(project: str, operation: Operation) -> dict[str, Any]:
+    """
+    Return a google.longrunning.Operation.
+    """
+    zone = operation.scope.removeprefix("zones/")
+    metadata = {
+        "@type": _TYPE + "OperationMetadata",
+        "createTime": timestamp(operation.created),
+        "target": operation.target,
+        "verb": operation.verb,
+        "cancelRequested": operation.cancel_requested,
+        "apiVersion": "v2",
+    }
+    if operation.ended is not None:
+        metadata["endTime"] = timestamp(operation.ended)
+    shown: dict[str, Any] = {
+        "name": f"projects/{project}/locations/{zone}/operations/{operation.name}",
+        "metadata": metadata,
+        "done": operation.done,
+    }
+    if operation.error:
+        shown["error"] = tpu_status(operation.error)
+    elif operation.done:
+        shown["response"] = _response(operation)
+    return shown
+
+
+def _response(operation: Operation) -> dict[str, Any]:
+    if operation.result is None:
+        return {"@type": "type.googleapis.com/google.protobuf.Empty"}
+    return {"@type": _TYPE + "Node", **node_json(operation.result)}

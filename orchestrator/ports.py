@@ -1,0 +1,308 @@
+"""
+The seams, as Protocols: what the engine needs of a cloud, of machines and of storage.
+
+Adapters raise only errors of `orchestrator.errors`, return states and never wait.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.core.world import Bucket, Node, Operation, OperationResult, Sight, Vm
+
+
+@dataclass(frozen=True)
+class BucketOrder:
+    """
+    Describe the bucket to create: uniform access, no public access, no soft delete.
+
+    *writer* is the e-mail of the machines' service account, granted objectAdmin on this bucket only.
+    """
+
+    name: str
+    location: str
+    labels: Mapping[str, str]
+    writer: str
+
+
+@dataclass(frozen=True)
+class VmOrder:
+    """
+    Describe the VM to create. *ttl* in seconds becomes maxRunDuration with action DELETE.
+    """
+
+    name: str
+    zone: str
+    machine: str
+    disk_gb: int
+    spot: bool
+    labels: Mapping[str, str]
+    metadata: Mapping[str, str]
+    service_account: str
+    scopes: tuple[str, ...]
+    ttl: float
+
+
+@dataclass(frozen=True)
+class NodeOrder:
+    """
+    Describe the TPU node to create.
+    """
+
+    name: str
+    zone: str
+    type: str
+    runtime: str
+    spot: bool
+    external_ip: bool
+    labels: Mapping[str, str]
+    metadata: Mapping[str, str]
+    service_account: str
+    scopes: tuple[str, ...]
+
+
+class Buckets(Protocol):
+    """
+    Observe, create and delete buckets.
+    """
+
+    def observe(self, name: str) -> Sight[Bucket]:
+        """
+        Look at one bucket; errors become Unknown.
+        """
+
+    def create(self, order: BucketOrder) -> None:
+        """
+        Create the bucket and grant the writer; raise ConflictError when the name is somebody else's.
+        """
+
+    def delete(self, name: str) -> None:
+        """
+        Delete the bucket with all objects in it; a bucket that is gone is fine.
+        """
+
+
+class Vms(Protocol):
+    """
+    Observe, create, start and delete VMs.
+    """
+
+    def observe(self, name: str, zone: str) -> Sight[Vm]:
+        """
+        Look at one VM; errors become Unknown.
+        """
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
+        """
+        List the VMs that carry the label in *zones*, all pages.
+        """
+
+    def create(self, order: VmOrder) -> Operation:
+        """
+        Ask for the VM; raise ConflictError when the name is taken.
+        """
+
+    def start(self, name: str, zone: str) -> Operation:
+        """
+        Ask for the start of a stopped VM.
+        """
+
+    def stop(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for the stop of a running VM, which keeps its disk; None when it is gone.
+        """
+
+    def delete(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for deletion; None when it is gone already.
+        """
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """
+        Look at an operation once; a DONE operation that carries an error is a failure.
+        """
+
+    def host_keys(self, name: str, zone: str) -> tuple[str, ...]:
+        """
+        Return the machine's public host keys (`ssh-ed25519 AAAA...`) from its guest attributes.
+
+        Raise NotFoundError while the machine has not published any.
+        """
+
+
+class Nodes(Protocol):
+    """
+    Observe, create and delete TPU nodes.
+    """
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
+        """
+        List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown.
+        """
+
+    def create(self, order: NodeOrder) -> Operation:
+        """
+        Ask for the node; raise ConflictError when the name is taken.
+        """
+
+    def delete(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for deletion; None when it is gone already.
+        """
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """
+        Look at an operation once.
+        """
+
+    def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
+        """
+        Return one worker's public host keys from its guest attributes; NotFoundError while there are none.
+        """
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """
+    Describe one object of the bucket; *updated* is the bucket's time in seconds since the epoch.
+    """
+
+    name: str
+    size: int
+    generation: int
+    updated: float
+    data: bytes = b""
+
+
+class Store(Protocol):
+    """
+    Read and write objects of the deployment's bucket.
+    """
+
+    def read(self, name: str, offset: int = 0) -> StoredObject | None:
+        """
+        Return an object with its data from *offset* on, or None when it is not there.
+        """
+
+    def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
+        """
+        Write an object, return its generation; 0 means "must not exist".
+
+        Raise PreconditionError when *if_generation* is not the current one.
+        """
+
+    def upload(self, name: str, path: Path) -> int:
+        """
+        Write a file unless an object of that name exists; return the object's generation.
+        """
+
+    def list(self, prefix: str) -> list[StoredObject]:
+        """
+        List all objects under *prefix*, without data.
+        """
+
+    def delete(self, name: str) -> None:
+        """
+        Delete an object; one that is gone is fine.
+        """
+
+
+@dataclass(frozen=True)
+class Host:
+    """
+    Say where a machine listens for SSH and which host keys it must show.
+    """
+
+    name: str
+    address: str
+    host_keys: tuple[str, ...]
+    port: int = 22
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """
+    Hold the end of a remote command.
+    """
+
+    exit_code: int
+    stdout: str = ""
+    stderr: str = ""
+
+
+@dataclass(frozen=True)
+class PushResult:
+    """
+    Hold what a push did on one machine; *sent_bytes* is 0 when the tree was there already.
+    """
+
+    host: str
+    sent_bytes: int
+    seconds: float
+    error: str = ""
+
+
+class Remote(Protocol):
+    """
+    Reach machines over SSH, all of them in parallel, each step with a deadline.
+    """
+
+    def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str) -> list[PushResult]:
+        """
+        Put the bundle (a tar.gz named by its sha256) under `<root>/bundle/<digest>` on every host.
+
+        A cut push leaves the old tree or the new one, never a mix.
+        """
+
+    def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int) -> None:
+        """
+        Put a small file at *target* below the machine folder of every host, whole or not at all.
+        """
+
+    def run(self, hosts: Sequence[Host], command: str, deadline: float, stdin: str = "") -> list[RunResult]:
+        """
+        Run a shell command on every host; a lost channel raises RemoteError, it is never success.
+        """
+
+    def run_elevated(self, hosts: Sequence[Host], script: str, deadline: float) -> list[RunResult]:
+        """
+        Run a bash script with the rights that the machine folder needs; `$1` is that folder.
+        """
+
+
+@dataclass(frozen=True)
+class CloudAccount:
+    """
+    Say who we are: project and the account that machines run as by default.
+    """
+
+    project: str
+    default_service_account: str
+    caller: str = ""
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """
+    Bundle the adapters of one cloud for one deployment.
+    """
+
+    account: CloudAccount
+    buckets: Buckets
+    vms: Vms
+    nodes: Nodes
+    store: Store
+    remote: Remote
+    ssh_port: int = 22
+
+
+class Tail(Protocol):
+    """
+    Follow a growing log.
+    """
+
+    def lines(self) -> Iterator[str]:
+        """
+        Yield new lines as they come.
+        """

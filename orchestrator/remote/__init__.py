@@ -1,0 +1,3 @@
+"""
+SSH to the machines: pinned host keys, atomic push, run, tail. Every step has a deadline.
+"""

@@ -1,0 +1,113 @@
+"""
+Commands on one machine: an exit code, or an error; a lost channel is never success.
+"""
+
+import codecs
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import RemoteError
+from orchestrator.ports import Host, RunResult
+from orchestrator.remote.link import Link
+from orchestrator.remote.settings import SshSettings
+
+if TYPE_CHECKING:
+    import paramiko
+
+_CHUNK = 64 * 1024
+
+
+def run_one(link: Link, command: str, stdin: bytes = b"") -> RunResult:
+    """
+    Open the link and run a shell command over it, see `run_on`. Raise RemoteError.
+    """
+    with link:
+        return run_on(link, command, stdin)
+
+
+def run_on(link: Link, command: str, stdin: bytes = b"") -> RunResult:
+    """
+    Run a shell command over an open link and return its exit code and output.
+
+    Raise RemoteError when the channel is lost or the command was ended by a signal.
+    """
+    channel = link.execute(command)
+    errors = bytearray()
+    side = [
+        threading.Thread(target=_feed, args=(link, channel, stdin), daemon=True),
+        threading.Thread(target=_drain, args=(channel, errors), daemon=True),
+    ]
+    for thread in side:
+        thread.start()
+    output = b"".join(read(link, channel))
+    code = exit_code(link, channel)
+    for thread in side:
+        thread.join()
+    return RunResult(code, output.decode(errors="replace"), errors.decode(errors="replace"))
+
+
+def follow(host: Host, settings: SshSettings, command: str) -> Iterator[str]:
+    """
+    Yield the lines a command prints, as they come and without end of line, until it ends.
+
+    Raise RemoteError when the link is lost or the command fails; then its last words are in the message.
+    """
+    with Link(host, settings, None) as link:
+        channel = link.execute(command)
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        rest = ""
+        for data in read(link, channel):
+            *lines, rest = (rest + decoder.decode(data)).split("\n")
+            yield from lines
+        if rest:
+            yield rest
+        code = exit_code(link, channel)
+        if code:
+            raise RemoteError(f"the command on {host.name} ended with exit code {code}: {errors_of(channel)}")
+
+
+def read(link: Link, channel: "paramiko.Channel") -> Iterator[bytes]:
+    """
+    Yield what the command prints until its output ends or the channel is gone.
+    """
+    while data := channel.recv(_CHUNK):
+        link.touch()
+        yield data
+
+
+def errors_of(channel: "paramiko.Channel") -> str:
+    """
+    Return what the command said on its error stream, shortened for a message.
+    """
+    errors = bytearray()
+    _drain(channel, errors)
+    return errors.decode(errors="replace").strip()[-600:]
+
+
+def exit_code(link: Link, channel: "paramiko.Channel") -> int:
+    """
+    Return the exit code. Raise RemoteError when the machine did not send one.
+    """
+    code = channel.recv_exit_status()
+    if code < 0:
+        raise link.fault()
+    return code
+
+
+def _feed(link: Link, channel: "paramiko.Channel", stdin: bytes) -> None:
+    """
+    Send the input; a command may end without reading it.
+    """
+    view = memoryview(stdin)
+    with contextlib.suppress(OSError, EOFError):
+        for start in range(0, len(view), _CHUNK):
+            channel.sendall(bytes(view[start : start + _CHUNK]))
+            link.touch()
+        channel.shutdown_write()
+
+
+def _drain(channel: "paramiko.Channel", into: bytearray) -> None:
+    while data := channel.recv_stderr(_CHUNK):
+        into.extend(data)

@@ -1,0 +1,25 @@
+"""
+How we reach machines: user, key, folder and the bounds of every step.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class SshSettings:
+    """
+    Hold what is the same for all machines of a deployment; times are in seconds.
+
+    *root* is the machine folder (TPUCTL_ROOT on the machine overrides it), *known_hosts* the folder
+    of remembered host keys, *stall* the longest silence of a link, *parallel* the hosts at a time.
+    """
+
+    user: str
+    key: Path
+    root: str = "/opt/tpuctl"
+    known_hosts: Path | None = None
+    parallel: int = 16
+    connect: float = 15.0
+    stall: float = 15.0
+    push: float = 900.0

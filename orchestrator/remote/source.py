@@ -1,0 +1,133 @@
+"""
+A look at the source folder, without reading a file: what would be sent, and what cannot be.
+"""
+
+import os
+import stat
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import UsageError
+from orchestrator.remote.ignore import Rules
+
+LIMIT = 512 * 1024 * 1024
+_NOTHING = "Nothing was sent."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """
+    Hold one path of the source: its kind by *mode*, *size* in bytes, *link* when it is a symlink.
+
+    *stamp* changes whenever the content may have changed (inode, times in nanoseconds).
+    """
+
+    path: str
+    mode: int
+    size: int
+    link: str
+    stamp: tuple[int, int, int]
+
+
+def survey(source: Path, limit: int = LIMIT) -> list[Entry]:
+    """
+    Return what would be sent, sorted by path.
+
+    Raise UsageError for a folder that is missing, over *limit* bytes, not readable, or that holds a
+    special file or a symlink out of itself.
+    """
+    root = source.resolve()
+    if not root.is_dir():
+        raise UsageError(
+            f"the source folder {source} is not there, or is no folder",
+            unchanged=_NOTHING,
+            hint="Set job.source in tpuctl.yaml to the folder with your code.",
+        )
+    entries: list[Entry] = []
+    _walk(root, root, "", Rules(), entries)
+    total = sum(entry.size for entry in entries)
+    if total > limit:
+        raise _too_large(source, entries, total, limit)
+    return sorted(entries, key=lambda entry: entry.path)
+
+
+def megabytes(size: int) -> str:
+    """
+    Return a size in MB for people.
+    """
+    return f"{size / 1_000_000:,.1f} MB"
+
+
+def _walk(root: Path, folder: Path, prefix: str, rules: Rules, into: list[Entry]) -> None:
+    inner = rules.entering(folder, prefix)
+    try:
+        found = list(os.scandir(folder))
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    for item in found:
+        path = prefix + item.name
+        is_folder = item.is_dir(follow_symlinks=False)
+        if inner.ignore(path, item.name, is_folder):
+            continue
+        entry = _entry(root, Path(item.path), path, item.stat(follow_symlinks=False))
+        into.append(entry)
+        if is_folder:
+            _walk(root, Path(item.path), path + "/", inner, into)
+
+
+def _entry(root: Path, file: Path, path: str, status: os.stat_result) -> Entry:
+    stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+    if stat.S_ISLNK(status.st_mode):
+        return Entry(path, stat.S_IFLNK | 0o777, 0, _target(root, file, path), stamp)
+    if stat.S_ISDIR(status.st_mode):
+        return Entry(path, stat.S_IFDIR | 0o755, 0, "", (0, 0, 0))
+    if not stat.S_ISREG(status.st_mode):
+        raise UsageError(
+            f"{path} in {root} is neither a file, a folder nor a link (a socket, a pipe or a device)",
+            unchanged=_NOTHING,
+            hint="Remove it, or name it in .tpuctlignore.",
+        )
+    if not os.access(file, os.R_OK):
+        raise _unreadable(file, None)
+    mode = 0o755 if status.st_mode & 0o100 else 0o644
+    return Entry(path, stat.S_IFREG | mode, status.st_size, "", stamp)
+
+
+def _target(root: Path, file: Path, path: str) -> str:
+    """
+    Return a symlink's target relative to its folder; absolute paths of this computer mean nothing elsewhere.
+    """
+    target = Path(os.path.realpath(file))
+    if target != root and root not in target.parents:
+        raise UsageError(
+            f"{path} in {root} is a symlink out of the folder, to {file.readlink()}",
+            unchanged=_NOTHING,
+            hint="Copy what it points to into the folder, or name the link in .tpuctlignore.",
+        )
+    return os.path.relpath(target, os.path.realpath(file.parent))
+
+
+def _unreadable(file: Path, error: OSError | None) -> UsageError:
+    return UsageError(
+        f"{file} cannot be read: {error.strerror if error is not None else 'Permission denied'}",
+        unchanged=_NOTHING,
+        hint="Make it readable, or name it in .tpuctlignore.",
+    )
+
+
+def _too_large(source: Path, entries: list[Entry], total: int, limit: int) -> UsageError:
+    """
+    Build the error that shows the three largest entries of the folder.
+    """
+    sizes: Counter[str] = Counter()
+    for entry in entries:
+        top, slash, _ = entry.path.partition("/")
+        sizes[top + slash] += entry.size
+    largest = ", ".join(f"{name} {megabytes(size)}" for name, size in sizes.most_common(3))
+    return UsageError(
+        f"the source folder {source} has {megabytes(total)}, more than {megabytes(limit)}. "
+        f"Largest: {largest}",
+        unchanged=_NOTHING,
+        hint="Name data and outputs in .tpuctlignore; put data into the bucket instead.",
+    )

@@ -1,0 +1,269 @@
+"""
+Render templates/ to the scripts that machines run.
+
+Every `{{ value }}` of a template is quoted for the shell. The filter `raw` turns that off, and is refused
+on any name outside RAW_NAMES: scripts rendered here, which are embedded by quoted heredocs, and the
+names of variables, which are checked.
+"""
+
+import functools
+import hashlib
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from orchestrator.core.spec import Spec
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from jinja2.sandbox import SandboxedEnvironment
+
+RAW_NAMES = frozenset({"job_env", "run_job", "start_job", "cron", "mark", "name"})
+LONGEST_VALUE = 120_000  # bytes; Linux refuses one argument or variable above 128 KiB
+LONGEST_SCRIPT = 256 * 1024  # bytes; limit of one metadata value (gcp-facts.md 2.4)
+STOP_SECONDS = 60  # how long `start-job --restart` waits for the old agent, unless the grace is longer
+
+# Bash refuses to assign the first six and computes the others itself: a value could not come through.
+BASH_OWNED = frozenset((
+    "BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "_", "BASHPID", "BASH_ARGC",
+    "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS", "BASH_ALIASES", "BASH_COMMAND", "BASH_LINENO", "BASH_SOURCE",
+    "BASH_SUBSHELL", "COMP_WORDBREAKS", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "FUNCNAME", "GROUPS",
+    "HISTCMD", "LINENO", "OPTIND", "PIPESTATUS", "POSIXLY_CORRECT", "RANDOM", "SECONDS", "SHLVL", "SRANDOM",
+    "PWD", "OLDPWD",
+))  # fmt: skip
+
+FILE_KEYS = {
+    "command": "job.command",
+    "setup": "job.setup",
+    "deployment": "name",
+    "marker": "job.checkpoint.marker",
+    "checkpoint_path": "job.checkpoint.dir",
+}  # template variables as the user knows them
+
+
+@dataclass(frozen=True)
+class Target:
+    """
+    Describe the machine that scripts are rendered for.
+
+    *bundle* and *agent* are sha256 digests in hex, *heartbeat* is in seconds. *runs_job* says whether
+    the job runs here. *tpu_address* is the TPU's internal IP for a job on the VM, empty while unknown.
+    """
+
+    role: Literal["tpu", "vm"]
+    project: str
+    bucket: str
+    incarnation: int
+    bundle: str
+    agent: str
+    runs_job: bool
+    node: str = ""
+    zone: str = ""
+    tpu_address: str = ""
+    heartbeat: float = 30
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """
+    Hold the rendered files. Metadata needs *startup* and *shutdown* only: startup embeds the others.
+
+    *cron* carries `@ROOT@` where the machine's root folder goes; startup fills it in.
+    """
+
+    startup: str
+    shutdown: str
+    job_env: str
+    run_job: str
+    start_job: str
+    cron: str
+
+
+def machine_scripts(spec: Spec, target: Target) -> Scripts:
+    """
+    Return the scripts of one machine.
+
+    Raises UsageError for what cannot reach the machine: a NUL, text that is not Unicode, a bad
+    variable name, a value above 120,000 bytes, a startup script above 256 KiB.
+    """
+    values = _values(spec, target)
+    _check_environment(spec)
+    files = {
+        "job_env": _render("job.env.j2", values),
+        "run_job": _render("run-job.sh.j2", values),
+        "start_job": _render("start-job.sh.j2", values),
+        "cron": _render("cron.j2", values),
+    }
+    startup = _render("startup.sh.j2", {**values, **files, "mark": _mark(files)})
+    size = len(startup.encode())
+    if size > LONGEST_SCRIPT:
+        raise UsageError(
+            f"job: the startup script would have {size:,} bytes; Google allows {LONGEST_SCRIPT:,}",
+            hint="move long text from job.command, job.setup or job.env into a file of the source folder",
+            unchanged="nothing was changed",
+        )
+    return Scripts(startup=startup, shutdown=_render("shutdown.sh.j2", values), **files)
+
+
+def begin_script(*, restart: bool) -> str:
+    """
+    Return the script that starts the job over SSH; with *restart* a running one is stopped first.
+    """
+    return _render("begin-job.sh.j2", {"restart": restart})
+
+
+def quote(value: object) -> str:
+    """
+    Return *value* as one word for bash, always in single quotes.
+
+    Raises UsageError when it holds a NUL or a lone surrogate, which no shell word can carry.
+    """
+    text = str(value)
+    _check_text("value", text)
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def _values(spec: Spec, target: Target) -> dict[str, Any]:
+    """
+    Return the template variables, checked.
+    """
+    checkpoint = spec.job.checkpoint
+    place, path = _checkpoint_place(checkpoint.dir, target.bucket)
+    grace = float(spec.job.grace)
+    values: dict[str, Any] = {
+        **asdict(target),
+        "runs_job": "1" if target.runs_job else "0",
+        "heartbeat": _number(target.heartbeat),
+        "deployment": spec.name,
+        "setup": spec.job.setup,
+        "command": spec.job.command,
+        "on_vm": target.role == "vm" and spec.job.run_on == "vm" and bool(target.tpu_address),
+        "xrt": f"tpu_worker;0;{target.tpu_address}:8470",
+        "format": checkpoint.format,
+        "keep": checkpoint.keep,
+        "marker": checkpoint.marker,
+        "checkpoint_place": place,
+        "checkpoint_path": path,
+        "target_steps": "" if spec.job.target_steps is None else spec.job.target_steps,
+        "failures": spec.job.failures,
+        "grace": _number(grace),
+        "stall": _number(spec.watch.stall),
+        "stop_seconds": _number(max(STOP_SECONDS, grace + 20)),
+    }
+    for name, value in values.items():
+        _check_text(FILE_KEYS.get(name, name), str(value))
+    return {**values, "user_env": dict(spec.job.env)}
+
+
+def _checkpoint_place(folder: str, bucket: str) -> tuple[str, str]:
+    """
+    Return where checkpoints go: ("absolute", path) or ("root", path below the machine's root folder).
+
+    A relative path is not below the bundle: the next push would hide it.
+    """
+    if folder == "bucket":
+        return "absolute", f"gs://{bucket}/checkpoints"
+    if folder == "local":
+        return "root", "checkpoints"
+    return ("absolute" if folder.startswith("/") else "root"), folder
+
+
+def _number(value: float) -> str:
+    """
+    Return a number without exponent, and without a fraction where there is none.
+    """
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def _check_environment(spec: Spec) -> None:
+    """
+    Refuse variables that bash would not hand to the job as they are.
+    """
+    for name, value in spec.job.env.items():
+        where = f"job.env.{name!a}"
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UsageError(f"{where}: not a name of a variable", hint="use letters, digits and '_' only")
+        if name in BASH_OWNED or name.startswith("TPUCTL_"):
+            owner = "tpuctl" if name.startswith("TPUCTL_") else "bash"
+            raise UsageError(f"{where}: {owner} sets this variable itself", hint="choose another name")
+        _check_text(f"job.env.{name}", value)
+
+
+def _check_text(where: str, text: str) -> None:
+    """
+    Refuse text that no environment variable can hold.
+    """
+    if "\0" in text:
+        raise UsageError(f"{where}: holds a NUL character", hint="remove it", unchanged="nothing was changed")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        message = f"{where}: character {error.start} is a lone surrogate and not Unicode text"
+        raise UsageError(message, hint="remove it", unchanged="nothing was changed") from error
+    if size > LONGEST_VALUE:
+        raise UsageError(
+            f"{where}: {size:,} bytes are too long; at most {LONGEST_VALUE:,} fit",
+            hint="move the text into a file of the source folder",
+            unchanged="nothing was changed",
+        )
+
+
+def _mark(files: dict[str, str]) -> str:
+    """
+    Return a heredoc delimiter that no embedded file can contain: it depends on all of them.
+    """
+    return "END_" + hashlib.sha256("\0".join(files.values()).encode()).hexdigest()[:24]
+
+
+def _render(name: str, values: dict[str, Any]) -> str:
+    return _template(name).render(values)
+
+
+@functools.cache
+def _template(name: str) -> "Template":
+    """
+    Load a template, refusing `raw` on any name that is not allowed.
+    """
+    environment = _environment()
+    template = environment.get_template(name)
+    _check_raw(environment, name, Path(str(template.filename)).read_text(encoding="utf-8"))
+    return template
+
+
+def _check_raw(environment: "SandboxedEnvironment", name: str, source: str) -> None:
+    from jinja2 import nodes
+
+    for use in environment.parse(source, name).find_all(nodes.Filter):
+        if use.name == "raw" and not (isinstance(use.node, nodes.Name) and use.node.name in RAW_NAMES):
+            raise ValueError(f"{name}:{use.lineno}: raw is allowed on {sorted(RAW_NAMES)} only")
+
+
+@functools.cache
+def _environment() -> "SandboxedEnvironment":
+    """
+    Build the sandbox; templates lie in the wheel's package or beside it in a checkout.
+    """
+    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2.sandbox import SandboxedEnvironment
+
+    package = Path(__file__).resolve().parent
+    environment = SandboxedEnvironment(
+        loader=FileSystemLoader([package / "templates", package.parent / "templates"]),
+        undefined=StrictUndefined,
+        finalize=lambda value: value if isinstance(value, _Raw) else quote(value),
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["raw"] = _Raw
+    return environment
+
+
+class _Raw(str):
+    """
+    Mark text that goes into a script as it is.
+    """
+
+    __slots__ = ()

@@ -1,0 +1,3 @@
+"""
+What a run cost and where its time went.
+"""

@@ -1,0 +1,136 @@
+"""
+What a finished run tells: steps, loss, preemptions, steps redone, recovery by part, goodput, cost.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from orchestrator.core.world import Heartbeat
+from orchestrator.core.events import Event
+
+PARTS = ("detect", "decide", "create", "fetch", "restore", "start")
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """
+    Hold one way back, in seconds by part.
+
+    detect: last sign of life to the preemption being seen; decide: to the create call; create: to the
+    first line of the new machine's startup script (the cloud's part); fetch: agent and code; restore:
+    setup and checkpoint; start: from the job's start to its first new step.
+    """
+
+    incarnation: int
+    parts: dict[str, float]
+
+    @property
+    def total(self) -> float:
+        """
+        Return the seconds from the last sign of life to the first new step.
+        """
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True)
+class Summary:
+    """
+    Hold the figures of one deployment. *goodput* is the share of wall-clock time spent on steps that were kept.
+    """
+
+    steps: int | None
+    loss: float | None
+    preemptions: int
+    steps_redone: int
+    recoveries: tuple[Recovery, ...]
+    goodput: float | None
+    wall_seconds: float
+    cost_usd: float
+    ondemand_usd: float
+
+    def as_dict(self) -> dict[str, object]:
+        """
+        Return the summary as `--json` prints it.
+        """
+        return {**asdict(self), "recoveries": [{**asdict(r), "total": r.total} for r in self.recoveries]}
+
+    def typical(self) -> dict[str, float]:
+        """
+        Return the median seconds of each part of recovery.
+        """
+        return (
+            {part: median(r.parts[part] for r in self.recoveries) for part in PARTS}
+            if self.recoveries
+            else {}
+        )
+
+
+def summarise(
+    beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, started_at: float, ended_at: float,
+    cost_usd: float, ondemand_usd: float,
+) -> Summary:  # fmt: skip
+    """
+    Return the summary of the incarnations that *beats* (the last report of each) and *events* describe.
+    """
+    chain = sorted((b for b in beats if b.worker == 0), key=lambda b: b.incarnation)
+    redone = sum(
+        max(0, (before.step or 0) - (after.resumed_from or 0))
+        for before, after in zip(chain, chain[1:], strict=False)
+    )
+    recoveries = [_recovery(before, after, events) for before, after in zip(chain, chain[1:], strict=False)]
+    wall = max(0.0, ended_at - started_at)
+    kept = sum(_kept_seconds(chain, index) for index in range(len(chain)))
+    return Summary(
+        steps=chain[-1].step if chain else None,
+        loss=chain[-1].loss if chain else None,
+        preemptions=preemptions,
+        steps_redone=redone,
+        recoveries=tuple(r for r in recoveries if r is not None),
+        goodput=min(1.0, kept / wall) if wall else None,
+        wall_seconds=wall,
+        cost_usd=cost_usd,
+        ondemand_usd=ondemand_usd,
+    )
+
+
+def _kept_seconds(chain: Sequence[Heartbeat], index: int) -> float:
+    """
+    Return the training time of one incarnation, cut down to the share of its steps that were kept.
+    """
+    beat = chain[index]
+    first, last = beat.timings.get("first_step"), beat.progress_at
+    if first is None or last is None or beat.step is None:
+        return 0.0
+    start = beat.resumed_from or 0
+    done = beat.step - start
+    until = beat.step if index + 1 == len(chain) else min(beat.step, chain[index + 1].resumed_from or 0)
+    return max(0.0, last - first) * max(0, until - start) / done if done > 0 else 0.0
+
+
+def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> Recovery | None:
+    """
+    Return the way from one incarnation to the next, or None when a mark on it is missing.
+    """
+    seen = _time(events, "preempted", before.incarnation)
+    created = _time(events, "node-create", after.incarnation)
+    times = after.timings
+    if created is None or not {"boot", "fetched", "spawned", "first_step"} <= set(times):
+        return None
+    seen = created if seen is None else seen
+    marks = (
+        before.updated,
+        seen,
+        created,
+        times["boot"],
+        times["fetched"],
+        times["spawned"],
+        times["first_step"],
+    )
+    spans = [max(0.0, b - a) for a, b in zip(marks, marks[1:], strict=False)]
+    return Recovery(after.incarnation, dict(zip(PARTS, spans, strict=True)))
+
+
+def _time(events: Sequence[Event], kind: str, incarnation: int) -> float | None:
+    found = [e.at for e in events if e.kind == kind and e.data.get("incarnation") == incarnation]
+    return found[0] if found else None

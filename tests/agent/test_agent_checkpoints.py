@@ -1,0 +1,183 @@
+"""
+What is committed, what is restored, what is kept: no torn checkpoint passes in either direction.
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+from orchestrator.local.wire.http import Request, Response
+from tests.agent.agent_lab import Lab
+
+
+def test_torn_local_checkpoint_is_never_committed(lab: Lab) -> None:
+    """
+    A folder without its marker is not uploaded, and is moved to quarantine before the next start.
+    """
+    command = (
+        'if [ -e ../../again ]; then ls "$TPUCTL_CHECKPOINT_DIR"; exit 0; fi; touch ../../again; '
+        'mkdir -p "$TPUCTL_CHECKPOINT_DIR/step-7"; echo half > "$TPUCTL_CHECKPOINT_DIR/step-7/state"; '
+        "sleep 1; exit 1"
+    )
+    machine = lab.machine(COMMAND=command).run_to_end()
+
+    assert lab.names("checkpoints/") == []
+    assert [one.name.split("-")[1] for one in (machine.root / "quarantine").iterdir()] == ["7"]
+    assert "step-7" not in lab.log()
+
+
+def test_checkpoint_that_changes_during_the_upload_is_not_committed(lab: Lab) -> None:
+    """
+    A file that is written while its folder is uploaded keeps the manifest away until the folder is at rest.
+    """
+    folder = lab.folder / "m0" / "checkpoints" / "step-000010"
+    touched: list[str] = []
+
+    def write_meanwhile(request: Request) -> Response | None:
+        name = request.query.get("name", "")
+        if "00000010/g1/w0/" in name and len(touched) < 2:
+            (folder / "state.json").write_text(f"changed {len(touched)}" * 3)
+            touched.append(name)
+        return None
+
+    lab.fault = write_meanwhile
+    machine = lab.machine(_STEPS=10).run_to_end()
+
+    manifest = lab.json("checkpoints/00000010/g1/w0.manifest.json")
+    stored = lab.read("checkpoints/00000010/g1/w0/state.json")
+    listed = {one["name"]: one["sha256"] for one in manifest["files"]}
+    assert listed["state.json"] == hashlib.sha256(stored).hexdigest()
+    assert "changed while" in machine.agent_log()
+
+
+def test_torn_upload_is_never_restored(lab: Lab) -> None:
+    """
+    Files without a manifest do not exist: the older complete checkpoint is taken.
+    """
+    lab.machine("m0", _STEPS=20).run_to_end()
+    for name in [name for name in lab.names("checkpoints/00000020/") if "/w0/" in name]:
+        lab.put(name.replace("00000020", "00000030"), lab.read(name))
+
+    second = lab.machine("m1", INCARNATION=2, _STEPS=40).run_to_end()
+
+    assert second.heartbeat()["resumed_from"] == 20
+    restored = second.root / "checkpoints" / "step-000020"
+    assert json.loads((restored / "state.json").read_text())["step"] == 20
+    assert not list((second.root / "checkpoints").glob(".restore-*"))
+
+
+def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: Lab) -> None:
+    """
+    Bytes that do not match their manifest are refused twice, then the checkpoint before is used.
+    """
+    lab.machine("m0", _STEPS=20).run_to_end()
+    lab.put("checkpoints/00000020/g1/w0/part/weights.bin", b"not what was saved")
+
+    second = lab.machine("m1", INCARNATION=2, _STEPS=20).run_to_end()
+
+    assert second.heartbeat()["resumed_from"] == 10
+    assert [one["resume_step"] for one in lab.attempts(2)] == [20, 10]
+    assert "weights.bin has 18 bytes" in lab.attempts(2)[1]["reason"]
+    assert any(".manifest.json.torn-" in name for name in lab.names("checkpoints/00000020/g1/"))
+
+
+def test_local_steps_after_the_resume_step_are_moved_aside(lab: Lab) -> None:
+    """
+    A local save that the bucket does not know is not resumed from by a later incarnation on the same disk.
+    """
+    first = lab.machine("m0", _STEPS=20).run_to_end()
+    later = first.root / "checkpoints" / "step-000099"
+    later.mkdir()
+    (later / "COMPLETE").write_text("")
+    (first.root / "state" / "stop").unlink()
+
+    lab.machine("m0", INCARNATION=2, _STEPS=30).run_to_end()
+
+    assert not later.exists()
+    assert [one.name for one in (first.root / "quarantine").glob("step-000099-*")] != []
+    assert "begin after 20" in lab.log(incarnation=2)
+
+
+def test_pending_local_save_is_committed_when_the_agent_comes_back(lab: Lab) -> None:
+    """
+    What the job had finished before everything was killed is committed before the next attempt chooses.
+    """
+    machine = lab.machine(_STEPS=400, _STEP_SECONDS=0.02).start()
+    machine.until_committed(10)
+    lab.fault = lambda request: Response(503, b"") if "/w0" in request.query.get("name", "") else None
+    newest = machine.root / "checkpoints"
+    machine.until(lambda: len(list(newest.glob("step-*/COMPLETE"))) >= 4, "more local saves")
+    machine.kill_all()
+    local = max(int(one.parent.name.split("-")[1]) for one in newest.glob("step-*/COMPLETE"))
+    lab.fault = lambda _request: None
+    machine.env["STEPS"] = str(local)
+
+    machine.run_to_end()
+
+    assert lab.attempts()[1]["resume_step"] == local
+
+
+def test_retention_keeps_the_newest_complete_ones(lab: Lab) -> None:
+    """
+    Older checkpoints go, manifest first; the newest two stay whole.
+    """
+    lab.machine(_STEPS=80, _STEP_SECONDS=0.05, CHECKPOINT_KEEP=2).run_to_end()
+
+    steps = sorted({name.split("/")[1] for name in lab.names("checkpoints/")})
+    assert steps[-1] == "00000080"
+    assert 2 <= len(steps) <= 3, (
+        "one more than kept may stand where the last commit came from the main thread"
+    )
+    assert [name.split("/")[1] for name in lab.manifests()] == steps
+    removed = [line for line in lab.writes if line.startswith("DELETE")]
+    assert removed
+    by_step: dict[str, list[str]] = {}
+    for line in removed:
+        by_step.setdefault(line.split("checkpoints%2F")[1][:8], []).append(line)
+    assert all("manifest.json" in lines[0] for lines in by_step.values())
+
+
+def test_framework_that_writes_to_the_bucket_is_only_read(lab: Lab) -> None:
+    """
+    With orbax in the bucket, a step counts once it has commit_success.txt; nothing is uploaded or restored.
+    """
+    lab.put("checkpoints/40/default/array", b"x")
+    lab.put("checkpoints/40/commit_success.txt", b"ok")
+    lab.put("checkpoints/50/default/array", b"x")
+    machine = lab.machine(
+        CHECKPOINT_FORMAT="orbax",
+        CHECKPOINT_DIR="gs://lab-bucket/checkpoints",
+        COMMAND='echo "resume=$TPUCTL_RESUME_STEP dir=$TPUCTL_CHECKPOINT_DIR"',
+    ).run_to_end()
+
+    assert machine.heartbeat()["resumed_from"] == 40
+    assert "resume=40 dir=gs://lab-bucket/checkpoints" in lab.log()
+    assert not [line for line in lab.writes if "checkpoints" in line]
+
+
+def test_slice_of_another_size_is_refused_with_the_reason(lab: Lab) -> None:
+    """
+    A checkpoint of one worker is not guessed to fit two.
+    """
+    lab.machine("m0", _STEPS=10).run_to_end()
+    machine = lab.machine("m1", INCARNATION=2, WORKERS=2, FAILURES=1).run_to_end()
+
+    assert machine.heartbeat()["phase"] == "failed"
+    assert "was saved by 1 workers, this slice has 2" in machine.heartbeat()["message"]
+
+
+def test_log_is_copied_in_segments(lab: Lab) -> None:
+    """
+    Every line of the job reaches the bucket once, in order, over several segments.
+    """
+    code = "import sys\nfor n in range(20000): print('line', n, 'x' * 30)"
+    machine = lab.machine(
+        BUNDLE=lab.put_bundle({"talk.py": code.encode()}), COMMAND=f"{sys.executable} talk.py"
+    )
+    machine.run_to_end()
+
+    lines = [line for line in lab.log().splitlines() if line.startswith("line")]
+    assert [int(line.split()[1]) for line in lines] == list(range(20000))
+    assert len(lab.names("logs/g1/w0/")) > 2
+    assert Path(machine.root / "log" / "job.log").read_text().count("line 19999 ") == 1

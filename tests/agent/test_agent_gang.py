@@ -1,0 +1,158 @@
+"""
+Slices with several workers, and machines that nobody needs any more.
+"""
+
+import json
+import os
+import time
+
+from orchestrator.local.wire.http import Response
+from tests.agent.agent_lab import Lab, Machine
+
+
+def two_workers(lab: Lab, **changes: object) -> tuple[Machine, Machine]:
+    """
+    Start both workers of a slice.
+    """
+    first = lab.machine("w0", WORKER_ID=0, WORKERS=2, **changes)
+    second = lab.machine("w1", WORKER_ID=1, WORKERS=2, **changes)
+    return first.start(), second.start()
+
+
+def test_one_dead_job_restarts_the_gang_at_one_attempt_and_one_step(lab: Lab) -> None:
+    """
+    When one worker's job dies, both play the next attempt from the same complete checkpoint.
+    """
+    first, second = two_workers(lab, _STEPS=60, _STEP_SECONDS=0.05)
+    for machine in (first, second):
+        machine.until_committed(20)
+    for pid in second.job_processes():
+        os.kill(pid, 9)
+    assert (first.wait(), second.wait()) == (0, 0)
+
+    attempts = lab.attempts()
+    assert len(attempts) == 2
+    step = attempts[1]["resume_step"]
+    assert step >= 20
+    assert attempts[1]["failures"] == 0
+    for worker, machine in enumerate((first, second)):
+        beat = machine.heartbeat()
+        assert (beat["phase"], beat["attempt"], beat["resumed_from"]) == ("done", 2, step)
+        assert f"begin after {step}, asked for {step}" in lab.log(worker=worker)
+
+
+def test_a_done_worker_waits_for_the_others(lab: Lab) -> None:
+    """
+    A worker that is done stays ready to follow the gang until every worker is done.
+    """
+    first = lab.machine("w0", WORKER_ID=0, WORKERS=2, _STEPS=10).start()
+    first.until(lambda: first.heartbeat().get("phase") == "done", "worker 0 done")
+    second = lab.machine("w1", WORKER_ID=1, WORKERS=2, _STEPS=10, _CRASH_AT="5", _CRASHES=1)
+    assert first.process is not None
+    assert first.process.poll() is None
+
+    second.start()
+
+    assert (first.wait(), second.wait()) == (0, 0)
+    assert first.heartbeat()["attempt"] == second.heartbeat()["attempt"] == 2
+
+
+def test_a_part_of_one_worker_is_no_checkpoint(lab: Lab) -> None:
+    """
+    A step that only one of two workers committed is never resumed from.
+    """
+    machine = lab.machine("w0", WORKER_ID=0, WORKERS=2, _STEPS=10).start()
+    machine.until_committed(10)
+    machine.kill_all()
+
+    next_one = lab.machine("n0", WORKER_ID=0, WORKERS=2, INCARNATION=2, _STEPS=10).start()
+    next_one.until(lambda: lab.attempts(2), "attempt of incarnation 2")
+
+    assert lab.attempts(2)[0]["resume_step"] is None
+
+
+def test_zombie_commits_nothing_and_stops(lab: Lab) -> None:
+    """
+    Once a higher incarnation has an attempt, the older machine writes no manifest and holds itself.
+    """
+    zombie = lab.machine(_STEPS=400, _STEP_SECONDS=0.02).start()
+    zombie.until_committed(10)
+    lab.put(".tpuctl/gang/2/000001.json", b"{}")
+    held = lab.manifests()
+
+    assert zombie.wait() == 0
+
+    late = [name for name in lab.manifests() if name not in held]
+    assert len(late) <= 1, "at most the manifest that was on its way when incarnation 2 appeared"
+    beat = zombie.heartbeat()
+    assert beat["phase"] == "stopped"
+    assert "incarnation 2 exists" in beat["message"]
+    assert (zombie.root / "state" / "stop").exists()
+
+
+def test_zombie_that_wakes_up_late_starts_nothing(lab: Lab) -> None:
+    """
+    A machine that boots after its successor has begun does not start its job at all.
+    """
+    lab.put(".tpuctl/gang/2/000001.json", b"{}")
+    machine = lab.machine().run_to_end()
+
+    assert machine.heartbeat()["starts"] == 0
+    assert lab.manifests() == []
+
+
+def test_training_goes_on_while_the_bucket_is_away(lab: Lab) -> None:
+    """
+    An outage stops neither the job nor the agent; commits are made up for, and status.json tells.
+    """
+    machine = lab.machine(_STEPS=60, _STEP_SECONDS=0.05).start()
+    machine.until_committed(10)
+    lab.fault = lambda _request: Response(503, b"away")
+    before = machine.status()["step"]
+    machine.until(lambda: "503" in machine.status()["message"], "the trouble in status.json")
+    machine.until(lambda: machine.status()["step"] > before + 10, "more steps")
+    assert machine.status()["committed_step"] < machine.status()["step"] - 5
+    lab.fault = lambda _request: None
+
+    assert machine.wait(60) == 0
+
+    beat = machine.heartbeat()
+    assert (beat["phase"], beat["committed_step"], beat["starts"]) == ("done", 60, 1)
+
+
+def test_short_faults_are_retried_unseen(lab: Lab) -> None:
+    """
+    429 and 500 on every third call change nothing about the outcome.
+    """
+    seen: list[float] = []
+
+    def every_third(request: object) -> Response | None:
+        seen.append(time.monotonic())
+        return Response(429 if len(seen) % 2 else 500, b"busy") if len(seen) % 3 == 0 else None
+
+    lab.fault = every_third
+    beat = lab.machine().run_to_end().heartbeat()
+
+    assert (beat["phase"], beat["committed_step"], beat["starts"]) == ("done", 40, 1)
+
+
+def test_verdict_on_other_code_does_not_bind(lab: Lab) -> None:
+    """
+    A gang that gave up on one bundle starts again with another, counting from zero.
+    """
+    machine = lab.machine(_CRASH_AT="5", FAILURES=1).run_to_end()
+    assert machine.heartbeat()["phase"] == "failed"
+    (machine.root / "state" / "stop").unlink()
+    machine.run_to_end()
+    assert len(lab.attempts()) == 1
+
+    (machine.root / "state" / "stop").unlink()
+    del machine.env["CRASH_AT"]
+    machine.env["TPUCTL_BUNDLE"] = lab.put_bundle(
+        {"train.py": (machine.root / "current" / "train.py").read_bytes() + b"\n"}
+    )
+    machine.run_to_end()
+
+    assert machine.heartbeat()["phase"] == "done"
+    assert lab.attempts()[-1]["failures"] == 0
+    assert json.loads((machine.root / "state" / "job.json").read_text())["ended"] == "done"

@@ -1,0 +1,255 @@
+"""
+The agent as a real process: from a fresh start to done, through every kind of end.
+"""
+
+import signal
+import subprocess
+import sys
+
+from orchestrator.agentzip import build
+from orchestrator.core.world import Heartbeat, Phase
+from tests.agent.agent_lab import Lab, is_alive
+
+
+def test_fresh_run_ends_done_with_every_checkpoint_committed(lab: Lab) -> None:
+    """
+    A fresh machine fetches the bundle, trains, commits, reports done and holds cron back.
+    """
+    machine = lab.machine(TARGET_STEPS=40).run_to_end()
+
+    beat = machine.heartbeat()
+    assert (beat["phase"], beat["committed_step"], beat["step"], beat["failures"]) == ("done", 40, 40, 0)
+    assert lab.manifests()[-1] == "checkpoints/00000040/g1/w0.manifest.json"
+    assert (machine.root / "state" / "stop").read_text().startswith("step 40 is committed")
+    assert (machine.root / "current").resolve().name == lab.code
+    assert "attempt 1: start from the beginning" in lab.log()
+    assert "trained" in lab.log()
+    assert machine.job_processes() == []
+    assert not (machine.root / "state" / "agent.pid").exists()
+
+
+def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: Lab) -> None:
+    """
+    The heartbeat object holds the engine's fields, without the bucket's own time, plus three of the agent's.
+    """
+    beat = lab.machine().run_to_end().heartbeat()
+
+    assert set(beat) == set(Heartbeat.__dataclass_fields__) - {"updated"} | {"at", "deployment", "schema"}
+    assert Phase(beat["phase"]) is Phase.DONE
+    assert set(beat["timings"]) == {"boot", "fetched", "restored", "spawned", "first_step"}
+
+
+def test_built_zipapp_runs_alike(lab: Lab) -> None:
+    """
+    The zipapp needs nothing of the package, and is the same each time it is built.
+    """
+    first, second = lab.folder / "agent.pyz", lab.folder / "again.pyz"
+    assert build(first) == build(second)
+    machine = lab.machine()
+    del machine.env["PYTHONPATH"]
+
+    assert machine.start([sys.executable, str(first), "run"]).wait() == 0, machine.agent_log()
+
+    assert machine.heartbeat()["phase"] == "done"
+
+
+def test_done_job_is_not_started_again(lab: Lab) -> None:
+    """
+    Cron's next start finds the hold; without it (a reboot removes it), the record says done again.
+    """
+    machine = lab.machine().run_to_end()
+    writes = len(lab.writes)
+    machine.run_to_end()
+    assert len(lab.writes) == writes
+
+    (machine.root / "state" / "stop").unlink()
+    machine.run_to_end()
+
+    assert machine.heartbeat()["phase"] == "done"
+    assert len(lab.attempts()) == 1
+
+
+def test_killed_machine_resumes_from_the_committed_step(lab: Lab) -> None:
+    """
+    After SIGKILL of agent and job, a new machine of the next incarnation resumes where the bucket says.
+    """
+    first = lab.machine("m0", _STEP_SECONDS=0.03, _STEPS=60, TARGET_STEPS=60).start()
+    first.until_committed(20)
+    first.kill_all()
+    committed = max(int(name.split("/")[1]) for name in lab.manifests())
+
+    second = lab.machine("m1", INCARNATION=2, _STEPS=60, TARGET_STEPS=60).run_to_end()
+
+    beat = second.heartbeat()
+    assert (beat["phase"], beat["resumed_from"], beat["attempt"]) == ("done", committed, 1)
+    assert f"begin after {committed}, asked for {committed}" in lab.log(incarnation=2)
+    assert f"resume from step {committed} (checkpoint complete: manifest)" in lab.log(incarnation=2)
+
+
+def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: Lab) -> None:
+    """
+    A job that outlives its agent is gone before the next agent starts another; the gap counts as an attempt.
+    """
+    machine = lab.machine(
+        _STEP_SECONDS=0.03, _STEPS=60, COMMAND=f"trap '' PIPE; {sys.executable} train.py | cat"
+    )
+    machine.start().until_committed(10)
+    orphans = machine.job_processes()
+    assert machine.process is not None
+    machine.process.kill()
+    machine.process.wait()
+
+    machine.run_to_end()
+
+    assert not [pid for pid in orphans if is_alive(pid)]
+    assert [one["attempt"] for one in lab.attempts()] == [1, 2]
+    assert "the agent was killed" in lab.attempts()[1]["reason"]
+    assert machine.heartbeat()["starts"] == 2
+
+
+def test_sigterm_leads_to_a_last_commit(lab: Lab) -> None:
+    """
+    SIGTERM to the agent reaches the job, whose last save is committed before the agent leaves.
+    """
+    machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=400, _SAVE_EVERY=1000).start()
+    machine.until(lambda: (machine.heartbeat().get("step") or 0) > 3, "a step")
+    assert machine.process is not None
+    machine.process.send_signal(signal.SIGTERM)
+    assert machine.wait() == 0
+
+    beat = machine.heartbeat()
+    assert (beat["phase"], beat["notice"], beat["exit_code"], beat["failures"]) == ("stopped", True, 143, 0)
+    assert beat["committed_step"] == beat["step"] > 3
+    assert (machine.root / "state" / "stop").exists()
+    assert "saved on request" in lab.log()
+
+
+def test_notice_of_the_metadata_server_is_seen_at_once(lab: Lab) -> None:
+    """
+    The long-poll of instance/preempted ends the job with a last commit.
+    """
+    machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=400, _SAVE_EVERY=1000).start()
+    machine.until(lambda: (machine.heartbeat().get("step") or 0) > 3, "a step")
+    lab.metadata.preempted.set()
+    assert machine.wait(10) == 0
+
+    beat = machine.heartbeat()
+    assert (beat["phase"], beat["notice"]) == ("stopped", True)
+    assert beat["committed_step"] == beat["step"]
+
+
+def test_stop_command_leaves_no_hold_and_the_next_start_goes_on(lab: Lab) -> None:
+    """
+    `stop` ends the job with a commit; a new start makes a new attempt with no failure counted.
+    """
+    machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=80).start()
+    machine.until_committed(10)
+    assert subprocess.run(machine.command("stop"), env=machine.env, check=False).returncode == 0
+    assert machine.wait() == 0
+    stopped = machine.heartbeat()
+    assert (stopped["phase"], stopped["notice"]) == ("stopped", False)
+    assert not (machine.root / "state" / "stop").exists()
+
+    machine.run_to_end()
+
+    assert machine.heartbeat()["resumed_from"] == stopped["committed_step"]
+    assert [one["failures"] for one in lab.attempts()] == [0, 0]
+
+
+def test_crash_with_progress_does_not_count(lab: Lab) -> None:
+    """
+    A job that crashes after each save comes back more often than the allowed failures, and ends done.
+    """
+    machine = lab.machine(_CRASH_AT="10,20,30", _CRASHES=3, FAILURES=2).run_to_end()
+
+    assert machine.heartbeat()["phase"] == "done"
+    assert [one["failures"] for one in lab.attempts()] == [0, 0, 0, 0]
+    assert [one["resume_step"] for one in lab.attempts()] == [None, 10, 20, 30]
+
+
+def test_crash_without_progress_gives_up_after_n(lab: Lab) -> None:
+    """
+    A job that always crashes at the same step ends failed, with a verdict that says why.
+    """
+    machine = lab.machine(_CRASH_AT="5", FAILURES=3).run_to_end()
+
+    beat = machine.heartbeat()
+    assert (beat["phase"], beat["exit_code"]) == ("failed", 7)
+    assert [one["failures"] for one in lab.attempts()] == [0, 1, 2]
+    assert lab.json(".tpuctl/gang/1/verdict.json")["reason"] in beat["message"]
+    assert "the job left with status 7" in beat["message"]
+    assert (machine.root / "state" / "stop").exists()
+
+
+def test_status_zero_before_the_target_is_not_done(lab: Lab) -> None:
+    """
+    Where a target is declared, an exit status of 0 proves nothing.
+    """
+    machine = lab.machine(COMMAND="echo nothing done", TARGET_STEPS=40, FAILURES=2).run_to_end()
+
+    assert machine.heartbeat()["phase"] == "failed"
+    assert "before the target 40" in machine.heartbeat()["message"]
+
+
+def test_setup_runs_once_for_a_bundle(lab: Lab) -> None:
+    """
+    The setup command runs before the first start only, and its output is in the job's log.
+    """
+    machine = lab.machine(
+        SETUP="echo setting up | tee -a ../../setups", _CRASH_AT="10", _CRASHES=1
+    ).run_to_end()
+
+    assert (machine.root / "setups").read_text() == "setting up\n"
+    assert lab.log().count("setting up\n") == 1
+    assert len(lab.attempts()) == 2
+
+
+def test_failing_setup_is_a_failed_attempt(lab: Lab) -> None:
+    """
+    A setup that fails is retried within the allowed failures, and named in the verdict.
+    """
+    beat = lab.machine(SETUP="exit 3", FAILURES=2).run_to_end().heartbeat()
+
+    assert beat["phase"] == "failed"
+    assert "the setup command left with status 3" in beat["message"]
+
+
+def test_stalled_job_is_restarted_as_a_failure(lab: Lab) -> None:
+    """
+    A job that prints, steps and saves nothing is ended and started again.
+    """
+    command = (
+        f"if [ -e ../../once ]; then exec {sys.executable} train.py; fi; touch ../../once; exec sleep 100"
+    )
+    machine = lab.machine(COMMAND=command, STALL_SECONDS=1).run_to_end()
+
+    assert machine.heartbeat()["phase"] == "done"
+    assert "stalled" in lab.attempts()[1]["reason"]
+    assert lab.attempts()[1]["failures"] == 1
+
+
+def test_detached_children_do_not_outlive_the_job(lab: Lab) -> None:
+    """
+    A grandchild with a session of its own is gone before the next start.
+    """
+    command = (
+        "if grep -q '^State:.[^ZX]' /proc/$(cat ../../pid)/status; then echo BESIDE; fi; "
+        "setsid sleep 300 & echo $! > ../../pid; exit 1"
+    )
+    machine = lab.machine(COMMAND=command, FAILURES=2).run_to_end()
+
+    assert not is_alive(int((machine.root / "pid").read_text()))
+    assert machine.heartbeat()["starts"] == 2
+    assert "BESIDE" not in lab.log()
+
+
+def test_wrong_job_env_names_every_key(lab: Lab) -> None:
+    """
+    A wrong job.env starts nothing and names all that is wrong at once.
+    """
+    machine = lab.machine(INCARNATION="one", COMMAND="")
+
+    assert machine.start().wait() == 2
+    assert "TPUCTL_INCARNATION is 'one'" in machine.agent_log()
+    assert "TPUCTL_COMMAND is missing" in machine.agent_log()
+    assert not (machine.root / "state").exists()

@@ -1,0 +1,199 @@
+"""
+The agent's pure rules, and what every source file must be.
+"""
+
+import ast
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator import agent
+from orchestrator.agent.bundle import unpack
+from orchestrator.agent.checkpoints import Checkpoint, completed_by, disposable, made_progress, step_of
+from orchestrator.agent.errors import TornError
+from orchestrator.agent.gang import Attempt, next_attempt
+from orchestrator.agent.manifest import Manifest, StoredFile, parse
+from orchestrator.agent.outcome import Verdict, judge
+from orchestrator.agent.progress import Progress, read_progress
+
+SOURCES = sorted(Path(agent.__file__).parent.glob("*.py"))
+
+
+def a_manifest(worker: int = 0, workers: int = 2, attempt: int = 1, step: int = 40) -> Manifest:
+    """
+    Return a manifest.
+    """
+    return Manifest(step, 1, worker, workers, attempt, f"step-{step}", (StoredFile("a", 1, "0" * 64),), 1.0)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_source_is_python_3_8(source: Path) -> None:
+    """
+    Machines carry Python 3.8: newer syntax would stop the agent at its first line.
+    """
+    ast.parse(source.read_text(), feature_version=(3, 8))
+
+
+@pytest.mark.parametrize(
+    ("folder", "step"),
+    [("step-000040", 40), ("40", 40), ("epoch2-step300", 300), ("best", None), ("ckpt_7.tmp", 7)],
+)
+def test_step_is_the_last_integer(folder: str, step: int | None) -> None:
+    """
+    The last integer of the folder's name is the step.
+    """
+    assert step_of(folder) == step
+
+
+def test_complete_needs_every_worker_of_one_attempt() -> None:
+    """
+    Parts of two attempts, or of some workers only, are no checkpoint.
+    """
+    assert completed_by([]) is None
+    assert completed_by([a_manifest(0)]) is None
+    assert completed_by([a_manifest(0, attempt=1), a_manifest(1, attempt=2)]) is None
+    found = completed_by([a_manifest(0), a_manifest(1)])
+    assert found is not None
+    assert (found.step, found.incarnation, found.workers) == (40, 1, 2)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 2])
+def test_retention_never_goes_below_two(keep: int) -> None:
+    """
+    However few are asked for, two complete checkpoints stay.
+    """
+    assert disposable([Checkpoint(10), Checkpoint(20), Checkpoint(30)], keep) == (10,)
+    assert disposable([Checkpoint(10)], keep) == ()
+
+
+def test_failures_count_only_without_progress() -> None:
+    """
+    Progress sets the count to zero, and so does a start that somebody asked for.
+    """
+    last = Attempt(3, 20, 1, 2, "why", 0)
+    assert next_attempt(last, Checkpoint(20, 1), "r", 0, counted=True).failures == 3
+    assert next_attempt(last, None, "r", 0, counted=True).failures == 3
+    assert next_attempt(last, Checkpoint(30, 1), "r", 0, counted=True) == Attempt(4, 30, 1, 0, "r", 0)
+    assert next_attempt(last, Checkpoint(20, 1), "r", 0, counted=False).failures == 0
+    assert made_progress(Checkpoint(1, 1), None)
+
+
+@pytest.mark.parametrize(
+    ("code", "target", "reported", "committed", "verdict"),
+    [
+        (0, None, None, None, Verdict.DONE),
+        (1, None, 99, 99, Verdict.FAILED),
+        (-9, None, None, None, Verdict.FAILED),
+        (0, 40, 40, None, Verdict.DONE),
+        (0, 40, 39, None, Verdict.FAILED),
+        (0, 40, None, None, Verdict.FAILED),
+        (-15, 40, 40, None, Verdict.FAILED),
+        (-15, 40, 40, 40, Verdict.DONE),
+        (42, 40, None, 30, Verdict.FAILED),
+    ],
+)
+def test_exit_code_alone_proves_nothing(
+    code: int, target: int | None, reported: int | None, committed: int | None, verdict: Verdict
+) -> None:
+    """
+    Done is a committed target, or status 0 with the target reached or none declared; a signal never is.
+    """
+    assert judge(code, target, reported, committed).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": 2},
+        {"folder": "../x"},
+        {"folder": "a/b"},
+        {"files": [{"name": "../../etc/passwd", "size": 1, "sha256": "0" * 64}]},
+        {"files": [{"name": "/etc/passwd", "size": 1, "sha256": "0" * 64}]},
+        {"files": [{"name": "a", "size": 1, "sha256": "short"}]},
+        {"step": None},
+    ],
+)
+def test_manifest_that_is_wrong_or_leads_out_is_refused(change: dict[str, object]) -> None:
+    """
+    A manifest comes from the network: it may name nothing outside its folder.
+    """
+    with pytest.raises(TornError):
+        parse(json.dumps({**json.loads(a_manifest().text()), **change}).encode(), "m")
+    assert parse(a_manifest().text().encode(), "m") == a_manifest()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"step": 4, "loss": 0.5}', Progress(4, 0.5)),
+        ('{"step": 4, "loss": NaN}', Progress(4, None)),
+        ('{"step": "4"}', Progress()),
+        ("[1]", Progress()),
+        ('{"step": 4', Progress()),
+    ],
+)
+def test_progress_that_is_no_number_is_nothing(tmp_path: Path, text: str, expected: Progress) -> None:
+    """
+    The job writes what it likes; only numbers are believed.
+    """
+    (tmp_path / "p").write_text(text)
+    assert read_progress(tmp_path / "p") == expected
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    """
+    Return a member of an archive.
+    """
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname = kind, link
+    return made
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [member("/abs")],
+        [member("../up")],
+        [member("a/../../up")],
+        [member("link", tarfile.SYMTYPE, "/etc")],
+        [member("link", tarfile.SYMTYPE, "..")],
+        [member("a/link", tarfile.SYMTYPE, "../../x")],
+        [member("hard", tarfile.LNKTYPE, "../x")],
+        [member("here", tarfile.SYMTYPE, "."), member("here/up", tarfile.SYMTYPE, "..")],
+        [member("pipe", tarfile.FIFOTYPE)],
+    ],
+    ids=lambda members: members[-1].name,
+)
+def test_bundle_that_leads_out_is_refused_whole(tmp_path: Path, members: list[tarfile.TarInfo]) -> None:
+    """
+    Nothing of an archive is written when one member would leave its folder.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for one in [member("fine"), *members]:
+            tar.addfile(one)
+    (tmp_path / "b.tar.gz").write_bytes(buffer.getvalue())
+    target = tmp_path / "target"
+    target.mkdir()
+
+    with pytest.raises(TornError):
+        unpack(tmp_path / "b.tar.gz", target)
+
+    assert list(target.iterdir()) == []
+
+
+def test_cut_archive_is_torn(tmp_path: Path) -> None:
+    """
+    A tar.gz without its end is refused as torn.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        entry = tarfile.TarInfo("a")
+        entry.size = 100_000
+        tar.addfile(entry, io.BytesIO(bytes(range(250)) * 400))
+    (tmp_path / "b.tar.gz").write_bytes(buffer.getvalue()[:-200])
+    with pytest.raises(TornError):
+        unpack(tmp_path / "b.tar.gz", tmp_path / "target")

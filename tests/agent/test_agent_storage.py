@@ -1,0 +1,207 @@
+"""
+The agent's way to the bucket: bounded retries, preconditions, large files, and a disk that is full.
+"""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agent.errors import AgentError, PreconditionError, TransientError
+from orchestrator.agent.gang import Attempt, Gang
+from orchestrator.agent.heartbeat import Reporter, Status
+from orchestrator.agent.logs import SEGMENT, JobLog
+from orchestrator.agent.metadata import Metadata
+from orchestrator.agent.settings import Settings, read_settings
+from orchestrator.agent.storage import Bucket, sha256_of
+from orchestrator.local.wire.http import Request, Response
+from tests.agent.agent_lab import BUCKET, Lab
+
+
+def bucket_of(lab: Lab) -> Bucket:
+    """
+    Return the agent's client of the lab's bucket.
+    """
+    return Bucket.from_environ(BUCKET, {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
+
+
+def settings_of(lab: Lab) -> Settings:
+    """
+    Return the settings of one machine.
+    """
+    return read_settings(lab.machine().env)
+
+
+def test_absent_and_unreachable_are_different(lab: Lab) -> None:
+    """
+    None means that the service said so; a service that does not answer raises.
+    """
+    bucket = bucket_of(lab)
+    assert bucket.read("no/such/object") is None
+    assert bucket.list("no/such/") == []
+
+    lab.fault = lambda _request: Response(503, b"")
+    with pytest.raises(TransientError):
+        bucket.read("no/such/object", seconds=1)
+
+
+def test_missing_bucket_is_not_an_empty_one(lab: Lab) -> None:
+    """
+    A list in a bucket that is gone raises instead of showing nothing.
+    """
+    other = Bucket.from_environ("gone", {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
+    with pytest.raises(TransientError, match="the bucket is not there"):
+        other.list("checkpoints/", seconds=1)
+
+
+def test_refusal_is_not_retried(lab: Lab) -> None:
+    """
+    403 will be 403 again: one call, and the reason.
+    """
+    calls: list[Request] = []
+
+    def forbid(request: Request) -> Response:
+        calls.append(request)
+        return Response(403, b"no access")
+
+    lab.fault = forbid
+    with pytest.raises(AgentError, match="403 no access"):
+        bucket_of(lab).read("x")
+    assert len(calls) == 1
+
+
+def test_refused_token_is_renewed(lab: Lab) -> None:
+    """
+    After 401 the next try carries a new token.
+    """
+    bucket = bucket_of(lab)
+    assert bucket.read("x") is None
+    refused: list[str] = []
+
+    def refuse_once(request: Request) -> Response | None:
+        if refused:
+            return None
+        refused.append(request.headers["authorization"])
+        return Response(401, b"")
+
+    lab.fault = refuse_once
+    assert bucket.read("x") is None
+    assert refused == ["Bearer lab"]
+    assert lab.metadata.tokens == 2
+
+
+def test_retries_end_within_their_time(lab: Lab) -> None:
+    """
+    A service that stays away costs no more than the seconds that were given.
+    """
+    lab.fault = lambda _request: Response(500, b"")
+    begun = time.monotonic()
+    with pytest.raises(TransientError):
+        bucket_of(lab).write("x", b"1", seconds=2)
+    assert time.monotonic() - begun < 4
+
+
+def test_list_reads_every_page(lab: Lab) -> None:
+    """
+    More names than fit on one page are all seen.
+    """
+    for number in range(1005):
+        lab.put(f"many/{number:05d}", b"")
+    assert len(bucket_of(lab).list("many/")) == 1005
+
+
+def test_create_only_write_refuses_the_second(lab: Lab) -> None:
+    """
+    Generation 0 means that the object must not exist.
+    """
+    bucket = bucket_of(lab)
+    bucket.write("one", b"1", 0)
+    with pytest.raises(PreconditionError):
+        bucket.write("one", b"2", 0)
+    held = bucket.read("one")
+    assert held is not None
+    assert held.data == b"1"
+
+
+def test_attempt_whose_answer_was_lost_is_ours_all_the_same(lab: Lab) -> None:
+    """
+    A create that succeeded, but whose answer was lost, meets itself when tried again.
+    """
+    gang = Gang(settings_of(lab), bucket_of(lab))
+    lost: list[str] = []
+
+    def lose_answer(request: Request) -> Response | None:
+        name = request.query.get("name", "")
+        if request.method == "POST" and not lost:
+            lost.append(name)
+            lab.put(name, request.body)
+            return Response(503, b"")
+        return None
+
+    lab.fault = lose_answer
+    wanted = Attempt(1, None, None, 0, "first", 0)
+    assert gang.create(wanted) == wanted
+    assert gang.create(Attempt(1, 7, 1, 0, "second", 1)) == wanted
+
+
+@pytest.mark.gcloud
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="the stock gcloud is not installed")
+def test_large_file_goes_through_gcloud_both_ways(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A file over 32 MiB arrives whole, and comes back whole.
+    """
+    monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE", f"{lab.url}/storage/v1/")
+    monkeypatch.setenv("CLOUDSDK_AUTH_DISABLE_CREDENTIALS", "true")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
+    monkeypatch.setenv("CLOUDSDK_CORE_DISABLE_USAGE_REPORTING", "true")
+    source, copy = tmp_path / "large", tmp_path / "copy"
+    source.write_bytes(bytes(range(256)) * (33 << 12))
+    bucket = bucket_of(lab)
+
+    digest = bucket.upload("large/file", source, source.stat().st_size)
+    bucket.download("large/file", copy, source.stat().st_size)
+
+    assert digest == sha256_of(copy) == sha256_of(source)
+
+
+def test_full_disk_loses_no_line_for_the_bucket() -> None:
+    """
+    When log/job.log cannot be written, the lines still wait for the bucket, and the trouble is told.
+    """
+    log = JobLog(Path("/dev/full"))
+    log.write(b"one line\n")
+
+    assert log.waiting() == ([], b"one line\n")
+    assert "No space left" in log.trouble
+
+
+def test_segments_end_at_lines() -> None:
+    """
+    A segment ends with a whole line, and nothing is lost between two.
+    """
+    log = JobLog(Path("/dev/null"))
+    text = b"".join(b"line %d\n" % number for number in range(60000))
+    log.write(text)
+
+    full, growing = log.waiting()
+
+    assert b"".join([*full, growing]) == text
+    assert all(segment.endswith(b"\n") and len(segment) <= SEGMENT for segment in full)
+
+
+def test_heartbeat_is_written_though_the_disk_refuses(lab: Lab) -> None:
+    """
+    A state folder that cannot be written keeps no heartbeat back.
+    """
+    settings = settings_of(lab)
+    settings.layout.status.mkdir(parents=True)
+    status = Status(settings)
+    status.trouble("logs", "disk is full")
+
+    with pytest.raises(OSError, match="directory"):
+        Reporter(settings, bucket_of(lab), status).report()
+
+    assert lab.json(".tpuctl/heartbeat/1/0")["message"] == "logs: disk is full"

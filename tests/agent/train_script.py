@@ -1,0 +1,68 @@
+"""
+A training script in miniature: counts steps, saves with a marker, resumes, saves once more on SIGTERM.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+FOLDER = Path(os.environ["TPUCTL_CHECKPOINT_DIR"])
+LAST = int(os.environ.get("STEPS", "40"))
+EVERY = int(os.environ.get("SAVE_EVERY", "10"))
+PAUSE = float(os.environ.get("STEP_SECONDS", "0.01"))
+CRASH_AT = {int(step) for step in os.environ.get("CRASH_AT", "").split(",") if step}
+CRASHES = int(os.environ.get("CRASHES", "1000"))
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+
+
+def newest():
+    """
+    Return the newest step with a marker.
+    """
+    whole = [int(one.parent.name.split("-")[1]) for one in FOLDER.glob("step-*/COMPLETE")]
+    return max(whole, default=0)
+
+
+def save(step):
+    """
+    Save one step, marker last.
+    """
+    folder = FOLDER / f"step-{step:06d}"
+    (folder / "part").mkdir(parents=True, exist_ok=True)
+    (folder / "state.json").write_text(json.dumps({"step": step, "pid": os.getpid()}))
+    (folder / "part" / "weights.bin").write_bytes(bytes([step % 256]) * 5000)
+    (folder / "COMPLETE").write_text("")
+
+
+def report(step):
+    """
+    Tell the agent the step.
+    """
+    target = Path(os.environ["TPUCTL_PROGRESS_FILE"])
+    temporary = target.with_suffix(".tmp")
+    temporary.write_text(json.dumps({"step": step, "loss": 1 / step}))
+    temporary.replace(target)
+
+
+step = newest()
+print(f"begin after {step}, asked for {os.environ['TPUCTL_RESUME_STEP'] or 'none'}", flush=True)
+while step < LAST:
+    step += 1
+    time.sleep(PAUSE)
+    report(step)
+    print(f"step {step}", flush=True)
+    if step % EVERY == 0 or step == LAST or asked:
+        save(step)
+    if asked:
+        print("saved on request", flush=True)
+        sys.exit(143)
+    crashes = len(list(FOLDER.parent.glob("crash-*")))
+    if step in CRASH_AT and crashes < CRASHES:
+        (FOLDER.parent / f"crash-{crashes}").write_text("")
+        time.sleep(float(os.environ.get("CRASH_AFTER_SECONDS", "0.4")))
+        sys.exit(7)
+print("trained", flush=True)

@@ -1,0 +1,144 @@
+"""
+How a plan looks: golden texts at 80 columns, and the JSON.
+
+Set TPUCTL_UPDATE_GOLDEN=1 to write the golden files anew; then read the difference.
+"""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from orchestrator.catalog import load_catalog
+from orchestrator.cli.plan_view import count, render, show
+from orchestrator.config.load import read
+from orchestrator.core.plan import Change, Kind, Outcome, Plan, Verb
+from orchestrator.core.preview import preview
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+FILE = """\
+name: roberta-ja
+project: my-project
+tpu: {type: v5litepod-16, zones: [europe-west4-b, europe-west4-a]}
+job: {command: python3 train.py}
+watch: {budget_usd: 40}
+"""
+FRESH = Plan(
+    (
+        Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", "europe-west4"),
+        Change(Kind.BUNDLE, Verb.CREATE, "0123456789ab", "the bucket does not have it yet"),
+        Change(Kind.VM, Verb.CREATE, "roberta-ja-vm", "there is none yet", "europe-west4-b"),
+        Change(Kind.NODE, Verb.CREATE, "roberta-ja-tpu-g1", "there is none yet", "europe-west4-b", 1),
+    )
+)
+MIXED = Plan(
+    (
+        Change(Kind.NODE, Verb.DELETE, "roberta-ja-tpu-g1", "it was preempted", "europe-west4-b", 1),
+        Change(Kind.VM, Verb.START, "roberta-ja-vm", "it is TERMINATED", "europe-west4-b"),
+        Change(Kind.JOB, Verb.UPDATE, "job", "the code has changed"),
+        Change(Kind.JOB, Verb.STOP, "job", "the job is done"),
+    ),
+    waiting=("the bucket [europe-west4] is being read",),
+)
+UNKNOWN = """\
+name: roberta-ja
+tpu: {type: v6e-8, zones: [us-central2-b]}
+vm: {machine: e9-x}
+job: {command: python3 train.py}
+watch: {ttl: 1d}
+"""
+ELSEWHERE = Plan(
+    (Change(Kind.NODE, Verb.CREATE, "roberta-ja-tpu-g1", "there is none yet", "us-central2-b", 1),)
+)
+CASES = {
+    "plan-fresh": (FILE, FRESH, {}),
+    "plan-mixed": (FILE, MIXED, {}),
+    "plan-empty": (FILE, Plan(outcome=Outcome.DONE, reason="every worker reports that the job is done"), {}),
+    "plan-unknown-prices": (UNKNOWN, ELSEWHERE, {}),
+    "plan-scripts": (
+        FILE,
+        Plan(),
+        {"startup.sh": "#!/bin/bash\n[ -d /x ] && echo '[bold]'  # " + "long " * 20},
+    ),
+}
+
+
+def build(name):
+    """Return the preview of a case."""
+    text, plan, scripts = CASES[name]
+    spec = read(text.encode(), "tpuctl.yaml", environ={})
+    return preview(spec, plan, load_catalog(), scripts=scripts)
+
+
+def shown(name, **console):
+    """Return the text of a case at 80 columns."""
+    out = io.StringIO()
+    render(build(name), Console(file=out, width=80, highlight=False, **console), scripts=True)
+    return out.getvalue()
+
+
+def matches_golden(name, text):
+    """Compare with the golden file, or write it when asked to."""
+    path = GOLDEN / name
+    if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return text == path.read_text()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_text_is_the_golden_one(name):
+    """People read exactly this."""
+    text = "".join(f"{line.rstrip()}\n" for line in shown(name).splitlines())
+    assert matches_golden(f"{name}.txt", text)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "plan-scripts"])
+def test_no_line_is_wider_than_a_terminal(name):
+    """Eighty columns are enough; scripts alone keep their own lines."""
+    assert max(len(line.rstrip()) for line in shown(name).splitlines()) <= 80
+
+
+def test_without_a_terminal_there_is_no_colour():
+    """A log file gets plain text."""
+    assert "\x1b" not in shown("plan-mixed")
+
+
+def test_on_a_terminal_signs_have_colour_and_words_all_the_same():
+    """Colour is never the only difference."""
+    text = shown("plan-mixed", force_terminal=True, color_system="standard", no_color=False, _environ={})
+    assert "\x1b[31mdelete" in text
+    assert "\x1b[36mstart" in text
+
+
+def test_programs_get_the_golden_json(capsys):
+    """One document with schema_version, nothing else on stdout."""
+    show(build("plan-fresh"), as_json=True)
+    out = capsys.readouterr().out
+    assert json.loads(out)["schema_version"] == 1
+    assert matches_golden("plan-fresh.json", out)
+
+
+def test_scripts_are_shown_on_demand_only(capsys):
+    """They are long."""
+    show(build("plan-scripts"))
+    assert "startup.sh" not in capsys.readouterr().out
+    show(build("plan-scripts"), scripts=True)
+    assert "[ -d /x ] && echo '[bold]'  # long" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("plan", "text"),
+    [
+        (Plan(), "No changes: everything is as the file wants it"),
+        (Plan(waiting=("the node is CREATING",)), "No changes: the node is CREATING"),
+        (Plan(MIXED.changes[:1]), "1 change: 1 to delete"),
+        (FRESH, "4 changes: 4 to create"),
+    ],
+)
+def test_the_count_says_why_when_there_is_nothing_to_do(plan, text):
+    """An empty plan has a reason too."""
+    assert count(plan) == text

@@ -1,0 +1,71 @@
+"""
+What a VM order becomes on the wire: body, limits, request id.
+"""
+
+import uuid
+
+import pytest
+
+from orchestrator.cloud.request_ids import RequestIds
+from orchestrator.cloud.vm_body import IMAGE, instance_body
+from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_vm
+
+DAY = 86400
+
+
+def test_the_body_asks_for_a_closed_cheap_machine():
+    """
+    Image, disk that goes with the VM, outside address, account and guest attributes are in the body.
+    """
+    body = instance_body(a_vm())
+    (disk,) = body["disks"]
+    assert (disk["boot"], disk["auto_delete"], disk["initialize_params"]["disk_size_gb"]) == (True, True, 50)
+    assert disk["initialize_params"]["source_image"] == IMAGE
+    assert body["network_interfaces"][0]["access_configs"][0]["type_"] == "ONE_TO_ONE_NAT"
+    assert {"key": "enable-guest-attributes", "value": "TRUE"} in body["metadata"]["items"]
+    assert body["shielded_instance_config"] == {"enable_vtpm": True, "enable_integrity_monitoring": True}
+
+
+def test_a_standard_vm_deletes_itself_at_the_end_of_its_life():
+    """
+    Google itself ends a VM that everybody has forgotten.
+    """
+    scheduling = instance_body(a_vm(ttl=2 * DAY))["scheduling"]
+    assert scheduling["max_run_duration"] == {"seconds": 2 * DAY}
+    assert scheduling["instance_termination_action"] == "DELETE"
+    assert scheduling["automatic_restart"] is True
+
+
+def test_a_spot_vm_keeps_its_disk_when_it_is_taken_away():
+    """
+    One field serves preemption and end of life; the disk decides: STOP.
+    """
+    scheduling = instance_body(a_vm(spot=True))["scheduling"]
+    assert scheduling["provisioning_model"] == "SPOT"
+    assert scheduling["instance_termination_action"] == "STOP"
+    assert scheduling["automatic_restart"] is False
+    assert scheduling["on_host_maintenance"] == "TERMINATE"
+
+
+@pytest.mark.parametrize(("ttl", "seconds"), [(1, 30), (3600.9, 3600), (400 * DAY, 120 * DAY)])
+def test_the_life_is_kept_within_googles_limits(ttl, seconds):
+    """
+    Google takes a maxRunDuration between 30 seconds and 120 days only.
+    """
+    assert instance_body(a_vm(ttl=ttl))["scheduling"]["max_run_duration"] == {"seconds": seconds}
+
+
+def test_request_ids_are_stable_and_never_zero():
+    """
+    Equal orders have equal ids; other zone, label or body has another.
+    """
+    body = instance_body(a_vm())
+    same = RequestIds().of(ZONE, instance_body(a_vm()))
+    assert RequestIds().of(ZONE, body) == same
+    others = {
+        RequestIds().of(OTHER_ZONE, body),
+        RequestIds().of(ZONE, instance_body(a_vm(labels={LABEL: "other"}))),
+        RequestIds().of(ZONE, instance_body(a_vm(disk_gb=51))),
+    }
+    assert len(others - {same}) == 3
+    assert all(uuid.UUID(found).int for found in {same, *others})

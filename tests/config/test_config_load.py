@@ -1,0 +1,306 @@
+"""
+Finding, reading and layering the deployment file.
+"""
+
+from operator import attrgetter
+
+import pytest
+
+from orchestrator.config.complaints import ConfigError
+from orchestrator.config.load import find, load, read
+from orchestrator.config.settings import settings
+from orchestrator.errors import UsageError
+
+VALID = """\
+name: demo
+project: from-file
+tpu:
+  type: v5litepod-8
+  zones: [europe-west4-b]
+  spot: false
+job:
+  command: python3 train.py
+  env: {EPOCHS: "25"}
+watch:
+  poll: 20s
+"""
+
+SEEDED = """\
+name: Demo
+tpu:
+  type: v9-8
+  zones: [europe-west4-b, us-west4-a]
+  spto: true
+vm:
+  disk_gb: big
+job:
+  comand: python3 train.py
+  env: {EPOCHS: 25}
+  checkpoint: {format: hf}
+  failures: 0
+watch:
+  poll: 15
+  poll: 30s
+"""
+
+
+def complaints(text, overrides=None, environ=None):
+    """Return the complaints about a file."""
+    with pytest.raises(ConfigError) as caught:
+        read(text.encode(), "tpuctl.yaml", overrides, environ or {})
+    return caught.value.complaints
+
+
+def places(found):
+    """Return line, column and key of each."""
+    return [(c.line, c.col, c.key) for c in found]
+
+
+def test_eleven_seeded_mistakes_give_eleven_complaints_with_their_places():
+    """Wrong words, wrong types, unknown keys, broken rules and a repeated key are told in one run."""
+    assert places(complaints(SEEDED)) == [
+        (1, 7, "name"),
+        (3, 9, "tpu.type"),
+        (4, 27, "tpu.zones[1]"),
+        (5, 3, "tpu.spto"),
+        (7, 12, "vm.disk_gb"),
+        (9, 3, "job.comand"),
+        (10, 17, "job.env.EPOCHS"),
+        (11, 24, "job.checkpoint.format"),
+        (12, 13, "job.failures"),
+        (14, 9, "watch.poll"),
+        (15, 3, "watch.poll"),
+    ]
+
+
+def test_a_complaint_reads_place_key_message_hint():
+    """The line can be clicked in an editor and tells the way out."""
+    text = SEEDED.replace("us-west4-a", "europe-west4-a").replace("25}", '"25"}')
+    lines = [str(c) for c in complaints(text)]
+    assert lines[1] == 'tpuctl.yaml:3:9: tpu.type: unknown type "v9-8"; did you mean v2-8, v3-8 or v4-8?'
+    assert lines[2] == "tpuctl.yaml:5:3: tpu.spto: unknown key; did you mean spot?"
+
+
+@pytest.mark.parametrize(
+    ("removed", "place"),
+    [
+        ("name: demo\n", (1, 1, "name")),
+        ("  type: v5litepod-8\n", (3, 1, "tpu.type")),
+        ("  command: python3 train.py\n", (7, 1, "job.command")),
+    ],
+)
+def test_a_missing_key_points_at_its_section(removed, place):
+    """What is not there has the place of the section that lacks it; the file's start for the top."""
+    assert places(complaints(VALID.replace(removed, ""))) == [place]
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("request", "tpu: {type: v2-8, zones: [us-central1-b], request: node}"),
+        ("secrets", "job: {command: x, secrets: {A: b}}"),
+        ("strategy", "watch: {strategy: race}"),
+        ("format", "job: {command: x, checkpoint: {format: fairseq}}"),
+        ("type", "tpu: {type: [v2-8, v3-8], zones: [us-central1-b]}"),
+    ],
+)
+def test_settings_of_later_versions_are_called_that(key, line):
+    """The design names them, so they deserve better than `unknown key`."""
+    found = [c for c in complaints(f"name: demo\n{line}\n") if c.key.endswith(key)]
+    assert ["not in this version" in c.message for c in found] == [True]
+
+
+def test_a_key_in_the_wrong_section_is_sent_home():
+    """`spot` at the top is at home in two sections."""
+    found = complaints(VALID + "disk_gb: 50\n")
+    assert str(found[0]).endswith("disk_gb: unknown key; it belongs at vm.disk_gb")
+
+
+def test_the_error_is_a_usage_error_that_changed_nothing():
+    """Exit code 2, all complaints for programs too."""
+    with pytest.raises(ConfigError) as caught:
+        read(SEEDED.encode(), "tpuctl.yaml", environ={})
+    body = caught.value.as_dict()
+    assert (body["exit_code"], body["code"], body["changed"]) == (2, "TPU-110", "Nothing was changed.")
+    assert len(body["complaints"]) == len(caught.value.complaints) == 11
+    assert body["complaints"][0]["line"] == 1
+
+
+def test_a_section_with_everything_commented_out_has_its_defaults():
+    """Commenting out the last key of a section is not a mistake."""
+    text = VALID.replace("  poll: 20s\n", "") + "bucket:\n"
+    assert read(text.encode(), "x", environ={}) == read(VALID.encode(), "x", {"watch.poll": "15s"}, {})
+
+
+def test_vm_must_say_whether_there_is_one():
+    """An empty vm could mean both."""
+    (found,) = complaints(VALID + "vm:\n")
+    assert found.hint == "write vm: none, or settings below it"
+
+
+LAYERS = [
+    # file, environment, flag, value of tpu.spot
+    ("", None, None, True),
+    ("spot: false", None, None, False),
+    ("spot: false", "true", None, True),
+    ("spot: true", "false", "true", True),
+    ("", "false", None, False),
+    ("", "true", "false", False),
+    ("spot: true", None, "false", False),
+]
+
+
+@pytest.mark.parametrize(("file", "variable", "flag", "value"), LAYERS)
+def test_flag_beats_variable_beats_file_beats_default(file, variable, flag, value):
+    """The nearest source wins."""
+    text = VALID.replace("spot: false", file) if file else VALID.replace("  spot: false\n", "")
+    environ = {"TPUCTL_TPU__SPOT": variable} if variable else {}
+    assert read(text.encode(), "x", {"tpu.spot": flag} if flag else {}, environ).tpu.spot is value
+
+
+VALUES = {
+    "name": ("other", "other"),
+    "project": ("p-2", "p-2"),
+    "service_account": ("a@b", "a@b"),
+    "tpu.type": ("v5litepod-4", "v5litepod-4"),
+    "tpu.zones": ("europe-west4-a,europe-west4-b", ("europe-west4-a", "europe-west4-b")),
+    "tpu.runtime": ("v2-alpha-tpuv5", "v2-alpha-tpuv5"),
+    "tpu.spot": ("true", True),
+    "tpu.external_ip": ("false", False),
+    "vm.machine": ("e2-medium", "e2-medium"),
+    "vm.disk_gb": ("20", 20),
+    "vm.spot": ("true", True),
+    "vm.zone": ("europe-west4-c", "europe-west4-c"),
+    "bucket.name": ("mine", "mine"),
+    "bucket.adopt": ("true", True),
+    "bucket.location": ("europe-west4", "europe-west4"),
+    "job.command": ("echo 1", "echo 1"),
+    "job.source": ("src", "src"),
+    "job.setup": ("true", "true"),
+    "job.run_on": ("vm", "vm"),
+    "job.target_steps": ("9", 9),
+    "job.failures": ("2", 2),
+    "job.grace": ("5s", 5.0),
+    "job.checkpoint.format": ("marker", "marker"),
+    "job.checkpoint.dir": ("/x", "/x"),
+    "job.checkpoint.keep": ("4", 4),
+    "job.checkpoint.marker": ("DONE", "DONE"),
+    "watch.poll": ("2s", 2.0),
+    "watch.stall": ("2m", 120.0),
+    "watch.budget_usd": ("4.5", 4.5),
+    "watch.ttl": ("2d", 172800.0),
+}
+
+
+def test_the_table_of_values_covers_every_setting():
+    """A new setting has to join the test of precedence."""
+    assert set(VALUES) == {s.key for s in settings().values() if not s.section and not s.mapped}
+
+
+@pytest.mark.parametrize("key", VALUES)
+def test_every_setting_can_be_given_by_flag_and_by_variable(key):
+    """TPUCTL_ and two underscores for each dot name the same setting as --set."""
+    text, value = VALUES[key]
+    # An adopted bucket has to be named; the name is out of the way of all other rows.
+    base = VALID if key == "bucket.name" else VALID + "bucket: {name: given}\n"
+    variable = "TPUCTL_" + key.upper().replace(".", "__")
+    for spec in (read(base.encode(), "x", {key: text}, {}), read(base.encode(), "x", {}, {variable: text})):
+        assert attrgetter(key)(spec) == value
+
+
+def test_environment_variables_of_the_job_can_be_given_one_by_one():
+    """Their names keep their case."""
+    spec = read(VALID.encode(), "x", {"job.env.lr": "0.1"}, {"TPUCTL_JOB__ENV__XLA__FLAG": "1"})
+    assert spec.job.env == {"EPOCHS": "25", "lr": "0.1", "XLA__FLAG": "1"}
+
+
+def test_a_flag_can_take_the_vm_away_and_back():
+    """`vm: none` and a setting of the vm replace each other."""
+    assert read(VALID.encode(), "x", {"vm": "none"}, {}).vm == "none"
+    assert read((VALID + "vm: none\n").encode(), "x", {"vm.disk_gb": "20"}, {}).vm.disk_gb == 20
+
+
+def test_an_empty_flag_takes_an_optional_value_away():
+    """`--set tpu.runtime=` means the default."""
+    text = VALID + "service_account: a@b\n"
+    assert read(text.encode(), "x", {"service_account": ""}, {}).service_account is None
+
+
+def test_a_wrong_flag_or_variable_is_blamed_by_its_name():
+    """Nobody should look into the file for it."""
+    found = complaints(VALID, {"tpu.spot": "maybe", "tpu.zone": "x", "watch": "1"}, {"TPUCTL_TPU__TIPE": "x"})
+    assert [str(c).split(":")[0] for c in found] == [
+        "TPUCTL_TPU__TIPE",
+        "--set tpu.zone",
+        "--set watch",
+        "--set tpu.spot",
+    ]
+    assert "did you mean tpu.zones?" in str(found[1])
+
+
+def test_variables_of_other_parts_are_left_alone():
+    """On a machine TPUCTL_ROOT, TPUCTL_BUCKET and TPUCTL_JOB are set; they are no settings."""
+    environ = {"TPUCTL_ROOT": "/x", "TPUCTL_BUCKET": "b", "TPUCTL_JOB": "a/1/1", "TPUCTL_CLOUD": "local"}
+    assert read(VALID.encode(), "x", {}, environ) == read(VALID.encode(), "x", {}, {})
+
+
+def test_the_project_falls_back_to_the_environment():
+    """GOOGLE_CLOUD_PROJECT is the last resort, after the file."""
+    environ = {"GOOGLE_CLOUD_PROJECT": "from-environment"}
+    assert read(VALID.encode(), "x", {}, environ).project == "from-file"
+    assert (
+        read(VALID.replace("project: from-file\n", "").encode(), "x", {}, environ).project
+        == "from-environment"
+    )
+
+
+def test_the_file_is_found_in_a_folder_above(tmp_path):
+    """Commands work from inside the source tree."""
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    (tmp_path / "tpuctl.yaml").write_text(VALID)
+    assert find(below) == tmp_path / "tpuctl.yaml"
+
+
+def test_no_file_anywhere_names_the_command_that_writes_one(tmp_path):
+    """The next step is `tpuctl init`."""
+    with pytest.raises(UsageError, match=r"no tpuctl\.yaml") as caught:
+        find(tmp_path)
+    assert "tpuctl init" in caught.value.hint
+
+
+def test_a_file_in_the_working_folder_is_named_shortly(tmp_path, monkeypatch):
+    """Places start with the name that the user typed."""
+    (tmp_path / "tpuctl.yaml").write_text("nam: x\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "tpuctl.yaml", environ={})
+    assert caught.value.complaints[0].path == "tpuctl.yaml"
+
+
+def test_an_unreadable_file_is_one_clear_error(tmp_path):
+    """A folder or a file that is not there gives no traceback."""
+    for path in (tmp_path, tmp_path / "none.yaml"):
+        with pytest.raises(UsageError, match="cannot read"):
+            load(path)
+
+
+def test_a_record_gives_back_the_same_spec():
+    """`dump` and `restore` lose nothing."""
+    from orchestrator.config.adapter import dump, restore
+
+    spec = read(VALID.encode(), "x", environ={})
+    assert restore(dump(spec)) == spec
+
+
+def test_nothing_heavy_is_imported_before_a_file_is_read():
+    """`tpuctl --help` must stay quick."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, orchestrator.config.load, orchestrator.config.starter, orchestrator.cli.plan_view;"
+        "print({'pydantic', 'ruamel.yaml', 'rich'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,104 @@
+"""
+The file that `tpuctl init` writes, and the published schema.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.complaints import ConfigError
+from orchestrator.config.load import load, read
+from orchestrator.config.schema import SCHEMA_ID, describe, json_schema
+from orchestrator.config.settings import settings
+from orchestrator.config.starter import RECIPES, init_text
+from orchestrator.errors import UsageError
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_validates(recipe):
+    """What `init` writes can be planned at once."""
+    assert read(init_text("my-model", recipe).encode(), "x", environ={}).name == "my-model"
+
+
+@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != "blank"])
+def test_a_recipe_starts_the_example_of_its_name(recipe):
+    """`init` and the example's own file describe the same job."""
+    example = Path(__file__).parents[2] / "examples" / recipe / "tpuctl.yaml"
+    assert read(init_text("my-model", recipe).encode(), "x", environ={}).job == load(example, environ={}).job
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_setting_stands_there_with_its_description(recipe):
+    """The file is its own manual."""
+    text = init_text("my-model", recipe)
+    prose = re.sub(r"\s*\n[ #]*", " ", text)
+    for setting in settings().values():
+        assert re.search(rf"^[ #]*{setting.name}:", text, re.MULTILINE), setting.key
+        assert describe(setting.key) in prose
+
+
+def test_taking_the_comment_signs_away_changes_nothing():
+    """What is commented out is the default, so the file with all of it in force means the same."""
+    text = init_text("my-model", project="p-1")
+    bare = re.sub(r"^( *)# ( *\w+:( .*[^.])?)$", r"\1\2", text, flags=re.MULTILINE)
+    kept = [line for line in bare.splitlines() if not re.match(r" *#", line)]
+    assert len(kept) > len([line for line in text.splitlines() if line and "#" not in line])
+    assert read("\n".join(kept).encode(), "x", environ={}) == read(text.encode(), "x", environ={})
+
+
+def test_editors_find_the_schema():
+    """The first line is for the YAML language server."""
+    assert init_text("my-model").splitlines()[0] == f"# yaml-language-server: $schema={SCHEMA_ID}"
+
+
+@pytest.mark.parametrize(
+    ("name", "tpu_type", "zone"),
+    [
+        ("Bad", "v2-8", None),
+        ("ok", "v9-8", None),
+        ("ok", "v2-8", "mars-1-a"),
+        ("a: b\nc", "v2-8", None),
+        ("null", "v2-8", "no"),
+    ],
+)
+def test_wrong_answers_are_refused_before_anything_is_written(name, tpu_type, zone):
+    """`init` takes no value that `plan` would refuse."""
+    with pytest.raises(ConfigError):
+        init_text(name, tpu_type=tpu_type, zone=zone)
+
+
+def test_an_unknown_recipe_gets_a_hint():
+    """The near one is named."""
+    with pytest.raises(UsageError) as caught:
+        init_text("ok", "numpy-ml")
+    assert caught.value.hint == "did you mean numpy-lm?"
+
+
+def test_the_first_zone_has_the_type_and_is_public():
+    """A newcomer starts where everybody may."""
+    assert "zones: [us-central1-a]" in init_text("ok", tpu_type="v5litepod-8")
+    assert "zones: [us-central2-b]" in init_text("ok", tpu_type="v4-8")
+
+
+def test_the_schema_is_of_the_stated_draft_and_closed():
+    """Unknown keys are marked by editors."""
+    schema = json_schema()
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == SCHEMA_ID
+    sections = [schema, *schema["$defs"].values()]
+    assert all(section["additionalProperties"] is False for section in sections)
+
+
+def test_the_schema_offers_types_and_zones():
+    """Editors complete them."""
+    tpu = json_schema()["$defs"]["TpuSpec"]["properties"]
+    assert "v5litepod-16" in tpu["type"]["enum"]
+    assert "tpu7x-2x2x1" not in tpu["type"]["enum"]
+    assert "europe-west4-b" in tpu["zones"]["items"]["enum"]
+
+
+def test_every_setting_is_described_and_defaults_are_shown():
+    """Durations show as people write them."""
+    assert [key for key in settings() if not describe(key)] == []
+    assert json_schema()["$defs"]["WatchSpec"]["properties"]["poll"]["default"] == "15s"

@@ -1,0 +1,82 @@
+"""
+The official Google clients, pointed at a local cloud over HTTP and in-process.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import compute_v1, tpu_v2
+
+from orchestrator.clock import SystemClock, VirtualClock
+from orchestrator.local.model.settings import Latencies
+from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.local.wire.mount import BASE, CloudAdapter
+from tests.local.cloud_kit import Lab, a_lab
+from tests.local.http_fixture import serve
+
+QUICK = Latencies(0.2, 0.1, 0.1, 0.2, 0.2, 0.1, 0.1, 0.05, 0.1, 0.2)
+KINDS = ("http", "in-process")
+
+
+@dataclass
+class CloudClients:
+    """
+    Hold the clients and the lab behind them.
+    """
+
+    lab: Lab
+    tpu: tpu_v2.TpuClient
+    instances: compute_v1.InstancesClient
+    operations: compute_v1.ZoneOperationsClient
+    zones: compute_v1.ZonesClient
+    disks: compute_v1.DisksClient
+    firewalls: compute_v1.FirewallsClient
+    global_operations: compute_v1.GlobalOperationsClient
+
+    def finish(self, zone: str, operation: Any) -> Any:
+        """
+        Wait for a Compute operation by its own client and return its last state.
+        """
+        request = {"project": "local-project", "zone": zone, "operation": operation.name}
+        done = compute_v1.Operation.Status.DONE
+        state = self.operations.wait(request)
+        while state.status != done:
+            state = self.operations.wait(request)
+        return state
+
+    def pause(self, seconds: float) -> None:
+        """
+        Let time pass, by jump or by waiting.
+        """
+        self.lab.clock.wait(seconds)
+        self.lab.cloud.tick()
+
+
+@contextmanager
+def open_clients(kind: str, **settings: Any) -> Iterator[CloudClients]:
+    """
+    Yield clients on a fresh cloud; *kind* is one of KINDS.
+    """
+    clock = SystemClock() if kind == "http" else VirtualClock()
+    lab = a_lab(clock, **{"latency": QUICK, **settings})
+    if kind == "in-process":
+        yield _clients(lab, BASE)
+        return
+    with serve(lab.router, lambda request: dispatch(lab.router, lab.cloud, request)) as url:
+        yield _clients(lab, url)
+
+
+def _clients(lab: Lab, url: str) -> CloudClients:
+    options = {"credentials": AnonymousCredentials(), "client_options": {"api_endpoint": url}}
+    kinds = ("Instances", "ZoneOperations", "Zones", "Disks", "Firewalls", "GlobalOperations")
+    compute = [getattr(compute_v1, f"{name}Client")(**options) for name in kinds]
+    tpu = tpu_v2.TpuClient(transport="rest", **options)
+    if url == BASE:
+        adapter = CloudAdapter(lab.router, lab.cloud)
+        for client in (tpu, *compute):
+            client.transport._session.mount(BASE, adapter)
+        tpu.transport.operations_client._transport._session.mount(BASE, adapter)
+    return CloudClients(lab, tpu, *compute)

@@ -1,0 +1,101 @@
+"""
+The stock gcloud against the local cloud: a client that nobody here wrote.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from orchestrator.clock import SystemClock
+from orchestrator.local.wire.dispatch import dispatch
+from tests.contract.clients_kit import QUICK
+from tests.local.cloud_kit import PROJECT, ZONE, a_lab
+from tests.local.http_fixture import serve
+
+pytestmark = [
+    pytest.mark.gcloud,
+    pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed"),
+]
+HERE = ("--zone", ZONE)
+VM = ("--machine-type", "e2-small", "--image-family", "debian-12", "--image-project", "debian-cloud")
+
+
+@pytest.fixture
+def gcloud(tmp_path):
+    """
+    Return a function that runs `gcloud compute` and reads its JSON.
+    """
+    lab = a_lab(SystemClock(), latency=QUICK)
+    with serve(lab.router, lambda request: dispatch(lab.router, lab.cloud, request)) as url:
+        environment = {
+            **os.environ,
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{url}/",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{url}/compute/v1/",
+            "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+            "CLOUDSDK_CORE_PROJECT": PROJECT,
+            "CLOUDSDK_CONFIG": str(tmp_path),
+            "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+            "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
+            "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "true",
+        }
+
+        def run(*words, fails=False):
+            command = ["gcloud", "compute", *words, "--format=json"]
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=120, check=False
+            )
+            assert (done.returncode != 0) is fails, done.stderr
+            return done.stderr if fails else json.loads(done.stdout or "null")
+
+        run.lab = lab
+        yield run
+
+
+def test_tpu_vms(gcloud):
+    """
+    create, list, describe, delete; and the error of a missing one.
+    """
+    kind = ("--accelerator-type", "v5litepod-16", "--version", "v2-alpha-tpuv5-lite", "--spot")
+    gcloud("tpus", "tpu-vm", "create", "t1", *HERE, *kind)
+    (listed,) = gcloud("tpus", "tpu-vm", "list", *HERE)
+    assert (listed["name"].rsplit("/", 1)[1], listed["state"]) == ("t1", "READY")
+    node = gcloud("tpus", "tpu-vm", "describe", "t1", *HERE)
+    assert len(node["networkEndpoints"]) == 4
+    assert node["schedulingConfig"]["spot"] is True
+    gcloud("tpus", "tpu-vm", "delete", "t1", *HERE)
+    assert gcloud("tpus", "tpu-vm", "list", *HERE) == []
+    assert "NOT_FOUND" in gcloud("tpus", "tpu-vm", "describe", "t1", *HERE, fails=True)
+
+
+def test_instances(gcloud):
+    """
+    create, list, describe, stop, start, delete, and the operations they leave.
+    """
+    gcloud("instances", "create", "v1", *HERE, *VM)
+    assert [vm["name"] for vm in gcloud("instances", "list")] == ["v1"]
+    gcloud("instances", "stop", "v1", *HERE)
+    assert gcloud("instances", "describe", "v1", *HERE)["status"] == "TERMINATED"
+    gcloud("instances", "start", "v1", *HERE)
+    assert gcloud("instances", "describe", "v1", *HERE)["status"] == "RUNNING"
+    gcloud("instances", "delete", "v1", *HERE)
+    assert gcloud("instances", "list") == []
+    kinds = [operation["operationType"] for operation in gcloud("operations", "list")]
+    assert sorted(kinds) == ["delete", "insert", "start", "stop"]
+
+
+def test_several_instances_go_in_one_batch(gcloud):
+    """
+    Gcloud sends two inserts and two deletes as multipart batches.
+    """
+    seen = []
+    lab = gcloud.lab
+    find = lab.router.find
+    lab.router.find = lambda request: (seen.append(request.path), find(request))[1]
+    gcloud("instances", "create", "v1", "v2", *HERE, *VM)
+    assert [vm["name"] for vm in gcloud("instances", "list", "--filter=name:v*")] == ["v1", "v2"]
+    gcloud("instances", "delete", "v1", "v2", *HERE)
+    assert gcloud("instances", "list") == []
+    assert "/batch/compute/v1" in seen

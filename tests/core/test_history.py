@@ -1,0 +1,109 @@
+"""
+Learning: what a pass adds to the record.
+"""
+
+from tests.core.worlds import NOW, ZONE, history, node, vm, world
+
+from orchestrator.core.history import History, Refusal, learn
+from orchestrator.core.world import Absent, NodeState, Operation, OperationResult, Present, Unknown, VmState
+from orchestrator.errors import Retry
+
+CREATE = Operation("o1", "node", "create", "demo-tpu-g1", ZONE, 1)
+
+
+def test_a_lost_record_is_rebuilt_from_labels():
+    """
+    The newest labelled node says which incarnation we are at.
+    """
+    learned = learn(History(), world(nodes=Present((node(3), node(7)))))
+    assert (learned.incarnation, learned.accepted, learned.zone) == (7, True, ZONE)
+
+
+def test_an_older_node_does_not_turn_the_incarnation_back():
+    """
+    A stale list cannot make us reuse a number.
+    """
+    assert learn(history(incarnation=5), world(nodes=Present((node(2),)))).incarnation == 5
+
+
+def test_a_stockout_in_the_operation_becomes_a_refusal():
+    """
+    The create call succeeded; the answer came later, inside the operation.
+    """
+    failed = OperationResult(CREATE, done=True, retry=Retry.CAPACITY, message="no more capacity")
+    learned = learn(history(operations=(CREATE,)), world(nodes=Present(()), operations=(failed,)))
+    assert learned.operations == ()
+    assert not learned.accepted
+    assert [(r.zone, r.retry) for r in learned.refusals] == [(ZONE, Retry.CAPACITY)]
+
+
+def test_a_running_operation_stays_on_the_record():
+    """
+    Operations are polled by passes until they are done.
+    """
+    running = OperationResult(CREATE, done=False)
+    assert learn(history(operations=(CREATE,)), world(operations=(running,))).operations == (CREATE,)
+
+
+def test_a_ready_node_forgives_earlier_refusals():
+    """
+    Success resets the back-off.
+    """
+    refused = history(refusals=(Refusal(NOW, ZONE, Retry.CAPACITY),))
+    assert learn(refused, world()).refusals == ()
+
+
+def test_an_absence_keeps_the_time_of_its_first_sighting():
+    """
+    The second witness needs to know when the first one spoke.
+    """
+    first = learn(history(), world(nodes=Present(())))
+    assert first.sightings["node:1:absent"] == NOW
+    later = learn(first, world(nodes=Present(()), seen_at=NOW + 40))
+    assert later.sightings["node:1:absent"] == NOW
+
+
+def test_a_sighting_in_between_clears_the_absence():
+    """
+    Absent, present, absent: the count starts again.
+    """
+    first = learn(history(), world(nodes=Present(())))
+    seen = learn(first, world(seen_at=NOW + 10))
+    assert "node:1:absent" not in seen.sightings
+
+
+def test_blindness_neither_confirms_nor_clears_an_absence():
+    """
+    Not seeing is no evidence.
+    """
+    first = learn(history(), world(vm=Absent()))
+    blind = learn(first, world(vm=Unknown("timeout"), seen_at=NOW + 100))
+    assert blind.sightings["vm:absent"] == NOW
+
+
+def test_the_bill_starts_when_a_node_is_ready_and_ends_when_it_is_lost():
+    """
+    CREATING and PREEMPTED nodes are not counted as running.
+    """
+    ready = learn(history(), world())
+    assert [(s.kind, s.until) for s in ready.spans] == [("node", None), ("vm", None)]
+    dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), seen_at=NOW + 60)
+    assert [(s.kind, s.until) for s in learn(ready, dead).spans] == [("node", NOW + 60), ("vm", None)]
+
+
+def test_the_bill_of_a_node_runs_on_while_nobody_can_see_it():
+    """
+    Unknown may cost money: it is never booked as gone.
+    """
+    ready = learn(history(), world())
+    blind = learn(ready, world(nodes=Unknown("503"), seen_at=NOW + 60))
+    assert blind.spans[0].until is None
+
+
+def test_a_stopped_vm_is_no_longer_billed_as_running():
+    """
+    TERMINATED costs its disk only.
+    """
+    ready = learn(history(), world())
+    stopped = learn(ready, world(vm=Present(vm(state=VmState.TERMINATED)), seen_at=NOW + 5))
+    assert [s.until for s in stopped.spans if s.kind == "vm"] == [NOW + 5]

@@ -1,0 +1,173 @@
+"""
+A machine boots with the rendered scripts: real bash, real cron line, real flock.
+"""
+
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from orchestrator.render import begin_script, machine_scripts
+from tests.render_kit import AGENT, DIGEST, Box, Cloud, make_spec, make_target, serve
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    """Offer a small cloud."""
+    with serve() as server:
+        yield server
+
+
+@pytest.fixture
+def box(tmp_path, cloud) -> Box:
+    """Offer a machine without anything on it."""
+    return Box(tmp_path, cloud)
+
+
+def test_boot_prepares_the_machine_and_starts_the_job(box, cloud):
+    """One boot: files with their modes, the agent verified, the job started with everything it is told."""
+    endpoints = "a:1:10.0.0.1,b:2:10.0.0.2,c:3:10.0.0.3"
+    cloud.attributes = {"agent-worker-number": "2", "worker-network-endpoints": endpoints}
+    hostile = "'; touch C #\n$(touch C)"
+    done = box.boot(machine_scripts(make_spec(env={"X": hostile}, command=hostile), make_target()))
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = box.ran()
+    facts = [seen[key] for key in ("WORKER_ID", "TPUCTL_WORKER_ID", "TPUCTL_WORKERS", "TPUCTL_WORKER_HOSTS")]
+    assert facts == ["2", "2", "3", "10.0.0.1,10.0.0.2,10.0.0.3"]
+    assert seen["X"] == seen["TPUCTL_COMMAND"] == hostile
+    assert (seen["TPUCTL_ROOT"], seen["TPUCTL_CHECKPOINT_DIR"]) == (str(box.root), f"{box.root}/checkpoints")
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in box.root.iterdir() if path.is_file()}
+    assert [modes[name] for name in ("job.env", "run-job", "start-job")] == ["0o600", "0o700", "0o700"]
+    assert box.status()["phase"] == "boot"
+    assert not list(box.folder.rglob("C"))
+    assert not list(box.folder.rglob("*.new"))
+
+
+def test_cron_gets_the_same_environment(box):
+    """The crontab line alone, in cron's bare environment, runs the job with what the boot knew."""
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    box.ran()
+    line = (box.cron / "tpuctl").read_text().splitlines()[-1]
+    assert line.startswith("* * * * * root flock -n -E 75 ")
+    command = line.split("root ", 1)[1].replace("\\%", "%")
+    bare = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh"}
+    subprocess.run(["/bin/sh", "-c", command], env=bare, cwd="/", check=True)
+    seen = box.ran()
+    kept = {
+        key: box.environment[key] for key in box.environment.keys() - {"UNRELATED", "TPUCTL_FETCH_SECONDS"}
+    }
+    assert {key: seen.get(key) for key in kept} == kept
+    assert "UNRELATED" not in seen
+
+
+def test_boot_is_repeatable_and_removes_the_stop_mark(box):
+    """A second boot with other settings replaces the first; a stop of the last life is forgotten."""
+    box.boot(machine_scripts(make_spec(env={"OLD": "1"}), make_target()))
+    box.ran()
+    (box.root / "state/stop").write_text("preempted")
+    subprocess.run([box.root / "run-job"], check=True)
+    assert not (box.root / "state/ran-run").exists(), "a stop mark keeps cron from starting the job"
+    assert box.boot(machine_scripts(make_spec(env={"NEW": "1"}), make_target(incarnation=4))).returncode == 0
+    seen = box.ran()
+    assert ("OLD" in seen, seen["NEW"], seen["TPUCTL_INCARNATION"]) == (False, "1", "4")
+
+
+def test_machine_without_the_job_starts_nothing(box):
+    """The controller VM is prepared, but neither boot nor start-job nor an old crontab runs the job."""
+    box.boot(machine_scripts(make_spec(), make_target()))
+    box.ran()
+    assert box.boot(machine_scripts(make_spec(), make_target(role="vm", runs_job=False))).returncode == 0
+    assert box.run([str(box.root / "start-job")]).returncode == 0
+    subprocess.run([box.root / "run-job"], check=True)
+    assert not (box.cron / "tpuctl").exists()
+    assert not (box.root / "state/ran-run").exists()
+    assert (box.root / "agent.pyz").read_bytes() == AGENT
+
+
+def test_settings_that_came_over_ssh_win(box):
+    """A job on the VM waits for its TPU; job.env.local brings it and goes before what the boot wrote."""
+    spec = make_spec(run_on="vm")
+    assert box.boot(machine_scripts(spec, make_target(role="vm"))).returncode == 0
+    subprocess.run([box.root / "run-job"], check=True)
+    assert not (box.root / "state/ran-run").exists()
+    newer = machine_scripts(spec, make_target(role="vm", incarnation=7, tpu_address="10.0.0.9"))
+    (box.root / "job.env.local").write_text(newer.job_env)
+    done = box.run(["bash", "-c", begin_script(restart=False), "begin", str(box.root)])
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = box.ran()
+    assert (seen["TPUCTL_INCARNATION"], seen["XRT_TPU_CONFIG"]) == ("7", "tpu_worker;0;10.0.0.9:8470")
+    assert seen["TPUCTL_ROOT"] == str(box.root)
+
+
+def test_boot_outlives_a_slow_cloud(box, cloud):
+    """Errors of the metadata server and of the bucket are retried."""
+    cloud.failures = 3
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    box.ran()
+
+
+def test_agent_may_come_by_another_way(box, cloud):
+    """When the bucket has no agent yet, one that appears on disk is taken."""
+    cloud.objects = {}
+
+    def push() -> None:
+        while not (box.root / "job.env").exists():
+            time.sleep(0.02)
+        (box.root / "agent.tmp").write_bytes(AGENT)
+        (box.root / "agent.tmp").rename(box.root / "agent.pyz")
+
+    thread = threading.Thread(target=push)
+    thread.start()
+    done = box.boot(machine_scripts(make_spec(), make_target()))
+    thread.join()
+    assert done.returncode == 0
+    box.ran()
+
+
+@pytest.mark.parametrize(("agent", "reason"), [(None, "404"), (b"evil", "sha256")])
+def test_boot_fails_loudly_without_the_agent(box, cloud, agent, reason):
+    """A missing or forged agent is never run; status.json and stderr say why; cron waits for a good one."""
+    cloud.objects = {} if agent is None else {f"bundles/agent-{DIGEST}.pyz": agent}
+    done = box.boot(machine_scripts(make_spec(), make_target()), TPUCTL_FETCH_SECONDS="1")
+    assert done.returncode == 1
+    assert "boot failed" in done.stderr
+    status = box.status()
+    assert (status["phase"], status["incarnation"], status["deployment"]) == ("boot", 3, "demo")
+    assert reason in status["message"]
+    assert (box.cron / "tpuctl").exists()
+    assert not (box.root / "state/ran-run").exists()
+    assert reason in (box.root / "log/startup.log").read_text()
+
+
+def test_boot_fails_loudly_when_a_step_fails(box):
+    """A step that cannot be done is named."""
+    box.cron.write_text("a file where a folder should be")
+    done = box.boot(machine_scripts(make_spec(), make_target()))
+    assert done.returncode == 1
+    assert "mkdir" in box.status()["message"]
+
+
+def test_restart_waits_for_the_lock_and_starts_again(box):
+    """`start-job --restart` asks the agent to stop, waits until its lock is free, then starts."""
+    box.boot(machine_scripts(make_spec(), make_target()))
+    box.ran()
+    holder = subprocess.Popen(["flock", box.root / "job.lock", "sleep", "1"])
+    time.sleep(0.2)
+    began = time.monotonic()
+    assert box.run([str(box.root / "start-job"), "--restart"]).returncode == 0
+    assert time.monotonic() - began > 0.5
+    box.ran("run")
+    box.ran("stop")
+    holder.wait()
+
+
+def test_shutdown_tells_the_agent(box):
+    """The shutdown script hands notice and settings to the agent; before a boot it does nothing."""
+    scripts = machine_scripts(make_spec(), make_target())
+    assert box.run(["bash", "-c", scripts.shutdown]).returncode == 0
+    box.boot(scripts)
+    box.ran()
+    assert box.run(["bash", "-c", scripts.shutdown]).returncode == 0
+    assert box.ran("notice")["TPUCTL_BUCKET"] == "bucket"
