@@ -288,7 +288,7 @@ class Agent:
         for _try in range(4):
             try:
                 self._parts.reporter.report(15.0)
-            except (AgentError, OSError) as error:  # noqa: PERF203 (trying again is the point)
+            except (AgentError, OSError) as error:
                 say(f"last report: {error}")
             else:
                 return True

@@ -41,7 +41,7 @@ class NoticeWatch(threading.Thread):
                 if not etag:
                     # Without an etag the server cannot hold the call, so look again after a moment.
                     self._ended.wait(5.0)
-            except TransientError:  # noqa: PERF203 (a long-poll)
+            except TransientError:
                 self._ended.wait(pause)
                 pause = min(10.0, pause * 2)
             except AgentError:

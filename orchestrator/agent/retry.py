@@ -28,7 +28,7 @@ def retrying(call: Callable[[float], T], seconds: float) -> T:
     while True:
         try:
             return call(max(1.0, end - time.monotonic()))
-        except TransientError:  # noqa: PERF203 (trying again is the point)
+        except TransientError:
             pause = _dice.uniform(0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**tries))
             tries += 1
             if time.monotonic() + pause >= end:

@@ -31,7 +31,7 @@ def build_artifacts(session: Session) -> tuple[str, str]:
 
 def want(history: History, bundle: str, agent: str, now: float) -> History:
     """
-    Return the history with the code that `up` wants; new code, or a fresh `up`, opens an ended deployment again.
+    Return the history with the code that `up` wants; new code opens an ended deployment again.
     """
     changed = (bundle, agent) != (history.bundle, history.agent)
     history = replace(history, bundle=bundle, agent=agent, started_at=history.started_at or now)

@@ -32,9 +32,7 @@ def command(
 
     session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
     with session.alone("down"):
-        sweep = Sweep(
-            session.cloud, session.spec, session.record.history, session.journal, session.clock, session.sink
-        )
+        sweep = Sweep(session.deployment)
         _announce(session, sweep, delete_data=delete_data, as_json=as_json)
         what = "Delete all of this, data included?" if delete_data else "Delete the machines?"
         confirm(what, yes=yes)

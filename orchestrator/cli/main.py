@@ -110,7 +110,7 @@ def run(args: list[str] | None = None) -> int:
         return error.exit_code
     except BrokenPipeError:
         return 0
-    except Exception as error:  # noqa: BLE001 - the last boundary: whatever comes here is a bug of ours
+    except Exception as error:
         from orchestrator.cli.output import show_bug
 
         show_bug(error)

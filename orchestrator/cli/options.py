@@ -27,7 +27,10 @@ def deployment_options(function: F) -> F:
         metavar="KEY=VALUE",
         help="Override a setting, for example --set tpu.spot=false.",
     )
-    return file(settings(cloud_option(json_option(function))))
+    decorators: tuple[Any, ...] = (json_option, cloud_option, settings, file)
+    for decorate in decorators:
+        function = decorate(function)
+    return function
 
 
 cloud_option = click.option(

@@ -3,9 +3,9 @@ Show how far the job is: one live line on a terminal, a plain line at each step 
 """
 
 from orchestrator.cli.output import EventPrinter
+from orchestrator.core.events import Event
 from orchestrator.core.spec import Spec
 from orchestrator.core.world import Heartbeat, Present
-from orchestrator.core.events import Event
 from orchestrator.engine.reconcile import Pass
 
 

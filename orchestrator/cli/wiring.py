@@ -14,12 +14,12 @@ from orchestrator.catalog import load_catalog
 from orchestrator.clock import SystemClock
 from orchestrator.config.load import find, load
 from orchestrator.core.bill import spent
+from orchestrator.core.events import Sink
 from orchestrator.core.history import History
 from orchestrator.core.spec import Spec
-from orchestrator.engine.act import Actor
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.eventlog import EventLog
-from orchestrator.core.events import Sink
+from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.reconcile import Reconciler
 from orchestrator.engine.record import Record
@@ -184,17 +184,28 @@ class Session:
         """
         return spent(self.spec, self.catalog, history, now).known_usd
 
+    @cached_property
+    def deployment(self) -> Deployment:
+        """
+        Return the parts that a pass needs.
+        """
+        return Deployment(
+            spec=self.spec,
+            cloud=self.cloud,
+            blueprint=self.blueprint,
+            bundles=self.bundles,
+            record=self.record,
+            journal=self.journal,
+            clock=self.clock,
+            sink=self.sink,
+            spent=self.cost,
+        )
+
     def watcher(self) -> Watcher:
         """
         Return the loop over passes.
         """
-        actor = Actor(
-            self.cloud, self.blueprint, self.bundles, self.record, self.journal, self.clock, self.sink
-        )
-        reconciler = Reconciler(
-            self.cloud, self.spec, self.blueprint.bucket, self.record, actor, self.clock, self.sink, self.cost
-        )
-        return Watcher(reconciler, self.clock, float(self.spec.watch.poll))
+        return Watcher(Reconciler(self.deployment), self.clock, float(self.spec.watch.poll))
 
     @contextmanager
     def alone(self, command: str) -> "Iterator[None]":

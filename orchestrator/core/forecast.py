@@ -62,7 +62,9 @@ def _succeed(
     if change.kind is Kind.NODE:
         workers = tuple(Worker(index, f"worker-{index}") for index in range(count))
         labels = names.labels(spec, "tpu", change.incarnation)
-        made = Node(change.name, change.zone, NodeState.READY, change.incarnation, workers=workers, labels=labels)
+        made = Node(
+            change.name, change.zone, NodeState.READY, change.incarnation, workers=workers, labels=labels
+        )
         history = replace(history, incarnation=change.incarnation or 0, zone=change.zone, accepted=True)
         return replace(world, nodes=Present((made,))), history
     beats = tuple(

@@ -77,7 +77,7 @@ class CheckpointSpec:
     __pydantic_config__ = STRICT
 
     format: Literal["orbax", "marker"] = "marker"
-    """orbax: the framework's own layout. marker: one folder a step, complete when it holds the marker file."""
+    """orbax: the framework's own layout. marker: a folder for each step, complete with its marker file."""
     dir: str = "local"
     """bucket: the job writes to the bucket itself. local, or a path: the agent commits what is complete."""
     keep: int = 3

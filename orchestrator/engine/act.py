@@ -5,22 +5,17 @@ Make the changes of a plan: intent, record, call, result. The only place that to
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from orchestrator.clock import Clock
 from orchestrator.core import names
+from orchestrator.core.events import Event
 from orchestrator.core.history import History, Refusal
 from orchestrator.core.job import push_mark
 from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.world import Node, Operation, Present, World
 from orchestrator.engine.artifacts import find_artifacts
-from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.deliver import deliver
-from orchestrator.core.events import Event, Sink
-from orchestrator.engine.journal import Journal
-from orchestrator.engine.record import Record
+from orchestrator.engine.deployment import Deployment
 from orchestrator.errors import ConflictError, Retry, TpuctlError
-from orchestrator.ports import Cloud
 
 REMOTE_PAUSE = 3.0
 """Seconds before machines that could not be reached are tried again."""
@@ -41,17 +36,14 @@ class Actor:
     Carry out plans for one deployment.
     """
 
-    def __init__(
-        self, cloud: Cloud, blueprint: Blueprint, files: Path, record: Record, journal: Journal, clock: Clock,
-        sink: Sink,
-    ) -> None:  # fmt: skip
-        self._cloud = cloud
-        self._blueprint = blueprint
-        self._files = files
-        self._record = record
-        self._journal = journal
-        self._clock = clock
-        self._sink = sink
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._cloud = deployment.cloud
+        self._blueprint = deployment.blueprint
+        self._record = deployment.record
+        self._journal = deployment.journal
+        self._clock = deployment.clock
+        self._sink = deployment.sink
 
     def act(self, plan: Plan, world: World) -> tuple[Failure, ...]:
         """
@@ -146,7 +138,7 @@ class Actor:
 
     def _upload(self, change: Change, world: World) -> str:
         history = self._record.history
-        artifacts = find_artifacts(history, self._files, self._cloud.store)
+        artifacts = find_artifacts(history, self._deployment.bundles, self._cloud.store)
         self._cloud.store.upload(f"{names.BUNDLES}{artifacts.agent.name}", artifacts.agent)
         self._cloud.store.upload(f"{names.BUNDLES}{artifacts.bundle.name}", artifacts.bundle)
         mark = f"{history.bundle}:{history.agent}"
@@ -198,7 +190,7 @@ class Actor:
     def _push(self, change: Change, world: World) -> str:
         node = self._node(world)
         history = self._record.history
-        artifacts = find_artifacts(history, self._files, self._cloud.store)
+        artifacts = find_artifacts(history, self._deployment.bundles, self._cloud.store)
         text = deliver(self._cloud, self._blueprint, artifacts, history, node, world, change)
         mark = push_mark(self._blueprint.spec, history)
         pause = self._clock.now() + 10 * REMOTE_PAUSE

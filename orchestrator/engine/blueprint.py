@@ -125,7 +125,9 @@ class Blueprint:
         roles = {"tpu": self.scripts("tpu", history, node=node, zone=history.zone)}
         if self.spec.vm != "none":
             roles["vm"] = self.scripts("vm", history)
-        return {f"{role} {name}": text for role, found in roles.items() for name, text in asdict(found).items()}
+        return {
+            f"{role} {name}": text for role, found in roles.items() for name, text in asdict(found).items()
+        }
 
     def vm_job_env(self, history: History, node: Node) -> str:
         """

@@ -4,18 +4,14 @@ Delete everything that carries our label, and prove it by listing.
 
 from dataclasses import dataclass
 
-from orchestrator.clock import Clock
 from orchestrator.core import names
-from orchestrator.core.history import History
+from orchestrator.core.events import Event
 from orchestrator.core.plan import Change, Kind, Verb
-from orchestrator.core.spec import Spec
 from orchestrator.core.world import NodeState, Present, Unknown, VmState
-from orchestrator.core.events import Event, Sink
-from orchestrator.engine.journal import Journal
+from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import zones_to_look_at
 from orchestrator.engine.watch import wait_until
 from orchestrator.errors import NotFoundError, TpuctlError
-from orchestrator.ports import Cloud
 
 DEADLINE = 600.0
 """Seconds after which `down` stops waiting and prints what is left."""
@@ -38,16 +34,15 @@ class Sweep:
     Find and delete the machines of one deployment, whatever the record says.
     """
 
-    def __init__(
-        self, cloud: Cloud, spec: Spec, history: History, journal: Journal, clock: Clock, sink: Sink
-    ) -> None:
-        self._cloud = cloud
+    def __init__(self, deployment: Deployment) -> None:
+        spec = deployment.spec
+        self._cloud = deployment.cloud
         self._spec = spec
-        self._journal = journal
-        self._clock = clock
-        self._sink = sink
+        self._journal = deployment.journal
+        self._clock = deployment.clock
+        self._sink = deployment.sink
         vm_zones = () if spec.vm == "none" else (names.vm_zone(spec),)
-        self._zones = tuple(dict.fromkeys((*zones_to_look_at(spec, history), *vm_zones)))
+        self._zones = tuple(dict.fromkeys((*zones_to_look_at(spec, deployment.record.history), *vm_zones)))
         self._asked: dict[str, float] = {}
 
     def find(self) -> tuple[Left, ...]:

@@ -5,8 +5,8 @@ Keep events in the bucket, for reports. They are a story, not a truth: the loop 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from orchestrator.core.names import EVENTS
 from orchestrator.core.events import Event, Sink
+from orchestrator.core.names import EVENTS
 from orchestrator.errors import TpuctlError
 from orchestrator.ports import Store
 

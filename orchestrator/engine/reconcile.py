@@ -2,20 +2,16 @@
 One pass: look, learn, decide, act.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from orchestrator.clock import Clock
 from orchestrator.core.decide import decide
+from orchestrator.core.events import Event
 from orchestrator.core.history import TERMINAL, History, current_node, learn
 from orchestrator.core.plan import Plan
-from orchestrator.core.spec import Spec
 from orchestrator.core.world import Unknown, World
 from orchestrator.engine.act import Actor, Failure
-from orchestrator.core.events import Event, Sink
+from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import observe
-from orchestrator.engine.record import Record
-from orchestrator.ports import Cloud
 
 
 @dataclass(frozen=True)
@@ -34,30 +30,23 @@ class Reconciler:
     Run passes for one deployment. Every pass may be killed and repeated.
     """
 
-    def __init__(
-        self, cloud: Cloud, spec: Spec, bucket: str, record: Record, actor: Actor, clock: Clock, sink: Sink,
-        spent: Callable[[History, float], float],
-    ) -> None:  # fmt: skip
-        self._cloud = cloud
-        self._spec = spec
-        self._bucket = bucket
-        self._record = record
-        self._actor = actor
-        self._clock = clock
-        self._sink = sink
-        self._spent = spent
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._record = deployment.record
+        self._sink = deployment.sink
+        self._actor = Actor(deployment)
 
     def one_pass(self) -> Pass:
         """
         Look at the world, decide and act once.
         """
-        history = self._record.history
-        world = observe(self._cloud, self._spec, history, self._bucket, self._clock.now())
+        parts, history = self._deployment, self._record.history
+        world = observe(parts.cloud, parts.spec, history, parts.bucket, parts.clock.now())
         learned = learn(history, world)
         self._tell(history, learned, world)
         learned = self._count_losses(history, learned, world)
         self._record.update(lambda _: learned)
-        plan = decide(self._spec, world, learned, self._spent(learned, world.seen_at))
+        plan = decide(parts.spec, world, learned, parts.spent(learned, world.seen_at))
         failures = self._actor.act(plan, world)
         if plan.outcome is not None:
             self._record.update(

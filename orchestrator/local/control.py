@@ -44,7 +44,8 @@ def _start(folder: Path) -> Address:
     with (folder / "daemon.log").open("ab") as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "orchestrator.local.daemon", str(folder)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/", env=_environment(),
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
+            env=_environment(),
         )  # fmt: skip
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:

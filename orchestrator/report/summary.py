@@ -4,10 +4,11 @@ What a finished run tells: steps, loss, preemptions, steps redone, recovery by p
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from statistics import median
 
-from orchestrator.core.world import Heartbeat
 from orchestrator.core.events import Event
+from orchestrator.core.world import Heartbeat
 
 PARTS = ("detect", "decide", "create", "fetch", "restore", "start")
 
@@ -36,7 +37,7 @@ class Recovery:
 @dataclass(frozen=True)
 class Summary:
     """
-    Hold the figures of one deployment. *goodput* is the share of wall-clock time spent on steps that were kept.
+    Hold the figures of one deployment. *goodput* is the share of wall-clock time spent on kept steps.
     """
 
     steps: int | None
@@ -67,18 +68,15 @@ class Summary:
 
 
 def summarise(
-    beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, started_at: float, ended_at: float,
-    cost_usd: float, ondemand_usd: float,
+    beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, started_at: float,
+    ended_at: float, cost_usd: float, ondemand_usd: float,
 ) -> Summary:  # fmt: skip
     """
     Return the summary of the incarnations that *beats* (the last report of each) and *events* describe.
     """
     chain = sorted((b for b in beats if b.worker == 0), key=lambda b: b.incarnation)
-    redone = sum(
-        max(0, (before.step or 0) - (after.resumed_from or 0))
-        for before, after in zip(chain, chain[1:], strict=False)
-    )
-    recoveries = [_recovery(before, after, events) for before, after in zip(chain, chain[1:], strict=False)]
+    redone = sum(max(0, (before.step or 0) - (after.resumed_from or 0)) for before, after in pairwise(chain))
+    recoveries = [_recovery(before, after, events) for before, after in pairwise(chain)]
     wall = max(0.0, ended_at - started_at)
     kept = sum(_kept_seconds(chain, index) for index in range(len(chain)))
     return Summary(
@@ -127,7 +125,7 @@ def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> R
         times["spawned"],
         times["first_step"],
     )
-    spans = [max(0.0, b - a) for a, b in zip(marks, marks[1:], strict=False)]
+    spans = [max(0.0, b - a) for a, b in pairwise(marks)]
     return Recovery(after.incarnation, dict(zip(PARTS, spans, strict=True)))
 
 

@@ -71,7 +71,8 @@ def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: Lab) -> None:
     """
     Bytes that do not match their manifest are refused twice, then the checkpoint before is used.
     """
-    lab.machine("m0", _STEPS=20).run_to_end()
+    lab.machine("m0", _STEPS=20, _STEP_SECONDS=0.1).run_to_end()
+    assert len(lab.manifests()) == 2
     lab.put("checkpoints/00000020/g1/w0/part/weights.bin", b"not what was saved")
 
     second = lab.machine("m1", INCARNATION=2, _STEPS=20).run_to_end()

@@ -5,7 +5,6 @@ Decisions: what one pass changes, for every state of the world that we know of.
 from dataclasses import replace
 
 import pytest
-from tests.core.worlds import NOW, OTHER_ZONE, ZONE, beat, history, node, spec, vm, world
 
 from orchestrator.core.decide import CREATE_DEADLINE, REPAIR_DEADLINE, decide
 from orchestrator.core.history import History, Refusal
@@ -23,6 +22,7 @@ from orchestrator.core.world import (
     Worker,
 )
 from orchestrator.errors import Retry
+from tests.core.worlds import NOW, OTHER_ZONE, ZONE, beat, history, node, spec, vm, world
 
 
 def steps(plan):

@@ -2,11 +2,10 @@
 Learning: what a pass adds to the record.
 """
 
-from tests.core.worlds import NOW, ZONE, history, node, vm, world
-
 from orchestrator.core.history import History, Refusal, learn
 from orchestrator.core.world import Absent, NodeState, Operation, OperationResult, Present, Unknown, VmState
 from orchestrator.errors import Retry
+from tests.core.worlds import NOW, ZONE, history, node, vm, world
 
 CREATE = Operation("o1", "node", "create", "demo-tpu-g1", ZONE, 1)
 

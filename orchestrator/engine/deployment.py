@@ -1,0 +1,42 @@
+"""
+One deployment with everything that acts on it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.clock import Clock
+from orchestrator.core.events import Sink
+from orchestrator.core.history import History
+from orchestrator.core.spec import Spec
+from orchestrator.engine.blueprint import Blueprint
+from orchestrator.engine.journal import Journal
+from orchestrator.engine.record import Record
+from orchestrator.ports import Cloud
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """
+    Hold the parts that a pass needs.
+
+    *bundles* is the folder of built bundles and agents. *spent* estimates the cost up to a time in USD.
+    """
+
+    spec: Spec
+    cloud: Cloud
+    blueprint: Blueprint
+    bundles: Path
+    record: Record
+    journal: Journal
+    clock: Clock
+    sink: Sink
+    spent: Callable[[History, float], float]
+
+    @property
+    def bucket(self) -> str:
+        """
+        Return the bucket's name.
+        """
+        return self.blueprint.bucket
