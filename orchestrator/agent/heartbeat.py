@@ -122,14 +122,15 @@ class Reporter:
         self._spacing = min(1.0, settings.heartbeat)
         self._last = 0.0
 
-    def report(self, seconds: Optional[float] = None) -> None:
+    def report(self, seconds: Optional[float] = None, at_once: bool = False) -> None:
         """
-        Write status.json and the heartbeat object.
+        Write status.json and the heartbeat object; *at_once* is for a caller that the job waits for.
 
         Raises OSError or AgentError when either cannot be written.
         """
-        with self._lock:
+        if not at_once:
             time.sleep(max(0.0, self._last + self._spacing - time.monotonic()))
+        with self._lock:
             self._last = time.monotonic()
             text = json.dumps(self._status.body(), sort_keys=True)
             name = heartbeat_name(self._settings.incarnation, self._settings.worker)

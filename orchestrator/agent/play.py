@@ -131,7 +131,7 @@ class Player:
         self._remember(starts=self.record.starts + 1)
         # The start is reported before it happens, so that a machine that loses its disk still learns of it.
         with contextlib.suppress(AgentError, OSError):
-            parts.reporter.report(5.0)
+            parts.reporter.report(5.0, at_once=True)
         parts.committer.begin(attempt.attempt, attempt.resume_step)
         outcome = self._run(attempt, settings.command, settings.target)
         if outcome.verdict is Verdict.OVERTAKEN:

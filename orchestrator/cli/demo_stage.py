@@ -4,36 +4,46 @@ The demo's stage: a folder, a local cloud of its own, and the public commands ru
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 import click
 
-NAME = "demo"
-
+from orchestrator.cli.live import wanted
+from orchestrator.cli.output import say
+from orchestrator.cli.status import look
+from orchestrator.cli.wiring import Choice, Session
+from orchestrator.config.load import FILE_NAME
+from orchestrator.errors import TpuctlError
 
 class Stage:
     """
-    Run commands in a folder of their own and look at their effects through `status --json`.
+    Run commands in a folder and on a local cloud of their own, and look at their effects as `status` does.
+
+    It changes the environment of this process, which the commands inherit.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.work = folder / "work"
-        self._environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))},
-            "TPUCTL_LOCAL_DIR": str(folder / "cloud"),
-            "TPUCTL_CLOUD": "local",
-        }
+        for name in [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]:
+            del os.environ[name]
+        os.environ.update(TPUCTL_LOCAL_DIR=str(folder / "cloud"), TPUCTL_CLOUD="local")
         self._marker = ""
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str = "bold") -> None:
         """
-        Print one line of the demo's own.
+        Print one line of the demo's own, over the live line of a command that runs meanwhile.
         """
-        click.secho(text, err=True, bold=True)
+        if wanted():
+            click.echo("\r\x1b[2K", err=True, nl=False)
+        say(text, style=style)
 
     def scene(self, title: str) -> None:
         """
@@ -55,12 +65,27 @@ class Stage:
         """
         Show and start one command.
         """
-        shown = " ".join(word if word != str(self.work) else "." for word in words)
-        click.secho(f"$ tpuctl {shown}", err=True, fg="cyan")
+        self._show(words)
         where = self.work if self.work.exists() else self.folder
-        return subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", *words], cwd=where, env=self._environment
-        )
+        return subprocess.Popen([sys.executable, "-m", "orchestrator", *words], cwd=where)
+
+    def run_beside(self, *words: str) -> None:
+        """
+        Run one command while another one draws its live line; raise Exit with its code when it fails.
+        """
+        self._show(words)
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator", *words],
+            cwd=self.work, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        for line in done.stderr.splitlines():
+            self.say(line, style="")
+        if done.returncode != 0:
+            raise click.exceptions.Exit(done.returncode)
+
+    def _show(self, words: tuple[str, ...]) -> None:
+        shown = " ".join(word if word != str(self.work) else "." for word in words)
+        self.say(f"$ tpuctl {shown}", style="cyan")
 
     def end(self, process: "subprocess.Popen[bytes]") -> None:
         """
@@ -68,21 +93,25 @@ class Stage:
         """
         if process.poll() is None:
             process.terminate()
-            process.wait(timeout=30)
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def status(self) -> dict[str, object]:
         """
         Return what `tpuctl status --json` says, or nothing when it fails.
         """
-        done = subprocess.run(
-            [sys.executable, "-m", "orchestrator", "status", "--json"],
-            cwd=self.work, env=self._environment, capture_output=True, check=False,
-        )  # fmt: skip
         try:
-            found: dict[str, object] = json.loads(done.stdout)
-        except ValueError:
+            self._session.record.load()
+            return look(self._session)
+        except TpuctlError:
             return {}
-        return found
+
+    @cached_property
+    def _session(self) -> Session:
+        return Session(Choice(self.work / FILE_NAME, (), "local"), lambda _: None)
 
     def wait_for_step(
         self, watcher: "subprocess.Popen[bytes]", step: int, seconds: float, other_than: str = ""
@@ -96,8 +125,10 @@ class Stage:
             if found and found != other_than:
                 return found
             time.sleep(0.3)  # Real processes are watched here; no clock of ours could make them faster.
-        raise click.ClickException(
-            "the job did not get that far; run the demo again with --keep and look at `tpuctl logs`"
+        raise TpuctlError(
+            f"the job did not reach step {step}",
+            hint="run the demo again with --keep and look at `tpuctl logs`",
+            unchanged="the demo removes all that it made",
         )
 
     def clear(self) -> None:
@@ -109,7 +140,7 @@ class Stage:
             self._marker = json.loads(options.read_text())["cloud_id"]
         subprocess.run(
             [sys.executable, "-m", "orchestrator", "local", "reset"],
-            cwd=self.folder, env=self._environment, capture_output=True, check=False,
+            cwd=self.folder, capture_output=True, check=False,
         )  # fmt: skip
 
     def leftovers(self) -> list[str]:
@@ -122,6 +153,37 @@ class Stage:
             if process.name.isdigit() and self._marker and self._marker.encode() in _environ(process):
                 left.append(f"process {process.name}")
         return left
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """
+    Let a termination and a closed terminal end the block as Ctrl-C does, so that its clean-up runs.
+    """
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """
+    Keep signals of the terminal away from the block, and from the commands that it starts.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _environ(process: Path) -> bytes:

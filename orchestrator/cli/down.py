@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.options import confirm, deployment_options, yes_option
+from orchestrator.cli.options import confirm, deployment_options, must_answer, yes_option
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
@@ -26,11 +26,12 @@ def command(
 
     It can be run again at any time, and finds its resources by label even without a record.
     """
-    from orchestrator.cli.output import EventPrinter
+    from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.wiring import Choice, Session
     from orchestrator.engine.down import Sweep
 
-    session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
+    must_answer(yes=yes)
+    session = Session(Choice(file, settings, cloud, as_json), EventPrinter())
     with session.alone("down"):
         sweep = Sweep(session.deployment)
         _announce(session, sweep, delete_data=delete_data, as_json=as_json)
@@ -93,7 +94,22 @@ def _report(session: "Session", left: "list[Left]", *, delete_data: bool, as_jso
     if left:
         names = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in left)
         raise LeftoverError(f"left: {names}", hint="run: tpuctl down", unchanged="everything else is gone")
+    _stop_idle_cloud(session, as_json=as_json)
     if as_json:
         return
     kept = "" if delete_data else f"; data is kept in gs://{session.blueprint.bucket}"
     say(f"nothing is left of {session.spec.name}{kept}", style="green")
+
+
+def _stop_idle_cloud(session: "Session", *, as_json: bool) -> None:
+    """
+    Stop the local cloud with its last deployment, unless somebody had started it by hand.
+    """
+    from orchestrator.cli.output import say
+
+    if session.choice.cloud != "local":
+        return
+    from orchestrator.local.control import stop_if_idle
+
+    if stop_if_idle() and not as_json:
+        say("the local cloud had nothing left to do and was stopped")

@@ -24,7 +24,8 @@ def command(
     import shlex
 
     from orchestrator.cli.machines import the_vm, worker_hosts
-    from orchestrator.cli.output import EventPrinter, print_json
+    from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.output import print_json
     from orchestrator.cli.wiring import Choice, Session
 
     session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))

@@ -2,41 +2,47 @@
 tpuctl init: a first deployment file, or a copy of an example.
 """
 
-import shutil
 from pathlib import Path
 
 import click
+
+from orchestrator.cli.options import json_option
 
 
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @click.option("--recipe", help="Copy an example: numpy-lm or jax-lm. Default: a commented tpuctl.yaml only.")
 @click.option("--name", help="Name of the deployment. Default: the folder's name.")
-def command(folder: Path, recipe: str | None, name: str | None) -> None:
+@json_option
+def command(folder: Path, recipe: str | None, name: str | None, as_json: bool) -> None:
     """
     Write a commented tpuctl.yaml into FOLDER, or copy an example that runs as it is.
     """
-    from orchestrator.cli.output import say
-    from orchestrator.config.load import FILE_NAME, load
+    from orchestrator.cli.output import print_json, say
+    from orchestrator.config.load import FILE_NAME, read
     from orchestrator.config.starter import init_text
     from orchestrator.errors import UsageError
 
-    target = folder / FILE_NAME
-    if target.exists():
+    if recipe is None:
+        files = {FILE_NAME: init_text(name or _name_of(folder)).encode()}
+    else:
+        files = _copies(_example(recipe))
+        files[FILE_NAME] = _renamed(files[FILE_NAME], name)
+    read(files[FILE_NAME], FILE_NAME, environ={})
+    there = sorted(path for path in files if (folder / path).exists())
+    if there:
         raise UsageError(
-            f"{target} exists already", hint="choose another folder, or remove it first",
+            f"{folder / there[0]} exists already", hint="choose another folder, or remove it first",
             unchanged="nothing was written", code="TPU-114",
         )  # fmt: skip
-    if recipe is None:
-        chosen = name or _name_of(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        target.write_text(init_text(chosen), encoding="utf-8")
+    for path, data in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+    target = folder / FILE_NAME
+    if as_json:
+        print_json("init", {"file": str(target), "recipe": recipe})
     else:
-        shutil.copytree(
-            _example(recipe), folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
-        )
-        load(target)
-    say(f"{target} is written. Next: tpuctl plan")
+        say(f"{target} is written. Next: tpuctl plan")
 
 
 def examples_folder() -> Path:
@@ -59,6 +65,23 @@ def _example(recipe: str) -> Path:
             unchanged="nothing was written", code="TPU-113",
         )  # fmt: skip
     return examples_folder() / recipe
+
+
+def _copies(example: Path) -> dict[str, bytes]:
+    """
+    Return an example's files by their path inside it.
+    """
+    files = (p for p in sorted(example.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
+    return {str(path.relative_to(example)): path.read_bytes() for path in files}
+
+
+def _renamed(text: bytes, name: str | None) -> bytes:
+    """
+    Return the deployment file with another name in it.
+    """
+    import re
+
+    return text if name is None else re.sub(rb"(?m)^name:.*$", b"name: " + name.encode(), text, count=1)
 
 
 def _name_of(folder: Path) -> str:

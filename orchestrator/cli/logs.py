@@ -25,7 +25,7 @@ def command(
     """
     import json
 
-    from orchestrator.cli.output import EventPrinter
+    from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.wiring import Choice, Session
     from orchestrator.engine.joblogs import JobLog
 

@@ -29,7 +29,7 @@ def worker_hosts(session: Session) -> list[Host]:
     if node is None or not node.workers:
         raise UsageError(
             f"{session.spec.name} has no TPU at present", hint="see: tpuctl status",
-            unchanged="nothing was changed", code="TPU-121",
+            unchanged="nothing was changed", code="TPU-131",
         )  # fmt: skip
     return node_hosts(session.cloud, node)
 

@@ -4,12 +4,13 @@ The command line's front door: it knows the names of the commands and imports on
 
 import importlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from orchestrator import __version__
-from orchestrator.errors import TpuctlError
+from orchestrator.errors import TpuctlError, UsageError
 
 COMMANDS = {
     "demo": ("orchestrator.cli.demo", "Show a whole deployment on the local cloud: up, preemptions, down."),
@@ -56,8 +57,10 @@ class LazyGroup(click.Group):
             import difflib
 
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean `tpuctl {close[0]}`?" if close else " See `tpuctl --help`."
-            raise click.UsageError(f"there is no command {args[0]!r}.{hint}")
+            hint = f"did you mean `tpuctl {close[0]}`?" if close else "see: tpuctl --help"
+            raise UsageError(
+                f"there is no command {args[0]!r}", hint=hint, unchanged="nothing was changed", code="TPU-101"
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -93,26 +96,44 @@ def run(args: list[str] | None = None) -> int:
     """
     Run a command and return its exit code: one place for expected errors, interrupts and bugs.
     """
+    words = sys.argv[1:] if args is None else args
     try:
-        cli.main(args=args, prog_name="tpuctl", standalone_mode=False)
+        cli.main(args=list(words), prog_name="tpuctl", standalone_mode=False)
     except TpuctlError as error:
-        from orchestrator.cli.output import show_error
-
-        show_error(error, args if args is not None else sys.argv[1:])
-        return error.exit_code
+        return _failed(error, words)
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.Abort:
         click.echo("interrupted", err=True)
         return 130
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            error.show()
+            return error.exit_code
+        return _failed(_in_our_words(error), words)
     except BrokenPipeError:
         return 0
     except Exception as error:
         from orchestrator.cli.output import show_bug
 
-        show_bug(error)
+        show_bug(error, words)
         return 1
     return 0
+
+
+def _failed(error: TpuctlError, words: Sequence[str]) -> int:
+    from orchestrator.cli.output import show_error
+
+    show_error(error, words)
+    return error.exit_code
+
+
+def _in_our_words(error: click.ClickException) -> UsageError:
+    """
+    Return what click found wrong with the command line as an error of ours.
+    """
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "tpuctl"
+    return UsageError(
+        error.format_message(), hint=f"see: {path} --help", unchanged="nothing was changed", code="TPU-101"
+    )

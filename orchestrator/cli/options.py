@@ -2,11 +2,14 @@
 Options that several commands share, with one meaning everywhere.
 """
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from orchestrator.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,10 +50,21 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
     """
-    Ask on a terminal; without one, refuse and name the flag that answers.
+    Ask on a terminal; a no ends the command with 1.
     """
-    if yes:
+    must_answer(yes=yes, flag=flag)
+    if yes or click.confirm(question, err=True):
         return
-    if not click.get_text_stream("stdin").isatty():
-        raise click.UsageError(f"nobody is here to answer; add {flag}")
-    click.confirm(question, abort=True, err=True)
+    click.echo("nothing was changed", err=True)
+    raise click.exceptions.Exit(1)
+
+
+def must_answer(*, yes: bool, flag: str = "--yes") -> None:
+    """
+    Raise UsageError when a question will come and nobody is there to answer it.
+    """
+    if yes or sys.stdin.isatty():
+        return
+    raise UsageError(
+        "nobody is at a terminal to say yes", hint=f"add {flag}", unchanged="nothing was changed", code="TPU-102"
+    )

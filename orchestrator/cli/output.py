@@ -4,29 +4,23 @@ Where words go: data to stdout, talk to stderr, plain lines when nobody looks at
 
 import json
 import sys
-import time
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from orchestrator.core.events import Event
 from orchestrator.errors import TpuctlError
 
-if TYPE_CHECKING:
-    from orchestrator.engine.act import Failure
-
 SCHEMA_VERSION = 1
-COLOURS = {"preempted": "red", "refused": "yellow", "failure": "yellow", "done": "green", "ready": "green"}
 
 
 def print_json(kind: str, body: dict[str, Any]) -> None:
     """
-    Print one JSON document to stdout.
+    Print one JSON document to stdout: indented on a terminal, elsewhere on a line of its own.
     """
-    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "kind": kind, **body}, indent=2))
+    document = {"schema_version": SCHEMA_VERSION, "kind": kind, **body}
+    click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
 
 
 def say(text: str, *, style: str = "") -> None:
@@ -42,7 +36,7 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
     """
     Print an expected error: what, what was and was not changed, what to do next.
     """
-    if "--json" in args:
+    if wants_json(args):
         print_json("error", error.as_dict())
         return
     say(f"error {error.code}: {error.message}", style="bold red")
@@ -52,7 +46,15 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
         say(f"  next:  {error.hint}")
 
 
-def show_bug(error: Exception) -> None:
+def wants_json(args: Sequence[str]) -> bool:
+    """
+    Say whether the command line asks for JSON; what follows `--` is for another program.
+    """
+    own = args[: args.index("--")] if "--" in args else args
+    return "--json" in own
+
+
+def show_bug(error: Exception, args: Sequence[str]) -> None:
     """
     Print what a bug left behind: one line here, the whole story in a file.
     """
@@ -64,47 +66,9 @@ def show_bug(error: Exception) -> None:
     with tempfile.NamedTemporaryFile("w", prefix="tpuctl-bug-", suffix=".txt", delete=False) as file:
         file.write(f"tpuctl {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
         traceback.print_exception(error, file=file)
-    say(f"error TPU-000: this is a bug in tpuctl: {type(error).__name__}: {error}", style="bold red")
-    say(f"  next:  please report it with the file {Path(file.name)}")
-
-
-class EventPrinter:
-    """
-    Print events as time-stamped lines to stderr, or as NDJSON to stdout.
-    """
-
-    def __init__(self, *, as_json: bool) -> None:
-        self._json = as_json
-        self._last = ""
-        self._waiting: tuple[str, ...] = ()
-
-    def __call__(self, event: Event) -> None:
-        """
-        Print one event; the same text twice in a row is printed once.
-        """
-        if self._json:
-            click.echo(event.to_json().decode())
-            sys.stdout.flush()
-            return
-        if event.text == self._last:
-            return
-        self._last = event.text
-        stamp = time.strftime("%H:%M:%S", time.localtime(event.at))
-        say(f"{stamp}  {event.text}", style=COLOURS.get(event.kind, ""))
-
-    def waiting(self, texts: Sequence[str], at: float) -> None:
-        """
-        Say what is waited for, each thing once for as long as it lasts.
-        """
-        for text in texts:
-            if text not in self._waiting:
-                self(Event(at, "waiting", f"waiting: {text}"))
-        self._waiting = tuple(texts)
-
-    def failure(self, failure: "Failure", at: float) -> None:
-        """
-        Say what a pass failed at; the next pass tries again where that makes sense.
-        """
-        change = failure.change
-        text = f"{change.kind.value} {change.name}: {failure.error.message} ({failure.error.code})"
-        self(Event(at, "failure", text, failure.error.as_dict()))
+    bug = TpuctlError(
+        f"this is a bug in tpuctl: {type(error).__name__}: {error}",
+        hint=f"please report it with the file {file.name}; `tpuctl status` shows what exists",
+        unchanged="not known",
+    )
+    show_error(bug, args)

@@ -1,54 +1,84 @@
 """
-Show how far the job is: one live line on a terminal, a plain line at each step of news otherwise.
+Show how far the job is: on a terminal in the live line, elsewhere in a plain line at each piece of news.
 """
 
-from orchestrator.cli.output import EventPrinter
+from orchestrator.cli.events import EventPrinter
+from orchestrator.cli.words import usd_text
 from orchestrator.core.events import Event
+from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.spec import Spec
-from orchestrator.core.world import Heartbeat, Present
+from orchestrator.core.world import Heartbeat, Phase, Present
 from orchestrator.engine.reconcile import Pass
+
+SPACING = 5.0
+"""Least seconds between two plain lines that tell of nothing but steps."""
+WORDS = {
+    Phase.BOOT: "the agent starts",
+    Phase.SETUP: "setup runs",
+    Phase.RESTORE: "the checkpoint is restored",
+    Phase.RUN: "job runs",
+    Phase.STOPPING: "job is being stopped",
+    Phase.STOPPED: "job was stopped",
+    Phase.DONE: "job done",
+    Phase.FAILED: "job failed",
+}
 
 
 class Progress:
     """
-    Turn passes into progress events, at most one for each new step and checkpoint.
+    Turn passes into progress: the live line always, events for what is news.
     """
 
     def __init__(self, printer: EventPrinter, spec: Spec) -> None:
         self._printer = printer
         self._spec = spec
-        self._last: tuple[object, ...] = ()
+        self._said: tuple[object, ...] = ()
+        self._step: int | None = None
+        self._at = 0.0
 
     def show(self, result: Pass, usd: float) -> None:
         """
         Show one pass: what is waited for, or the step, checkpoint, loss and cost.
         """
-        self._printer.waiting(result.plan.waiting, result.world.seen_at)
+        at = result.world.seen_at
+        self._printer.waiting(result.plan.waiting, at)
         beats = result.world.heartbeats.value if isinstance(result.world.heartbeats, Present) else ()
         if not beats:
+            self._printer.now("")
             return
         slowest = min(beats, key=lambda b: b.step or 0)
-        news = (slowest.phase, slowest.step, slowest.committed_step, slowest.incarnation)
-        if news == self._last:
-            return
-        self._last = news
-        self._printer(Event(result.world.seen_at, "progress", progress_text(slowest, self._spec, usd)))
+        lost = slowest.phase is Phase.RUN and any(
+            c.kind is Kind.NODE and c.verb is Verb.CREATE for c in result.plan.changes
+        )
+        text = progress_text(slowest, self._spec, usd, lost=lost)
+        self._printer.now(text, slowest.updated)
+        if self._is_news(slowest, at):
+            self._at, self._step = at, slowest.step
+            self._printer(Event(at, "progress", text))
+
+    def _is_news(self, beat: Heartbeat, at: float) -> bool:
+        """
+        Say whether a line of its own is due: a live line needs one for each phase only.
+        """
+        news = (beat.incarnation, beat.phase, None if self._printer.live else beat.committed_step)
+        stepped = not self._printer.live and beat.step != self._step and at - self._at >= SPACING
+        before, self._said = self._said, news
+        return news != before or stepped
 
 
-def progress_text(beat: Heartbeat, spec: Spec, usd: float) -> str:
+def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
     """
-    Return one line about the job.
+    Return one line about the job; *lost* says that its machine is gone and *beat* was its last report.
     """
     target = f" of {spec.job.target_steps}" if spec.job.target_steps else ""
-    parts = [f"job {beat.phase.value}"]
+    parts = ["last heard of the job" if lost else WORDS[beat.phase]]
     if beat.step is not None:
         parts.append(f"step {beat.step}{target}")
     if beat.loss is not None:
         parts.append(f"loss {beat.loss:.4g}")
     if beat.committed_step is not None:
         parts.append(f"checkpoint {beat.committed_step}")
-    parts.append(f"incarnation {beat.incarnation}")
-    parts.append(f"{usd:.4f} USD")
+    parts.append(f"{usd_text(usd)}, incarnation {beat.incarnation}")
     if beat.message:
         parts.append(beat.message)
     return ", ".join(parts)

@@ -24,13 +24,13 @@ def command(
     import shlex
 
     from orchestrator.cli.machines import the_vm, worker_hosts
-    from orchestrator.cli.output import EventPrinter
+    from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.wiring import Choice, Session
     from orchestrator.errors import UsageError
 
     session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
     hosts = [the_vm(session)] if on_vm else worker_hosts(session)
     if not on_vm and not 0 <= worker < len(hosts):
-        raise UsageError(f"--worker {worker}: there are workers 0 to {len(hosts) - 1}", code="TPU-122")
+        raise UsageError(f"--worker {worker}: there are workers 0 to {len(hosts) - 1}", code="TPU-132")
     host = hosts[0] if on_vm else hosts[worker]
     raise click.exceptions.Exit(session.ssh.shell(host, shlex.join(words) if words else None))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.options import deployment_options
+from orchestrator.cli.words import span_text, usd_text
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
@@ -20,20 +21,33 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     """
     Show bucket, VM, TPU and job as the cloud shows them now. Changes nothing.
     """
-    from orchestrator.cli.output import EventPrinter, print_json
+    from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.output import print_json
     from orchestrator.cli.wiring import Choice, Session
+
+    session = Session(Choice(file, settings, cloud, as_json), EventPrinter())
+    body = look(session)
+    if as_json:
+        print_json("status", body)
+    else:
+        _show(body, session)
+
+
+def look(session: "Session") -> dict[str, Any]:
+    """
+    Return what `status --json` prints.
+    """
     from orchestrator.core.decide import decide
     from orchestrator.core.history import learn
     from orchestrator.engine.observe import observe
 
-    session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
     history = session.record.history
     world = observe(session.cloud, session.spec, history, session.blueprint.bucket, session.clock.now())
     history = learn(history, world)
     usd = session.cost(history, world.seen_at)
     plan = decide(session.spec, world, history, usd)
     steps = [f"{c.verb.name.lower()} {c.kind.value} {c.name}: {c.why}" for c in plan.changes]
-    body: dict[str, Any] = {
+    return {
         "name": session.spec.name,
         "project": session.project,
         "outcome": plan.outcome.value if plan.outcome else None,
@@ -44,10 +58,6 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
         "workers": _workers(world),
         "next": steps or list(plan.waiting),
     }
-    if as_json:
-        print_json("status", body)
-    else:
-        _show(body, session)
 
 
 def _resources(session: "Session", world: "World") -> list[dict[str, str]]:
@@ -96,8 +106,8 @@ def _workers(world: "World") -> list[dict[str, Any]]:
             "step": b.step,
             "loss": b.loss,
             "checkpoint": b.committed_step,
-            "checkpoint_age_s": round(world.seen_at - b.committed_at, 1) if b.committed_at else None,
-            "heartbeat_age_s": round(max(0.0, world.seen_at - b.updated), 1),
+            "checkpoint_age_s": _age(world.seen_at, b.committed_at),
+            "heartbeat_age_s": _age(world.seen_at, b.updated),
             "starts": b.starts,
             "message": b.message,
         }
@@ -105,27 +115,37 @@ def _workers(world: "World") -> list[dict[str, Any]]:
     ]
 
 
-def _show(body: dict[str, Any], session: "Session") -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _age(now: float, then: float | None) -> float | None:
+    """
+    Return seconds; clocks of two machines may disagree by a little, so never less than none.
+    """
+    return None if then is None else round(max(0.0, now - then), 1)
 
-    console = Console(soft_wrap=False, highlight=False)
-    head = f"{body['name']}  incarnation {body['incarnation']}, {body['preemptions']} preemptions"
-    console.print(f"{head}, about {body['cost_usd']:.2f} USD so far (estimate)", markup=False)
-    table = Table(box=None, pad_edge=False)
-    for title in ("", "name", "zone", "state"):
-        table.add_column(title, overflow="fold")
-    for row in body["resources"]:
-        table.add_row(row["kind"], row["name"], row["zone"], row["state"])
-    console.print(table)
+
+def _show(body: dict[str, Any], session: "Session") -> None:
+    count = body["preemptions"]
+    head = f"{body['name']}  incarnation {body['incarnation']}, {count} preemption{'' if count == 1 else 's'}"
+    rehearsed = " would have been spent" if session.choice.cloud == "local" else " spent"
+    click.echo(f"{head}, about {usd_text(body['cost_usd'])}{rehearsed} (estimate)")
+    for line in resource_lines(body["resources"]):
+        click.echo(line)
     for worker in body["workers"]:
-        console.print(_worker_line(worker), markup=False)
+        click.echo(_worker_line(worker))
     if body["outcome"]:
-        console.print(f"outcome: {body['outcome']}", markup=False)
+        click.echo(f"outcome: {body['outcome']}")
     for line in body["next"]:
-        console.print(f"next: {line}", markup=False)
+        click.echo(f"next: {line}")
     if not body["next"] and not body["outcome"]:
-        console.print("next: nothing to do while the job runs", markup=False)
+        click.echo("next: nothing to do while the job runs")
+
+
+def resource_lines(rows: list[dict[str, str]]) -> list[str]:
+    """
+    Return one line for each resource, in columns; a long reason comes last, where it may wrap.
+    """
+    titles = ("kind", "zone", "name")
+    width = {title: max(len(row[title]) for row in rows) for title in titles}
+    return ["  ".join([*(row[t].ljust(width[t]) for t in titles), row["state"]]) for row in rows]
 
 
 def _worker_line(worker: dict[str, Any]) -> str:
@@ -136,10 +156,8 @@ def _worker_line(worker: dict[str, Any]) -> str:
         parts.append(f"loss {worker['loss']:.4g}")
     if worker["checkpoint"] is not None:
         age = worker["checkpoint_age_s"]
-        parts.append(
-            f"checkpoint {worker['checkpoint']}" + (f" ({age:.0f} s old)" if age is not None else "")
-        )
-    parts.append(f"heard {worker['heartbeat_age_s']:.0f} s ago")
+        parts.append(f"checkpoint {worker['checkpoint']}" + ("" if age is None else f" ({span_text(age)} old)"))
+    parts.append(f"heard {span_text(worker['heartbeat_age_s'])} ago")
     if worker["message"]:
         parts.append(worker["message"])
     return ", ".join(parts)

@@ -3,18 +3,17 @@ Show the figures of a finished run.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import click
 
 from orchestrator.cli.wiring import Session
+from orchestrator.cli.words import span_text, usd_text
 from orchestrator.core.bill import spent
 from orchestrator.core.spec import VmSpec
 from orchestrator.core.world import Present
 from orchestrator.engine.eventlog import read_events
 from orchestrator.engine.heartbeats import read_heartbeats
-from orchestrator.report.summary import Summary, summarise
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from orchestrator.report.summary import PARTS, Summary, summarise
 
 
 def summary_of(session: Session) -> Summary:
@@ -39,28 +38,43 @@ def summary_of(session: Session) -> Summary:
     )
 
 
-def show_summary(summary: Summary) -> None:
+def show_summary(summary: Summary, *, rehearsed: bool) -> None:
     """
-    Print the summary for people, to stdout.
+    Print the summary for people, to stdout; *rehearsed* says that nothing of it was billed.
     """
-    from rich.console import Console
+    for line in summary_lines(summary, rehearsed=rehearsed):
+        click.echo(line)
 
-    Console(highlight=False).print(_table(summary))
 
-
-def _table(summary: Summary) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    loss = "-" if summary.loss is None else f"{summary.loss:.4f}"
-    table.add_row("steps", f"{summary.steps}")
-    table.add_row("loss", loss)
-    table.add_row("preemptions", f"{summary.preemptions}")
-    table.add_row("steps redone", f"{summary.steps_redone}")
-    for recovery in summary.recoveries:
-        parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in recovery.parts.items())
-        table.add_row(f"recovery {recovery.incarnation}", f"{recovery.total:.1f} s ({parts})")
+def summary_lines(summary: Summary, *, rehearsed: bool) -> list[str]:
+    """
+    Return the summary as lines of at most 80 columns.
+    """
+    loss = "" if summary.loss is None else f", last loss {summary.loss:.4f}"
+    redone = "at least " if summary.redone_at_least else ""
+    rows = [
+        ("steps", f"{'-' if summary.steps is None else summary.steps}{loss}"),
+        ("preemptions", f"{summary.preemptions}"),
+        ("steps redone", f"{redone}{summary.steps_redone}"),
+    ]
     if summary.goodput is not None:
-        table.add_row("goodput", f"{summary.goodput:.0%} of {summary.wall_seconds:.0f} s")
-    table.add_row("cost", f"{summary.cost_usd:.4f} USD, on demand {summary.ondemand_usd:.4f} USD (estimate)")
-    return table
+        wall = span_text(summary.wall_seconds)
+        rows.append(("goodput", f"{summary.goodput:.0%} of {wall} went into steps that count"))
+    cost = f"{usd_text(summary.cost_usd)}, all on demand {usd_text(summary.ondemand_usd)} (estimate)"
+    rows.append(("would have cost" if rehearsed else "cost", cost))
+    return [f"  {name:<16}{text}" for name, text in rows] + _recovery_lines(summary)
+
+
+def _recovery_lines(summary: Summary) -> list[str]:
+    """
+    Return a table of the ways back, in seconds.
+    """
+    if not summary.recoveries:
+        return []
+    head = "".join(f"{name:>9}" for name in ("total", *PARTS))
+    lines = [f"  {'recovery, s':<16}{head}"]
+    for recovery in summary.recoveries:
+        figures = (recovery.total, *(recovery.parts[name] for name in PARTS))
+        cells = "".join(f"{seconds:9.1f}" for seconds in figures)
+        lines.append(f"  {f'  incarnation {recovery.incarnation}':<16}{cells}")
+    return lines

@@ -43,15 +43,16 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
     Run passes until the job runs everywhere with the wanted code.
     """
     from orchestrator.cli.artifacts import build_artifacts, want
-    from orchestrator.cli.output import EventPrinter, print_json, say
+    from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.output import print_json, say
     from orchestrator.cli.wiring import Session
     from orchestrator.core.recovery import hopeless
     from orchestrator.engine.reconcile import Pass
     from orchestrator.engine.watch import raise_hopeless, raise_outcome, raise_stockout
 
-    printer = EventPrinter(as_json=choice.as_json)
+    printer = EventPrinter()
     session = Session(choice, printer)
-    with session.alone("up"):
+    with session.alone("up"), printer:
         bundle, agent = build_artifacts(session)
         record = session.record
         record.update(lambda h: want(h, bundle, agent, session.clock.now()))

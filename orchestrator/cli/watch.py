@@ -18,7 +18,8 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
 
     Ctrl-C leaves everything running; run `tpuctl watch` again to go on.
     """
-    from orchestrator.cli.output import EventPrinter, print_json, say
+    from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.output import print_json, say
     from orchestrator.cli.progress import Progress
     from orchestrator.cli.summary_view import show_summary, summary_of
     from orchestrator.cli.wiring import Choice, Session
@@ -29,11 +30,11 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     choice = Choice(file, settings, cloud, as_json)
     printer = EventPrinter(as_json=as_json)
     session = Session(choice, printer)
-    with session.alone("watch"):
+    with session.alone("watch"), printer:
         if not session.record.history.bundle:
             raise UsageError(
                 f"{session.spec.name} is not up: there is nothing to watch", hint="run: tpuctl up",
-                unchanged="nothing was changed", code="TPU-120",
+                unchanged="nothing was changed", code="TPU-130",
             )  # fmt: skip
         watcher = session.watcher()
         progress = Progress(printer, session.spec)
@@ -57,9 +58,8 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
             for number, handler in before.items():
                 signal.signal(number, handler)
     if watcher.stop.is_set() and result.plan.outcome is None:
-        say(
-            "stopped watching; everything keeps running. Go on with: tpuctl watch; remove it with: tpuctl down"
-        )
+        say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
+        say("  next:  go on with `tpuctl watch`, or remove it all with `tpuctl down`")
         raise click.exceptions.Exit(130)
     raise_outcome(result)
     summary = summary_of(session)
@@ -67,4 +67,4 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
         print_json("watch", {"outcome": "done", "reason": result.plan.reason, "summary": summary.as_dict()})
     else:
         say(f"done: {result.plan.reason}", style="bold green")
-        show_summary(summary)
+        show_summary(summary, rehearsed=cloud == "local")

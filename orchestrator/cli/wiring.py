@@ -21,7 +21,6 @@ from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.eventlog import EventLog
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.journal import Journal
-from orchestrator.engine.reconcile import Reconciler
 from orchestrator.engine.record import Record
 from orchestrator.engine.watch import Watcher
 from orchestrator.errors import LeaseHeldError, UsageError
@@ -205,7 +204,7 @@ class Session:
         """
         Return the loop over passes.
         """
-        return Watcher(Reconciler(self.deployment), self.clock, float(self.spec.watch.poll))
+        return Watcher(self.deployment)
 
     @contextmanager
     def alone(self, command: str) -> "Iterator[None]":

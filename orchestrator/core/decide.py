@@ -65,6 +65,8 @@ def decide(spec: Spec, world: World, history: History, spent_usd: float = 0.0) -
     Return the plan of this pass.
     """
     outcome, reason = judge_end(spec, world, history, spent_usd)
+    if outcome is Outcome.REFUSED:
+        return Plan(outcome=outcome, reason=reason)
     if outcome is not None:
         return _wind_down(world, outcome, reason)
     steps = (
@@ -86,6 +88,9 @@ def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> t
     """
     Say whether the deployment has come to its end: done, failed or out of budget or time.
     """
+    misplaced = _misplaced(spec, world)
+    if misplaced:
+        return Outcome.REFUSED, misplaced
     if finished(world):
         return Outcome.DONE, "every worker reports that the job is done"
     if isinstance(world.heartbeats, Present):
@@ -100,6 +105,17 @@ def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> t
     if history.outcome == Outcome.DONE.value:
         return Outcome.DONE, history.reason
     return None, ""
+
+
+def _misplaced(spec: Spec, world: World) -> str:
+    """
+    Say why a bucket in another region than the TPU is refused: each checkpoint would be billed as egress.
+    """
+    region = names.region_of(spec.tpu.zones[0])
+    if not isinstance(world.bucket, Present) or world.bucket.value.location == region:
+        return ""
+    bucket = world.bucket.value
+    return f"bucket {bucket.name} lies in {bucket.location}, the TPU in {region}: slow, and billed as egress"
 
 
 def _wind_down(world: World, outcome: Outcome, reason: str) -> Plan:
@@ -128,13 +144,16 @@ def decide_bucket(spec: Spec, world: World, history: History) -> Step:
     bucket = world.bucket
     if isinstance(bucket, Unknown):
         return Step(waiting=f"bucket: not known ({bucket.why})")
+    region = names.region_of(spec.tpu.zones[0])
     if isinstance(bucket, Present):
-        return Step()
+        if history.bucket_ready or spec.bucket.adopt:
+            return Step()
+        return Step(
+            (Change(Kind.BUCKET, Verb.CREATE, bucket.value.name, "its creation may be unfinished", region),)
+        )
     if history.bucket_seen:
         return Step(waiting="bucket: it was there and is gone; nothing is created in its place")
-    region = names.region_of(spec.tpu.zones[0])
-    change = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", region)
-    return Step((change,))
+    return Step((Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", region),))
 
 
 def decide_bundle(world: World, history: History) -> Step:

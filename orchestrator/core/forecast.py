@@ -53,7 +53,8 @@ def _succeed(
     Return the world and the record after *change* has worked.
     """
     if change.kind is Kind.BUCKET:
-        return replace(world, bucket=Present(Bucket(change.name, change.zone))), history
+        made = Bucket(change.name, change.zone)
+        return replace(world, bucket=Present(made)), replace(history, bucket_ready=True)
     if change.kind is Kind.VM:
         return replace(world, vm=Present(Vm(change.name, change.zone, VmState.RUNNING))), history
     if change.kind is Kind.BUNDLE:
@@ -62,11 +63,11 @@ def _succeed(
     if change.kind is Kind.NODE:
         workers = tuple(Worker(index, f"worker-{index}") for index in range(count))
         labels = names.labels(spec, "tpu", change.incarnation)
-        made = Node(
+        node = Node(
             change.name, change.zone, NodeState.READY, change.incarnation, workers=workers, labels=labels
         )
         history = replace(history, incarnation=change.incarnation or 0, zone=change.zone, accepted=True)
-        return replace(world, nodes=Present((made,))), history
+        return replace(world, nodes=Present((node,))), history
     beats = tuple(
         Heartbeat(history.incarnation, index, Phase.RUN, world.seen_at, workers=count, bundle=history.bundle)
         for index in range(count)

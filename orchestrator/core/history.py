@@ -56,7 +56,8 @@ class History:
 
     *incarnation* is the newest one asked for (0: none yet) and *accepted* says that the cloud took its
     create. *refusals* are those since the last READY. *sightings* maps a doubtful state to the time it
-    was first seen in a row. *pushed* names the bundle that went to the machines over SSH.
+    was first seen in a row. *bucket_ready* says that the bucket was made completely, grant included,
+    which a killed create may have left undone. *pushed* names the bundle that went to the machines over SSH.
     """
 
     serial: int = 0
@@ -68,6 +69,7 @@ class History:
     zones_used: tuple[str, ...] = ()
     vm_accepted: bool = False
     bucket_seen: bool = False
+    bucket_ready: bool = False
     bundle: str = ""
     agent: str = ""
     uploaded: str = ""

@@ -39,6 +39,7 @@ class Outcome(Enum):
     DONE = "done"
     FAILED = "failed"
     SPENT = "spent"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from orchestrator.core.world import Node, Operation, Present, World
 from orchestrator.engine.artifacts import find_artifacts
 from orchestrator.engine.deliver import deliver
 from orchestrator.engine.deployment import Deployment
-from orchestrator.errors import ConflictError, Retry, TpuctlError
+from orchestrator.errors import ConflictError, LeaseHeldError, Retry, TpuctlError
 
 REMOTE_PAUSE = 3.0
 """Seconds before machines that could not be reached are tried again."""
@@ -64,6 +64,8 @@ class Actor:
             entry = self._journal.intend(change, in_bucket=in_bucket)
             self._prepare(change)
             text = self._call(change, world)
+        except LeaseHeldError:
+            raise
         except TpuctlError as error:
             self._refused(change, error)
             if entry:
@@ -133,8 +135,8 @@ class Actor:
                 unchanged="no bucket was created",
             )
         self._cloud.buckets.create(order)
-        self._record.update(lambda h: replace(h, bucket_seen=True))
-        return f"bucket {order.name} created in {order.location}"
+        self._record.update(lambda h: replace(h, bucket_seen=True, bucket_ready=True))
+        return f"bucket {order.name} is ready in {order.location}"
 
     def _upload(self, change: Change, world: World) -> str:
         history = self._record.history

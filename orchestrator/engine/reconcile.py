@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from orchestrator.core.decide import decide
 from orchestrator.core.events import Event
 from orchestrator.core.history import TERMINAL, History, current_node, learn
-from orchestrator.core.plan import Plan
+from orchestrator.core.plan import Outcome, Plan
 from orchestrator.core.world import Unknown, World
 from orchestrator.engine.act import Actor, Failure
 from orchestrator.engine.deployment import Deployment
@@ -48,7 +48,7 @@ class Reconciler:
         self._record.update(lambda _: learned)
         plan = decide(parts.spec, world, learned, parts.spent(learned, world.seen_at))
         failures = self._actor.act(plan, world)
-        if plan.outcome is not None:
+        if plan.outcome not in {None, Outcome.REFUSED}:
             self._record.update(
                 lambda h: replace(h, outcome=plan.outcome.value if plan.outcome else "", reason=plan.reason)
             )

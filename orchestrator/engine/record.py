@@ -31,6 +31,7 @@ class Record:
         self._store = store
         self._lock = threading.RLock()
         self._generation: int | None = None
+        self._doubtful: bytes | None = None
         self.history = History()
 
     def load(self) -> History:
@@ -75,16 +76,23 @@ class Record:
         data = encode(fresh)
         try:
             self._generation = self._store.write(RECORD, data, if_generation=self._generation or 0)
+            self._doubtful = None
         except PreconditionError as error:
             found = self._store.read(RECORD)
-            if found is not None and found.data == data:
-                self._generation = found.generation
+            if found is not None and found.data in (data, self._doubtful):
+                # Our own write whose answer was lost: take its generation and go on from there.
+                self._generation, self._doubtful = found.generation, None
+                if found.data != data:
+                    self._save_in_bucket(fresh)
                 return
             raise LeaseHeldError(
                 "another tpuctl changed this deployment's record at the same time",
                 hint="stop one of them; then run the same command again",
                 unchanged="nothing was created or deleted after that",
             ) from error
+        except TpuctlError:
+            self._doubtful = data
+            raise
 
 
 def encode(history: History) -> bytes:

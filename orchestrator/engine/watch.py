@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable
 
 from orchestrator.clock import Clock
+from orchestrator.core.events import Event
 from orchestrator.core.history import History
 from orchestrator.core.plan import Outcome
 from orchestrator.core.recovery import hopeless
+from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile import Pass, Reconciler, blind
 from orchestrator.errors import (
     AuthError,
@@ -18,6 +20,7 @@ from orchestrator.errors import (
     Retry,
     SpendStopError,
     TpuctlError,
+    UsageError,
 )
 
 SHORTEST_PAUSE = 0.2
@@ -30,10 +33,11 @@ class Watcher:
     Repeat passes until *stop* is set, the deployment has ended, or *until* is content.
     """
 
-    def __init__(self, reconciler: Reconciler, clock: Clock, poll: float) -> None:
-        self._reconciler = reconciler
-        self._clock = clock
-        self._poll = poll
+    def __init__(self, deployment: Deployment) -> None:
+        self._reconciler = Reconciler(deployment)
+        self._clock = deployment.clock
+        self._sink = deployment.sink
+        self._poll = float(deployment.spec.watch.poll)
         self.wake = threading.Event()
         self.stop = threading.Event()
 
@@ -43,7 +47,9 @@ class Watcher:
         """
         blind_passes = 0
         while True:
-            result = self._reconciler.one_pass()
+            result = self._attempt()
+            if result is None:
+                continue
             after(result)
             blind_passes = blind_passes + 1 if blind(result) else 0
             if blind_passes >= BLIND_PASSES:
@@ -52,6 +58,19 @@ class Watcher:
             if ended or until(result) or self.stop.is_set():
                 return result
             self._pause(result)
+
+    def _attempt(self) -> Pass | None:
+        """
+        Make one pass; None when it broke off for a passing reason, such as a bucket that does not answer.
+        """
+        try:
+            return self._reconciler.one_pass()
+        except TpuctlError as error:
+            if error.retry is not Retry.TRANSIENT or self.stop.is_set():
+                raise
+            self._sink(Event(self._clock.now(), "failure", f"{error.message} ({error.code})"))
+            self._clock.wait(self._poll, self.wake)
+            return None
 
     def _pause(self, result: Pass) -> None:
         """
@@ -100,6 +119,13 @@ def raise_outcome(result: Pass) -> None:
             f"the job failed: {reason}",
             hint="see `tpuctl logs`, mend it, then run `tpuctl up`",
             unchanged=kept,
+        )
+    if outcome is Outcome.REFUSED:
+        raise UsageError(
+            reason,
+            hint="choose tpu.zones in the bucket's region, or another bucket.name",
+            unchanged="nothing was created or deleted",
+            code="TPU-130",
         )
     if outcome is Outcome.SPENT:
         raise SpendStopError(

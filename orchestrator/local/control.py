@@ -36,14 +36,14 @@ def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
             return address, False
         if options is not None:
             save_options(folder, options)
-        return _start(folder), True
+        return _start(folder, on_demand=options is None), True
 
 
-def _start(folder: Path) -> Address:
+def _start(folder: Path, *, on_demand: bool) -> Address:
     _check_extra()
     with (folder / "daemon.log").open("ab") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator.local.daemon", str(folder)],
+            [sys.executable, "-m", "orchestrator.local.daemon", str(folder), "on-demand" if on_demand else "asked-for"],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
             env=_environment(),
         )  # fmt: skip
@@ -134,6 +134,16 @@ def stop() -> bool:
         time.sleep(0.05)  # As in _start: another process ends in real time.
     reap(folder)
     return True
+
+
+def stop_if_idle() -> bool:
+    """
+    Stop a local cloud that a deployment had started, once it holds no machine. Return whether it was stopped.
+    """
+    address = running()
+    if address is None or not address.on_demand or call("status")["machines"]:
+        return False
+    return stop()
 
 
 def reap(folder: Path, *, disks: bool = False) -> None:

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,8 +40,11 @@ class Daemon:
     Run one local cloud in *folder* until it is told to stop.
     """
 
-    def __init__(self, folder: Path, options: Options, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, folder: Path, options: Options, loop: asyncio.AbstractEventLoop, *, on_demand: bool
+    ) -> None:
         self._folder = folder
+        self._on_demand = on_demand
         self._options = options
         self._loop = loop
         self._wake = threading.Event()
@@ -128,9 +132,13 @@ class Daemon:
         Let the model's events happen when they are due.
         """
         while not self._over.is_set():
-            self.cloud.tick()
-            self._save()
-            due = self.cloud.next_due()
+            try:
+                self.cloud.tick()
+                self._save()
+                due = self.cloud.next_due()
+            except Exception:  # noqa: BLE001 - time must go on: one broken event may not freeze the cloud
+                traceback.print_exc()
+                due = None
             nap = LONGEST_NAP if due is None else min(LONGEST_NAP, max(0.0, due - self.cloud.clock.now()))
             self._wake.wait(nap + 0.001)
             self._wake.clear()
@@ -167,10 +175,18 @@ class Daemon:
     def _address(self) -> Address:
         options = self._options
         pid = os.getpid()
-        return Address(pid, start_of(pid), self.endpoint, options.ssh_port, options.project, self._hosts.kind)
+        return Address(
+            pid=pid,
+            started=start_of(pid),
+            endpoint=self.endpoint,
+            ssh_port=options.ssh_port,
+            project=options.project,
+            hosts=self._hosts.kind,
+            on_demand=self._on_demand,
+        )
 
 
-async def run(folder: Path) -> None:
+async def run(folder: Path, *, on_demand: bool) -> None:
     """
     Run the daemon of *folder*; raise OSError when its port is taken.
     """
@@ -181,8 +197,9 @@ async def run(folder: Path) -> None:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", options.port))
     listener.listen(256)
-    await Daemon(folder, options, asyncio.get_running_loop()).serve(listener)
+    daemon = Daemon(folder, options, asyncio.get_running_loop(), on_demand=on_demand)
+    await daemon.serve(listener)
 
 
 if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1])))
+    asyncio.run(run(Path(sys.argv[1]), on_demand=sys.argv[2:] == ["on-demand"]))

@@ -12,6 +12,8 @@ from pathlib import Path
 class Address:
     """
     Say how to reach a running local cloud (file `daemon.json`). *started* tells a reused pid apart.
+
+    *on_demand* is set when a deployment started it, and not `tpuctl local start`.
     """
 
     pid: int
@@ -20,6 +22,7 @@ class Address:
     ssh_port: int
     project: str
     hosts: str
+    on_demand: bool = False
 
 
 def local_folder() -> Path:

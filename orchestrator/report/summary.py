@@ -8,8 +8,9 @@ from itertools import pairwise
 from statistics import median
 
 from orchestrator.core.events import Event
-from orchestrator.core.world import Heartbeat
+from orchestrator.core.world import Heartbeat, Phase
 
+LIVING = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN, Phase.STOPPING})
 PARTS = ("detect", "decide", "create", "fetch", "restore", "start")
 
 
@@ -38,12 +39,15 @@ class Recovery:
 class Summary:
     """
     Hold the figures of one deployment. *goodput* is the share of wall-clock time spent on kept steps.
+
+    *redone_at_least* says that a machine died without a last word, so it may have redone a few steps more.
     """
 
     steps: int | None
     loss: float | None
     preemptions: int
     steps_redone: int
+    redone_at_least: bool
     recoveries: tuple[Recovery, ...]
     goodput: float | None
     wall_seconds: float
@@ -84,6 +88,7 @@ def summarise(
         loss=chain[-1].loss if chain else None,
         preemptions=preemptions,
         steps_redone=redone,
+        redone_at_least=any(b.phase in LIVING for b in chain[:-1]),
         recoveries=tuple(r for r in recoveries if r is not None),
         goodput=min(1.0, kept / wall) if wall else None,
         wall_seconds=wall,
@@ -109,11 +114,13 @@ def _kept_seconds(chain: Sequence[Heartbeat], index: int) -> float:
 def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> Recovery | None:
     """
     Return the way from one incarnation to the next, or None when a mark on it is missing.
+
+    A job that was started again on the same machine has overwritten the marks of its first start.
     """
     seen = _time(events, "preempted", before.incarnation)
     created = _time(events, "node-create", after.incarnation)
     times = after.timings
-    if created is None or not {"boot", "fetched", "spawned", "first_step"} <= set(times):
+    if created is None or after.attempt > 1 or not {"boot", "fetched", "spawned", "first_step"} <= set(times):
         return None
     seen = created if seen is None else seen
     marks = (

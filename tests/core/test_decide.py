@@ -9,10 +9,11 @@ import pytest
 from orchestrator.core.decide import CREATE_DEADLINE, REPAIR_DEADLINE, decide
 from orchestrator.core.history import History, Refusal
 from orchestrator.core.plan import Kind, Outcome, Verb
-from orchestrator.core.spec import JobSpec, WatchSpec
+from orchestrator.core.spec import BucketSpec, JobSpec, WatchSpec
 from orchestrator.core.units import Duration
 from orchestrator.core.world import (
     Absent,
+    Bucket,
     NodeState,
     Operation,
     Phase,
@@ -325,3 +326,29 @@ def test_a_job_on_the_vm_is_told_the_address_of_each_new_tpu():
     plan = decide(on_vm, world(heartbeats=Present(())), history(pushed="0:b"))
     assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.JOB, Verb.CREATE)]
     assert decide(on_vm, world(), history(pushed="1:b")).empty
+
+
+def test_a_bucket_whose_creation_may_be_unfinished_is_finished():
+    """
+    A killed create may have left out the grant; creating again is harmless and completes it.
+    """
+    plan = decide(spec(), world(), history(bucket_ready=False))
+    assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.BUCKET, Verb.CREATE)]
+
+
+def test_an_adopted_bucket_is_never_changed():
+    """
+    The user gave it; granting is theirs too.
+    """
+    adopted = spec(bucket=BucketSpec(name="b", adopt=True))
+    assert decide(adopted, world(), history(bucket_ready=False)).empty
+
+
+def test_a_bucket_in_another_region_is_refused_before_anything_is_made():
+    """
+    Same region is a rule: a wrong one costs thousands in egress.
+    """
+    far = world(bucket=Present(Bucket("b", "europe-west4")), nodes=Present(()), vm=Absent())
+    plan = decide(spec(), far, History())
+    assert plan.outcome is Outcome.REFUSED
+    assert plan.empty

@@ -93,6 +93,7 @@ def history(**overrides) -> History:
         zones_used=(ZONE,),
         vm_accepted=True,
         bucket_seen=True,
+        bucket_ready=True,
         bundle="b",
         agent="a",
         uploaded="b:a",

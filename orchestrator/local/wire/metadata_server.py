@@ -106,34 +106,33 @@ class MetadataServer:
         """
         Answer at once, or with wait_for_change when the etag differs from last_etag or time is up.
         """
-        view = self._lookup(address)
-        if view is None:
-            return Response(404, b"No machine has this address.\n")
-        response = answer(view, request)
-        if request.query.get("wait_for_change", "").lower() != "true" or response.status != 200:
-            return response
-        last = request.query.get("last_etag", response.headers["etag"])
+        # The model may make a machine stop while it is looked at, which waits for this very loop: so it is
+        # looked at from a thread, and a change in between is caught by a waiter made before.
+        view = await asyncio.to_thread(self._lookup, address)
         deadline = time.monotonic() + _seconds(request.query.get("timeout_sec", ""))
-        while response.status == 200 and response.headers["etag"] == last:
+        last = request.query.get("last_etag")
+        while view is not None:
+            waiter = self._waiter(view.machine.id)
+            response = await asyncio.to_thread(answer, view, request)
+            last = last or response.headers.get("etag")
+            waits = request.query.get("wait_for_change", "").lower() == "true" and response.status == 200
             remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                break
-            await self._wait(view.machine.id, remaining)
-            fresh = self._lookup(address)
-            if fresh is None:
-                break
-            response = answer(fresh, request)
-        return response
+            if not waits or response.headers["etag"] != last or remaining <= 0:
+                self._waiters[view.machine.id].discard(waiter)
+                return response
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(waiter, remaining)
+            self._waiters[view.machine.id].discard(waiter)
+            view = await asyncio.to_thread(self._lookup, address)
+        return Response(404, b"No machine has this address.\n")
 
-    async def _wait(self, machine_id: str, seconds: float) -> None:
+    def _waiter(self, machine_id: str) -> "asyncio.Future[None]":
         """
-        Wait for `changed`, or for *seconds*.
+        Return what `changed` wakes.
         """
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[machine_id].add(waiter)
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(waiter, seconds)
-        self._waiters[machine_id].discard(waiter)
+        return waiter
 
 
 async def _read(connection: h11.Connection, reader: asyncio.StreamReader) -> Request | None:

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Make the virtual environment for requirements.txt once, and run a program of it:
+#   sh venv.sh                  make it, if it is not there
+#   sh venv.sh python train.py  the same, then run its python
+# It lies in $TPUCTL_VENV_CACHE, or on the machine in $TPUCTL_ROOT/venvs, under the checksum of both
+# lists of requirements: other pins make another one, a new bundle with the same pins makes none.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+key=$(cat "$here/requirements.txt" "$here/requirements-no-deps.txt" | sha256sum | cut -c 1-64)
+cache=${TPUCTL_VENV_CACHE:-${TPUCTL_ROOT:-$HOME/.cache/tpuctl}/venvs}
+venv=$cache/$key
+python=$(python3 --version)
+
+ready() { [ "$(cat "$venv/complete" 2>/dev/null)" = "$python" ] && "$venv/bin/python" -c ''; }
+
+stop() {
+    echo "venv: $1" >&2
+    exit 1
+}
+
+install() { "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@" >&2; }
+
+if ! ready; then
+    # fairseq comes as source: its C++ parts are built here, in pip's own build environment.
+    command -v "${CC:-gcc}" >/dev/null && command -v "${CXX:-g++}" >/dev/null ||
+        stop "fairseq is built from source and there is no gcc and g++; on Debian and Ubuntu: apt-get install g++ python3-dev"
+    python3 -c 'import os, sysconfig; os.stat(sysconfig.get_paths()["include"] + "/Python.h")' 2>/dev/null ||
+        stop "fairseq is built from source and Python.h is missing; on Debian and Ubuntu: apt-get install python3-dev"
+    mkdir -p "$cache"
+    exec 9>"$cache/$key.lock"
+    flock 9 # machines of a rehearsal share the folder: one makes it, the others wait
+    if ! ready; then
+        echo "venv: installing requirements.txt and fairseq into $venv" >&2
+        rm -rf "$venv" # what a killed install left
+        python3 -m venv "$venv" >&2 ||
+            stop "python3 -m venv failed; on Debian and Ubuntu: apt-get install python3-venv"
+        install -r "$here/requirements.txt"
+        # Its own pins cannot be met by a current pip (README.md), so it is installed without them.
+        install --no-deps -r "$here/requirements-no-deps.txt"
+        echo "$python" >"$venv/complete" # last: without this line it is not ready
+    fi
+    exec 9>&-
+fi
+[ $# -gt 0 ] || exit 0
+program=$1
+shift
+exec "$venv/bin/$program" "$@"

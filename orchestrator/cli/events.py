@@ -1,0 +1,137 @@
+"""
+Show events as they come: time-stamped lines, NDJSON, and on a terminal a live line below them.
+"""
+
+import re
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.words import span_text
+from orchestrator.core.events import Event
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from orchestrator.cli.live import LiveLine
+    from orchestrator.engine.act import Failure
+
+COLOURS = {"preempted": "red", "refused": "yellow", "failure": "yellow", "done": "green", "ready": "green"}
+REMINDER = 300.0
+"""Seconds after which a wait that still lasts is said once more where no live line shows it."""
+
+
+class EventPrinter:
+    """
+    Print events as time-stamped lines to stderr, or as NDJSON to stdout.
+
+    Used as a context manager it draws the live line, when somebody looks at a terminal.
+    """
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self._json = as_json
+        self._last = ""
+        self._line: LiveLine | None = None
+        self._now = ""
+        self._heard: float | None = None
+        self._waits: dict[str, Wait] = {}
+
+    def __enter__(self) -> "EventPrinter":
+        from rich.console import Console
+
+        from orchestrator.cli.live import LiveLine, wanted
+
+        if not self._json and wanted():
+            self._line = LiveLine(Console(stderr=True, highlight=False), self.line_text)
+            self._line.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        if self._line is not None:
+            self._line.stop()
+            self._line = None
+
+    @property
+    def live(self) -> bool:
+        """
+        Say whether a live line is shown.
+        """
+        return self._line is not None
+
+    def __call__(self, event: Event) -> None:
+        """
+        Print one event; the same text twice in a row is printed once.
+        """
+        if self._json:
+            click.echo(event.to_json().decode())
+            return
+        if event.text == self._last:
+            return
+        from orchestrator.cli.output import say
+
+        self._last = event.text
+        stamp = time.strftime("%H:%M:%S", time.localtime(event.at))
+        say(f"{stamp}  {event.text}", style=COLOURS.get(event.kind, ""))
+
+    def now(self, text: str, heard: float | None = None) -> None:
+        """
+        Set what the live line shows; *heard* is the time of the last report it rests on.
+        """
+        self._now, self._heard = text, heard
+
+    def line_text(self, at: float) -> str:
+        """
+        Return the live line: what is waited for and for how long so far, then the job.
+        """
+        parts = [f"{wait.text} ({span_text(at - wait.since)})" for wait in self._waits.values()]
+        if self._now:
+            parts.append(self._now)
+        if self._now and self._heard is not None:
+            parts.append(f"heard {span_text(at - self._heard)} ago")
+        return ", ".join(parts) or "looking at the cloud"
+
+    def waiting(self, texts: Sequence[str], at: float) -> None:
+        """
+        Say what is waited for, each thing once, and again after some minutes; the live line counts instead.
+        """
+        waits = {}
+        for text in texts:
+            key = re.sub(r" in [\d.]+ s\b", "", text)
+            waits[key] = self._waits.get(key) or Wait(key, at)
+            waits[key].text = text
+        self._waits = waits
+        if not self.live:
+            for wait in waits.values():
+                self._say_wait(wait, at)
+
+    def _say_wait(self, wait: "Wait", at: float) -> None:
+        if wait.said is None:
+            self(Event(at, "waiting", f"waiting: {wait.text}"))
+        elif at - wait.said >= REMINDER:
+            self(Event(at, "waiting", f"still waiting after {span_text(at - wait.since)}: {wait.text}"))
+        else:
+            return
+        wait.said = at
+
+    def failure(self, failure: "Failure", at: float) -> None:
+        """
+        Say what a pass failed at; the next pass tries again where that makes sense.
+        """
+        change = failure.change
+        text = f"{change.kind.value} {change.name}: {failure.error.message} ({failure.error.code})"
+        self(Event(at, "failure", text, failure.error.as_dict()))
+
+
+class Wait:
+    """
+    Remember one thing that is waited for: since when, and when it was said last.
+    """
+
+    def __init__(self, text: str, since: float) -> None:
+        self.text = text
+        self.since = since
+        self.said: float | None = None

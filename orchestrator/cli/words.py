@@ -1,0 +1,22 @@
+"""
+Amounts and durations as people read them.
+"""
+
+
+def span_text(seconds: float) -> str:
+    """
+    Return a duration: 9 s, 2 min 5 s, 1 h 4 min.
+    """
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def usd_text(usd: float) -> str:
+    """
+    Return an amount with as many digits as say something.
+    """
+    return f"{usd:.2f} USD" if usd >= 1 else f"{usd:.4f} USD"

@@ -1,0 +1,239 @@
+"""
+A stage for real deployments: own folder, own local cloud, the public command line, and proof that nothing is left.
+
+Commands run as processes, as a user's do. What the tests wait for is read straight from the bucket and
+from /proc, because a command line costs a second of computing time for each look.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+REPO = Path(__file__).parents[2]
+EXAMPLE = REPO / "examples" / "numpy-lm"
+FOREIGN = ("TPUCTL_", "GOOGLE_", "CLOUDSDK_", "NUMPY_LM_", "GCE_METADATA", "STORAGE_EMULATOR")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left: exit code, standard output, standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Stage:
+    """One deployment folder and one local cloud."""
+
+    folder: Path
+    name: str = "e2e"
+    running: list[subprocess.Popen] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.work = self.folder / "work"
+        self.cloud = self.folder / "cloud"
+        self.work.mkdir(parents=True)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+        self.environment = {
+            **kept, "PYTHONPATH": str(REPO), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1", "COLUMNS": "200",
+            "TPUCTL_LOCAL_DIR": str(self.cloud), "TPUCTL_CLOUD": "local",
+        }  # fmt: skip
+
+    # What a user does.
+
+    def write(self, *, tpu: str = "v5litepod-8", vm: str = "none", watch: str = "", **job: object) -> None:
+        """Write tpuctl.yaml with *job* settings of its own."""
+        body = {"command": "python3 train.py", **job}
+        lines = "".join(f"  {key}: {json.dumps(value)}\n" for key, value in body.items())
+        (self.work / "tpuctl.yaml").write_text(
+            f"name: {self.name}\ntpu: {{type: {tpu}, zones: [europe-west4-b, europe-west4-a]}}\nvm: {vm}\n"
+            f"job:\n{lines}watch: {{poll: 1s{watch}}}\n"
+        )
+
+    def use_example(self, *, steps: int, step_seconds: float, save_every: int = 10, **more: Any) -> None:
+        """Copy the numpy example here and write a deployment file for a short run of it."""
+        for source in EXAMPLE.glob("*.py"):
+            (self.work / source.name).write_bytes(source.read_bytes())
+        env = {
+            "NUMPY_LM_STEPS": str(steps),
+            "NUMPY_LM_STEP_SECONDS": str(step_seconds),
+            "NUMPY_LM_SAVE_EVERY": str(save_every),
+            "NUMPY_LM_LOG_EVERY": "1",
+        }
+        self.write(env=env, target_steps=steps, **more)
+
+    def start(self, *words: str) -> subprocess.Popen:
+        """Start a command and return its process; what it prints is kept in files."""
+        number = len(self.running)
+        with (self.folder / f"{number}.out").open("wb") as out, (self.folder / f"{number}.err").open("wb") as err:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "orchestrator", *words], cwd=self.work, env=self.environment,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            )  # fmt: skip
+        process.number = number  # type: ignore[attr-defined]
+        self.running.append(process)
+        return process
+
+    def said(self, process: subprocess.Popen) -> str:
+        """Return what a command has printed to standard error so far."""
+        return (self.folder / f"{process.number}.err").read_text(errors="replace")  # type: ignore[attr-defined]
+
+    def end(self, process: subprocess.Popen, expect: int | None = 0, seconds: float = 60.0) -> Done:
+        """Wait for a command; *expect* is the exit code that it must have."""
+        code = process.wait(timeout=seconds)
+        out = (self.folder / f"{process.number}.out").read_text(errors="replace")  # type: ignore[attr-defined]
+        done = Done(code, out, self.said(process))
+        assert expect is None or code == expect, f"exit code {code}, not {expect}:\n{done.out}\n{done.err}"
+        return done
+
+    def tpuctl(self, *words: str, expect: int | None = 0, seconds: float = 60.0) -> Done:
+        """Run a command to its end."""
+        return self.end(self.start(*words), expect, seconds)
+
+    def status(self) -> dict[str, Any]:
+        """Return what `tpuctl status --json` says."""
+        found: dict[str, Any] = json.loads(self.tpuctl("status", "--json").out)
+        return found
+
+    # What is there, seen from outside.
+
+    def wait_for(self, what: str, look: Callable[[], T], seconds: float = 40.0, pause: float = 0.1) -> T:
+        """Look until there is something and return it."""
+        end = time.monotonic() + seconds
+        while not (found := look()):
+            assert time.monotonic() < end, f"waited {seconds:.0f} s for: {what}\n{self.story()}"
+            time.sleep(pause)
+        return found
+
+    def story(self) -> str:
+        """Return what the commands said last, for a failed test."""
+        parts = [f"-- {p.args[3:]}\n{self.said(p)[-1500:]}" for p in self.running[-3:]]
+        return "\n".join([*parts, f"-- heartbeats\n{self.beats()}", f"-- machines\n{self.machines()}"])
+
+    def get(self, path: str) -> bytes:
+        """Return what the local cloud's HTTP answers, nothing for a 404 or when it does not run."""
+        try:
+            address = json.loads((self.cloud / "daemon.json").read_text())
+            with urllib.request.urlopen(address["endpoint"] + path, timeout=30) as answer:
+                return answer.read()
+        except (urllib.error.HTTPError, FileNotFoundError):
+            return b""
+
+    def bucket(self) -> str:
+        """Return the name of the only bucket, empty when there is none."""
+        items = json.loads(self.get("/storage/v1/b?project=local-project") or b"{}").get("items", [])
+        return items[0]["name"] if items else ""
+
+    def objects(self, prefix: str) -> list[str]:
+        """Return the names of the bucket's objects below *prefix*."""
+        body = self.get(f"/storage/v1/b/{self.bucket()}/o?prefix={quote(prefix, safe='')}")
+        return [item["name"] for item in json.loads(body or b"{}").get("items", [])]
+
+    def read(self, name: str) -> bytes:
+        """Return an object's content."""
+        return self.get(f"/storage/v1/b/{self.bucket()}/o/{quote(name, safe='')}?alt=media")
+
+    def beats(self, incarnation: int | None = None) -> list[dict[str, Any]]:
+        """Return the heartbeats of one incarnation, the newest when none is named, in order of workers."""
+        names = [n for n in self.objects(".tpuctl/heartbeat/") if n.count("/") == 3]
+        newest = incarnation or max((int(n.split("/")[2]) for n in names), default=0)
+        found = (self.read(n) for n in names if int(n.split("/")[2]) == newest)
+        return sorted((json.loads(b) for b in found if b), key=lambda b: b["worker"])
+
+    def at(self, step: int, *, incarnation: int = 1, workers: int = 1, attempt: int = 1) -> list[dict[str, Any]]:
+        """Return the heartbeats when all *workers* run and have reached *step*, nothing before."""
+        beats = self.beats()
+        far = [
+            b for b in beats
+            if b["incarnation"] == incarnation and b["phase"] == "run" and (b["step"] or 0) >= step
+            and b["attempt"] >= attempt
+        ]  # fmt: skip
+        return far if len(far) == workers else []
+
+    def logs(self, incarnation: int, worker: int = 0) -> str:
+        """Return the log of one incarnation of one worker, from the bucket."""
+        names = sorted(self.objects(f"logs/g{incarnation}/w{worker}/"))
+        return b"".join(self.read(name) for name in names).decode(errors="replace")
+
+    def machines(self) -> list[dict[str, Any]]:
+        """Return the machines of the local cloud."""
+        return list(json.loads(self.get("/_local/status") or b"{}").get("machines", []))
+
+    def root(self, name: str) -> Path:
+        """Return the machine folder of the running machine whose name begins with *name*."""
+        machine = next(m for m in self.machines() if m["name"].startswith(name) and m["running"])
+        return self.cloud / "machines" / machine["id"] / "opt/tpuctl"
+
+    def jobs(self, command: bytes = b"train.py") -> dict[int, str]:
+        """Return the processes of this cloud that run *command* with the mark of a job: pid and mark."""
+        found = {}
+        for pid, environ in self.processes():
+            mark = re.search(rb"(?:^|\0)TPUCTL_JOB=([^\0]*)", environ)
+            if mark and command in _read(pid, "cmdline").split(b"\0"):
+                found[pid] = mark[1].decode()
+        return found
+
+    def agents(self) -> list[int]:
+        """Return the processes of this cloud that are agents at work."""
+        lines = ((pid, _read(pid, "cmdline").split(b"\0")) for pid, _ in self.processes())
+        return [pid for pid, words in lines if words[0].endswith(b"python3") and words[-2:-1] == [b"run"]]
+
+    def processes(self) -> list[tuple[int, bytes]]:
+        """Return every process that carries this local cloud's mark, with its environment."""
+        options = self.cloud / "options.json"
+        mark = json.loads(options.read_text())["cloud_id"] if options.exists() else self._mark
+        self._mark = mark
+        pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+        pairs = ((pid, _read(pid, "environ")) for pid in pids)
+        return [(pid, environ) for pid, environ in pairs if mark and f"TPUCTL_MACHINE={mark}/".encode() in environ]
+
+    _mark: str = ""
+
+    # The end.
+
+    def close(self) -> None:
+        """End what still runs, reset the local cloud and prove that nothing is left of it."""
+        for process in self.running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        self.processes()
+        if self.cloud.exists():
+            self.tpuctl("local", "reset", seconds=60)
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        assert [m for m in mounts if m.startswith(str(self.folder))] == []
+        assert [(pid, _read(pid, "cmdline")) for pid, _ in self.processes()] == []
+        daemons = [p.name for p in Path("/proc").iterdir() if p.name.isdigit() and str(self.cloud).encode() in _read(int(p.name), "cmdline")]
+        assert daemons == []
+        assert not self.cloud.exists()
+
+
+def kill(pid: int) -> None:
+    """SIGKILL a process."""
+    os.kill(pid, signal.SIGKILL)
+
+
+def losses(log: str) -> dict[int, str]:
+    """Return the last loss printed for each step."""
+    return {int(step): loss for step, loss in re.findall(r"^step (\d+) loss (\S+)$", log, re.MULTILINE)}
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,311 @@
+"""
+A deployment under a virtual clock: real engine, real adapters, official clients, local cloud in-process.
+
+Only what has no counterpart in a simulation is stood in for: the machines (`Machines`: they publish host
+keys and write heartbeats, as agents would) and the way to them (`Push`: it notes what was sent).
+"""
+
+import hashlib
+import json
+import re
+import shlex
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from orchestrator.catalog import load_catalog
+from orchestrator.cli.artifacts import want
+from orchestrator.clock import VirtualClock
+from orchestrator.cloud.clients import Clients, CloudSettings
+from orchestrator.cloud.factory import open_cloud
+from orchestrator.core import names
+from orchestrator.core.bill import spent
+from orchestrator.core.world import NodeState
+from orchestrator.engine.artifacts import agent_file, bundle_file
+from orchestrator.engine.blueprint import Blueprint
+from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.down import Sweep
+from orchestrator.engine.eventlog import EventLog
+from orchestrator.engine.journal import Journal
+from orchestrator.engine.reconcile import Reconciler
+from orchestrator.engine.record import Record
+from orchestrator.engine.watch import Watcher, raise_hopeless, raise_outcome
+from orchestrator.errors import LeaseHeldError
+from orchestrator.local.model.machines import NoHosts
+from orchestrator.local.model.settings import PROFILES
+from orchestrator.local.model.settings import CloudSettings as LocalSettings
+from orchestrator.local.model.storage.service import Storage
+from orchestrator.local.model.storage.values import Preconditions
+from orchestrator.local.model.world import LocalCloud
+from orchestrator.local.wire.compute import compute_routes
+from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.local.wire.http import Router
+from orchestrator.local.wire.mount import BASE, CloudAdapter
+from orchestrator.local.wire.storage import storage_routes
+from orchestrator.local.wire.tpu import tpu_routes
+from orchestrator.ports import PushResult, RunResult
+from tests.core.core_kit import make_spec
+
+PROJECT = "local-project"
+ZONE, OTHER_ZONE = "europe-west4-b", "europe-west4-a"
+QUOTA = "TPUV5sLitepodPerProjectPerZoneForTPUAPI"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+MUTATING = ("tpu.nodes.create", "tpu.nodes.delete", "compute.instances.insert", "compute.instances.start",
+            "compute.instances.stop", "compute.instances.delete", "storage.buckets.insert",
+            "storage.buckets.setIamPolicy", "storage.buckets.delete", "storage.buckets.patch")  # fmt: skip
+CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}
+DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
+
+
+def a_spec(**overrides):
+    """Return a spec of one v5litepod-8 in one zone, looked at every 15 s."""
+    base = {"tpu__type": "v5litepod-8", "tpu__zones": [ZONE], "tpu__runtime": "v2-alpha-tpuv5-lite"}
+    return make_spec(**{"project": PROJECT, **base, **overrides})
+
+
+@dataclass
+class Machines(NoHosts):
+    """
+    What machines do by themselves: publish a host key at boot, and report while the job runs on them.
+    """
+
+    lab: "Lab | None" = None
+    silent: bool = False
+    running: dict = field(default_factory=dict)
+    starts: Counter = field(default_factory=Counter)
+
+    def boot(self, machine):
+        self.lab.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY.split()[1]
+        if machine.kind == "tpu" and not self.silent and self._has_code():
+            self.start(machine.id)
+
+    def stop(self, machine_id):
+        self.running.pop(machine_id, None)
+
+    def remove(self, machine_id):
+        self.running.pop(machine_id, None)
+
+    def start(self, machine_id):
+        self.starts[machine_id] += machine_id not in self.running
+        self.running.setdefault(machine_id, {"phase": "run", "step": 1})
+        self.report()
+
+    def report(self, **news):
+        """Let every running job write a heartbeat; *news* change what it says from now on."""
+        for machine_id, state in list(self.running.items()):
+            state.update(news)
+            incarnation, worker = re.search(r"-tpu-g(\d+)-\d+-w(\d+)$", machine_id).groups()
+            group = [m for m in self.running if m.rsplit("-w", 1)[0] == machine_id.rsplit("-w", 1)[0]]
+            body = {"incarnation": int(incarnation), "worker": int(worker), "workers": len(group), "schema": 1,
+                    "bundle": DIGEST["bundle"], **state}  # fmt: skip
+            self.lab.put(f"{names.HEARTBEAT}{incarnation}/{worker}", json.dumps(body).encode())
+
+    def _has_code(self):
+        return self.lab.get(f"{names.BUNDLES}{DIGEST['bundle']}.tar.gz") is not None
+
+
+@dataclass
+class Push:
+    """
+    The way to machines: note what is sent, start the job where it is asked for.
+    """
+
+    machines: Machines
+    pushes: list = field(default_factory=list)
+    error: str = ""
+
+    def push(self, hosts, bundle, digest, root):
+        self.pushes.append([h.name for h in hosts])
+        return [PushResult(h.name, 0 if self.error else 1000, 0.1, self.error) for h in hosts]
+
+    def put(self, hosts, data, target, mode):
+        if target == "job.env.local":
+            told = dict(part.partition("=")[::2] for part in shlex.split(data.decode(), comments=True))
+            assert all(f"-g{told['TPUCTL_INCARNATION']}-" in h.name for h in hosts)
+
+    def run(self, hosts, command, deadline, stdin=""):
+        return [RunResult(0) for _ in hosts]
+
+    def run_elevated(self, hosts, script, deadline):
+        by_address = {m.address: m.id for m in self.machines.lab.cloud.machines()}
+        for host in hosts:
+            self.machines.start(by_address[host.address])
+        return [RunResult(0) for _ in hosts]
+
+
+class Kill(BaseException):
+    """
+    The controller is dead: nothing in it may catch this.
+    """
+
+
+class Watched(CloudAdapter):
+    """
+    The wire, with an eye on each call: *before* and *after* see the method and path of a mutating request.
+    """
+
+    def __init__(self, router, cloud):
+        super().__init__(router, cloud)
+        self.before = self.after = lambda what: None
+
+    def send(self, request, *args, **options):
+        what = f"{request.method} {request.path_url.partition('?')[0]}"
+        if request.method == "GET":
+            return super().send(request, *args, **options)
+        self.before(what)
+        answer = super().send(request, *args, **options)
+        self.after(what)
+        return answer
+
+
+class Lab:
+    """
+    One local cloud, and controllers over it that come and go.
+    """
+
+    def __init__(self, folder, latency="scaled", taken=(), **settings):
+        self.folder = folder
+        self.clock = VirtualClock()
+        self.machines = Machines.__new__(Machines)
+        NoHosts.__init__(self.machines)
+        Machines.__init__(self.machines, lab=self)
+        self.cloud = LocalCloud(self.clock, self.machines, LocalSettings(latency=PROFILES[latency], **settings))
+        self.storage = Storage(self.clock, taken_names=taken)
+        router = Router()
+        tpu_routes(router, self.cloud)
+        compute_routes(router, self.cloud)
+        storage_routes(router, self.storage, lambda request: dispatch(router, self.cloud, request))
+        self.wire = Watched(router, self.cloud)
+        self.remote = Push(self.machines)
+        self.settings = CloudSettings(PROJECT, BASE, read_retry=0, adapter=self.wire)
+        self.clients = Clients(self.settings)
+        self.bucket = names.bucket_name(a_spec(), PROJECT)
+        for name, path in (("bundle", bundle_file), ("agent", agent_file)):
+            place = path(folder / "bundles", DIGEST[name])
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(CONTENT[name])
+
+    def controller(self, spec=None, state="state", **parts):
+        """Return a new controller, as a new process would have it: what it knows is on disk and in the bucket."""
+        return Controller(self, spec or a_spec(), self.folder / state, **parts)
+
+    def up(self, spec=None, **options):
+        """Bring a deployment up and return its controller."""
+        controller = self.controller(spec)
+        controller.up(**options)
+        return controller
+
+    def put(self, name, data):
+        """Write an object behind everybody's back; without a bucket nothing happens."""
+        with self.storage.lock:
+            if any(b.name == self.bucket for b in self.storage.buckets.list(PROJECT)):
+                self.storage.objects.insert(self.bucket, name, data, {}, Preconditions())
+
+    def get(self, name):
+        """Return an object's bytes, or None."""
+        with self.storage.lock:
+            found = {o.name: o for o in self.storage.objects.all() if o.bucket == self.bucket}
+            return self.storage.objects.read(found[name]) if name in found else None
+
+    def objects(self, prefix=""):
+        """Return the names of the bucket's objects."""
+        return sorted(o.name for o in self.storage.objects.all() if o.name.startswith(prefix))
+
+    def nodes(self):
+        """Return name -> state of all nodes of the cloud."""
+        self.cloud.tick()
+        return {n.name: NodeState[n.state.name] for n in self.cloud.kernel.state.nodes.values()}
+
+    def vms(self):
+        """Return name -> status of all VMs of the cloud."""
+        self.cloud.tick()
+        return {v.name: v.status.value for v in self.cloud.kernel.state.instances.values()}
+
+    def mutations(self):
+        """Return how often each mutating method was called."""
+        return Counter({m: self.cloud.calls[m] for m in MUTATING if self.cloud.calls[m]})
+
+    def change(self, **settings):
+        """Change the cloud's settings: capacity, quota, permissions."""
+        self.cloud.kernel.settings = replace(self.cloud.kernel.settings, **settings)
+
+    def wait(self, seconds):
+        """Let time pass while the machines report."""
+        self.clock.advance(seconds)
+        self.cloud.tick()
+        self.machines.report()
+
+
+class Controller:
+    """
+    One process of tpuctl: a record, a journal and the loop.
+    """
+
+    def __init__(self, lab, spec, folder: Path, *, record=Record, journal=Journal, clients=None):
+        self.lab, self.spec, self.events, self.waiting = lab, spec, [], ()
+        self.cloud = open_cloud(lab.settings, spec, lab.remote)
+        for adapter in (self.cloud.buckets, self.cloud.vms, self.cloud.nodes, self.cloud.store):
+            adapter._clients = lab.clients  # a new client costs 20 ms; it holds no state of ours
+        self.blueprint = Blueprint(spec, self.cloud.account, f"tpuctl:{KEY}")
+        self.record = record(folder / "record.json", self.cloud.store)
+        self.record.load()
+        self.journal = journal(folder / "journal.jsonl", self.cloud.store, lab.clock)
+        self.sink = EventLog(self.cloud.store, self.events.append)
+        catalog = load_catalog()
+
+        def cost(history, now):
+            return spent(spec, catalog, history, now).known_usd
+
+        self.deployment = Deployment(
+            spec, self.cloud, self.blueprint, lab.folder / "bundles", self.record, self.journal, lab.clock,
+            self.sink, cost,
+        )  # fmt: skip
+        self.reconciler = Reconciler(self.deployment)
+        self.watcher = Watcher(self.deployment)
+
+    @property
+    def history(self):
+        return self.record.history
+
+    def want(self):
+        """Want the code of this lab, as `up` does first."""
+        now = self.lab.clock.now()
+        self.record.update(lambda h: want(h, DIGEST["bundle"], DIGEST["agent"], now))
+
+    def up(self, **options):
+        """Run passes until nothing is left to do or to wait for, as `tpuctl up --wait` does."""
+        self.want()
+        return self.run(lambda r: r.plan.empty and not r.plan.waiting, **options)
+
+    def run(self, until=lambda r: False, *, passes=300, seconds=float("inf"), at_end=None):
+        """Run passes until *until*, an end, or *seconds* of virtual time; never more than *passes*."""
+        start, count = self.lab.clock.now(), 0
+
+        def after(result):
+            nonlocal count
+            count += 1
+            assert count <= passes, f"not at rest after {passes} passes: {result.plan}"
+            self.sink.flush()
+            self.lab.cloud.tick()
+            self.lab.machines.report()
+            self.waiting = result.plan.waiting
+            raise_hopeless(self.history)
+
+        result = self.watcher.run(lambda r: until(r) or self.lab.clock.now() - start >= seconds, after)
+        raise_outcome(result)
+        return result
+
+    def one_pass(self):
+        """Run a single pass."""
+        return self.reconciler.one_pass()
+
+    def sweep(self):
+        """Return `down` for this deployment."""
+        return Sweep(self.deployment)
+
+    def kinds(self):
+        """Return the kinds of the events so far."""
+        return [e.kind for e in self.events]
+
+
+__all__ = ["KEY", "QUOTA", "Controller", "Kill", "Lab", "LeaseHeldError", "a_spec"]

@@ -1,0 +1,267 @@
+"""
+The cloud says no: stockout, quota, permission, lost answers, operations without end.
+"""
+
+import pytest
+
+from orchestrator.core.decide import CREATE_DEADLINE
+from orchestrator.core.world import NodeState
+from orchestrator.errors import AuthError, ConflictError, QuotaError, TpuctlError
+from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, Lab, a_spec
+
+BOTH = a_spec(tpu__zones=[ZONE, OTHER_ZONE])
+
+
+def the_one_node(lab):
+    """Return the name of the only node, which must be READY."""
+    lab.wait(120)
+    ((name, state),) = lab.nodes().items()
+    assert state is NodeState.READY
+    return name
+
+
+def test_a_stockout_inside_the_operation_moves_on_to_the_next_zone(lab):
+    """
+    The first zone has none, the second one serves.
+    """
+    lab.change(stockouts=frozenset({ZONE}))
+    controller = lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
+    assert controller.history.zone == OTHER_ZONE
+    assert the_one_node(lab) == "demo-tpu-g2"
+    assert controller.history.refusals == ()
+
+
+def test_a_stockout_everywhere_is_asked_again_ever_more_slowly_until_capacity_returns(lab):
+    """
+    The pauses grow to their cap, so the creates of an hour are bounded (I5); what returns is used.
+    """
+    lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
+    controller = lab.controller(a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
+    controller.want()
+    controller.run(seconds=3600, passes=4000)
+    asked = [e.at for e in controller.events if e.kind == "node-create"]
+    pauses = [later - earlier for earlier, later in zip(asked, asked[1:], strict=False)]
+    assert len(asked) <= 2 * 60 + 10
+    assert min(pauses[-4:]) >= 25 > pauses[0]
+    lab.change(stockouts=frozenset({ZONE}))
+    start = lab.clock.now()
+    controller.up()
+    assert lab.clock.now() - start <= 130
+    the_one_node(lab)
+
+
+def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
+    """
+    A preempted node holds quota until it is deleted: the create is refused, tried again, and succeeds.
+    """
+    lab = Lab(tmp_path, latency="realistic", quotas={(QUOTA, ZONE): 8})
+    controller = lab.up()
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    controller.up()
+    assert "TPU-35" in next(e.text for e in controller.events if e.kind == "refused")
+    the_one_node(lab)
+
+
+def test_a_quota_of_nothing_stops_with_its_reason(lab):
+    """
+    Nothing that waiting cures: a few tries, then QuotaError.
+    """
+    lab.change(quotas={(QUOTA, ZONE): 0})
+    with pytest.raises(QuotaError, match=ZONE):
+        lab.up()
+    assert lab.mutations()["tpu.nodes.create"] <= 5
+
+
+@pytest.mark.parametrize(
+    ("permission", "method"),
+    [
+        ("tpu.nodes.create", "tpu.nodes.create"),
+        ("compute.instances.create", "compute.instances.insert"),
+        ("storage.buckets.create", "storage.buckets.insert"),
+    ],
+)
+def test_a_missing_permission_stops_within_two_attempts(lab, permission, method):
+    """
+    403 is permanent: the second attempt is the last (I5), and the error says what is missing.
+    """
+    lab.change(denied_permissions=frozenset({permission}))
+    with pytest.raises(AuthError):
+        lab.up()
+    assert lab.mutations()[method] <= 2
+
+
+def test_a_cloud_that_refuses_to_be_looked_at_stops_the_loop(lab):
+    """
+    Without the right to list nothing can be known, so nothing is made.
+    """
+    lab.change(denied_permissions=frozenset({"tpu.nodes.list"}))
+    with pytest.raises(AuthError):
+        lab.up()
+    assert lab.mutations()["tpu.nodes.create"] == 0
+
+
+@pytest.mark.parametrize(
+    "method", ["tpu.nodes.create", "compute.instances.insert", "storage.buckets.insert",
+               "storage.buckets.setIamPolicy", "storage.objects.insert"]
+)  # fmt: skip
+@pytest.mark.parametrize("fault", ["drop-answer", "transient"])
+def test_an_answer_lost_on_the_way_up_doubles_nothing(lab, method, fault):
+    """
+    The call took effect or not, nobody knows: the next pass finds what is there by label and adopts it.
+    """
+    if fault == "transient" and not method.startswith("tpu"):
+        pytest.skip("this table has no such case")
+    lab.cloud.fail_next(method, [fault])
+    lab.up()
+    assert len(lab.nodes()) == 1
+    assert lab.vms() == {"demo-vm": "RUNNING"}
+    assert lab.cloud.unused_faults() == []
+    the_one_node(lab)
+
+
+@pytest.mark.parametrize("position", range(14))
+def test_an_answer_lost_on_any_write_of_the_bucket_stops_nothing(lab, position):
+    """
+    Record, journal, bundle and events: whichever write loses its answer, `up` converges.
+    """
+    lab.cloud.fail_next("storage.objects.insert", ["latency:0"] * position + ["drop-answer"])
+    lab.up()
+    the_one_node(lab)
+
+
+@pytest.mark.parametrize("method", ["tpu.nodes.delete", "tpu.nodes.create", "compute.instances.start"])
+def test_an_answer_lost_on_the_way_back_doubles_nothing(lab, method):
+    """
+    The same for the calls of a recovery.
+    """
+    controller = lab.up(a_spec(vm__spot=True))
+    lab.cloud.fail_next(method, ["drop-answer"])
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    lab.cloud.preempt("demo-vm", notice=False)
+    controller.up()
+    the_one_node(lab)
+    assert lab.vms() == {"demo-vm": "RUNNING"}
+    assert lab.cloud.unused_faults() == []
+
+
+def test_an_operation_without_end_is_given_up_after_the_deadline(lab):
+    """
+    A create that stays CREATING for half an hour is deleted and asked for anew.
+    """
+    lab.cloud.fail_next("tpu.nodes.create", ["stuck"])
+    start = lab.clock.now()
+    controller = lab.up()
+    assert CREATE_DEADLINE <= lab.clock.now() - start <= CREATE_DEADLINE + 60
+    assert controller.history.incarnation == 2
+    assert the_one_node(lab) == "demo-tpu-g2"
+
+
+def test_a_deletion_without_end_is_asked_for_again(lab):
+    """
+    A node that is still DELETING after ten minutes is deleted once more, so that it is not billed for ever.
+    """
+    controller = lab.up()
+    lab.cloud.fail_next("tpu.nodes.delete", ["stuck"])
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    controller.run(seconds=1300, passes=400)
+    assert lab.mutations()["tpu.nodes.delete"] == 2
+
+
+@pytest.mark.parametrize("case", ["stockout", "quota"])
+def test_a_vm_that_cannot_be_had_is_asked_for_again_in_a_bounded_way(lab, case):
+    """
+    The VM's refusals slow down its own creates, and nobody else's: the TPU stays in its zone.
+    """
+    lab.cloud.fail_next("compute.instances.insert", [case] * 3)
+    controller = lab.up(BOTH)
+    assert lab.vms() == {"demo-vm": "RUNNING"}
+    assert lab.mutations()["compute.instances.insert"] == 4
+    assert controller.history.zone == ZONE
+    assert the_one_node(lab) == "demo-tpu-g1"
+
+
+def test_a_vm_that_cannot_be_started_is_asked_in_a_bounded_way(lab):
+    """
+    A stockout on start is met with ever longer pauses (I5).
+    """
+    controller = lab.up(a_spec(vm__spot=True))
+    lab.change(stockouts=frozenset({ZONE}))
+    lab.cloud.preempt("demo-vm", notice=False)
+    controller.run(seconds=3600, passes=4000)
+    assert lab.mutations()["compute.instances.start"] <= 70
+    lab.change(stockouts=frozenset())
+    controller.up()
+    assert lab.vms() == {"demo-vm": "RUNNING"}
+
+
+def test_a_stranger_with_the_nodes_name_is_refused_and_left_alone(lab):
+    """
+    A node of that name without our label is somebody's: one clear error, and nothing is deleted.
+    """
+    controller = lab.controller()
+    order = controller.blueprint.node_order(controller.history, ZONE, 1)
+    from dataclasses import replace
+
+    controller.cloud.nodes.create(replace(order, labels={}))
+    with pytest.raises(TpuctlError, match="demo-tpu-g1"):
+        controller.up()
+    assert "demo-tpu-g1" in lab.nodes()
+    assert lab.mutations()["tpu.nodes.delete"] == 0
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_stranger_with_the_vms_name_is_refused_and_left_alone(lab, running):
+    """
+    It is neither started nor stopped nor deleted, and no code goes there.
+    """
+    from dataclasses import replace
+
+    controller = lab.controller()
+    order = controller.blueprint.vm_order(controller.history)
+    controller.cloud.vms.create(replace(order, labels={"owner": "somebody"}))
+    lab.clock.advance(5)
+    if not running:
+        controller.cloud.vms.stop("demo-vm", ZONE)
+        lab.clock.advance(5)
+    before = lab.vms()
+    with pytest.raises(TpuctlError, match="demo-vm"):
+        controller.up()
+    lab.machines.report(phase="done")
+    controller.run()
+    assert lab.vms() == before
+    assert lab.mutations()["compute.instances.start"] == 0
+
+
+def test_a_bucket_of_somebody_else_stops_with_its_reason(tmp_path):
+    """
+    Bucket names are one namespace for the world; a stranger's bucket never gets our data.
+    """
+    probe = Lab(tmp_path)
+    lab = Lab(tmp_path, taken=[probe.bucket])
+    with pytest.raises(ConflictError, match="belongs to somebody else"):
+        lab.up()
+    assert lab.mutations()["storage.buckets.insert"] <= 2
+
+
+def test_a_bucket_of_another_deployment_is_not_taken_over(lab):
+    """
+    A bucket of the same project that does not carry our label is refused unless it is adopted.
+    """
+    from orchestrator.core.names import region_of
+    from orchestrator.ports import BucketOrder
+
+    controller = lab.controller()
+    order = BucketOrder(lab.bucket, region_of(ZONE), {"tpuctl-deployment": "other"}, "a@b.invalid")
+    controller.cloud.buckets.create(order)
+    with pytest.raises(ConflictError):
+        controller.up()
+    assert lab.objects() == []
+
+
+def test_every_refused_method_of_this_file_is_a_mutating_one():
+    """
+    The list of mutating methods that the tests count with is the one that the local cloud serves.
+    """
+    from orchestrator.local.model import methods
+
+    assert set(MUTATING) <= methods.ALL
