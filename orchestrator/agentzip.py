@@ -31,7 +31,8 @@ def build(path: Path) -> str:
 
 
 def _archive() -> bytes:
-    members = {f"agent/{source.name}": source.read_bytes() for source in sorted(SOURCES.glob("*.py"))}
+    sources = sorted(SOURCES.rglob("*.py"))
+    members = {f"agent/{one.relative_to(SOURCES).as_posix()}": one.read_bytes() for one in sources}
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, content in {"__main__.py": MAIN.encode(), **members}.items():

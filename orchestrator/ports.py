@@ -4,7 +4,7 @@ The seams, as Protocols: what the engine needs of a cloud, of machines and of st
 Adapters raise only errors of `orchestrator.errors`, return states and never wait.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -29,7 +29,7 @@ class BucketOrder:
 @dataclass(frozen=True)
 class VmOrder:
     """
-    Describe the VM to create. *ttl* in seconds becomes maxRunDuration with action DELETE.
+    Describe the VM to create. *ttl* in seconds becomes maxRunDuration: DELETE, or STOP for spot.
     """
 
     name: str
@@ -185,6 +185,11 @@ class Store(Protocol):
         Return an object with its data from *offset* on, or None when it is not there.
         """
 
+    def sha256(self, name: str) -> str | None:
+        """
+        Read an object of any size and return the sha256 of its bytes in hex, None when it is not there.
+        """
+
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
         """
         Write an object, return its generation; 0 means "must not exist".
@@ -250,9 +255,7 @@ class Remote(Protocol):
 
     def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str) -> list[PushResult]:
         """
-        Put the bundle (a tar.gz named by its sha256) under `<root>/bundle/<digest>` on every host.
-
-        A cut push leaves the old tree or the new one, never a mix.
+        Put the bundle (a tar.gz) under `<root>/bundle/<sha256>` on every host: all of it, or nothing.
         """
 
     def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int) -> None:
@@ -279,7 +282,6 @@ class CloudAccount:
 
     project: str
     default_service_account: str
-    caller: str = ""
 
 
 @dataclass(frozen=True)
@@ -295,14 +297,3 @@ class Cloud:
     store: Store
     remote: Remote
     ssh_port: int = 22
-
-
-class Tail(Protocol):
-    """
-    Follow a growing log.
-    """
-
-    def lines(self) -> Iterator[str]:
-        """
-        Yield new lines as they come.
-        """

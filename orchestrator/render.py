@@ -131,7 +131,7 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
     """
     checkpoint = spec.job.checkpoint
     place, path = _checkpoint_place(checkpoint.dir, target.bucket)
-    grace = float(spec.job.grace)
+    grace = spec.job.grace
     values: dict[str, Any] = {
         **asdict(target),
         "runs_job": "1" if target.runs_job else "0",
@@ -148,9 +148,10 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         "checkpoint_path": path,
         "target_steps": "" if spec.job.target_steps is None else spec.job.target_steps,
         "failures": spec.job.failures,
-        "grace": _number(grace),
+        "stop_signal": spec.job.stop_signal,
+        "grace": "" if grace is None else _number(grace),
         "stall": _number(spec.watch.stall),
-        "stop_seconds": _number(max(STOP_SECONDS, grace + 20)),
+        "stop_seconds": _number(max(STOP_SECONDS, (grace or 0) + 20)),
     }
     for name, value in values.items():
         _check_text(FILE_KEYS.get(name, name), str(value))

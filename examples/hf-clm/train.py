@@ -28,6 +28,7 @@ from transformers import (
     TrainingArguments,
     default_data_collator,
 )
+from transformers.utils import logging
 
 STOPPED = 128 + signal.SIGTERM
 WHOLE = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "config.json")
@@ -103,7 +104,9 @@ def arguments():
     if training.max_steps <= 0:
         sys.exit("error: give --max_steps, the same number as job.target_steps in tpuctl.yaml")
     if training.save_total_limit == 1:
-        sys.exit("error: --save_total_limit 1 deletes the last good checkpoint for one that nobody has checked")
+        sys.exit(
+            "error: --save_total_limit 1 keeps only a checkpoint that nobody has checked; give 2 or more"
+        )
     training.enable_jit_checkpoint = True  # SIGTERM saves and stops
     training.disable_tqdm = True
     training.dataloader_pin_memory = torch.accelerator.is_available()
@@ -121,12 +124,12 @@ def checkpoint(training, facts):
     missing = [name for name in WHOLE if not (Path(place) / name).is_file()]
     if missing:
         # Without optimizer.pt the Trainer would go on with a fresh optimizer and not say so.
-        sys.exit(f"error: {place} lacks {', '.join(missing)}: it was not written to its end; take an older one")
+        sys.exit(f"error: {place} lacks {', '.join(missing)}: not written to its end; take an older one")
     saved = json.loads((Path(place) / "config.json").read_text()).get("data_sha256")
     if saved != facts["sha256"]:
         sys.exit(
             f"error: {place} was trained on other data or with another tokenizer (data_sha256 {saved}, "
-            f"here {facts['sha256']}); a token would mean something else. Keep the text and the Python version"
+            f"here {facts['sha256']}); a token would mean something else. Keep the text and the Python"
         )
     step = json.loads((Path(place) / "trainer_state.json").read_text())["global_step"]
     print(f"resumed from step {step}", flush=True)
@@ -137,6 +140,7 @@ def main():
     """
     Train, and leave with 143 when asked to stop: the Trainer's own 0 would read as finished.
     """
+    logging.disable_progress_bar()
     model, training = arguments()
     data = Path(model.data)
     facts = json.loads((data / "data.json").read_text())
@@ -155,6 +159,7 @@ def main():
         attn_pdrop=model.dropout,
         bos_token_id=facts["end"],
         eos_token_id=facts["end"],
+        loss_type="ForCausalLM",
         data_sha256=facts["sha256"],
     )
     torch.manual_seed(training.seed)
@@ -169,7 +174,8 @@ def main():
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=resume)
     if trainer.state.global_step < training.max_steps:
-        print(f"asked to stop: saved step {trainer.state.global_step}", flush=True)
+        # The save may have come just before this step's update, so the checkpoint can be one step older.
+        print(f"asked to stop: saved, left after step {trainer.state.global_step}", flush=True)
         sys.exit(STOPPED)
 
 

@@ -55,10 +55,11 @@ def arguments():
     return parser.parse_args()
 
 
-def train(args, stop):
+def train(args):
     """
-    Train and return the exit status. *stop* is a list that gets an item when we are asked to stop.
+    Train and return the exit status. SIGTERM is a wish to stop after the current step.
     """
+    stop = []
     worker = int(os.environ.get("TPUCTL_WORKER_ID") or 0)
     workers = int(os.environ.get("TPUCTL_WORKERS") or 1)
     hosts = [host for host in os.environ.get("TPUCTL_WORKER_HOSTS", "").split(",") if host]
@@ -78,6 +79,8 @@ def train(args, stop):
             join_seconds=args.join_seconds,
             step_seconds=args.peer_seconds,
         )
+        # From here on there is something to save. Before, SIGTERM ends us at once, as is its default.
+        signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
         while step < args.steps:
             began = time.monotonic()
             share = corpus.batch(
@@ -123,11 +126,9 @@ def report(step, loss):
 
 def main():
     """
-    Turn SIGTERM into a wish to stop after the current step.
+    Train, and leave with the exit status.
     """
-    stop = []
-    signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
-    sys.exit(train(arguments(), stop))
+    sys.exit(train(arguments()))
 
 
 if __name__ == "__main__":

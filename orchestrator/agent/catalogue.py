@@ -4,15 +4,18 @@ Look up complete checkpoints in the bucket, newest first.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from .checkpoints import Checkpoint, completed_by, step_of
-from .errors import AgentError, TornError
-from .manifest import CHECKPOINTS, Manifest, manifest_name, parse, parse_name
+from .checkpoints import Checkpoint, completed_by
+from .errors import AgentError, PreconditionError, TornError
+from .formats.base import Format, Listing, StoredStep
+from .formats.marker import step_of
+from .manifest import CHECKPOINTS, Manifest, folder_name, manifest_name, parse, parse_name
 from .settings import Settings
 from .storage import SECONDS, Bucket
 
-COMMIT_SUCCESS = "commit_success.txt"
+SUSPECT = ".suspect"
 
 
 class Catalogue:
@@ -20,9 +23,10 @@ class Catalogue:
     Know the complete checkpoints: those that agents committed, or those the framework finished itself.
     """
 
-    def __init__(self, settings: Settings, bucket: Bucket) -> None:
+    def __init__(self, settings: Settings, bucket: Bucket, format_: Format) -> None:
         self._settings = settings.checkpoints
         self._bucket = bucket
+        self._format = format_
 
     def newest(self, seconds: float = SECONDS) -> Optional[Checkpoint]:
         """
@@ -58,7 +62,37 @@ class Catalogue:
         """
         Return the checkpoint of one step and incarnation if it is complete.
         """
-        return self._judge(f"{CHECKPOINTS}{step:08d}/g{incarnation}/", seconds)
+        return self._judge(folder_name(step, incarnation), seconds)
+
+    def path_of(self, step: int) -> str:
+        """
+        Return where the job finds a step that it wrote to the bucket itself, empty when it is gone.
+        """
+        found = (one for one in self._stored(SECONDS) if one.step == step and one.complete)
+        name = next((one.name for one in found), "")
+        return f"{self._settings.folder.rstrip('/')}/{name}" if name else ""
+
+    def suspect(self, one: Checkpoint) -> None:
+        """
+        Take a checkpoint out of the choice without losing it: its manifests get another name.
+        """
+        for name in self._bucket.level(folder_name(one.step, one.incarnation))[0]:
+            held = self._bucket.read(name) if parse_name(name) else None
+            if held is not None:
+                self._bucket.write(name + SUSPECT, held.data)
+                self._bucket.delete(name, held.generation)
+
+    def acquit(self, step: int, incarnation: int) -> None:
+        """
+        Put a suspect back into the choice, unless a new save of that step has taken its place.
+        """
+        for name in self._bucket.level(folder_name(step, incarnation))[0]:
+            original = name[: -len(SUSPECT)]
+            held = self._bucket.read(name) if name.endswith(SUSPECT) and parse_name(original) else None
+            if held is not None:
+                with contextlib.suppress(PreconditionError):
+                    self._bucket.write(original, held.data, 0)
+                self._bucket.delete(name)
 
     def _committed(self, seconds: float) -> Iterator[Checkpoint]:
         for _step, folder in self.steps(seconds):
@@ -88,10 +122,26 @@ class Catalogue:
         return completed_by(manifests)
 
     def _finished(self, seconds: float) -> Iterator[Checkpoint]:
-        marker = COMMIT_SUCCESS if self._settings.format == "orbax" else self._settings.marker
-        for step, folder in self.steps(seconds):
-            if self._bucket.stat(folder + marker, seconds) is not None:
-                yield Checkpoint(step, why=f"checkpoint complete: {folder}{marker}")
+        for one in self._stored(seconds):
+            if one.complete:
+                yield Checkpoint(one.step, why=f"checkpoint complete: {one.why}")
+
+    def _stored(self, seconds: float) -> Iterator[StoredStep]:
+        prefix = self._prefix()
+        names, folders = self._bucket.level(prefix, seconds)
+
+        def read(name: str) -> Optional[bytes]:
+            held = self._bucket.read(prefix + name, seconds)
+            return held.data if held is not None else None
+
+        cut = len(prefix)
+        listing = Listing(
+            tuple(name[cut:] for name in names),
+            tuple(folder[cut:] for folder in folders),
+            has=lambda name: self._bucket.stat(prefix + name, seconds) is not None,
+            read=read,
+        )
+        return self._format.stored(listing)
 
     def _prefix(self) -> str:
         """

@@ -4,33 +4,22 @@ Which checkpoint is complete, which one is newest, which ones may go. Pure: no f
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Iterable, Optional, Sequence, Tuple
 
 from .manifest import Manifest
 
-_INTEGER = re.compile(r"\d+")
-
 
 @dataclass(frozen=True, order=True)
 class Checkpoint:
     """
-    Name a complete checkpoint. *incarnation* is -1 where the framework wrote it and no one counted.
+    Name a complete checkpoint. *incarnation* is -1 where the framework wrote it to the bucket itself.
     """
 
     step: int
     incarnation: int = -1
     workers: int = 1
     why: str = ""
-
-
-def step_of(folder: str) -> Optional[int]:
-    """
-    Return the step in a folder's name: its last integer; None when it has none.
-    """
-    found = _INTEGER.findall(folder)
-    return int(found[-1]) if found else None
 
 
 def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:

@@ -7,14 +7,13 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import List, Optional, Tuple
 
 from .catalogue import Catalogue
 from .errors import FencedError, PreconditionError, TornError
 from .gang import Gang
 from .heartbeat import Status
-from .local_checkpoints import LocalCheckpoints, LocalStep, files_of
+from .local_checkpoints import FileState, LocalCheckpoints, LocalStep
 from .manifest import Manifest, StoredFile, file_name, manifest_name, parse
 from .settings import Settings
 from .storage import Bucket
@@ -82,7 +81,9 @@ class Committer:
         Return what to commit: one machine commits the newest step, a gang every step so that workers meet.
         """
         floor = -1 if self._floor is None else self._floor
-        steps = [one for one in self._local.steps() if one.complete and one.step > floor]
+        # Of several names for one step the preferred one comes last.
+        by_step = {one.step: one for one in self._local.steps() if one.complete and one.step > floor}
+        steps = list(by_step.values())
         return steps if self._settings.workers > 1 else steps[-1:]
 
     def _note(self) -> bool:
@@ -99,7 +100,7 @@ class Committer:
             self._fence()
             manifest = Manifest(
                 step.step, settings.incarnation, settings.worker, settings.workers,
-                self._attempt, step.path.name, files, time.time(),
+                self._attempt, step.unit.folder, files, time.time(),
             )  # fmt: skip
             self._write(manifest)
             say(f"committed step {step.step}: {len(files)} files, {sum(one.size for one in files)} bytes")
@@ -127,20 +128,28 @@ class Committer:
         return False
 
     def _upload(self, step: LocalStep) -> Tuple[StoredFile, ...]:
-        before = files_of(step.path)
+        """
+        Upload the payload first, and last the file that makes the step complete for its framework.
 
-        def send(name: str, size: int) -> StoredFile:
-            target = file_name(step.step, self._settings.incarnation, self._settings.worker, name)
-            return StoredFile(name, size, self._bucket.upload(target, step.path / name, size))
+        So a copy of the bucket's folder never looks whole too early.
+        """
+        local = self._local
+        folder, before = local.folder / step.unit.folder, local.files_of(step.unit)
 
+        def send(one: FileState) -> StoredFile:
+            target = file_name(step.step, self._settings.incarnation, self._settings.worker, one.name)
+            return StoredFile(one.name, one.size, self._bucket.upload(target, folder / one.name, one.size))
+
+        payload = [one for one in before if not local.format.closes(one.name)]
         with ThreadPoolExecutor(PARALLEL) as pool:
-            sent = tuple(pool.map(lambda one: send(one.name, one.size), before))
-        if files_of(step.path) != before or not self._still_complete(step.path):
-            raise TornError(f"{step.path} changed while it was uploaded, so it is not committed")
-        return sent
+            sent = list(pool.map(send, payload))
+        sent += [send(one) for one in before if local.format.closes(one.name)]
+        if local.files_of(step.unit) != before or not self._still_complete(step):
+            raise TornError(f"{step.unit.name} changed while it was uploaded, so it is not committed")
+        return tuple(sorted(sent, key=lambda one: one.name))
 
-    def _still_complete(self, path: Path) -> bool:
-        return any(one.path == path and one.complete for one in self._local.steps())
+    def _still_complete(self, step: LocalStep) -> bool:
+        return any(one == step for one in self._local.steps())
 
     def _fence(self) -> None:
         newer = self._gang.newer_incarnation()

@@ -7,8 +7,8 @@ Attempts are objects that only one worker can create. The rules are pure functio
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any, Dict, Optional
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Dict, Optional, Tuple
 
 from .checkpoints import Checkpoint, made_progress
 from .errors import PreconditionError, TransientError
@@ -16,12 +16,17 @@ from .settings import Settings
 from .storage import SECONDS, Bucket
 
 PREFIX = ".tpuctl/gang/"
+EXCUSES = 5
 
 
 @dataclass(frozen=True)
 class Attempt:
     """
-    Name one start of the gang. *failures* counts starts in a row that brought no progress.
+    Name one start of the gang.
+
+    *failures* counts starts in a row that brought no progress, *excused* those of them that were no fault of
+    the job, *same* the last ones that ended with the same exit status *code*. *suspects* are checkpoints
+    (step, incarnation) that were taken out of the choice since the last progress.
     """
 
     attempt: int
@@ -30,23 +35,45 @@ class Attempt:
     failures: int
     reason: str
     worker: int
+    excused: int = 0
+    code: Optional[int] = None
+    same: int = 0
+    suspects: Tuple[Tuple[int, int], ...] = ()
+
+    @property
+    def reached(self) -> Optional[int]:
+        """
+        Return the step after which there is progress: a suspect that is made once more is none.
+        """
+        steps = [step for step, _ in self.suspects]
+        return max(steps + ([] if self.resume_step is None else [self.resume_step]), default=None)
 
 
 def next_attempt(
-    last: Optional[Attempt], newest: Optional[Checkpoint], reason: str, worker: int, counted: bool
+    last: Optional[Attempt],
+    newest: Optional[Checkpoint],
+    reason: str,
+    worker: int,
+    counted: bool,
+    excused: bool = False,
+    code: Optional[int] = None,
 ) -> Attempt:
     """
     Return the attempt after *last*, from the *newest* complete checkpoint.
 
     Progress sets the failures back to 0; without it a *counted* end adds one, and any other end sets
-    them back too, because somebody asked for a new start.
+    them back too, because somebody asked for a new start. An *excused* end adds none, EXCUSES times in a row.
     """
-    failures = 0
-    if last is not None and counted and not made_progress(newest, last.resume_step):
-        failures = last.failures + 1
     incarnation = newest.incarnation if newest is not None and newest.incarnation >= 0 else None
     number = last.attempt + 1 if last is not None else 1
-    return Attempt(number, newest.step if newest else None, incarnation, failures, reason, worker)
+    wanted = Attempt(number, newest.step if newest else None, incarnation, 0, reason, worker)
+    if last is None or not counted or made_progress(newest, last.reached):
+        return wanted
+    wanted = replace(wanted, failures=last.failures, excused=last.excused, suspects=last.suspects)
+    if excused and last.excused < EXCUSES:
+        return replace(wanted, excused=last.excused + 1, code=last.code, same=last.same)
+    same = last.same + 1 if code is not None and code == last.code else 1
+    return replace(wanted, failures=last.failures + 1, code=code, same=same)
 
 
 class Gang:
@@ -76,7 +103,9 @@ class Gang:
             return None
         try:
             value: Dict[str, Any] = json.loads(held.data)
-            return Attempt(**{key: value[key] for key in Attempt.__dataclass_fields__})
+            known = {key: value[key] for key in Attempt.__dataclass_fields__ if key in value}
+            suspects = tuple((int(step), int(by)) for step, by in known.pop("suspects", ()))
+            return Attempt(suspects=suspects, **known)
         except (ValueError, KeyError, TypeError) as error:
             raise TransientError(f"{self._name(number)} cannot be read: {error}") from error
 

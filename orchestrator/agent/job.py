@@ -60,13 +60,13 @@ class Job:
         """
         return self._process.poll()
 
-    def ask_to_stop(self, seconds: float) -> None:
+    def ask_to_stop(self, number: signal.Signals, seconds: float) -> None:
         """
-        Send SIGTERM to the job's process group and wait up to *seconds* until no process of the job is left.
+        Send a signal to the job's process group and wait up to *seconds* until no process of the job is left.
         """
         end = time.monotonic() + seconds
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.session, signal.SIGTERM)
+            os.killpg(self.session, number)
         while time.monotonic() < end and (self.exit_code() is None or processes_of(self._root, self.session)):
             time.sleep(PAUSE)
 

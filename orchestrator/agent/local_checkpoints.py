@@ -1,17 +1,18 @@
 """
-Checkpoint folders on the machine's disk: which ones the job has finished.
+Checkpoints on the machine's disk: which steps the job has finished, and where doubtful ones go.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Tuple
+from typing import Dict, List, Optional, Tuple
 
-from .checkpoints import step_of
+from .formats.base import Format, Judgement, State, Unit, unfinished
 from .settings import CheckpointSettings
 from .threads import say
 
@@ -22,18 +23,26 @@ QUARANTINED = 5
 @dataclass(frozen=True)
 class LocalStep:
     """
-    Name a step folder of the job.
+    Name a step of the job on disk, what it is worth and why.
     """
 
     step: int
-    path: Path
-    complete: bool
+    unit: Unit
+    state: State
+    why: str
+
+    @property
+    def complete(self) -> bool:
+        """
+        Say whether it may be committed and resumed from.
+        """
+        return self.state is State.COMPLETE
 
 
 @dataclass(frozen=True)
 class FileState:
     """
-    Hold what tells whether a file changed: its name in the folder, size, time and inode.
+    Hold what tells whether a file changed: its name in the unit's folder, size, time and inode.
     """
 
     name: str
@@ -42,73 +51,126 @@ class FileState:
     inode: int
 
 
+Seen = Tuple[Tuple[FileState, ...], Tuple[FileState, ...]]
+
+
 class LocalCheckpoints:
     """
-    Look at the folder the job saves to, and move doubtful step folders to *quarantine*.
+    Look at the folder the job saves to, and move doubtful steps to *quarantine*.
+
+    A step is read again only when one of its files has changed: checkpoints are large.
     """
 
-    def __init__(self, settings: CheckpointSettings, quarantine: Path) -> None:
+    def __init__(self, settings: CheckpointSettings, format_: Format, quarantine: Path) -> None:
         self.folder = Path(settings.folder)
-        self._settings = settings
+        self.format = format_
         self._quarantine = quarantine
+        self._lock = threading.Lock()
+        self._judged: Dict[str, Tuple[Seen, Judgement]] = {}
+        self.newest: Optional[int] = None
 
     def steps(self) -> List[LocalStep]:
         """
-        Return the step folders in ascending order; hidden ones are the agent's or the framework's own.
+        Return the steps in ascending order, of two with one step the preferred one last. Raises OSError.
         """
-        try:
-            entries = sorted(self.folder.iterdir())
-        except FileNotFoundError:
-            return []
-        found = []
-        for path in entries:
-            step = step_of(path.name)
-            if step is not None and path.is_dir() and not path.name.startswith("."):
-                found.append(LocalStep(step, path, self._is_complete(path)))
-        return sorted(found, key=lambda one: one.step)
+        with self._lock:
+            units = self.format.find(self.folder)
+            found = [self._step(unit) for unit in units]
+            self._judged = {unit.name: self._judged[unit.name] for unit in units if unit.name in self._judged}
+            found.sort(key=lambda one: (one.step, one.unit.rank, one.unit.name))
+            self.newest = max((one.step for one in found if one.complete), default=None)
+            return found
 
-    def put_aside(self, path: Path) -> Path:
+    def forget(self) -> None:
         """
-        Move a folder to the quarantine under a name of its own, and return where it is.
+        Forget what was newest, because another attempt begins.
         """
-        self._quarantine.mkdir(parents=True, exist_ok=True)
-        target = self._quarantine / f"{path.name.lstrip('.')}-{time.time_ns()}"
+        self.newest = None
+
+    def chosen(self, step: int) -> Optional[LocalStep]:
+        """
+        Return the complete step of that number, None when it is not on this disk.
+        """
+        return next((one for one in reversed(self.steps()) if one.complete and one.step == step), None)
+
+    def target(self) -> Optional[int]:
+        """
+        Return the last step of the training as the newest complete checkpoint knows it.
+        """
+        whole = [one for one in self.steps() if one.complete]
+        return self.format.target(self.folder, whole[-1].unit) if whole else None
+
+    def files_of(self, unit: Unit) -> Tuple[FileState, ...]:
+        """
+        Return the state of every file of a unit, sorted by name. Raises OSError when one vanishes.
+        """
+        if unit.files is None:
+            return files_below(self.folder / unit.folder)
+        return tuple(_state(self.folder / unit.folder, name) for name in sorted(unit.files))
+
+    def put_aside(self, unit: Unit, *, torn: bool) -> Path:
+        """
+        Move a unit to the quarantine as `[torn-]NAME-TIME`, and return where it is. Nothing is deleted.
+        """
+        name = f"{'torn-' if torn else ''}{unit.name}-{time.time_ns()}"
         try:
-            path.rename(target)
+            target = self._move(unit, self._quarantine / name)
         except OSError:
             # The user's checkpoint folder may lie on another disk, where rename cannot reach.
-            target = self.folder / f".quarantine-{target.name}"
-            path.rename(target)
+            target = self._move(unit, self.folder / f".quarantine-{name}")
         self._thin()
+        return target
+
+    def _move(self, unit: Unit, target: Path) -> Path:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source = self.folder / unit.folder
+        if unit.files is None:
+            source.rename(target)
+            return target
+        target.mkdir(exist_ok=True)
+        for name in unit.files:
+            if (source / name).exists():
+                (source / name).rename(target / name)
         return target
 
     def _thin(self) -> None:
         """
         Keep the newest folders in quarantine only, so that a crash loop cannot fill the disk.
         """
+        if not self._quarantine.is_dir():
+            return
         held = sorted(self._quarantine.iterdir(), key=lambda one: one.name.rsplit("-", 1)[-1])
         for old in held[:-QUARANTINED]:
             say(f"{old} is removed: {QUARANTINED} newer folders are in quarantine")
             shutil.rmtree(str(old), ignore_errors=True)
 
-    def _is_complete(self, path: Path) -> bool:
+    def _step(self, unit: Unit) -> LocalStep:
         """
-        Orbax commits a local folder by renaming it to digits only; other jobs write their marker last.
+        Judge a unit; one whose files vanish meanwhile is being rotated away by the job.
         """
-        if self._settings.format == "orbax":
-            return path.name.isdigit()
-        return (path / self._settings.marker).is_file()
+        try:
+            pointers = tuple(
+                _state(self.folder, name) for name in self.format.pointers if (self.folder / name).exists()
+            )
+            seen = (self.files_of(unit), pointers)
+            held = self._judged.get(unit.name)
+            judged = held[1] if held and held[0] == seen else self.format.judge(self.folder, unit)
+            self._judged[unit.name] = (seen, judged)
+        except FileNotFoundError as error:
+            judged = unfinished(f"{error.filename} vanished")
+        return LocalStep(unit.step if judged.step is None else judged.step, unit, judged.state, judged.why)
 
 
-def files_of(folder: Path) -> Tuple[FileState, ...]:
+def files_below(folder: Path) -> Tuple[FileState, ...]:
     """
     Return the state of every file under *folder*, sorted by name. Raises OSError when one vanishes.
     """
     found = []
     for base, _folders, names in os.walk(str(folder)):
-        for name in names:
-            path = Path(base) / name
-            state = path.stat()
-            relative = path.relative_to(folder).as_posix()
-            found.append(FileState(relative, state.st_size, state.st_mtime_ns, state.st_ino))
+        found += [_state(folder, (Path(base) / name).relative_to(folder).as_posix()) for name in names]
     return tuple(sorted(found, key=lambda one: one.name))
+
+
+def _state(folder: Path, name: str) -> FileState:
+    state = (folder / name).stat()
+    return FileState(name, state.st_size, state.st_mtime_ns, state.st_ino)

@@ -16,6 +16,7 @@ SEGMENT = 256 << 10
 TURN = 16 << 20
 TURNS = 3
 WAITING = 256
+TAIL = 16 << 10
 
 
 class JobLog:
@@ -31,6 +32,7 @@ class JobLog:
         self._lock = threading.Lock()
         self._full: List[bytes] = []
         self._open = bytearray()
+        self._tail = bytearray()
         self._dropped = 0
         self.trouble = ""
         self.last_at = time.monotonic()
@@ -42,6 +44,8 @@ class JobLog:
         with self._lock:
             self.last_at = time.monotonic()
             self._open += data
+            self._tail += data[-TAIL:]
+            del self._tail[:-TAIL]
             while len(self._open) >= SEGMENT:
                 self._close_segment()
             try:
@@ -57,6 +61,20 @@ class JobLog:
         Append one line of the agent's own.
         """
         self.write(f"{text}\n".encode())
+
+    def tail(self) -> bytes:
+        """
+        Return the end of what was written since `begin_tail`.
+        """
+        with self._lock:
+            return bytes(self._tail)
+
+    def begin_tail(self) -> None:
+        """
+        Forget the tail: what comes now belongs to another start.
+        """
+        with self._lock:
+            self._tail.clear()
 
     def waiting(self) -> Tuple[List[bytes], bytes]:
         """

@@ -15,15 +15,16 @@ from functools import partial
 from typing import Any, Callable, Dict, List
 
 from . import record as records
+from .advance import Advance
 from .bundle import fetch
-from .checkpoints import made_progress
 from .errors import AgentError, FencedError
 from .gang import Attempt, next_attempt
 from .heartbeat import heartbeat_name
+from .last_commit import last_commit
 from .layout import write_atomically
 from .notice import NoticeWatch
 from .orders import Ending, Interrupted, Kind, obey_signals
-from .outcome import Verdict
+from .outcome import Outcome, Verdict
 from .parts import Parts
 from .play import Player
 from .processes import clear, start_time
@@ -42,6 +43,7 @@ class Agent:
         self._threads: List[Repeater] = []
         self._checked_at = 0.0
         self._player = Player(parts, records.load(parts.settings.layout))
+        self._advance = Advance(parts)
 
     def run(self) -> int:
         """
@@ -109,9 +111,9 @@ class Agent:
             outcome = self._player.play(attempt)
             if outcome.verdict is Verdict.DONE and self._all_done(attempt, outcome.reason):
                 return outcome.reason
-            if outcome.verdict is Verdict.FAILED:
-                parts.log.line(f"--- attempt {attempt.attempt} failed: {outcome.reason} ---")
-                attempt = self._advance(attempt, outcome.reason, counted=True)
+            if outcome.verdict in (Verdict.FAILED, Verdict.EXCUSED):
+                parts.log.line(f"--- attempt {attempt.attempt} {outcome.verdict.value}: {outcome.reason} ---")
+                attempt = self._advance.after(attempt, outcome, counted=True)
             else:
                 attempt = parts.patiently("read the gang's attempt", partial(self._latest, attempt))
 
@@ -145,37 +147,10 @@ class Agent:
         if record.ended == Kind.DONE.value and record.bundle == self._settings.bundle:
             raise Interrupted(Ending(Kind.DONE, "the job was done already"))
         parts.committer.begin(latest.attempt, latest.resume_step)
-        self._player.last_commit()
+        last_commit(parts)
         killed = record.killed_on_this_boot()
-        return self._advance(latest, "the agent was killed" if killed else "started again", counted=killed)
-
-    def _advance(self, attempt: Attempt, reason: str, counted: bool) -> Attempt:
-        """
-        Return the attempt after this one: somebody else's, or our own after a pause. Gives up after too many.
-        """
-        parts, settings = self._parts, self._settings
-        latest = parts.patiently("read the gang", parts.gang.latest)
-        if latest is not None and latest.attempt > attempt.attempt:
-            return latest
-        newest = parts.patiently("look for checkpoints", parts.catalogue.newest)
-        wanted = next_attempt(attempt, newest, reason, settings.worker, counted)
-        if counted and wanted.failures >= settings.failures:
-            text = f"{wanted.failures} starts in a row without progress; the last: {reason}"
-            parts.patiently("give up", lambda: parts.gang.give_up(text))
-            raise Interrupted(Ending(Kind.GAVE_UP, text))
-        if counted:
-            parts.status.set(failures=wanted.failures, message=reason)
-            self._pause(attempt, min(settings.longest_pause, 2.0 ** max(0, wanted.failures - 1)))
-            newest = parts.patiently("look for checkpoints", parts.catalogue.newest)
-            wanted = next_attempt(attempt, newest, reason, settings.worker, counted)
-        if newest is not None and made_progress(newest, None):
-            wanted = Attempt(**dict(wanted.__dict__, reason=f"{newest.why}; before: {reason}"))
-        return parts.patiently("create the next attempt", lambda: parts.gang.create(wanted))
-
-    def _pause(self, attempt: Attempt, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not self._parts.orders.overtaken(attempt.attempt):
-            self._parts.orders.wait(min(0.5, max(0.0, end - time.monotonic())))
+        why = "the agent was killed" if killed else "started again"
+        return self._advance.after(latest, Outcome(Verdict.FAILED, why), counted=killed)
 
     def _latest(self, attempt: Attempt) -> Attempt:
         latest = self._parts.gang.latest(10.0)

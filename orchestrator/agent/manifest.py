@@ -32,9 +32,10 @@ class StoredFile:
 @dataclass(frozen=True)
 class Manifest:
     """
-    Describe what one worker committed. *folder* is the local folder's name, *at* the worker's clock.
+    Describe what one worker committed.
 
-    *attempt* tells apart two tries of one incarnation at the same step.
+    *folder* is the local folder's name, `.` when the files lie directly in the folder of all checkpoints;
+    *at* is the worker's clock. *attempt* tells apart two tries of one incarnation at the same step.
     """
 
     step: int
@@ -102,7 +103,7 @@ def parse(data: bytes, where: str) -> Manifest:
 def _check(value: Dict[str, Any]) -> None:
     if value["schema"] != SCHEMA:
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
-    if not _is_plain(value["folder"]) or "/" in value["folder"]:
+    if value["folder"] != "." and (not _is_plain(value["folder"]) or "/" in value["folder"]):
         raise ValueError(f"folder {value['folder']!r}")
 
 

@@ -5,50 +5,92 @@ What the end of a job means. Pure.
 from __future__ import annotations
 
 import enum
+import re
 import signal
 from dataclasses import dataclass
 from typing import Optional
+
+from .formats.base import Format
+
+_INFRASTRUCTURE = re.compile(
+    rb"already in use by process|no accelerator found|iommu group|/dev/(?:vfio|accel)[^\n]*(?:busy|in use)",
+    re.IGNORECASE,
+)
+"""
+What libtpu prints when the machine's devices are held by somebody else or are gone.
+"""
 
 
 class Verdict(enum.Enum):
     """
     Name what the end of a job means.
+
+    STOPPED is an early end in good order, if it saved its work. EXCUSED is no fault of the job.
     """
 
     DONE = "done"
     FAILED = "failed"
+    STOPPED = "stopped"
+    EXCUSED = "excused"
     OVERTAKEN = "overtaken"
 
 
 @dataclass(frozen=True)
 class Outcome:
     """
-    Hold what the end of a job means, and why.
+    Hold what the end of a job means, and why; *code* is the exit status if there was one.
     """
 
     verdict: Verdict
     reason: str
+    code: Optional[int] = None
 
 
 def judge(
-    exit_code: int, target: Optional[int], reported: Optional[int], committed: Optional[int]
+    exit_code: int,
+    target: Optional[int],
+    reported: Optional[int],
+    committed: Optional[int],
+    framework: Optional[Format] = None,
 ) -> Outcome:
     """
     Judge a job that ended without being asked to.
 
     An exit code alone proves nothing. With a *target* the job is done when that step is committed, or was
-    reported and the job left with status 0; without one, status 0 is done. A signal is never success.
+    reported and the job left with status 0; without one, status 0 is done, unless the *framework* uses it for
+    an early stop too. A signal is never success.
     """
     if target is not None and committed is not None and committed >= target:
-        return Outcome(Verdict.DONE, f"step {committed} is committed, the target is {target}")
+        return Outcome(Verdict.DONE, f"step {committed} is committed, the target is {target}", exit_code)
+    stopped = framework is not None and exit_code in framework.stopped_codes
+    ended = Verdict.STOPPED if stopped else Verdict.FAILED
     if exit_code != 0:
-        return Outcome(Verdict.FAILED, f"the job {describe(exit_code)}")
+        early = ", which may be an early stop in good order" if stopped else ""
+        return Outcome(ended, f"the job {describe(exit_code)}{early}", exit_code)
     if target is None:
-        return Outcome(Verdict.DONE, "the job left with status 0")
+        if framework is None or framework.zero_proves:
+            return Outcome(Verdict.DONE, "the job left with status 0", exit_code)
+        why = f"the job left with status 0, which format {framework.name} uses for an early stop too"
+        return Outcome(ended, why, exit_code)
     if reported is not None and reported >= target:
-        return Outcome(Verdict.DONE, f"step {reported} is reached, the target is {target}")
+        return Outcome(Verdict.DONE, f"step {reported} is reached, the target is {target}", exit_code)
     at = "no step" if reported is None else f"step {reported}"
-    return Outcome(Verdict.FAILED, f"the job left with status 0 at {at}, before the target {target}")
+    return Outcome(ended, f"the job left with status 0 at {at}, before the target {target}", exit_code)
+
+
+def settle(outcome: Outcome, *, saved: bool, output: bytes) -> Outcome:
+    """
+    Return the outcome once it is known whether the job *saved* anything new, and what it printed last.
+    """
+    if outcome.verdict is Verdict.STOPPED:
+        if saved:
+            return Outcome(Verdict.EXCUSED, f"{outcome.reason}; its work is saved", outcome.code)
+        outcome = Outcome(Verdict.FAILED, f"{outcome.reason}; nothing new is saved", outcome.code)
+    found = _INFRASTRUCTURE.search(output) if outcome.verdict is Verdict.FAILED and outcome.code else None
+    if found is None:
+        return outcome
+    text = found[0].decode("utf-8", "replace")
+    return Outcome(Verdict.EXCUSED, f"{outcome.reason}; the machine's fault: {text!r}", outcome.code)
 
 
 def describe(exit_code: int) -> str:

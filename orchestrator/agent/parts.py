@@ -10,6 +10,8 @@ from typing import Callable, Mapping, TypeVar
 from .catalogue import Catalogue
 from .commit import Committer
 from .errors import AgentError, FinalError
+from .formats.base import Format
+from .formats.choose import format_of
 from .gang import Gang
 from .heartbeat import Reporter, Status
 from .local_checkpoints import LocalCheckpoints
@@ -40,6 +42,7 @@ class Parts:
     shipper: LogShipper
     gang: Gang
     catalogue: Catalogue
+    format: Format
     local: LocalCheckpoints
     committer: Committer
     restorer: Restorer
@@ -76,8 +79,9 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
     bucket = Bucket.from_environ(settings.bucket, environ, metadata)
     status = Status(settings)
     log = JobLog(settings.layout.log)
-    gang, catalogue = Gang(settings, bucket), Catalogue(settings, bucket)
-    local = LocalCheckpoints(settings.checkpoints, settings.layout.quarantine)
+    format_ = format_of(settings.checkpoints.format, settings.checkpoints.marker)
+    gang, catalogue = Gang(settings, bucket), Catalogue(settings, bucket, format_)
+    local = LocalCheckpoints(settings.checkpoints, format_, settings.layout.quarantine)
     return Parts(
         settings=settings,
         environ=environ,
@@ -89,6 +93,7 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         shipper=LogShipper(settings, bucket, log),
         gang=gang,
         catalogue=catalogue,
+        format=format_,
         local=local,
         committer=Committer(settings, bucket, catalogue=catalogue, gang=gang, local=local, status=status),
         restorer=Restorer(settings, bucket, catalogue, local),

@@ -5,27 +5,27 @@ One attempt on this worker: restore, set up, spawn, watch, last commit.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from functools import partial
 from typing import Any, Dict, Optional
 
 from . import record as records
-from .errors import AgentError, FencedError, FinalError, SliceSizeError, TornError
+from .errors import AgentError, SliceSizeError, TornError
+from .formats.base import Format
 from .gang import Attempt
 from .job import Job
+from .last_commit import commit_in_time, last_commit
 from .layout import write_atomically
 from .orders import Interrupted
-from .outcome import Outcome, Verdict, judge
+from .outcome import Outcome, Verdict, judge, settle
 from .parts import Parts
 from .processes import boot_id
-from .progress import Progress, read_progress
+from .progress import Progress, read_progress, step_in
 from .record import Record
+from .restore import Restored
 from .threads import say
 
 TICK = 0.1
-LAST_COMMIT = 25.0
-LAST_TRIES = 4
 STALL_GRACE = 5.0
 
 
@@ -40,6 +40,7 @@ class Player:
         self.record = record
         self._progress = Progress()
         self._moved_at = 0.0
+        self._restored = Restored("", ())
 
     def play(self, attempt: Attempt) -> Outcome:
         """
@@ -64,33 +65,12 @@ class Player:
             return Outcome(Verdict.DONE, f"step {attempt.resume_step} is committed, the target is {target}")
         return self._restore(attempt) or self._set_up(attempt) or self._train(attempt)
 
-    def last_commit(self) -> str:
-        """
-        Commit everything that the job has finished, waiting for the bucket as long as it takes.
-
-        Return what could not be committed, empty when all is. Raises Interrupted.
-        """
-        trouble = ""
-        for _try in range(LAST_TRIES):
-            try:
-                while self._parts.patiently("last commit", self._parts.committer.commit):
-                    continue
-            except FencedError:
-                return ""
-            except FinalError as error:
-                # The job is over, so a folder that changed a moment ago is at rest now.
-                trouble = str(error)
-                say(f"last commit: {trouble}")
-            else:
-                return ""
-        return trouble
-
     def _restore(self, attempt: Attempt) -> Optional[Outcome]:
         parts = self._parts
         try:
             for last in (False, True):
                 try:
-                    parts.patiently("restore", lambda: parts.restorer.restore(attempt))
+                    restored = parts.patiently("restore", lambda: parts.restorer.restore(attempt))
                     break
                 except TornError:
                     if last:
@@ -101,6 +81,7 @@ class Player:
         except SliceSizeError as error:
             return Outcome(Verdict.FAILED, f"restore: {error}")
         parts.status.time("restored")
+        self._restored = restored
         return None
 
     def _set_up(self, attempt: Attempt) -> Optional[Outcome]:
@@ -110,7 +91,7 @@ class Player:
             return None
         self._parts.status.set(phase="setup", message="setup command runs")
         self._parts.log.line(f"--- setup of bundle {settings.bundle[:12]} ---")
-        outcome = self._run(attempt, settings.setup, target=None)
+        outcome = self._run(attempt, settings.setup, target=None, framework=None)
         if outcome.verdict is Verdict.DONE:
             self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
@@ -127,31 +108,49 @@ class Player:
             f"--- incarnation {settings.incarnation}, worker {settings.worker}, attempt {attempt.attempt}: "
             f"{origin} ({attempt.reason}) ---"
         )
+        for note in self._restored.notes:
+            say(note)
+            parts.log.line(f"--- {note} ---")
+        if self._restored.path:
+            parts.log.line(f"--- TPUCTL_RESUME={self._restored.path} ---")
         parts.status.set(phase="run", starts=self.record.starts + 1, message="")
         self._remember(starts=self.record.starts + 1)
         # The start is reported before it happens, so that a machine that loses its disk still learns of it.
         with contextlib.suppress(AgentError, OSError):
             parts.reporter.report(5.0, at_once=True)
         parts.committer.begin(attempt.attempt, attempt.resume_step)
-        outcome = self._run(attempt, settings.command, settings.target)
+        outcome = self._run(attempt, settings.command, settings.target, parts.format)
         if outcome.verdict is Verdict.OVERTAKEN:
             return outcome
-        trouble = self.last_commit()
+        trouble = last_commit(parts)
         if trouble:
             return Outcome(Verdict.FAILED, f"the last checkpoint cannot be committed: {trouble}")
-        committed = parts.status.get("committed_step")
-        if settings.target is not None and committed is not None and committed >= settings.target:
-            return Outcome(Verdict.DONE, f"step {committed} is committed, the target is {settings.target}")
-        return outcome
+        committed, target = parts.status.get("committed_step"), self._target()
+        if target is not None and committed is not None and committed >= target:
+            return Outcome(Verdict.DONE, f"step {committed} is committed, the target is {target}")
+        saved = committed is not None and (attempt.resume_step is None or committed > attempt.resume_step)
+        return settle(outcome, saved=saved, output=parts.log.tail())
 
-    def _run(self, attempt: Attempt, command: str, target: Optional[int]) -> Outcome:
+    def _target(self) -> Optional[int]:
         """
-        Start a command and watch it to its end.
+        Return the declared target, else the one that the newest checkpoint knows.
+        """
+        if self._settings.target is not None or self._settings.checkpoints.in_bucket:
+            return self._settings.target
+        return self._parts.patiently("read the newest checkpoint", self._parts.local.target)
+
+    def _run(
+        self, attempt: Attempt, command: str, target: Optional[int], framework: Optional[Format]
+    ) -> Outcome:
+        """
+        Start a command and watch it to its end; *framework* is None for a command that trains nothing.
         """
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(FileNotFoundError):
             layout.progress.unlink()
         self._progress, self._moved_at = Progress(), time.monotonic()
+        parts.log.begin_tail()
+        parts.local.forget()
         self._remember(
             incarnation=self._settings.incarnation,
             attempt=attempt.attempt,
@@ -169,16 +168,16 @@ class Player:
             with contextlib.suppress(OSError):
                 self.record = records.save(layout, self.record.with_session(job.session))
             parts.status.time("spawned")
-            return self._watch(job, attempt, target)
+            return self._watch(job, attempt, target, framework)
         except Interrupted as order:
             parts.status.set(phase="stopping", message=order.ending.reason)
-            job.ask_to_stop(self._settings.grace)
+            job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
             self._clear(job)
-            self._commit_in_time()
+            commit_in_time(parts)
             raise
         finally:
             self._clear(job)
-            self._look()
+            self._look(attempt.resume_step)
             parts.status.set(exit_code=job.exit_code())
 
     def _remember(self, **changes: Any) -> None:
@@ -188,31 +187,39 @@ class Player:
         save = partial(records.save, self._settings.layout, self.record, **changes)
         self.record = self._parts.patiently("write state/job.json", save)
 
-    def _watch(self, job: Job, attempt: Attempt, target: Optional[int]) -> Outcome:
+    def _watch(
+        self, job: Job, attempt: Attempt, target: Optional[int], framework: Optional[Format]
+    ) -> Outcome:
         reached_at: Optional[float] = None
         while True:
             code = job.exit_code()
-            self._look()
+            self._look(attempt.resume_step)
             committed = self._parts.status.get("committed_step")
             if code is not None:
-                return judge(code, target, self._progress.step, committed)
+                return judge(code, target, self._progress.step, committed, framework)
             if self._parts.orders.overtaken(attempt.attempt):
                 return Outcome(Verdict.OVERTAKEN, "the gang has gone on")
             if self._stalled():
-                job.ask_to_stop(min(STALL_GRACE, self._settings.grace))
+                job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, self._settings.grace))
                 return Outcome(Verdict.FAILED, f"stalled: nothing new for {self._settings.stall:g} s")
             if target is not None and committed is not None and committed >= target:
                 reached_at = reached_at or time.monotonic()
                 if time.monotonic() - reached_at > self._settings.grace:
-                    job.ask_to_stop(self._settings.grace)
+                    job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
                     return judge(0, target, None, committed)
             self._parts.orders.wait(TICK)
 
-    def _look(self) -> None:
+    def _look(self, resumed: Optional[int]) -> None:
         """
         Read the job's progress and note when it moved.
+
+        For a job that reports nothing, its output and its newest checkpoint on disk tell the step.
         """
         now = read_progress(self._settings.layout.progress)
+        if now.step is None:
+            seen = (step_in(self._parts.log.tail(), self._parts.format.log_step), self._parts.local.newest)
+            steps = [step for step in seen if step is not None and step > (resumed or 0)]
+            now = Progress(max(steps, default=None), now.loss)
         if now.step is None or now == self._progress:
             return
         if now.step != self._progress.step:
@@ -238,24 +245,6 @@ class Player:
             if not left:
                 return
 
-    def _commit_in_time(self) -> None:
-        """
-        Try the last commit for as long as a machine that is being taken away may have.
-        """
-
-        def commit() -> None:
-            try:
-                while self._parts.committer.commit():
-                    continue
-            except (AgentError, OSError) as error:
-                self._parts.status.trouble("last commit", str(error))
-
-        thread = threading.Thread(target=commit, name="last-commit", daemon=True)
-        thread.start()
-        thread.join(LAST_COMMIT)
-        if thread.is_alive():
-            self._parts.status.trouble("last commit", f"not finished within {LAST_COMMIT:g} s")
-
     def _environ(self, attempt: Attempt) -> Dict[str, str]:
         settings = self._settings
         step = attempt.resume_step
@@ -265,6 +254,7 @@ class Player:
             TPUCTL_JOB=f"{settings.deployment}/{settings.incarnation}/{attempt.attempt}",
             TPUCTL_ATTEMPT=str(attempt.attempt),
             TPUCTL_RESUME_STEP="" if step is None else str(step),
+            TPUCTL_RESUME=self._restored.path,
             TPUCTL_PROGRESS_FILE=str(settings.layout.progress),
             TPUCTL_CHECKPOINT_DIR=settings.checkpoints.folder,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Pattern
 
 from .layout import read_json
 
@@ -29,6 +29,14 @@ def read_progress(path: Path) -> Progress:
     value = read_json(path)
     step, loss = value.get("step"), _number(value.get("loss"))
     return Progress(step if isinstance(step, int) and not isinstance(step, bool) else None, loss)
+
+
+def step_in(output: bytes, pattern: Optional[Pattern[bytes]]) -> Optional[int]:
+    """
+    Return the last step that a framework printed, by the *pattern* of its format.
+    """
+    found = pattern.findall(output) if pattern is not None else []
+    return int(found[-1]) if found else None
 
 
 def _number(value: Any) -> Optional[float]:

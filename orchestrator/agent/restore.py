@@ -8,19 +8,30 @@ import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional
+from typing import List, Optional, Sequence, Tuple
 
 from .catalogue import Catalogue
 from .errors import SliceSizeError, TornError
+from .formats.base import Unit
 from .gang import Attempt
 from .local_checkpoints import RESTORING, LocalCheckpoints
 from .manifest import Manifest, StoredFile, file_name, manifest_name
 from .settings import Settings
 from .storage import Bucket, sha256_of
-from .threads import say
 
 PARALLEL = 4
+
+
+@dataclass(frozen=True)
+class Restored:
+    """
+    Say what the job is given to resume from (empty: nothing) and what was moved or repaired on the way.
+    """
+
+    path: str
+    notes: Tuple[str, ...]
 
 
 class Restorer:
@@ -36,26 +47,29 @@ class Restorer:
         self._catalogue = catalogue
         self._local = local
 
-    def restore(self, attempt: Attempt) -> None:
+    def restore(self, attempt: Attempt) -> Restored:
         """
         Leave on disk no step after the attempt's and no unfinished one, and the attempt's own, proven whole.
 
-        Raises TornError when the bucket's copy is not what its manifest says, SliceSizeError when the slice
-        has another number of workers than the checkpoint.
+        The format then makes the framework choose that step too. Raises TornError when the bucket's copy is
+        not what its manifest says, SliceSizeError when the slice has another number of workers than the
+        checkpoint.
         """
         if self._settings.checkpoints.in_bucket:
-            return
-        self._local.folder.mkdir(parents=True, exist_ok=True)
-        self._put_doubtful_aside(attempt.resume_step)
+            step = attempt.resume_step
+            return Restored("" if step is None else self._catalogue.path_of(step), ())
+        local = self._local
+        local.folder.mkdir(parents=True, exist_ok=True)
+        notes = self._put_doubtful_aside(attempt.resume_step)
         if attempt.resume_step is None or attempt.resume_incarnation is None:
-            return
+            return Restored("", tuple(notes))
         manifest = self._manifest(attempt.resume_step, attempt.resume_incarnation)
-        target = self._local.folder / manifest.folder
-        if target.is_dir():
-            if _difference(target, manifest) is None:
-                return
-            say(f"{target} differs from its manifest, moved to {self._local.put_aside(target)}")
-        self._download(manifest, target)
+        wrong = _difference(local.folder / manifest.folder, manifest)
+        if wrong is not None:
+            notes += self._replace(manifest, wrong)
+        unit = _unit_of(manifest, local.format.find(local.folder))
+        notes += local.format.repair(local.folder, unit)
+        return Restored(local.format.resume(str(local.folder), unit), tuple(notes))
 
     def discard(self, attempt: Attempt) -> None:
         """
@@ -79,13 +93,31 @@ class Restorer:
             )
         return self._catalogue.manifest(step, incarnation, self._settings.worker)
 
-    def _put_doubtful_aside(self, step: Optional[int]) -> None:
+    def _put_doubtful_aside(self, step: Optional[int]) -> List[str]:
         for leftover in self._local.folder.glob(f"{RESTORING}*"):
             shutil.rmtree(str(leftover), ignore_errors=True)
+        notes = []
         for one in self._local.steps():
             if not one.complete or step is None or one.step > step:
-                why = "after the step to resume from" if one.complete else "unfinished"
-                say(f"{one.path} is {why}, moved to {self._local.put_aside(one.path)}")
+                why = "after the step to resume from" if one.complete else f"{one.state.value} ({one.why})"
+                place = self._local.put_aside(one.unit, torn=not one.complete)
+                notes.append(f"{one.unit.name} is {why}, moved to {place}")
+        return notes
+
+    def _replace(self, manifest: Manifest, wrong: str) -> List[str]:
+        """
+        Bring the bucket's copy to the place of whatever has its name.
+        """
+        local, notes = self._local, []
+        target = local.folder / manifest.folder
+        names = tuple(one.name for one in manifest.files) if manifest.folder == "." else None
+        there = any((target / name).exists() for name in names) if names is not None else target.is_dir()
+        if there:
+            name = manifest.folder if names is None else names[0]
+            place = local.put_aside(Unit(manifest.step, name, manifest.folder, names), torn=True)
+            notes.append(f"{name} differs from its manifest ({wrong}), moved to {place}")
+        self._download(manifest, target)
+        return notes
 
     def _download(self, manifest: Manifest, target: Path) -> None:
         temporary = self._local.folder / f"{RESTORING}{manifest.step}"
@@ -103,7 +135,12 @@ class Restorer:
         if wrong is not None:
             shutil.rmtree(str(temporary), ignore_errors=True)
             raise TornError(f"checkpoint of step {manifest.step}: {wrong}")
-        temporary.rename(target)
+        if manifest.folder == ".":
+            for file in manifest.files:
+                (temporary / file.name).replace(target / file.name)
+            temporary.rmdir()
+        else:
+            temporary.rename(target)
         _sync(self._local.folder)
 
 
@@ -120,6 +157,17 @@ def _difference(folder: Path, manifest: Manifest) -> Optional[str]:
         if sha256_of(path) != file.sha256:
             return f"{file.name} has another sha256 than its manifest"
     return None
+
+
+def _unit_of(manifest: Manifest, units: Sequence[Unit]) -> Unit:
+    """
+    Return the unit on disk that holds the manifest's files, as the format names it, with the manifest's step.
+    """
+    names = {one.name for one in manifest.files}
+    for one in units:
+        if one.folder == manifest.folder and (one.files is None or names & set(one.files)):
+            return replace(one, step=manifest.step)
+    return Unit(manifest.step, manifest.folder, manifest.folder)
 
 
 def _sync(folder: Path) -> None:

@@ -4,15 +4,19 @@ Settings of the agent, from the environment that job.env made.
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Optional
 
 from .errors import AgentError
+from .formats.base import STOP_SECONDS
+from .formats.choose import NAMES, format_of
 from .layout import Layout
 
 DEFAULT_ROOT = "/opt/tpuctl"
 FAST_HEARTBEAT = 2.0
+_SIGNALS = {"TERM": signal.SIGTERM, "INT": signal.SIGINT, "USR1": signal.SIGUSR1}
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class CheckpointSettings:
     """
     Say where the job saves and what a finished save looks like.
 
-    *format* is `marker` or `orbax`, *folder* a local path or `gs://BUCKET/...`, *keep* at least 2.
+    *format* is a name of `formats.choose`, *folder* a local path or `gs://BUCKET/...`, *keep* at least 2.
     """
 
     format: str
@@ -54,6 +58,7 @@ class Settings:
     checkpoints: CheckpointSettings
     target: Optional[int]
     failures: int
+    stop_signal: signal.Signals
     grace: float
     stall: float
     heartbeat: float
@@ -86,6 +91,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     """
     reader = _Reader(environ)
     layout = layout_of(environ)
+    checkpoints = _checkpoints(reader, layout)
     settings = Settings(
         layout=layout,
         deployment=reader.text("TPUCTL_DEPLOYMENT"),
@@ -96,10 +102,11 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         bundle=reader.text("TPUCTL_BUNDLE"),
         command=reader.text("TPUCTL_COMMAND"),
         setup=environ.get("TPUCTL_SETUP", ""),
-        checkpoints=_checkpoints(reader, layout),
+        checkpoints=checkpoints,
         target=int(reader.number("TPUCTL_TARGET_STEPS")) if environ.get("TPUCTL_TARGET_STEPS") else None,
         failures=int(reader.number("TPUCTL_FAILURES", "5")),
-        grace=reader.number("TPUCTL_GRACE_SECONDS", "20"),
+        stop_signal=_SIGNALS[reader.choice("TPUCTL_STOP_SIGNAL", tuple(_SIGNALS))],
+        grace=reader.number("TPUCTL_GRACE_SECONDS", str(_default_grace(checkpoints))),
         stall=reader.number("TPUCTL_STALL_SECONDS", "3600"),
         heartbeat=max(0.1, reader.number("TPUCTL_HEARTBEAT_SECONDS", "30")),
     )
@@ -109,11 +116,20 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 def _checkpoints(reader: _Reader, layout: Layout) -> CheckpointSettings:
     return CheckpointSettings(
-        format=reader.choice("TPUCTL_CHECKPOINT_FORMAT", ("marker", "orbax")),
+        format=reader.choice("TPUCTL_CHECKPOINT_FORMAT", NAMES),
         folder=reader.environ.get("TPUCTL_CHECKPOINT_DIR") or str(layout.checkpoints),
         keep=max(2, int(reader.number("TPUCTL_CHECKPOINT_KEEP", "3"))),
         marker=reader.environ.get("TPUCTL_CHECKPOINT_MARKER") or "COMPLETE",
     )
+
+
+def _default_grace(checkpoints: CheckpointSettings) -> float:
+    """
+    Return the time that the format's graceful stop takes.
+    """
+    if checkpoints.format not in NAMES:
+        return STOP_SECONDS
+    return format_of(checkpoints.format, checkpoints.marker).grace
 
 
 class _Reader:
@@ -135,6 +151,7 @@ class _Reader:
         value = self.environ.get(key) or allowed[0]
         if value not in allowed:
             self._complaints.append(f"{key} is {value!r}, expected one of {', '.join(allowed)}")
+            return allowed[0]
         return value
 
     def number(self, key: str, default: str = "") -> float:

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from orchestrator.cli.demo_stage import Stage
+    import subprocess
+
+    from orchestrator.cli.stage import Stage
 
 EXAMPLE = "numpy-lm"
 LIMIT = 240.0
 """Seconds after which the demo gives up on a scene; the whole of it usually takes less than 60."""
+FIRST, BETWEEN, LAST = 60, 100, 340
+"""The step of the first preemption, the steps to the second, and the step that it comes at at the latest."""
 POLL = ("--set", "watch.poll=1s")
 """Looking every second instead of every 15 makes a short story shorter."""
 
@@ -25,21 +29,22 @@ POLL = ("--set", "watch.poll=1s")
 @click.option("--hosts", type=click.Choice(["process", "namespace"]), default="process", show_default=True)
 def command(keep: bool, hosts: str) -> None:
     """
-    Show the whole life of a deployment: plan, up, training, a preemption with notice, one without, done, down.
+    Show the whole life of a deployment: plan, up, training, two preemptions, done, down.
 
     Everything is real but the cloud: machines are processes of this computer, the training runs, the
-    kills are SIGKILL. It takes about a minute, needs no account and leaves nothing behind.
+    kills are SIGKILL. One preemption comes with notice, one without. It takes about a minute, needs no
+    account and leaves nothing behind.
     """
-    from orchestrator.cli.demo_stage import Stage, interruptible
+    from orchestrator.cli.stage import Stage, interruptible
 
     folder = Path(tempfile.mkdtemp(prefix="tpuctl-demo-"))
-    stage = Stage(folder)
+    stage = Stage(folder, folder / "work")
     begun = time.monotonic()
     with interruptible():
         try:
             _play(stage, hosts)
         finally:
-            left = [] if keep else _clear(stage)
+            left = [] if keep else clear(stage)
     if keep:
         stage.say(f"kept: {stage.work}. To look around, first type:")
         stage.say(f"cd {stage.work}; export TPUCTL_LOCAL_DIR={folder / 'cloud'} TPUCTL_CLOUD=local")
@@ -50,11 +55,11 @@ def command(keep: bool, hosts: str) -> None:
         stage.say("Your own job: tpuctl init, then tpuctl plan.")
 
 
-def _clear(stage: "Stage") -> list[str]:
+def clear(stage: "Stage") -> list[str]:
     """
     Remove the local cloud and the folder whatever happened; say and return what is left.
     """
-    from orchestrator.cli.demo_stage import undisturbed
+    from orchestrator.cli.stage import undisturbed
 
     with undisturbed():
         stage.clear()
@@ -70,6 +75,7 @@ def _play(stage: "Stage", hosts: str) -> None:
     """
     Run the scenes in order; a command that fails ends the demo with its exit code.
     """
+    stage.warm_up()
     stage.scene("1. A deployment file, and a training script that you can edit")
     stage.run("init", "--recipe", EXAMPLE, str(stage.work))
     stage.scene("2. What would be created, where, and at what price: no account, no network")
@@ -80,10 +86,7 @@ def _play(stage: "Stage", hosts: str) -> None:
     stage.scene("4. Train. The machine is taken away twice: with notice, then by SIGKILL")
     watcher = stage.start("watch", *POLL)
     try:
-        first = stage.wait_for_step(watcher, 60, LIMIT)
-        stage.run_beside("local", "preempt", first)
-        second = stage.wait_for_step(watcher, 240, LIMIT, other_than=first)
-        stage.run_beside("local", "preempt", second, "--no-notice")
+        _disturb(stage, watcher)
         code = watcher.wait(timeout=LIMIT)
     finally:
         stage.end(watcher)
@@ -91,3 +94,17 @@ def _play(stage: "Stage", hosts: str) -> None:
         raise click.exceptions.Exit(code)
     stage.scene("5. Take it down, data included, and prove that nothing is left")
     stage.run("down", "--yes", "--delete-data")
+
+
+def _disturb(stage: "Stage", watcher: "subprocess.Popen[bytes]") -> None:
+    """
+    Take the TPU away twice while the job trains.
+    """
+    first, step = stage.wait_for_step(watcher, FIRST, LIMIT)
+    if first:
+        stage.run_beside("local", "preempt", first)
+        second, _ = stage.wait_for_step(watcher, min(step + BETWEEN, LAST), LIMIT, other_than=first)
+        if second:
+            stage.run_beside("local", "preempt", second, "--no-notice")
+            return
+    stage.say("The job was done before its machine could be taken away: this computer is very busy.")

@@ -31,25 +31,27 @@ def command(
     from orchestrator.engine.down import Sweep
 
     must_answer(yes=yes)
-    session = Session(Choice(file, settings, cloud, as_json), EventPrinter())
+    printer = EventPrinter()
+    session = Session(Choice(file, settings, cloud, as_json), printer)
+    session.needs_no_record = True
     with session.alone("down"):
         sweep = Sweep(session.deployment)
-        _announce(session, sweep, delete_data=delete_data, as_json=as_json)
+        _announce(session, sweep, delete_data=delete_data)
         what = "Delete all of this, data included?" if delete_data else "Delete the machines?"
         confirm(what, yes=yes)
-        left = list(sweep.machines())
-        if delete_data and not left:
-            kept = sweep.bucket(session.blueprint.bucket)
-            left += [kept] if kept else []
+        printer.now("everything that carries our label is being deleted")
+        with printer:
+            left = list(sweep.machines())
+            if delete_data and not left:
+                kept = sweep.bucket(session.blueprint.bucket)
+                left += [kept] if kept else []
         _close(session, left, delete_data=delete_data)
     _report(session, left, delete_data=delete_data, as_json=as_json)
 
 
-def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool, as_json: bool) -> None:
+def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> None:
     from orchestrator.cli.output import say
 
-    if as_json:
-        return
     found = sweep.find()
     for item in found:
         say(f"- {item.kind} {item.name} {item.zone} {item.state}")

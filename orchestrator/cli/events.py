@@ -11,6 +11,8 @@ import click
 
 from orchestrator.cli.words import span_text
 from orchestrator.core.events import Event
+from orchestrator.core.plan import Kind
+from orchestrator.errors import NotFoundError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -38,15 +40,12 @@ class EventPrinter:
         self._heard: float | None = None
         self._waits: dict[str, Wait] = {}
 
-    def __enter__(self) -> "EventPrinter":
-        from rich.console import Console
-
+    def __enter__(self) -> None:
         from orchestrator.cli.live import LiveLine, wanted
 
         if not self._json and wanted():
-            self._line = LiveLine(Console(stderr=True, highlight=False), self.line_text)
+            self._line = LiveLine(self.line_text)
             self._line.start()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
@@ -71,11 +70,15 @@ class EventPrinter:
             return
         if event.text == self._last:
             return
-        from orchestrator.cli.output import say
-
         self._last = event.text
         stamp = time.strftime("%H:%M:%S", time.localtime(event.at))
-        say(f"{stamp}  {event.text}", style=COLOURS.get(event.kind, ""))
+        style = COLOURS.get(event.kind, "")
+        if self._line is not None:
+            self._line.above(stamp, event.text, style)
+            return
+        from orchestrator.cli.output import say
+
+        say(f"{stamp}  {event.text}", style=style)
 
     def now(self, text: str, heard: float | None = None) -> None:
         """
@@ -122,6 +125,8 @@ class EventPrinter:
         Say what a pass failed at; the next pass tries again where that makes sense.
         """
         change = failure.change
+        if change.kind is Kind.JOB and isinstance(failure.error, NotFoundError):
+            return  # The machine has not published its keys: it still boots, and the plan says so.
         text = f"{change.kind.value} {change.name}: {failure.error.message} ({failure.error.code})"
         self(Event(at, "failure", text, failure.error.as_dict()))
 

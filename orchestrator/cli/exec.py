@@ -23,8 +23,8 @@ def command(
     """
     import shlex
 
-    from orchestrator.cli.machines import the_vm, worker_hosts
     from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.machines import the_vm, worker_hosts
     from orchestrator.cli.output import print_json
     from orchestrator.cli.wiring import Choice, Session
 

@@ -61,7 +61,8 @@ def _example(recipe: str) -> Path:
     known = sorted(path.parent.name for path in examples_folder().glob("*/tpuctl.yaml"))
     if recipe not in known:
         raise UsageError(
-            f"there is no recipe {recipe!r}", hint=did_you_mean(recipe, known) or f"choose one of {', '.join(known)}",
+            f"there is no recipe {recipe!r}",
+            hint=did_you_mean(recipe, known) or f"choose one of {', '.join(known)}",
             unchanged="nothing was written", code="TPU-113",
         )  # fmt: skip
     return examples_folder() / recipe

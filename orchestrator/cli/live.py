@@ -28,10 +28,12 @@ class LiveLine:
     """
     Draw *text* until it is stopped; it is asked for anew at each redraw, so it can count seconds.
 
-    Lines printed meanwhile on *console* appear above it. It is cut at the terminal's edge, never wrapped.
+    It is cut at the terminal's edge, never wrapped.
     """
 
-    def __init__(self, console: Console, text: Callable[[float], str]) -> None:
+    def __init__(self, text: Callable[[float], str]) -> None:
+        console = Console(stderr=True, highlight=False)
+        self._console = console
         self._text = text
         self._spinner = Spinner("dots" if console.encoding.startswith("utf") else "line")
         self._live = Live(self, console=console, refresh_per_second=REFRESH, transient=True)
@@ -48,9 +50,18 @@ class LiveLine:
         """
         self._live.stop()
 
-    def __rich__(self) -> Table:
-        row = Table.grid(padding=(0, 1))
+    def above(self, stamp: str, text: str, style: str) -> None:
+        """
+        Print an event above the line, wrapped between words.
+        """
+        row = Table.grid(padding=(0, 2))
         row.add_column(no_wrap=True)
-        row.add_column(no_wrap=True, overflow="ellipsis")
-        row.add_row(self._spinner, Text(self._text(time.time()), style="dim"))
-        return row
+        row.add_column(overflow="fold")
+        row.add_row(Text(stamp), Text(text, style=style))
+        self._console.print(row)
+
+    def __rich__(self) -> Text:
+        frame = self._spinner.render(self._console.get_time())
+        words = Text(f" {self._text(time.time())}", style="dim")
+        line = Text(no_wrap=True, overflow="ellipsis")
+        return line.append_text(frame if isinstance(frame, Text) else Text("-")).append_text(words)

@@ -10,7 +10,7 @@ from orchestrator.cli.options import json_option
 @click.group("local", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """
-    The local cloud: Google's clients and gcloud talk to it, machines are processes of this computer.
+    Run and disturb the local cloud. Google's clients and gcloud talk to it; its machines are processes.
     """
 
 
@@ -20,6 +20,12 @@ def command() -> None:
 )
 @click.option(
     "--latency", type=click.Choice(["instant", "scaled", "realistic"]), default="scaled", show_default=True
+)
+@click.option(
+    "--notice",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="From the preemption notice to the kill: 30 on a real one, 2 in profile scaled.",
 )
 @click.option("--project", default="local-project", show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)

@@ -33,13 +33,15 @@ def command(
     log = JobLog(session.cloud.store, None if all_workers else worker)
     seen = 0
     while True:
+        # Asked before the lines are read: the last ones are in the bucket before the end is known.
+        over = not follow or bool(session.record.load().outcome)
         for incarnation, index, line in log.new_lines():
             seen += 1
             if as_json:
                 click.echo(json.dumps({"incarnation": incarnation, "worker": index, "line": line}))
             else:
                 click.echo(f"w{index} {line}" if all_workers else line)
-        if not follow or session.record.load().outcome:
+        if over:
             break
         session.clock.wait(FOLLOW_SECONDS)
     if not seen and not as_json:

@@ -16,10 +16,16 @@ COMMANDS = {
     "demo": ("orchestrator.cli.demo", "Show a whole deployment on the local cloud: up, preemptions, down."),
     "init": ("orchestrator.cli.init", "Write a commented tpuctl.yaml, or copy an example."),
     "plan": ("orchestrator.cli.plan", "Show what `up` would create, where, and what it costs. No network."),
+    "check": ("orchestrator.cli.check", "Find what loses data, time or money on a TPU. No network."),
     "up": ("orchestrator.cli.up", "Create bucket, VM and TPU, push the job and start it."),
     "watch": ("orchestrator.cli.watch", "Keep the job alive through preemptions until it is done."),
+    "rehearse": (
+        "orchestrator.cli.rehearse",
+        "Take machines away from your job on this computer: does it come back?",
+    ),
     "status": ("orchestrator.cli.status", "Show what exists and how far the job is."),
     "logs": ("orchestrator.cli.logs", "Show the job's log, across machines."),
+    "checkpoints": ("orchestrator.cli.checkpoints", "List what is saved, and what would be resumed."),
     "ssh": ("orchestrator.cli.ssh", "Open a shell on a worker or on the VM."),
     "exec": ("orchestrator.cli.exec", "Run a command on every worker."),
     "down": ("orchestrator.cli.down", "Delete everything that tpuctl made; data stays unless you say so."),
@@ -76,7 +82,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="tpuctl")
 def cli() -> None:
-    """
+    r"""
     Turn a training script into a finished model on preemptible Cloud TPUs.
 
     \b
@@ -98,11 +104,10 @@ def run(args: list[str] | None = None) -> int:
     """
     words = sys.argv[1:] if args is None else args
     try:
-        cli.main(args=list(words), prog_name="tpuctl", standalone_mode=False)
+        # Without standalone mode click returns the status of an Exit instead of raising it.
+        status = cli.main(args=list(words), prog_name="tpuctl", standalone_mode=False)
     except TpuctlError as error:
         return _failed(error, words)
-    except click.exceptions.Exit as end:
-        return end.exit_code
     except click.Abort:
         click.echo("interrupted", err=True)
         return 130
@@ -118,7 +123,7 @@ def run(args: list[str] | None = None) -> int:
 
         show_bug(error, words)
         return 1
-    return 0
+    return status if isinstance(status, int) else 0
 
 
 def _failed(error: TpuctlError, words: Sequence[str]) -> int:

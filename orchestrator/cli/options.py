@@ -66,5 +66,8 @@ def must_answer(*, yes: bool, flag: str = "--yes") -> None:
     if yes or sys.stdin.isatty():
         return
     raise UsageError(
-        "nobody is at a terminal to say yes", hint=f"add {flag}", unchanged="nothing was changed", code="TPU-102"
+        "nobody is at a terminal to say yes",
+        hint=f"add {flag}",
+        unchanged="nothing was changed",
+        code="TPU-102",
     )

@@ -11,7 +11,9 @@ from orchestrator.cli.options import deployment_options
 
 @click.command("plan")
 @deployment_options
-@click.option("--show", type=click.Choice(["scripts"]), help="Also print the scripts that the machines would run.")
+@click.option(
+    "--show", type=click.Choice(["scripts"]), help="Also print the scripts that the machines would run."
+)
 def command(
     file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, show: str | None
 ) -> None:

@@ -2,7 +2,8 @@
 Show a preview: to people as text of at most 80 columns, to programs as JSON.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.core.cost import to_budget, to_ttl
 from orchestrator.core.plan import Change, Kind, Plan, Verb
@@ -24,14 +25,16 @@ _COLOURS = {
 _ROLES = {Kind.BUCKET: "bucket", Kind.VM: "vm", Kind.NODE: "tpu"}
 
 
-def show(preview: Preview, *, as_json: bool = False, scripts: bool = False) -> None:
+def show(
+    preview: Preview, *, as_json: bool = False, scripts: bool = False, more: Mapping[str, Any] | None = None
+) -> None:
     """
-    Print the preview to stdout; *scripts* adds the rendered scripts.
+    Print the preview to stdout; *scripts* adds the rendered scripts, *more* goes into the JSON.
     """
     if as_json:
         from orchestrator.cli.output import print_json
 
-        print_json("plan", preview.as_dict(scripts=scripts))
+        print_json("plan", {**preview.as_dict(scripts=scripts), **(more or {})})
         return
     from rich.console import Console
 

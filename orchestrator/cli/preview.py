@@ -19,8 +19,10 @@ def preview(choice: Choice, *, scripts: bool) -> None:
     """
     from orchestrator import agentzip
     from orchestrator.catalog import load_catalog
-    from orchestrator.cli import plan_view
+    from orchestrator.cli import check_view, plan_view
+    from orchestrator.cli.source_facts import gather
     from orchestrator.core.forecast import forecast
+    from orchestrator.core.preflight.rules import preflight
     from orchestrator.core.preview import preview as preview_of
     from orchestrator.remote.bundle import build
 
@@ -33,7 +35,14 @@ def preview(choice: Choice, *, scripts: bool) -> None:
     project = spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
     texts = _scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
     shown = preview_of(spec, plan, catalog, project=project, scripts=texts)
-    plan_view.show(shown, as_json=choice.as_json, scripts=scripts)
+    facts = gather(path.parent / spec.job.source, skip=path)
+    findings = preflight(spec, catalog, facts)
+    checks = {"check": check_view.body(findings, facts)}
+    plan_view.show(shown, as_json=choice.as_json, scripts=scripts, more=checks)
+    if not choice.as_json:
+        from rich.console import Console
+
+        check_view.render_short(findings, facts, Console(highlight=False))
 
 
 def _scripts(spec: "Spec", project: str, bundle: str, agent: str) -> dict[str, str]:

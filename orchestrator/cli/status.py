@@ -125,10 +125,11 @@ def _age(now: float, then: float | None) -> float | None:
 def _show(body: dict[str, Any], session: "Session") -> None:
     count = body["preemptions"]
     head = f"{body['name']}  incarnation {body['incarnation']}, {count} preemption{'' if count == 1 else 's'}"
-    rehearsed = " would have been spent" if session.choice.cloud == "local" else " spent"
-    click.echo(f"{head}, about {usd_text(body['cost_usd'])}{rehearsed} (estimate)")
+    billed = "nothing is billed" if session.choice.cloud == "local" else "not a bill"
+    click.echo(head)
     for line in resource_lines(body["resources"]):
         click.echo(line)
+    click.echo(f"cost: about {usd_text(body['cost_usd'])} so far (an estimate, {billed})")
     for worker in body["workers"]:
         click.echo(_worker_line(worker))
     if body["outcome"]:
@@ -156,7 +157,9 @@ def _worker_line(worker: dict[str, Any]) -> str:
         parts.append(f"loss {worker['loss']:.4g}")
     if worker["checkpoint"] is not None:
         age = worker["checkpoint_age_s"]
-        parts.append(f"checkpoint {worker['checkpoint']}" + ("" if age is None else f" ({span_text(age)} old)"))
+        parts.append(
+            f"checkpoint {worker['checkpoint']}" + ("" if age is None else f" ({span_text(age)} old)")
+        )
     parts.append(f"heard {span_text(worker['heartbeat_age_s'])} ago")
     if worker["message"]:
         parts.append(worker["message"])

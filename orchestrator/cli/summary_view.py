@@ -71,10 +71,10 @@ def _recovery_lines(summary: Summary) -> list[str]:
     """
     if not summary.recoveries:
         return []
-    head = "".join(f"{name:>9}" for name in ("total", *PARTS))
+    head = "".join(f"{name:>8}" for name in ("total", *PARTS))
     lines = [f"  {'recovery, s':<16}{head}"]
     for recovery in summary.recoveries:
         figures = (recovery.total, *(recovery.parts[name] for name in PARTS))
-        cells = "".join(f"{seconds:9.1f}" for seconds in figures)
+        cells = "".join(f"{seconds:8.1f}" for seconds in figures)
         lines.append(f"  {f'  incarnation {recovery.incarnation}':<16}{cells}")
     return lines

@@ -18,8 +18,8 @@ from orchestrator.core.events import Sink
 from orchestrator.core.history import History
 from orchestrator.core.spec import Spec
 from orchestrator.engine.blueprint import ROOT, Blueprint
-from orchestrator.engine.eventlog import EventLog
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.eventlog import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.record import Record
 from orchestrator.engine.watch import Watcher
@@ -73,6 +73,7 @@ class Session:
     def __init__(self, choice: Choice, sink: Sink) -> None:
         self.choice = choice
         self._sink = sink
+        self.needs_no_record = False
         self.path, self.spec = read_spec(choice)
         self.clock = SystemClock()
         self.catalog = load_catalog()
@@ -152,8 +153,8 @@ class Session:
         """
         Return the deployment record, loaded.
         """
-        record = Record(self.folder / "record.json", self.cloud.store)
-        record.load()
+        record = Record(self.folder / "record.json", self.cloud.store, self.spec.name)
+        record.load(forgiving=self.needs_no_record)
         return record
 
     @cached_property
@@ -168,7 +169,7 @@ class Session:
         """
         Return where events go: to the user at once, to the bucket after each pass.
         """
-        return EventLog(self.cloud.store, self._sink)
+        return EventLog(self.cloud.store, self._sink, lambda: self.record.history.bucket_seen)
 
     @property
     def bundles(self) -> Path:

@@ -9,14 +9,12 @@ from orchestrator.ports import CloudAccount
 
 def read_account(clients: Clients, service_account: str | None = None) -> CloudAccount:
     """
-    Return project, machine account and caller; raise AuthError with the missing role.
+    Return project and machine account; raise AuthError with the missing role.
 
     With *service_account* given, nobody is asked.
     """
     email = service_account or _default_service_account(clients)
-    login = clients.credentials
-    caller = getattr(login, "service_account_email", "") or getattr(login, "account", "")
-    return CloudAccount(clients.project, email, caller or "")
+    return CloudAccount(clients.project, email)
 
 
 def _default_service_account(clients: Clients) -> str:

@@ -23,7 +23,7 @@ def seen(look: Callable[[], T | None]) -> Sight[T]:
     except NotFoundError:
         return Absent()
     except TpuctlError as error:
-        return Unknown(error.message, error.retry)
+        return Unknown(error.message, error.retry, error.hint)
     return Absent() if value is None else Present(value)
 
 
@@ -38,7 +38,7 @@ def across_zones(zones: Sequence[str], look: Callable[[str], Sequence[T]]) -> Si
         sights = list(pool.map(lambda zone: _zone(zone, look), names))
     unknown = [sight for sight in sights if isinstance(sight, Unknown)]
     if unknown:
-        return Unknown("; ".join(sight.why for sight in unknown), _worst(unknown))
+        return Unknown("; ".join(sight.why for sight in unknown), _worst(unknown), unknown[0].hint)
     return Present(tuple(item for sight in sights if isinstance(sight, Present) for item in sight.value))
 
 
@@ -47,7 +47,7 @@ def _zone(zone: str, look: Callable[[str], Sequence[T]]) -> Present[tuple[T, ...
         return Present(tuple(look(zone)))
     except TpuctlError as error:
         # A list never proves absence by an error, not even by 404.
-        return Unknown(error.message, error.retry)
+        return Unknown(error.message, error.retry, error.hint)
 
 
 def _worst(unknown: Sequence[Unknown]) -> Retry:

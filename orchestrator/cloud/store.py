@@ -2,6 +2,7 @@
 Objects of the deployment's bucket over Cloud Storage.
 """
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,27 @@ class GcsStore:
             except NotFoundError:
                 continue
         raise TransientError(f"read {self._url(name)}: it is being replaced faster than it can be read")
+
+    def sha256(self, name: str) -> str | None:
+        """
+        Read an object of any size and return the sha256 of its bytes in hex, None when it is not there.
+
+        The bytes are not kept. The client checks them against the bucket's own checksum too.
+        """
+        digest = _Digest()
+        blob = self._look(name)
+        if blob is None:
+            return None
+        if blob.size:
+            from google.api_core.exceptions import NotFound
+
+            pinned = self._clients.storage.bucket(self._name).blob(name, generation=blob.generation)
+            with translated(f"read {self._url(name)}"):
+                try:
+                    pinned.download_to_file(digest, raw_download=True, **self._clients.reading)
+                except NotFound as gone:
+                    raise NotFoundError(f"read {self._url(name)}: replaced meanwhile") from gone
+        return digest.hex()
 
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
         """
@@ -139,6 +161,28 @@ class GcsStore:
 
     def _url(self, name: str) -> str:
         return f"gs://{self._name}/{name}"
+
+
+class _Digest:
+    """
+    Take a download's bytes and keep their sha256 only.
+    """
+
+    def __init__(self) -> None:
+        self._sum = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        """
+        Count the bytes in.
+        """
+        self._sum.update(data)
+        return len(data)
+
+    def hex(self) -> str:
+        """
+        Return the digest.
+        """
+        return self._sum.hexdigest()
 
 
 def _stored(blob: Any, data: bytes = b"") -> StoredObject:

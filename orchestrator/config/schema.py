@@ -80,5 +80,6 @@ def _limit(place: dict[str, Any], setting: Setting) -> None:
         "job.env": {"propertyNames": {"pattern": f"^(?!TPUCTL_){VARIABLE_PATTERN}$"}},
         "job.checkpoint.keep": {"minimum": 2},
         "job.failures": {"minimum": 1},
+        "job.memory.shards": {"minimum": 1},
     }
     place.update(limits.get(setting.key, {}))

@@ -21,9 +21,6 @@ LATER_KEYS = (
     "secrets",
     "strategy",
 )
-LATER_WORDS: Mapping[str, tuple[str, ...]] = {
-    "job.checkpoint.format": ("hf", "fairseq", "tf", "torch"),
-}
 _LATER = "not in this version of tpuctl"
 _EXPECTED = {
     "tuple": "a list",
@@ -110,8 +107,6 @@ def _no_section(setting: Setting, value: Any) -> Wording:
 
 
 def _no_word(setting: Setting, value: Any) -> Wording:
-    if value in LATER_WORDS.get(setting.key, ()):
-        return Wording(f'"{value}" is {_LATER}', f"choose one of {join(setting.words)}")
     near = did_you_mean(value, setting.words) if isinstance(value, str) else ""
     return Wording(f"unknown value {shown(value)}", near or f"choose one of {join(setting.words)}")
 

@@ -8,7 +8,7 @@ A price that a table does not have is None, which means unknown; it is never zer
 import csv
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.core.names import region_of
 
@@ -25,7 +25,8 @@ class Accelerator:
     """
     Describe one accelerator type: *hosts* machines with *chips_per_host* chips each.
 
-    *tpu_api* says whether the TPU API serves it; *runtime* is its usual software version, if known.
+    *tpu_api* says whether the TPU API serves it; *runtime* is its usual software version, if known;
+    *host_mem_gib* is the memory of one machine, 0 when it is not known.
     """
 
     type: str
@@ -40,6 +41,14 @@ class Accelerator:
     tpu_api: bool
     runtime: str | None
     note: str = ""
+    host_mem_gib: float = 0.0
+
+    @property
+    def devices_per_chip(self) -> int:
+        """
+        Return how many devices a framework sees on a chip: two cores with half the memory each on v2 and v3.
+        """
+        return 2 if self.generation in ("v2", "v3") else 1
 
     @property
     def size(self) -> int:
@@ -76,7 +85,8 @@ class Catalog:
 
     *zones* maps a zone to the types that its TPU API lists, *documented* holds the (zone, generation) of
     Google's documentation; *tpu_prices* is per chip-hour by
-    (generation, zone, several hosts or one); *machines* per hour, *others* by (kind, item, region).
+    (generation, zone, several hosts or one); *machines* per hour, *others* by (kind, item, region);
+    *machine_mem_gib* is the memory of a VM by machine type.
     """
 
     accelerators: Mapping[str, Accelerator]
@@ -87,6 +97,7 @@ class Catalog:
     machines: Mapping[tuple[str, str], Price]
     others: Mapping[tuple[str, str, str], Price]
     dates: Mapping[str, str]
+    machine_mem_gib: Mapping[str, float] = field(default_factory=dict)
 
     def accelerator(self, name: str) -> Accelerator | None:
         """
@@ -189,6 +200,7 @@ def build(tables: Mapping[str, str]) -> Catalog:
         {(row["item"], row["region"]): _price(row) for row in vm_rows if row["kind"] == "vm"},
         {(row["kind"], row["item"], row["region"]): _price(row) for row in vm_rows if row["kind"] != "vm"},
         {name: _date(tables[name]) for name in TABLES},
+        {row["item"]: float(row["mem_gib"]) for row in vm_rows if row["kind"] == "vm" and row["mem_gib"]},
     )
 
 
@@ -215,6 +227,7 @@ def _accelerator(row: Mapping[str, str], runtimes: Mapping[str, str]) -> Acceler
         tpu_api=row["tpu_api"] == "yes",
         runtime=runtimes.get(row["generation"]),
         note=row["note"],
+        host_mem_gib=float(row["host_mem_gib"] or 0),
     )
 
 

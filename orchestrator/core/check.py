@@ -4,12 +4,12 @@ What makes a deployment file wrong although every value has the right type.
 
 from collections.abc import Collection
 
-from orchestrator.core import check_job, check_place
+from orchestrator.core import check_job, check_memory, check_place
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.rule import Problem
 from orchestrator.core.spec import Spec
 
-RULES = (*check_place.RULES, *check_job.RULES)
+RULES = (*check_place.RULES, *check_job.RULES, *check_memory.RULES)
 
 
 def check(spec: Spec, catalog: Catalog, broken: Collection[str] = ()) -> list[Problem]:

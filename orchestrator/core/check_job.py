@@ -13,8 +13,10 @@ from orchestrator.core.spec import Spec
 from orchestrator.core.suggest import join
 
 NOTICE_SECONDS = 30
+HF_WAIT = 3
 VARIABLE_PATTERN = "[A-Za-z_][A-Za-z0-9_]*"
 
+_IN_BUCKET = ("orbax", "tf")
 _RESERVED = ("TPU_NAME", "ZONE", "WORKER_ID", "PJRT_DEVICE", "TPU_IP_ADDRESS", "XRT_TPU_CONFIG")
 
 
@@ -43,16 +45,20 @@ def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _format(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    saving = spec.job.checkpoint
-    if saving.format == "orbax" and saving.dir != "bucket":
-        why = "orbax commits checkpoints by itself, and on the machine's disk they die with the TPU"
+    saving, hint = spec.job.checkpoint, "write dir: local, or an absolute path"
+    if saving.format in _IN_BUCKET and saving.dir == "bucket":
+        return
+    if saving.format in _IN_BUCKET and "://" in saving.dir:
+        why = f'"{saving.dir[:60]}": a deployment has one bucket only, its own'
         yield Problem("job.checkpoint.dir", why, "write dir: bucket")
-    elif saving.format == "marker" and (saving.dir == "bucket" or "://" in saving.dir):
-        why = "the agent proves and uploads marker checkpoints, so the job must write them to a local folder"
-        yield Problem("job.checkpoint.dir", why, "write dir: local, or an absolute path")
-    elif saving.format == "marker" and saving.dir != "local" and not saving.dir.startswith("/"):
-        why = f'"{saving.dir[:60]}" is a relative path'
-        yield Problem("job.checkpoint.dir", why, "write dir: local, or an absolute path")
+    elif saving.dir == "bucket" or "://" in saving.dir:
+        why = (
+            f"the agent proves and uploads {saving.format} checkpoints, "
+            "so the job must write them to a local folder"
+        )
+        yield Problem("job.checkpoint.dir", why, hint)
+    elif saving.dir != "local" and not saving.dir.startswith("/"):
+        yield Problem("job.checkpoint.dir", f'"{saving.dir[:60]}" is a relative path', hint)
 
 
 def _keep(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -81,9 +87,13 @@ def _failures(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _grace(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    if spec.job.grace > NOTICE_SECONDS:
-        text = f"{spec.job.grace} is longer than the {NOTICE_SECONDS}s of a preemption notice"
+    grace = spec.job.grace
+    if grace is not None and grace > NOTICE_SECONDS:
+        text = f"{grace} is longer than the {NOTICE_SECONDS}s of a preemption notice"
         yield Problem("job.grace", text, "a last save must fit into the notice", fatal=False)
+    elif grace is not None and spec.job.checkpoint.format == "hf" and grace <= HF_WAIT:
+        text = f"{grace} is over before the Trainer's last save: it waits {HF_WAIT}s after the signal"
+        yield Problem("job.grace", text, f"use {HF_WAIT}s and the time of a save", fatal=False)
 
 
 def _poll(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -133,7 +143,7 @@ RULES = (
     Rule(("job.checkpoint.marker",), _marker),
     Rule(("job.target_steps",), _target),
     Rule(("job.failures",), _failures),
-    Rule(("job.grace",), _grace),
+    Rule(("job.grace", "job.checkpoint.format"), _grace),
     Rule(("watch.poll",), _poll),
     Rule(("watch.ttl", "watch.poll"), _ttl),
     Rule(("watch.budget_usd",), _sum),

@@ -8,6 +8,7 @@ out which incarnation it had asked for. Every function here is pure.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from orchestrator.core.plan import Kind
 from orchestrator.core.world import (
     Absent,
     Node,
@@ -27,13 +28,15 @@ TERMINAL = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})
 @dataclass(frozen=True)
 class Refusal:
     """
-    Remember a create that the cloud refused. *at* is in seconds since the epoch.
+    Remember a create or start that the cloud refused. *at* is in seconds since the epoch.
     """
 
     at: float
     zone: str
     retry: Retry
     message: str = ""
+    kind: Kind = Kind.NODE
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,10 @@ class History:
     Hold the record of a deployment. Times are seconds since the epoch.
 
     *incarnation* is the newest one asked for (0: none yet) and *accepted* says that the cloud took its
-    create. *refusals* are those since the last READY. *sightings* maps a doubtful state to the time it
-    was first seen in a row. *bucket_ready* says that the bucket was made completely, grant included,
-    which a killed create may have left undone. *pushed* names the bundle that went to the machines over SSH.
+    create. *refusals* are those since the last success of their kind. *sightings* maps a doubtful state
+    to the time it was first seen in a row. *bucket_ready* says that the bucket was made completely, grant
+    included, which a killed create may have left undone. *pushed* names the bundle that went to the
+    machines over SSH.
     """
 
     serial: int = 0
@@ -94,6 +98,21 @@ def current_node(world: World, history: History) -> Node | None:
     return next((n for n in world.nodes.value if n.incarnation == history.incarnation), None)
 
 
+def lasted(history: History, world: World, key: str, seconds: float) -> bool:
+    """
+    Say whether a doubtful state was seen at least twice, *seconds* apart, without a break.
+    """
+    since = history.sightings.get(key)
+    return since is not None and world.seen_at - since >= seconds
+
+
+def deletion_key(name: str) -> str:
+    """
+    Return the key of the sighting that says since when a node is being deleted, by its last request.
+    """
+    return f"deleting:{name}"
+
+
 def learn(history: History, world: World) -> History:
     """
     Return the history with what *world* adds to it.
@@ -102,7 +121,7 @@ def learn(history: History, world: World) -> History:
     history = _adopt(history, world)
     for result in world.operations:
         history = _learn_operation(history, result, now)
-    history = _learn_ready(history, world)
+    history = _learn_success(history, world)
     history = replace(history, sightings=_sightings(history, world, now))
     return replace(history, spans=_spans(history, world, now))
 
@@ -141,21 +160,33 @@ def _learn_operation(history: History, result: OperationResult, now: float) -> H
     history = replace(history, operations=operations)
     failed = result.retry is not None
     done = result.operation
-    if failed and done.kind == "vm" and done.verb == "create":
-        return replace(history, vm_accepted=False, refusals=_refused(history, done.zone, result, now))
+    if failed and done.kind == "vm" and done.verb in {"create", "start"}:
+        accepted = history.vm_accepted and done.verb == "start"
+        return replace(history, vm_accepted=accepted, refusals=_refused(history, result, now))
     if failed and done.kind == "node" and done.verb == "create" and done.incarnation == history.incarnation:
-        return replace(history, accepted=False, refusals=_refused(history, done.zone, result, now))
+        return replace(history, accepted=False, refusals=_refused(history, result, now))
     return history
 
 
-def _refused(history: History, zone: str, result: OperationResult, now: float) -> tuple[Refusal, ...]:
-    return (*history.refusals, Refusal(now, zone, result.retry or Retry.UNKNOWN, result.message))
+def _refused(history: History, result: OperationResult, now: float) -> tuple[Refusal, ...]:
+    operation = result.operation
+    kind, text = Kind(operation.kind), f"{result.code} {result.message}".strip()
+    return (*history.refusals, Refusal(now, operation.zone, result.retry or Retry.UNKNOWN, text, kind))
 
 
-def _learn_ready(history: History, world: World) -> History:
-    node = current_node(world, history)
-    if node is not None and node.state is NodeState.READY and history.refusals:
-        return replace(history, refusals=())
+def forgiven(history: History, kind: Kind) -> History:
+    """
+    Return the history without the refusals of *kind*: what was refused has succeeded.
+    """
+    return replace(history, refusals=tuple(r for r in history.refusals if r.kind is not kind))
+
+
+def _learn_success(history: History, world: World) -> History:
+    node, vm = current_node(world, history), world.vm
+    if node is not None and node.state is NodeState.READY:
+        history = forgiven(history, Kind.NODE)
+    if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
+        history = forgiven(history, Kind.VM)
     return history
 
 
@@ -177,8 +208,10 @@ def _sightings(history: History, world: World, now: float) -> dict[str, float]:
         kept.add("bucket:absent")
     if isinstance(world.nodes, Present):
         seen |= _node_doubts(current_node(world, history), history)
+        seen |= {deletion_key(n.name) for n in world.nodes.value if n.state is NodeState.DELETING}
+        kept |= {deletion_key(n.name) for n in world.nodes.value}
     else:
-        kept |= {key for key in history.sightings if key.startswith("node:")}
+        kept |= {key for key in history.sightings if key.startswith(("node:", "deleting:"))}
     return {key: history.sightings.get(key, now) for key in seen | (kept & set(history.sightings))}
 
 

@@ -12,6 +12,10 @@ BOOT_GRACE = 120.0
 """Seconds a READY machine may stay silent before it is looked after over SSH."""
 SILENCE = 4
 """Missed heartbeats in a row after which a worker counts as silent."""
+REACH = 6
+"""Heartbeats for which SSH to a silent worker may fail before its node is replaced."""
+LATEST_TRY = 60.0
+"""Seconds after the last try over SSH after which its failures are too old to count."""
 
 
 def heartbeat_interval(spec: Spec) -> float:
@@ -41,6 +45,8 @@ def decide_job(spec: Spec, world: World, history: History) -> Step:
         return Step(waiting="job: the TPU is READY but shows no workers yet")
     if spec.job.run_on == "vm" and not _vm_running(world):
         return Step(waiting="job: waits for the VM")
+    if not isinstance(world.bucket, Present):
+        return Step(waiting="job: waits for the bucket")
     if isinstance(world.heartbeats, Unknown):
         return Step(waiting=f"job: not known ({world.heartbeats.why})")
     if not history.uploaded:
@@ -51,7 +57,9 @@ def decide_job(spec: Spec, world: World, history: History) -> Step:
         return _waiting_for(beats, expected_workers(spec, node))
     if world.seen_at < history.next_remote_at:
         return Step(waiting=f"job: {why}; next try soon", wake_in=history.next_remote_at - world.seen_at)
-    verb = Verb.UPDATE if beats else Verb.CREATE
+    # UPDATE restarts what runs, which costs a gang its work since the last checkpoint: not for the same code.
+    same = history.pushed != push_mark(spec, history) and all(b.bundle == history.bundle for b in beats)
+    verb = Verb.CREATE if same else Verb.UPDATE
     return Step((Change(Kind.JOB, verb, spec.name, why, node.zone, history.incarnation),))
 
 
@@ -67,21 +75,53 @@ def _vm_running(world: World) -> bool:
 
 
 def _why_push(spec: Spec, world: World, history: History, node: Node, beats: tuple[Heartbeat, ...]) -> str:
-    if history.pushed != push_mark(spec, history):
+    if history.pushed != push_mark(spec, history) and not _has_code(spec, history, node, beats):
         return "the machines do not have this code yet"
+    return silent_worker(spec, world, history, node, beats)
+
+
+def _has_code(spec: Spec, history: History, node: Node, beats: tuple[Heartbeat, ...]) -> bool:
+    """
+    Say whether every worker reports the wanted code: then it came from the bucket, faster than over SSH.
+    """
+    holders = {b.worker for b in beats if b.bundle == history.bundle}
+    return spec.job.run_on == "tpu" and holders >= set(range(expected_workers(spec, node)))
+
+
+def silent_worker(
+    spec: Spec, world: World, history: History, node: Node, beats: tuple[Heartbeat, ...]
+) -> str:
+    """
+    Say which worker ought to report and does not; empty when all do. Machines get time for their boot.
+    """
     silent = SILENCE * heartbeat_interval(spec)
     ready_since = history.sightings.get(f"node:{history.incarnation}:ready", world.seen_at)
-    if world.seen_at - ready_since < BOOT_GRACE:
-        return ""
     reported = {b.worker: b for b in beats}
     for worker in range(expected_workers(spec, node)):
         beat = reported.get(worker)
-        if beat is None:
+        if beat is None and world.seen_at - ready_since >= BOOT_GRACE:
             return f"worker {worker} has never reported"
-        over = beat.phase in {Phase.DONE, Phase.FAILED}
-        if world.seen_at - beat.updated > silent and not over:
+        over = beat is None or beat.phase in {Phase.DONE, Phase.FAILED}
+        if beat is not None and not over and world.seen_at - beat.updated > silent:
             return f"worker {worker} has been silent for {world.seen_at - beat.updated:.0f} s"
     return ""
+
+
+def out_of_reach(spec: Spec, world: World, history: History, node: Node) -> str:
+    """
+    Say why the machines of a READY node count as lost, empty when they do not.
+
+    One is silent, and SSH to it has failed again and again up to now: two witnesses. Either alone is
+    not enough, since a firewall may keep us out of a machine that works.
+    """
+    since = history.remote_failed_since
+    fresh = world.seen_at - history.next_remote_at < max(LATEST_TRY, 2 * spec.watch.poll)
+    if since is None or not fresh or world.seen_at - since < REACH * heartbeat_interval(spec):
+        return ""
+    if not isinstance(world.heartbeats, Present) or spec.job.run_on == "vm":
+        return ""
+    why = silent_worker(spec, world, history, node, world.heartbeats.value)
+    return f"{why} and is out of reach by SSH" if why else ""
 
 
 def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:

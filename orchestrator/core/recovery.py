@@ -3,7 +3,10 @@ When and where to ask for the next node: zone order, back-off by class of refusa
 """
 
 from orchestrator.core.history import History, Refusal
+from orchestrator.core.plan import Kind
 from orchestrator.core.spec import Spec
+from orchestrator.core.step import Step
+from orchestrator.core.world import World
 from orchestrator.errors import Retry
 
 SECOND_WITNESS = 30.0
@@ -29,21 +32,22 @@ UNKNOWN_TRIES = 8
 
 def next_zone(spec: Spec, history: History) -> str:
     """
-    Return the zone for the next create: the first one not refused since the last READY, else in turn.
+    Return the zone for the next node: the first one not refused since the last READY, else in turn.
     """
     zones = spec.tpu.zones
-    refused = [r.zone for r in history.refusals if r.retry in {Retry.CAPACITY, Retry.QUOTA}]
+    elsewhere = {Retry.CAPACITY, Retry.QUOTA}
+    refused = [r.zone for r in history.refusals if r.kind is Kind.NODE and r.retry in elsewhere]
     fresh = [zone for zone in zones if zone not in refused]
     if fresh:
         return history.zone if history.zone in fresh else fresh[0]
     return min(zones, key=lambda zone: (refused.count(zone), zones.index(zone)))
 
 
-def create_gate(history: History, zone: str) -> float:
+def create_gate(history: History, zone: str, kind: Kind = Kind.NODE) -> float:
     """
-    Return the earliest time for the next create in *zone*: doubling from the first delay, capped.
+    Return the earliest time to ask for *kind* in *zone* again: doubling from the first delay, capped.
     """
-    here = [r for r in history.refusals if r.zone == zone]
+    here = [r for r in history.refusals if r.zone == zone and r.kind is kind]
     if not here:
         return 0.0
     last = here[-1]
@@ -58,11 +62,20 @@ def hopeless(history: History) -> Refusal | None:
 
     Capacity comes back by itself and is asked for without end; a permission does not.
     """
-    by_class: dict[Retry, int] = {}
-    for refusal in history.refusals:
-        by_class[refusal.retry] = by_class.get(refusal.retry, 0) + 1
     limits = {Retry.PERMANENT: 1, Retry.QUOTA: QUOTA_TRIES, Retry.UNKNOWN: UNKNOWN_TRIES}
-    for retry, limit in limits.items():
-        if by_class.get(retry, 0) >= limit:
-            return [r for r in history.refusals if r.retry is retry][-1]
+    for last in reversed(history.refusals):
+        alike = [r for r in history.refusals if (r.kind, r.retry) == (last.kind, last.retry)]
+        if len(alike) >= limits.get(last.retry, len(alike) + 1):
+            return last
     return None
+
+
+def held_back(history: History, world: World, kind: Kind, zone: str = "") -> Step | None:
+    """
+    Return the wait after refusals of *kind*, or None when it may be asked for now.
+    """
+    final = hopeless(history)
+    if final is not None:
+        return Step(waiting=f"{kind.value}: not asked for again ({final.message})")
+    gate = create_gate(history, zone, kind) - world.seen_at
+    return Step(waiting=f"{kind.value}: next try in {gate:.0f} s", wake_in=gate) if gate > 0 else None

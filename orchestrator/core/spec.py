@@ -76,14 +76,40 @@ class CheckpointSpec:
 
     __pydantic_config__ = STRICT
 
-    format: Literal["orbax", "marker"] = "marker"
-    """orbax: the framework's own layout. marker: a folder for each step, complete with its marker file."""
+    format: Literal["marker", "orbax", "hf", "fairseq", "tf", "keras", "torch"] = "marker"
+    """Whose layout the saves have. marker: your own, a folder for each step with the marker file in it."""
     dir: str = "local"
-    """bucket: the job writes to the bucket itself. local, or a path: the agent commits what is complete."""
+    """bucket (orbax, tf): the job writes to the bucket itself. local, or a path: the agent commits it."""
     keep: int = 3
     """How many complete checkpoints to keep, at least 2."""
     marker: str = "COMPLETE"
     """Name of the file that the job writes last into a step folder (format marker)."""
+    every: Duration | None = None
+    """Time between two saves, if known. Only `tpuctl check` reads it."""
+    save_seconds: float | None = None
+    """Seconds for which one save stops the training, if known. Only `tpuctl check` reads it."""
+
+
+@dataclass(frozen=True)
+class MemorySpec:
+    """
+    Describe how much the job needs. Only `tpuctl check` reads it; what is left out is not checked.
+    """
+
+    __pydantic_config__ = STRICT
+
+    params_millions: float | None = None
+    """Parameters of the model in millions: 125 for RoBERTa base."""
+    optimizer: Literal["adam", "momentum", "adafactor", "sgd"] = "adam"
+    """What keeps values for each parameter: adam two, momentum one, adafactor and sgd almost none."""
+    dtype: Literal["fp32", "bf16"] = "fp32"
+    """Type of parameters, gradients and optimizer state: 4 or 2 bytes."""
+    shards: int = 1
+    """Over how many cores parameters and optimizer state are split; 1 when each core holds all of them."""
+    activations_gb: float | None = None
+    """GB that one core needs for its batch, on top of model and optimizer."""
+    text_gb: float | None = None
+    """GB of training text before tokenizing, where it does not lie in the source folder."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +132,16 @@ class JobSpec:
     """Extra environment variables. Not for secrets: they are stored in the machine's metadata."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     """How the job saves its progress."""
+    memory: MemorySpec = field(default_factory=MemorySpec)
+    """How much memory and disk the job needs, if known."""
     target_steps: int | None = None
-    """The job is done when this step is reached; without it, when the command leaves with status 0."""
+    """The job is done when this step is reached; without it, at status 0 (format hf: at its max_steps)."""
     failures: int = 5
     """Failed starts in a row without progress before giving up. Preemptions are not failures."""
-    grace: Duration = field(default_factory=lambda: Duration(20))
-    """Time between the stop signal and the kill, for a last save."""
+    stop_signal: Literal["TERM", "INT", "USR1"] = "TERM"
+    """Signal that asks the job to save and stop."""
+    grace: Duration | None = None
+    """Time between the stop signal and the kill, for a last save; 20s when left out, 25s for format hf."""
 
 
 @dataclass(frozen=True)

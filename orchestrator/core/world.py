@@ -33,11 +33,12 @@ class Absent:
 @dataclass(frozen=True)
 class Unknown:
     """
-    Say that nobody knows: an error, a time-out or a partial answer.
+    Say that nobody knows: an error, a time-out or a partial answer. *hint* is the error's next step.
     """
 
     why: str
     retry: Retry = Retry.TRANSIENT
+    hint: str = ""
 
 
 Sight = Present[T] | Absent | Unknown

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 from orchestrator.core import names
 from orchestrator.core.events import Event
-from orchestrator.core.history import History, Refusal
-from orchestrator.core.job import push_mark
+from orchestrator.core.history import History, Refusal, deletion_key, forgiven
+from orchestrator.core.job import LATEST_TRY, push_mark
 from orchestrator.core.plan import Change, Kind, Plan, Verb
-from orchestrator.core.world import Node, Operation, Present, World
+from orchestrator.core.world import Node, Operation, Present, Unknown, World
 from orchestrator.engine.artifacts import find_artifacts
 from orchestrator.engine.deliver import deliver
 from orchestrator.engine.deployment import Deployment
-from orchestrator.errors import ConflictError, LeaseHeldError, Retry, TpuctlError
+from orchestrator.errors import ConflictError, LeaseHeldError, Retry, TpuctlError, TransientError
 
 REMOTE_PAUSE = 3.0
 """Seconds before machines that could not be reached are tried again."""
@@ -90,11 +90,15 @@ class Actor:
 
     def _prepare(self, change: Change) -> None:
         """
-        Save what a killed controller must find: the incarnation it was about to ask for.
+        Save what a killed controller must find: the incarnation it was about to ask for, or to delete.
         """
-        if change.kind is not Kind.NODE or change.verb is not Verb.CREATE:
+        if change.kind is not Kind.NODE:
             return
         now, zone = self._clock.now(), change.zone
+        if change.verb is Verb.DELETE:
+            asked = {deletion_key(change.name): now}
+            self._record.update(lambda h: replace(h, sightings={**h.sightings, **asked}))
+            return
 
         def claim(history: History) -> History:
             zones = history.zones_used if zone in history.zones_used else (*history.zones_used, zone)
@@ -135,7 +139,7 @@ class Actor:
                 unchanged="no bucket was created",
             )
         self._cloud.buckets.create(order)
-        self._record.update(lambda h: replace(h, bucket_seen=True, bucket_ready=True))
+        self._record.update(lambda h: replace(forgiven(h, Kind.BUCKET), bucket_seen=True, bucket_ready=True))
         return f"bucket {order.name} is ready in {order.location}"
 
     def _upload(self, change: Change, world: World) -> str:
@@ -144,7 +148,7 @@ class Actor:
         self._cloud.store.upload(f"{names.BUNDLES}{artifacts.agent.name}", artifacts.agent)
         self._cloud.store.upload(f"{names.BUNDLES}{artifacts.bundle.name}", artifacts.bundle)
         mark = f"{history.bundle}:{history.agent}"
-        self._record.update(lambda h: replace(h, uploaded=mark))
+        self._record.update(lambda h: replace(forgiven(h, Kind.BUNDLE), uploaded=mark))
         return f"code {history.bundle[:12]} is in the bucket"
 
     def _create_vm(self, change: Change, world: World) -> str:
@@ -180,9 +184,13 @@ class Actor:
     def _ours(self, name: str, zone: str) -> bool:
         """
         Say whether the node of that name carries our label: then a lost answer left it, and it is adopted.
+
+        Raise TransientError when nobody can tell.
         """
         spec = self._blueprint.spec
         seen = self._cloud.nodes.labelled(names.DEPLOYMENT_LABEL, spec.name, [zone])
+        if isinstance(seen, Unknown):
+            raise TransientError(f"the name {name} is taken; whose it is cannot be seen now: {seen.why}")
         return isinstance(seen, Present) and any(n.name == name for n in seen.value)
 
     def _delete_node(self, change: Change, world: World) -> str:
@@ -214,12 +222,14 @@ class Actor:
         """
         now = self._clock.now()
         if change.kind is Kind.JOB:
+            # Failures of long ago say nothing about this machine's reach today.
+            known = self._record.history
+            since = known.remote_failed_since if now - known.next_remote_at < LATEST_TRY else None
             self._record.update(
-                lambda h: replace(
-                    h, remote_failed_since=h.remote_failed_since or now, next_remote_at=now + REMOTE_PAUSE
-                )
+                lambda h: replace(h, remote_failed_since=since or now, next_remote_at=now + REMOTE_PAUSE)
             )
-        elif change.kind in {Kind.NODE, Kind.VM} and change.verb is Verb.CREATE:
+        elif change.verb in {Verb.CREATE, Verb.START}:
             retry = Retry.TRANSIENT if isinstance(error, ConflictError) and error.aborted else error.retry
-            refusal = Refusal(now, change.zone, retry, f"{error.code} {error.message}")
+            text = f"{error.code} {error.message}"
+            refusal = Refusal(now, change.zone, retry, text, change.kind, error.hint)
             self._record.update(lambda h: replace(h, refusals=(*h.refusals, refusal)))

@@ -114,6 +114,10 @@ class Sweep:
             return Left("bucket", name, seen.value.location, "not made by this deployment, kept")
         change = Change(Kind.BUCKET, Verb.DELETE, name, "down --delete-data", seen.value.location)
         entry = self._journal.intend(change, in_bucket=False)
-        self._cloud.buckets.delete(name)
+        try:
+            self._cloud.buckets.delete(name)
+        except TpuctlError as error:
+            self._journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
+            return Left("bucket", name, seen.value.location, error.message)
         self._journal.result(entry, "ok", in_bucket=False)
         return None

@@ -3,6 +3,7 @@ Keep events in the bucket, for reports. They are a story, not a truth: the loop 
 """
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from orchestrator.core.events import Event, Sink
@@ -16,11 +17,14 @@ PASSING = frozenset({"waiting", "progress", "failure"})
 class EventLog:
     """
     Hand each event on, and store those worth keeping. A bucket that refuses loses the story only.
+
+    *usable* says whether the bucket is known to be there and ours.
     """
 
-    def __init__(self, store: Store, onward: Sink) -> None:
+    def __init__(self, store: Store, onward: Sink, usable: Callable[[], bool]) -> None:
         self._store = store
         self._onward = onward
+        self._usable = usable
         self._lock = threading.Lock()
         self._pending: list[Event] = []
 
@@ -38,6 +42,8 @@ class EventLog:
         """
         Store what has come since the last time; what cannot be stored now is kept for the next time.
         """
+        if not self._usable():
+            return
         with self._lock:
             waiting, self._pending = self._pending, []
         for number, event in enumerate(waiting):

@@ -11,6 +11,7 @@ from orchestrator.core.world import Heartbeat, Phase, Present, Sight, Unknown
 from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.ports import Store, StoredObject
 
+_NUMBERS = ("incarnation", "worker", "workers", "step", "committed_step", "resumed_from", "exit_code")
 _FIELDS = {f.name for f in fields(Heartbeat)} - {"phase", "updated"}
 
 
@@ -19,6 +20,11 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
     Read one heartbeat; raise ValueError when it is not one.
     """
     body = json.loads(stored.data)
+    if not isinstance(body, dict):
+        raise ValueError(f"{stored.name} is not an object")  # noqa: TRY004 - wrong content, not a wrong call
+    wrong = [key for key in _NUMBERS if not isinstance(body.get(key, 0), int | float | None)]
+    if wrong:
+        raise ValueError(f"{stored.name}: {', '.join(wrong)} must be numbers")
     values = {key: value for key, value in body.items() if key in _FIELDS}
     return Heartbeat(phase=Phase(body["phase"]), updated=stored.updated, **values)
 

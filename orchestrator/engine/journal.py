@@ -4,6 +4,7 @@ The intent journal: a record before each mutating call and one after it.
 
 import json
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ class Journal:
         self._clock = clock
         self._lock = threading.Lock()
         self._count = 0
+        self._writer = uuid.uuid4().hex[:8]
 
     def intend(self, change: Change, *, in_bucket: bool) -> str:
         """
@@ -32,7 +34,7 @@ class Journal:
         """
         with self._lock:
             self._count += 1
-            entry = f"{self._clock.now() * 1000:.0f}-{self._count:04d}"
+            entry = f"{self._clock.now() * 1000:.0f}-{self._writer}-{self._count:04d}"
         self._write(entry, "intent", change.as_dict(), in_bucket=in_bucket)
         return entry
 

@@ -9,12 +9,23 @@ from typing import TypeVar
 from orchestrator.core import names
 from orchestrator.core.history import History
 from orchestrator.core.spec import Spec
-from orchestrator.core.world import Absent, Operation, OperationResult, Sight, Unknown, Vm, World
+from orchestrator.core.world import (
+    Absent,
+    Bucket,
+    Operation,
+    OperationResult,
+    Present,
+    Sight,
+    Unknown,
+    Vm,
+    World,
+)
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.ports import Cloud
 
 T = TypeVar("T")
+L = TypeVar("L", Bucket, Vm)
 
 
 def zones_to_look_at(spec: Spec, history: History) -> tuple[str, ...]:
@@ -30,7 +41,7 @@ def observe(cloud: Cloud, spec: Spec, history: History, bucket: str, now: float)
     """
     zones = zones_to_look_at(spec, history)
     with ThreadPoolExecutor(max_workers=8) as pool:
-        seen_bucket = pool.submit(_guarded, lambda: cloud.buckets.observe(bucket))
+        seen_bucket = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
         seen_vm = pool.submit(_guarded, lambda: _vm(cloud, spec))
         seen_nodes = pool.submit(
             _guarded, lambda: cloud.nodes.labelled(names.DEPLOYMENT_LABEL, spec.name, zones)
@@ -50,7 +61,21 @@ def observe(cloud: Cloud, spec: Spec, history: History, bucket: str, now: float)
 def _vm(cloud: Cloud, spec: Spec) -> Sight[Vm]:
     if spec.vm == "none":
         return Absent()
-    return cloud.vms.observe(names.vm_name(spec), names.vm_zone(spec))
+    return _ours(cloud.vms.observe(names.vm_name(spec), names.vm_zone(spec)), spec)
+
+
+def _bucket(cloud: Cloud, spec: Spec, name: str) -> Sight[Bucket]:
+    seen = cloud.buckets.observe(name)
+    return seen if spec.bucket.adopt else _ours(seen, spec)
+
+
+def _ours(seen: Sight[L], spec: Spec) -> Sight[L]:
+    """
+    Take a stranger's resource of our name for none of ours: asking for ours then meets the taken name.
+    """
+    if isinstance(seen, Present) and seen.value.labels.get(names.DEPLOYMENT_LABEL) != spec.name:
+        return Absent()
+    return seen
 
 
 def _guarded(look: Callable[[], T]) -> T | Unknown:
@@ -60,7 +85,7 @@ def _guarded(look: Callable[[], T]) -> T | Unknown:
     try:
         return look()
     except TpuctlError as error:
-        return Unknown(error.message, error.retry)
+        return Unknown(error.message, error.retry, error.hint)
 
 
 def _poll(cloud: Cloud, operation: Operation) -> OperationResult | None:

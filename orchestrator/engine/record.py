@@ -4,16 +4,25 @@ The deployment record: the history, kept on this computer and in the bucket.
 
 import json
 import threading
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from orchestrator.core.history import History
 from orchestrator.core.names import RECORD
 from orchestrator.engine.files import write_atomically
-from orchestrator.errors import LeaseHeldError, NotFoundError, PreconditionError, TpuctlError
-from orchestrator.ports import Store
+from orchestrator.errors import (
+    AuthError,
+    ConflictError,
+    LeaseHeldError,
+    NotFoundError,
+    PreconditionError,
+    TpuctlError,
+)
+from orchestrator.ports import Store, StoredObject
 
 SCHEMA = 1
 
@@ -26,27 +35,47 @@ class Record:
     and says so. Until the bucket exists, the synced local copy stands in for it.
     """
 
-    def __init__(self, path: Path, store: Store) -> None:
+    def __init__(self, path: Path, store: Store, deployment: str) -> None:
         self._path = path
+        self._deployment = deployment
         self._store = store
         self._lock = threading.RLock()
         self._generation: int | None = None
-        self._doubtful: bytes | None = None
+        self._writer = uuid.uuid4().hex
         self.history = History()
 
-    def load(self) -> History:
+    def load(self, *, forgiving: bool = False) -> History:
         """
-        Read both copies and keep the newer one; raise TpuctlError when the bucket cannot be read.
+        Read both copies and keep the newer one; raise TpuctlError when the bucket or a copy cannot be read.
+
+        With *forgiving* a damaged copy counts as none: what finds its resources by label needs no record.
         """
-        local = decode(self._path.read_bytes()) if self._path.exists() else History()
-        try:
-            stored = self._store.read(RECORD)
-        except NotFoundError:
-            stored = None
+        stored = self._stored()
         self._generation = stored.generation if stored else None
-        remote = decode(stored.data) if stored else History()
-        self.history = max(local, remote, key=lambda h: h.serial)
+        copies = [self._path.read_bytes()] if self._path.exists() else []
+        copies += [stored.data] if stored else []
+        found = [self._decoded(data, forgiving=forgiving) for data in copies]
+        self.history = max(found, key=lambda h: h.serial, default=History())
         return self.history
+
+    def _decoded(self, data: bytes, *, forgiving: bool) -> History:
+        try:
+            return decode(data, self._deployment)
+        except ConflictError:
+            raise
+        except TpuctlError:
+            if not forgiving:
+                raise
+            return History()
+
+    def _stored(self) -> StoredObject | None:
+        try:
+            return self._store.read(RECORD)
+        except NotFoundError:
+            return None
+        except AuthError as error:
+            hint = "if the bucket is somebody else's, choose another bucket.name in tpuctl.yaml"
+            raise AuthError(error.message, hint=hint, unchanged="nothing was changed") from error
 
     @property
     def in_bucket(self) -> bool:
@@ -66,64 +95,89 @@ class Record:
             if fresh == self.history:
                 return fresh
             fresh = replace(fresh, serial=self.history.serial + 1)
-            write_atomically(self._path, encode(fresh))
             if fresh.bucket_seen:
+                # First the bucket: what it refuses must not count as newer here.
                 self._save_in_bucket(fresh)
+            write_atomically(self._path, encode(fresh, self._deployment, self._writer))
             self.history = fresh
             return fresh
 
     def _save_in_bucket(self, fresh: History) -> None:
-        data = encode(fresh)
+        data = encode(fresh, self._deployment, self._writer)
         try:
             self._generation = self._store.write(RECORD, data, if_generation=self._generation or 0)
-            self._doubtful = None
+        except NotFoundError:
+            # The bucket is gone, which the next look tells; until then the copy here is the record.
+            self._generation = None
         except PreconditionError as error:
             found = self._store.read(RECORD)
-            if found is not None and found.data in (data, self._doubtful):
-                # Our own write whose answer was lost: take its generation and go on from there.
-                self._generation, self._doubtful = found.generation, None
-                if found.data != data:
-                    self._save_in_bucket(fresh)
-                return
-            raise LeaseHeldError(
-                "another tpuctl changed this deployment's record at the same time",
-                hint="stop one of them; then run the same command again",
-                unchanged="nothing was created or deleted after that",
-            ) from error
-        except TpuctlError:
-            self._doubtful = data
-            raise
+            if found is None or _writer_of(found.data) != self._writer:
+                raise _lost(error) from error
+            # Our own write, whose answer was lost.
+            self._generation = found.generation
+            self._save_over(data)
+
+    def _save_over(self, data: bytes) -> None:
+        try:
+            self._generation = self._store.write(RECORD, data, if_generation=self._generation)
+        except PreconditionError as error:
+            raise _lost(error) from error
 
 
-def encode(history: History) -> bytes:
+def _lost(error: PreconditionError) -> LeaseHeldError:
+    return LeaseHeldError(
+        f"another tpuctl changed this deployment's record at the same time ({error.message})",
+        hint="stop one of them; then run the same command again",
+        unchanged="nothing was created or deleted after that",
+    )
+
+
+def _writer_of(data: bytes) -> str:
+    try:
+        return str(json.loads(data)["writer"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def encode(history: History, deployment: str, writer: str = "") -> bytes:
     """
-    Return the record as JSON.
+    Return the record as JSON; *writer* names the process that wrote it.
     """
-    body: dict[str, Any] = {"schema": SCHEMA, "history": _adapter().dump_python(history, mode="json")}
+    body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
+    body["history"] = _adapter().dump_python(history, mode="json")
     return json.dumps(body, indent=1, sort_keys=True).encode()
 
 
-def decode(data: bytes) -> History:
+def decode(data: bytes, deployment: str) -> History:
     """
-    Read a record; raise TpuctlError when it is torn or from a newer version.
+    Read a record; raise TpuctlError when it is torn, from a newer version or another deployment's.
     """
     try:
         body = json.loads(data)
-        if body["schema"] != SCHEMA:
-            raise TpuctlError(
-                f"the deployment record has schema {body['schema']}, this tpuctl knows {SCHEMA}",
-                hint="use the tpuctl that wrote it, or a newer one",
-            )
-        history: History = _adapter().validate_python(body["history"])
-    except (ValueError, KeyError, TypeError) as error:
+        schema, owner = body["schema"], body.get("deployment", deployment)
+        history: History = _adapter().validate_python(body["history"]) if schema == SCHEMA else History()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TpuctlError(
             f"the deployment record cannot be read: {error}",
             hint="tpuctl down finds all resources by label and needs no record",
             unchanged="nothing was changed",
         ) from error
+    if schema != SCHEMA:
+        raise TpuctlError(
+            f"the deployment record has schema {schema}, this tpuctl knows {SCHEMA}",
+            hint="use the tpuctl that wrote it, or a newer one",
+            unchanged="nothing was changed",
+        )
+    if owner != deployment:
+        raise ConflictError(
+            f"the bucket belongs to the deployment {owner}, not to {deployment}",
+            hint="one bucket serves one deployment: choose another bucket.name in tpuctl.yaml",
+            unchanged="nothing was changed",
+        )
     return history
 
 
+@cache
 def _adapter() -> Any:
     from pydantic import TypeAdapter
 

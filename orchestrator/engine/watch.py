@@ -8,13 +8,14 @@ from collections.abc import Callable
 from orchestrator.clock import Clock
 from orchestrator.core.events import Event
 from orchestrator.core.history import History
-from orchestrator.core.plan import Outcome
+from orchestrator.core.plan import Kind, Outcome
 from orchestrator.core.recovery import hopeless
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile import Pass, Reconciler, blind
 from orchestrator.errors import (
     AuthError,
     CapacityError,
+    ConflictError,
     JobFailedError,
     QuotaError,
     Retry,
@@ -103,7 +104,7 @@ def raise_blind(result: Pass) -> None:
     if unseen is not None:
         raise AuthError(
             unseen.why,
-            hint="mend the cause, then run the same command again",
+            hint=unseen.hint or "mend the cause, then run the same command again",
             unchanged="nothing was created or deleted; what runs goes on running",
         )
 
@@ -125,7 +126,7 @@ def raise_outcome(result: Pass) -> None:
             reason,
             hint="choose tpu.zones in the bucket's region, or another bucket.name",
             unchanged="nothing was created or deleted",
-            code="TPU-130",
+            code="TPU-140",
         )
     if outcome is Outcome.SPENT:
         raise SpendStopError(
@@ -140,27 +141,26 @@ def raise_hopeless(history: History) -> None:
     refusal = hopeless(history)
     if refusal is None:
         return
-    text = f"{refusal.zone}: {refusal.message}"
+    text = f"{refusal.zone}: {refusal.message}" if refusal.zone else refusal.message
     left = "what exists already keeps running; see `tpuctl status`"
     if refusal.retry is Retry.QUOTA:
-        raise QuotaError(
-            text, hint="ask for more quota, delete what holds it, or use another type or zone", unchanged=left
-        )
-    if "TPU-2" in refusal.message:
-        raise AuthError(
-            text, hint="ask for the missing permission, then run the same command", unchanged=left
-        )
-    raise TpuctlError(text, hint="mend the cause, then run the same command again", unchanged=left)
+        hint = "ask for more quota, delete what holds it, or use another type or zone"
+        raise QuotaError(text, hint=refusal.hint or hint, unchanged=left)
+    hint = refusal.hint or "mend the cause, then run the same command again"
+    by_code = {"TPU-2": AuthError, "TPU-409": ConflictError}
+    kind = next((e for code, e in by_code.items() if refusal.message.startswith(code)), TpuctlError)
+    raise kind(text, hint=hint, unchanged=left)
 
 
 def raise_stockout(history: History, zones: tuple[str, ...]) -> None:
     """
     Raise when every zone has refused for want of machines.
     """
-    refused = {r.zone for r in history.refusals if r.retry is Retry.CAPACITY}
+    nodes = [r for r in history.refusals if r.kind is Kind.NODE and r.retry is Retry.CAPACITY]
+    refused = {r.zone for r in nodes}
     if set(zones) <= refused:
         raise CapacityError(
-            f"no capacity now in {', '.join(zones)}: {history.refusals[-1].message}",
+            f"no capacity now in {', '.join(zones)}: {nodes[-1].message}",
             hint="run `tpuctl watch` to keep asking, or name more zones in tpu.zones",
             unchanged="no TPU exists; bucket and VM stay as they are (`tpuctl down` removes them)",
         )

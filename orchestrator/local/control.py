@@ -41,9 +41,10 @@ def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
 
 def _start(folder: Path, *, on_demand: bool) -> Address:
     _check_extra()
+    why = "on-demand" if on_demand else "asked-for"
     with (folder / "daemon.log").open("ab") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator.local.daemon", str(folder), "on-demand" if on_demand else "asked-for"],
+            [sys.executable, "-m", "orchestrator.local.daemon", str(folder), why],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
             env=_environment(),
         )  # fmt: skip

@@ -136,7 +136,7 @@ class Daemon:
                 self.cloud.tick()
                 self._save()
                 due = self.cloud.next_due()
-            except Exception:  # noqa: BLE001 - time must go on: one broken event may not freeze the cloud
+            except Exception:
                 traceback.print_exc()
                 due = None
             nap = LONGEST_NAP if due is None else min(LONGEST_NAP, max(0.0, due - self.cloud.clock.now()))

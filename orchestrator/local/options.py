@@ -19,12 +19,14 @@ class Options:
     """
     Hold the settings of one local cloud (file `options.json`).
 
-    *quota* entries read `ID@PLACE=LIMIT`, for example `CPUS@us-central1=8`. The ports are chosen once.
+    *notice* is the time in seconds from the warning to the kill; the latency profile's when None. *quota*
+    entries read `ID@PLACE=LIMIT`, for example `CPUS@us-central1=8`. The ports are chosen once.
     """
 
     cloud_id: str = ""
     hosts: str = "process"
     latency: str = "scaled"
+    notice: float | None = None
     project: str = "local-project"
     seed: int = 0
     stockouts: tuple[str, ...] = ()
@@ -45,10 +47,11 @@ class Options:
             raise LocalCloudError(
                 f"there is no latency profile {self.latency!r}", hint=f"choose one of {', '.join(PROFILES)}"
             )
+        latency = PROFILES[self.latency]
         return CloudSettings(
             project=self.project,
             seed=self.seed,
-            latency=PROFILES[self.latency],
+            latency=latency if self.notice is None else replace(latency, notice=self.notice),
             quotas=dict(_quota(entry) for entry in self.quota),
             stockouts=frozenset(self.stockouts),
             disabled_apis=frozenset(self.disabled_apis),

@@ -23,8 +23,8 @@ def test_torn_local_checkpoint_is_never_committed(lab: Lab) -> None:
     machine = lab.machine(COMMAND=command).run_to_end()
 
     assert lab.names("checkpoints/") == []
-    assert [one.name.split("-")[1] for one in (machine.root / "quarantine").iterdir()] == ["7"]
-    assert "step-7" not in lab.log()
+    assert [one.name.rsplit("-", 1)[0] for one in (machine.root / "quarantine").iterdir()] == ["torn-step-7"]
+    assert "\nstep-7\n" not in lab.log()
 
 
 def test_checkpoint_that_changes_during_the_upload_is_not_committed(lab: Lab) -> None:

@@ -12,14 +12,15 @@ import pytest
 
 from orchestrator import agent
 from orchestrator.agent.bundle import unpack
-from orchestrator.agent.checkpoints import Checkpoint, completed_by, disposable, made_progress, step_of
+from orchestrator.agent.checkpoints import Checkpoint, completed_by, disposable, made_progress
 from orchestrator.agent.errors import TornError
+from orchestrator.agent.formats.marker import step_of
 from orchestrator.agent.gang import Attempt, next_attempt
 from orchestrator.agent.manifest import Manifest, StoredFile, parse
 from orchestrator.agent.outcome import Verdict, judge
 from orchestrator.agent.progress import Progress, read_progress
 
-SOURCES = sorted(Path(agent.__file__).parent.glob("*.py"))
+SOURCES = sorted(Path(agent.__file__).parent.rglob("*.py"))
 
 
 def a_manifest(worker: int = 0, workers: int = 2, attempt: int = 1, step: int = 40) -> Manifest:

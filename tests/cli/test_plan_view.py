@@ -118,8 +118,9 @@ def test_programs_get_the_golden_json(capsys):
     """One document with schema_version, nothing else on stdout."""
     show(build("plan-fresh"), as_json=True)
     out = capsys.readouterr().out
+    assert out.count("\n") == 1
     assert json.loads(out)["schema_version"] == 1
-    assert matches_golden("plan-fresh.json", out)
+    assert matches_golden("plan-fresh.json", json.dumps(json.loads(out), indent=2) + "\n")
 
 
 def test_scripts_are_shown_on_demand_only(capsys):

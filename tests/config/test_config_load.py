@@ -36,7 +36,7 @@ vm:
 job:
   comand: python3 train.py
   env: {EPOCHS: 25}
-  checkpoint: {format: hf}
+  checkpoint: {format: zip}
   failures: 0
 watch:
   poll: 15
@@ -100,7 +100,6 @@ def test_a_missing_key_points_at_its_section(removed, place):
         ("request", "tpu: {type: v2-8, zones: [us-central1-b], request: node}"),
         ("secrets", "job: {command: x, secrets: {A: b}}"),
         ("strategy", "watch: {strategy: race}"),
-        ("format", "job: {command: x, checkpoint: {format: fairseq}}"),
         ("type", "tpu: {type: [v2-8, v3-8], zones: [us-central1-b]}"),
     ],
 )
@@ -181,10 +180,19 @@ VALUES = {
     "job.target_steps": ("9", 9),
     "job.failures": ("2", 2),
     "job.grace": ("5s", 5.0),
+    "job.stop_signal": ("USR1", "USR1"),
     "job.checkpoint.format": ("marker", "marker"),
     "job.checkpoint.dir": ("/x", "/x"),
     "job.checkpoint.keep": ("4", 4),
     "job.checkpoint.marker": ("DONE", "DONE"),
+    "job.checkpoint.every": ("9m", 540.0),
+    "job.checkpoint.save_seconds": ("2.5", 2.5),
+    "job.memory.params_millions": ("125", 125.0),
+    "job.memory.optimizer": ("sgd", "sgd"),
+    "job.memory.dtype": ("bf16", "bf16"),
+    "job.memory.shards": ("8", 8),
+    "job.memory.activations_gb": ("1.5", 1.5),
+    "job.memory.text_gb": ("20", 20.0),
     "watch.poll": ("2s", 2.0),
     "watch.stall": ("2m", 120.0),
     "watch.budget_usd": ("4.5", 4.5),

@@ -3,11 +3,11 @@ The rules of the deployment file: each table row is one mistake and where it is 
 """
 
 import pytest
-from core_kit import make_spec
 
 from orchestrator.catalog import load_catalog
 from orchestrator.config.settings import settings
 from orchestrator.core.check import RULES, check
+from tests.core.core_kit import make_spec
 
 MISTAKES = [
     ({"name": "Bad"}, "name", "cannot name"),
@@ -38,7 +38,8 @@ MISTAKES = [
     ({"job__env": {"TPUCTL_X": "x"}}, "job.env.TPUCTL_X", "set by tpuctl"),
     ({"job__env": {"TPU_NAME": "x"}}, "job.env.TPU_NAME", "set by tpuctl"),
     ({"job__env": {"A": "x\0y"}}, "job.env.A", "zero byte"),
-    ({"job__checkpoint": {"format": "orbax"}}, "job.checkpoint.dir", "die with the TPU"),
+    ({"job__checkpoint": {"format": "hf", "dir": "bucket"}}, "job.checkpoint.dir", "uploads hf"),
+    ({"job__checkpoint": {"format": "tf", "dir": "gs://b/x"}}, "job.checkpoint.dir", "one bucket only"),
     ({"job__checkpoint": {"dir": "bucket"}}, "job.checkpoint.dir", "local folder"),
     ({"job__checkpoint": {"dir": "gs://b/x"}}, "job.checkpoint.dir", "local folder"),
     ({"job__checkpoint": {"dir": "out"}}, "job.checkpoint.dir", "relative"),

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.decide import CREATE_DEADLINE, REPAIR_DEADLINE, decide
+from orchestrator.core.decide import decide
+from orchestrator.core.decide_node import CREATE_DEADLINE, REPAIR_DEADLINE
 from orchestrator.core.history import History, Refusal
 from orchestrator.core.plan import Kind, Outcome, Verb
 from orchestrator.core.spec import BucketSpec, JobSpec, WatchSpec
@@ -27,6 +28,9 @@ from tests.core.worlds import NOW, OTHER_ZONE, ZONE, beat, history, node, spec, 
 
 
 def steps(plan):
+    """
+    Return what a plan changes, in short.
+    """
     return [(c.kind, c.verb, c.incarnation if c.kind is Kind.NODE else None) for c in plan.changes]
 
 
@@ -152,12 +156,24 @@ def test_nodes_of_older_incarnations_are_deleted():
     assert steps(decide(spec(), both, history(incarnation=2))) == [NODE_DELETE_1]
 
 
-def test_a_ready_node_out_of_reach_is_replaced_in_the_end():
+def test_a_ready_node_that_is_silent_and_out_of_reach_is_replaced():
     """
-    READY does not mean reachable: silence plus dead SSH for the repair deadline is a loss.
+    READY does not mean alive: a silent worker whose SSH failed for six heartbeats is a loss.
     """
-    lost = history(remote_failed_since=NOW - REPAIR_DEADLINE)
-    assert steps(decide(spec(), world(), lost)) == [NODE_DELETE_1, NODE_CREATE_2]
+    lost = history(remote_failed_since=NOW - 180, next_remote_at=NOW + 1)
+    silent = world(heartbeats=Present((beat(updated=NOW - 400),)))
+    assert steps(decide(spec(), silent, lost)) == [NODE_DELETE_1, NODE_CREATE_2]
+
+
+def test_one_witness_does_not_condemn_a_ready_node():
+    """
+    A worker that reports is alive behind any firewall, and failures of long ago are no failures now.
+    """
+    lost = history(remote_failed_since=NOW - 900, next_remote_at=NOW + 1)
+    assert decide(spec(), world(), lost).empty
+    silent = world(heartbeats=Present((beat(updated=NOW - 400),)))
+    long_ago = history(remote_failed_since=NOW - 900, next_remote_at=NOW - 600)
+    assert NODE_DELETE_1 not in steps(decide(spec(), silent, long_ago))
 
 
 def test_after_a_stockout_the_next_zone_is_asked():

@@ -1,5 +1,5 @@
 """
-A stage for real deployments: own folder, own local cloud, the public command line, and proof that nothing is left.
+A stage for real deployments: own folder, own local cloud, public commands, and proof that nothing is left.
 
 Commands run as processes, as a user's do. What the tests wait for is read straight from the bucket and
 from /proc, because a command line costs a second of computing time for each look.
@@ -23,6 +23,17 @@ from urllib.parse import quote
 REPO = Path(__file__).parents[2]
 EXAMPLE = REPO / "examples" / "numpy-lm"
 FOREIGN = ("TPUCTL_", "GOOGLE_", "CLOUDSDK_", "NUMPY_LM_", "GCE_METADATA", "STORAGE_EMULATOR")
+PACED = """\
+# Run train.py slowly, then more slowly, until a file appears: a busy computer must not let the job end
+# before a test has disturbed it.
+import os, runpy, time
+nap, naps = time.sleep, []
+def pace(seconds):
+    naps.append(seconds)
+    nap(0.0 if os.path.exists(os.environ["E2E_FAST"]) else seconds if len(naps) < 25 else 1.0)
+time.sleep = pace
+runpy.run_path("train.py", run_name="__main__")
+"""
 T = TypeVar("T")
 
 
@@ -49,8 +60,8 @@ class Stage:
         self.work.mkdir(parents=True)
         kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         self.environment = {
-            **kept, "PYTHONPATH": str(REPO), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1", "COLUMNS": "200",
-            "TPUCTL_LOCAL_DIR": str(self.cloud), "TPUCTL_CLOUD": "local",
+            **kept, "PYTHONPATH": str(REPO), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1",
+            "COLUMNS": "200", "TPUCTL_LOCAL_DIR": str(self.cloud), "TPUCTL_CLOUD": "local",
         }  # fmt: skip
 
     # What a user does.
@@ -64,22 +75,31 @@ class Stage:
             f"job:\n{lines}watch: {{poll: 1s{watch}}}\n"
         )
 
-    def use_example(self, *, steps: int, step_seconds: float, save_every: int = 10, **more: Any) -> None:
-        """Copy the numpy example here and write a deployment file for a short run of it."""
+    def use_example(self, *, steps: int = 150, save_every: int = 5, **more: Any) -> None:
+        """Copy the numpy example here and write a deployment file for a run that lasts until `hurry`."""
         for source in EXAMPLE.glob("*.py"):
             (self.work / source.name).write_bytes(source.read_bytes())
         env = {
             "NUMPY_LM_STEPS": str(steps),
-            "NUMPY_LM_STEP_SECONDS": str(step_seconds),
+            "NUMPY_LM_STEP_SECONDS": "0.2",
             "NUMPY_LM_SAVE_EVERY": str(save_every),
             "NUMPY_LM_LOG_EVERY": "1",
+            "E2E_FAST": str(self.folder / "fast"),
         }
-        self.write(env=env, target_steps=steps, **more)
+        (self.work / "paced.py").write_text(PACED)
+        self.write(env=env, command="python3 paced.py", target_steps=steps, **more)
+
+    def hurry(self) -> None:
+        """Let the job run at full speed from now on."""
+        (self.folder / "fast").touch()
 
     def start(self, *words: str) -> subprocess.Popen:
         """Start a command and return its process; what it prints is kept in files."""
         number = len(self.running)
-        with (self.folder / f"{number}.out").open("wb") as out, (self.folder / f"{number}.err").open("wb") as err:
+        with (
+            (self.folder / f"{number}.out").open("wb") as out,
+            (self.folder / f"{number}.err").open("wb") as err,
+        ):
             process = subprocess.Popen(
                 [sys.executable, "-m", "orchestrator", *words], cwd=self.work, env=self.environment,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err,
@@ -94,7 +114,12 @@ class Stage:
 
     def end(self, process: subprocess.Popen, expect: int | None = 0, seconds: float = 60.0) -> Done:
         """Wait for a command; *expect* is the exit code that it must have."""
-        code = process.wait(timeout=seconds)
+        try:
+            code = process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"{process.args[3:]} still runs after {seconds:.0f} s\n{self.story()}"
+            ) from None
         out = (self.folder / f"{process.number}.out").read_text(errors="replace")  # type: ignore[attr-defined]
         done = Done(code, out, self.said(process))
         assert expect is None or code == expect, f"exit code {code}, not {expect}:\n{done.out}\n{done.err}"
@@ -154,7 +179,9 @@ class Stage:
         found = (self.read(n) for n in names if int(n.split("/")[2]) == newest)
         return sorted((json.loads(b) for b in found if b), key=lambda b: b["worker"])
 
-    def at(self, step: int, *, incarnation: int = 1, workers: int = 1, attempt: int = 1) -> list[dict[str, Any]]:
+    def at(
+        self, step: int, *, incarnation: int = 1, workers: int = 1, attempt: int = 1
+    ) -> list[dict[str, Any]]:
         """Return the heartbeats when all *workers* run and have reached *step*, nothing before."""
         beats = self.beats()
         far = [
@@ -173,12 +200,7 @@ class Stage:
         """Return the machines of the local cloud."""
         return list(json.loads(self.get("/_local/status") or b"{}").get("machines", []))
 
-    def root(self, name: str) -> Path:
-        """Return the machine folder of the running machine whose name begins with *name*."""
-        machine = next(m for m in self.machines() if m["name"].startswith(name) and m["running"])
-        return self.cloud / "machines" / machine["id"] / "opt/tpuctl"
-
-    def jobs(self, command: bytes = b"train.py") -> dict[int, str]:
+    def jobs(self, command: bytes = b"paced.py") -> dict[int, str]:
         """Return the processes of this cloud that run *command* with the mark of a job: pid and mark."""
         found = {}
         for pid, environ in self.processes():
@@ -199,7 +221,9 @@ class Stage:
         self._mark = mark
         pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
         pairs = ((pid, _read(pid, "environ")) for pid in pids)
-        return [(pid, environ) for pid, environ in pairs if mark and f"TPUCTL_MACHINE={mark}/".encode() in environ]
+        return [
+            (pid, environ) for pid, environ in pairs if mark and f"TPUCTL_MACHINE={mark}/".encode() in environ
+        ]
 
     _mark: str = ""
 
@@ -217,7 +241,11 @@ class Stage:
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         assert [m for m in mounts if m.startswith(str(self.folder))] == []
         assert [(pid, _read(pid, "cmdline")) for pid, _ in self.processes()] == []
-        daemons = [p.name for p in Path("/proc").iterdir() if p.name.isdigit() and str(self.cloud).encode() in _read(int(p.name), "cmdline")]
+        daemons = [
+            p.name
+            for p in Path("/proc").iterdir()
+            if p.name.isdigit() and str(self.cloud).encode() in _read(int(p.name), "cmdline")
+        ]
         assert daemons == []
         assert not self.cloud.exists()
 

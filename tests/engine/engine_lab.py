@@ -5,13 +5,11 @@ Only what has no counterpart in a simulation is stood in for: the machines (`Mac
 keys and write heartbeats, as agents would) and the way to them (`Push`: it notes what was sent).
 """
 
-import hashlib
-import json
-import re
-import shlex
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+
+from requests.adapters import BaseAdapter
 
 from orchestrator.catalog import load_catalog
 from orchestrator.cli.artifacts import want
@@ -43,94 +41,22 @@ from orchestrator.local.wire.http import Router
 from orchestrator.local.wire.mount import BASE, CloudAdapter
 from orchestrator.local.wire.storage import storage_routes
 from orchestrator.local.wire.tpu import tpu_routes
-from orchestrator.ports import PushResult, RunResult
+from orchestrator.ports import CloudAccount
 from tests.core.core_kit import make_spec
+from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Machines, Push
 
 PROJECT = "local-project"
 ZONE, OTHER_ZONE = "europe-west4-b", "europe-west4-a"
-QUOTA = "TPUV5sLitepodPerProjectPerZoneForTPUAPI"
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
 MUTATING = ("tpu.nodes.create", "tpu.nodes.delete", "compute.instances.insert", "compute.instances.start",
             "compute.instances.stop", "compute.instances.delete", "storage.buckets.insert",
             "storage.buckets.setIamPolicy", "storage.buckets.delete", "storage.buckets.patch")  # fmt: skip
-CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}
-DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
 
 
 def a_spec(**overrides):
     """Return a spec of one v5litepod-8 in one zone, looked at every 15 s."""
     base = {"tpu__type": "v5litepod-8", "tpu__zones": [ZONE], "tpu__runtime": "v2-alpha-tpuv5-lite"}
     return make_spec(**{"project": PROJECT, **base, **overrides})
-
-
-@dataclass
-class Machines(NoHosts):
-    """
-    What machines do by themselves: publish a host key at boot, and report while the job runs on them.
-    """
-
-    lab: "Lab | None" = None
-    silent: bool = False
-    running: dict = field(default_factory=dict)
-    starts: Counter = field(default_factory=Counter)
-
-    def boot(self, machine):
-        self.lab.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY.split()[1]
-        if machine.kind == "tpu" and not self.silent and self._has_code():
-            self.start(machine.id)
-
-    def stop(self, machine_id):
-        self.running.pop(machine_id, None)
-
-    def remove(self, machine_id):
-        self.running.pop(machine_id, None)
-
-    def start(self, machine_id):
-        self.starts[machine_id] += machine_id not in self.running
-        self.running.setdefault(machine_id, {"phase": "run", "step": 1})
-        self.report()
-
-    def report(self, **news):
-        """Let every running job write a heartbeat; *news* change what it says from now on."""
-        for machine_id, state in list(self.running.items()):
-            state.update(news)
-            incarnation, worker = re.search(r"-tpu-g(\d+)-\d+-w(\d+)$", machine_id).groups()
-            group = [m for m in self.running if m.rsplit("-w", 1)[0] == machine_id.rsplit("-w", 1)[0]]
-            body = {"incarnation": int(incarnation), "worker": int(worker), "workers": len(group), "schema": 1,
-                    "bundle": DIGEST["bundle"], **state}  # fmt: skip
-            self.lab.put(f"{names.HEARTBEAT}{incarnation}/{worker}", json.dumps(body).encode())
-
-    def _has_code(self):
-        return self.lab.get(f"{names.BUNDLES}{DIGEST['bundle']}.tar.gz") is not None
-
-
-@dataclass
-class Push:
-    """
-    The way to machines: note what is sent, start the job where it is asked for.
-    """
-
-    machines: Machines
-    pushes: list = field(default_factory=list)
-    error: str = ""
-
-    def push(self, hosts, bundle, digest, root):
-        self.pushes.append([h.name for h in hosts])
-        return [PushResult(h.name, 0 if self.error else 1000, 0.1, self.error) for h in hosts]
-
-    def put(self, hosts, data, target, mode):
-        if target == "job.env.local":
-            told = dict(part.partition("=")[::2] for part in shlex.split(data.decode(), comments=True))
-            assert all(f"-g{told['TPUCTL_INCARNATION']}-" in h.name for h in hosts)
-
-    def run(self, hosts, command, deadline, stdin=""):
-        return [RunResult(0) for _ in hosts]
-
-    def run_elevated(self, hosts, script, deadline):
-        by_address = {m.address: m.id for m in self.machines.lab.cloud.machines()}
-        for host in hosts:
-            self.machines.start(by_address[host.address])
-        return [RunResult(0) for _ in hosts]
 
 
 class Kill(BaseException):
@@ -158,6 +84,24 @@ class Watched(CloudAdapter):
         return answer
 
 
+class Current(BaseAdapter):
+    """
+    Hand every request to the lab of the test that runs: clients cost 60 ms, so all tests share theirs.
+    """
+
+    wire: Watched
+
+    def send(self, request, **options):
+        return self.wire.send(request, **options)
+
+    def close(self):
+        pass
+
+
+CURRENT = Current()
+CLIENTS = Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=CURRENT))
+
+
 class Lab:
     """
     One local cloud, and controllers over it that come and go.
@@ -169,7 +113,9 @@ class Lab:
         self.machines = Machines.__new__(Machines)
         NoHosts.__init__(self.machines)
         Machines.__init__(self.machines, lab=self)
-        self.cloud = LocalCloud(self.clock, self.machines, LocalSettings(latency=PROFILES[latency], **settings))
+        self.cloud = LocalCloud(
+            self.clock, self.machines, LocalSettings(latency=PROFILES[latency], **settings)
+        )
         self.storage = Storage(self.clock, taken_names=taken)
         router = Router()
         tpu_routes(router, self.cloud)
@@ -177,8 +123,8 @@ class Lab:
         storage_routes(router, self.storage, lambda request: dispatch(router, self.cloud, request))
         self.wire = Watched(router, self.cloud)
         self.remote = Push(self.machines)
-        self.settings = CloudSettings(PROJECT, BASE, read_retry=0, adapter=self.wire)
-        self.clients = Clients(self.settings)
+        self.settings = CloudSettings(PROJECT, BASE, read_retry=0, adapter=CURRENT)
+        CURRENT.wire, self.clients = self.wire, CLIENTS
         self.bucket = names.bucket_name(a_spec(), PROJECT)
         for name, path in (("bundle", bundle_file), ("agent", agent_file)):
             place = path(folder / "bundles", DIGEST[name])
@@ -186,7 +132,7 @@ class Lab:
             place.write_bytes(CONTENT[name])
 
     def controller(self, spec=None, state="state", **parts):
-        """Return a new controller, as a new process would have it: what it knows is on disk and in the bucket."""
+        """Return a new controller, as a new process: it knows what disk and bucket hold."""
         return Controller(self, spec or a_spec(), self.folder / state, **parts)
 
     def up(self, spec=None, **options):
@@ -241,16 +187,18 @@ class Controller:
     One process of tpuctl: a record, a journal and the loop.
     """
 
-    def __init__(self, lab, spec, folder: Path, *, record=Record, journal=Journal, clients=None):
+    def __init__(self, lab, spec, folder: Path, *, forgiving=False):
         self.lab, self.spec, self.events, self.waiting = lab, spec, [], ()
-        self.cloud = open_cloud(lab.settings, spec, lab.remote)
+        self.cloud = open_cloud(lab.settings, spec, lab.remote, ask_account=False)
+        account = CloudAccount(PROJECT, lab.cloud.settings.default_service_account)
+        self.cloud = replace(self.cloud, account=account)
         for adapter in (self.cloud.buckets, self.cloud.vms, self.cloud.nodes, self.cloud.store):
-            adapter._clients = lab.clients  # a new client costs 20 ms; it holds no state of ours
+            adapter._clients = lab.clients  # they hold no state of ours
         self.blueprint = Blueprint(spec, self.cloud.account, f"tpuctl:{KEY}")
-        self.record = record(folder / "record.json", self.cloud.store)
-        self.record.load()
-        self.journal = journal(folder / "journal.jsonl", self.cloud.store, lab.clock)
-        self.sink = EventLog(self.cloud.store, self.events.append)
+        self.record = Record(folder / "record.json", self.cloud.store, spec.name)
+        self.record.load(forgiving=forgiving)
+        self.journal = Journal(folder / "journal.jsonl", self.cloud.store, lab.clock)
+        self.sink = EventLog(self.cloud.store, self.events.append, lambda: self.history.bucket_seen)
         catalog = load_catalog()
 
         def cost(history, now):

@@ -11,9 +11,10 @@ from orchestrator.config.load import load
 from orchestrator.render import Target, machine_scripts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = ("numpy-lm", "jax-lm", "tokenizer", "hf-clm", "alexnet-ddp")
 
 
-@pytest.mark.parametrize("name", ["numpy-lm", "jax-lm"])
+@pytest.mark.parametrize("name", NAMES)
 def test_deployment_file_is_valid(name, tmp_path):
     """The file loads without a complaint, is named after its folder, and gives scripts that bash can read."""
     spec = load(EXAMPLES / name / "tpuctl.yaml", environ={})
@@ -25,9 +26,15 @@ def test_deployment_file_is_valid(name, tmp_path):
     subprocess.run(["bash", "-n", startup], check=True)
 
 
-@pytest.mark.parametrize("name", ["numpy-lm", "jax-lm"])
+@pytest.mark.parametrize("name", NAMES)
 def test_example_has_what_a_user_needs(name):
     """Each example has its file, its script, its requirements and a page that says how to run it."""
     assert {path.name for path in (EXAMPLES / name).iterdir()} >= {
         "tpuctl.yaml", "train.py", "requirements.txt", "README.md",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["tokenizer", "hf-clm", "alexnet-ddp"])
+def test_environment_script_is_one_text(name):
+    """Each folder works when copied out, so each has the script; a change to one must reach all."""
+    assert (EXAMPLES / name / "venv.sh").read_text() == (EXAMPLES / "hf-clm/venv.sh").read_text()

@@ -10,7 +10,8 @@ from pathlib import Path
 from orchestrator.local.hosts.settings import MARKER, HostSettings
 from orchestrator.local.model.machines import Machine
 
-INHERITED = ("LANG", "TZ")
+# The examples keep their virtual environments in that folder: a replaced machine need not install again.
+INHERITED = ("LANG", "TZ", "TPUCTL_VENV_CACHE")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TPU_DEVICES = 8
 
@@ -21,8 +22,8 @@ def machine_environment(
     """
     Return what SSH sessions, cron jobs and scripts of *machine* see, HOME excepted.
 
-    *files* is the root of the machine's own files, *binaries* its folder of stand-ins. Only LANG and
-    TZ pass from the caller, so that no credential variable can.
+    *files* is the root of the machine's own files, *binaries* its folder of stand-ins. Only what
+    INHERITED names passes from the caller, so that no credential variable can.
     """
     python = str(Path(sys.executable).parent)
     path = os.pathsep.join([str(binaries), python, os.environ.get("PATH", SYSTEM_PATH)])

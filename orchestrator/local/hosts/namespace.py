@@ -39,7 +39,7 @@ class NamespaceHosts(MachineHosts):
     kind = "namespace"
     metadata_ports = (80,)
 
-    def _command(self, machine: Machine, config: Path) -> list[str]:  # noqa: ARG002 - the machine sees another path
+    def _command(self, machine: Machine, config: Path) -> list[str]:
         folder = self.settings.folder(machine.id)
         script = Path(__file__).with_name("namespace-init.sh")
         unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
@@ -50,7 +50,7 @@ class NamespaceHosts(MachineHosts):
         children = [p.pid for p in processes.table().values() if p.parent == first]
         return children[0] if children else 0
 
-    def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:  # noqa: ARG002 - as above
+    def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:
         environment = self._environment(machine, Path("/"), STATE / "bin", Path("/tmp"))  # noqa: S108
         return GuestConfig.build("namespace", machine, self.settings, STATE, environment)
 

@@ -20,7 +20,7 @@ class ProcessHosts(MachineHosts):
 
     kind = "process"
 
-    def _command(self, machine: Machine, config: Path) -> list[str]:  # noqa: ARG002 - the file says it all
+    def _command(self, machine: Machine, config: Path) -> list[str]:
         return [sys.executable, "-m", "orchestrator.local.hosts.supervisor", str(config)]
 
     def _leader(self, first: int) -> int:

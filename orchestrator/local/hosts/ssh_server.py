@@ -84,7 +84,7 @@ class _Login(asyncssh.SSHServer):
     def __init__(self, server: SshServer) -> None:
         self._server = server
 
-    def begin_auth(self, username: str) -> bool:  # noqa: ARG002 - asyncssh names the argument
+    def begin_auth(self, username: str) -> bool:
         return True
 
     def password_auth_supported(self) -> bool:

@@ -1,5 +1,5 @@
 """
-The demo's stage: a folder, a local cloud of its own, and the public commands run as a user would.
+A stage: a local cloud of its own, and the public commands run on it as a user would.
 """
 
 import json
@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,24 +25,44 @@ from orchestrator.cli.wiring import Choice, Session
 from orchestrator.config.load import FILE_NAME
 from orchestrator.errors import TpuctlError
 
+KEPT = frozenset({"TPUCTL_VENV_CACHE"})
+"""Variables of ours that commands on a stage may see: they say nothing about a deployment."""
+
+
 class Stage:
     """
-    Run commands in a folder and on a local cloud of their own, and look at their effects as `status` does.
+    Run commands on a local cloud of their own, kept in *folder*, and look at their effects as `status` does.
 
-    It changes the environment of this process, which the commands inherit.
+    *work* is the folder of the deployment file, *settings* what `--set` was given. The stage changes the
+    environment of this process, which the commands inherit.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, work: Path, settings: Sequence[str] = ()) -> None:
         self.folder = folder
-        self.work = folder / "work"
-        for name in [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]:
+        self.work = work
+        self._settings = tuple(settings)
+        names = [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]
+        for name in set(names) - KEPT:
             del os.environ[name]
         os.environ.update(TPUCTL_LOCAL_DIR=str(folder / "cloud"), TPUCTL_CLOUD="local")
         self._marker = ""
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """
+        Return the settings as flags for a command.
+        """
+        return tuple(part for setting in self._settings for part in ("--set", setting))
+
+    def forget(self) -> None:
+        """
+        Forget the deployment that was looked at: the next one is another.
+        """
+        self.__dict__.pop("session", None)
+
     def say(self, text: str, style: str = "bold") -> None:
         """
-        Print one line of the demo's own, over the live line of a command that runs meanwhile.
+        Print one line of our own, over the live line of a command that runs meanwhile.
         """
         if wanted():
             click.echo("\r\x1b[2K", err=True, nl=False)
@@ -47,7 +70,7 @@ class Stage:
 
     def scene(self, title: str) -> None:
         """
-        Announce a part of the demo.
+        Announce a part.
         """
         click.echo("", err=True)
         self.say(f"== {title}")
@@ -99,36 +122,52 @@ class Stage:
                 process.kill()
                 process.wait()
 
-    def status(self) -> dict[str, object]:
+    def warm_up(self) -> None:
+        """
+        Import Google's clients while the first commands run, so that the first look is quick.
+        """
+        names = ("google.cloud.storage", "google.cloud.tpu_v2", "google.cloud.compute_v1", "fabric")
+        threading.Thread(target=lambda: [import_module(name) for name in names], daemon=True).start()
+
+    def status(self) -> dict[str, Any]:
         """
         Return what `tpuctl status --json` says, or nothing when it fails.
         """
         try:
-            self._session.record.load()
-            return look(self._session)
+            self.session.record.load()
+            return look(self.session)
         except TpuctlError:
             return {}
 
     @cached_property
-    def _session(self) -> Session:
-        return Session(Choice(self.work / FILE_NAME, (), "local"), lambda _: None)
+    def session(self) -> Session:
+        """
+        Return the deployment, for looking at it.
+        """
+        return Session(Choice(self.work / FILE_NAME, self._settings, "local"), lambda _: None)
 
     def wait_for_step(
         self, watcher: "subprocess.Popen[bytes]", step: int, seconds: float, other_than: str = ""
-    ) -> str:
+    ) -> tuple[str, int]:
         """
-        Wait until the job has reached *step* on a READY node and return that node's name.
+        Wait until the job has reached *step* on a READY node; return that node's name and the job's step.
+
+        The name is empty when the job was done before. Raise Exit with the watcher's code when it failed.
         """
         end = time.monotonic() + seconds
         while time.monotonic() < end and watcher.poll() is None:
-            found = _ready_at(self.status(), step)
-            if found and found != other_than:
-                return found
+            found, reached = _ready(self.status())
+            if found and found != other_than and reached >= step:
+                return found, reached
             time.sleep(0.3)  # Real processes are watched here; no clock of ours could make them faster.
+        if watcher.poll() is not None:
+            if watcher.returncode:
+                raise click.exceptions.Exit(watcher.returncode)
+            return "", 0
         raise TpuctlError(
             f"the job did not reach step {step}",
-            hint="run the demo again with --keep and look at `tpuctl logs`",
-            unchanged="the demo removes all that it made",
+            hint="run it again with --keep and look at `tpuctl logs`",
+            unchanged="all that was made here is removed again",
         )
 
     def clear(self) -> None:
@@ -149,10 +188,9 @@ class Stage:
         """
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         left = [mount for mount in mounts if mount.startswith(str(self.folder))]
-        for process in Path("/proc").iterdir():
-            if process.name.isdigit() and self._marker and self._marker.encode() in _environ(process):
-                left.append(f"process {process.name}")
-        return left
+        mark = self._marker.encode()
+        numbers = [p for p in Path("/proc").iterdir() if p.name.isdigit()] if mark else []
+        return [*left, *(f"process {p.name}" for p in numbers if mark in _environ(p))]
 
 
 @contextmanager
@@ -193,11 +231,10 @@ def _environ(process: Path) -> bytes:
         return b""
 
 
-def _ready_at(status: dict[str, object], step: int) -> str:
-    workers = status.get("workers")
-    resources = status.get("resources")
-    if not isinstance(workers, list) or not isinstance(resources, list):
-        return ""
-    far = any((w["step"] or 0) >= step and w["phase"] == "run" for w in workers)
-    ready = [r["name"] for r in resources if r["kind"] == "TPU" and r["state"] == "READY"]
-    return str(ready[0]) if far and len(ready) == 1 else ""
+def _ready(status: dict[str, Any]) -> tuple[str, int]:
+    """
+    Return the name of the node that is READY, empty if none is, and the step that its job reports.
+    """
+    ready = [r["name"] for r in status.get("resources", ()) if r["kind"] == "TPU" and r["state"] == "READY"]
+    steps = [w["step"] or 0 for w in status.get("workers", ()) if w["phase"] == "run"]
+    return (ready[0] if len(ready) == 1 else ""), min(steps, default=0)

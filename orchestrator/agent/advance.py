@@ -1,0 +1,82 @@
+"""
+From the end of one attempt to the next: whose it is, where it starts, or that it is the last.
+"""
+
+from __future__ import annotations
+
+import time
+
+from .breaker import acquit, go_back, is_due
+from .gang import Attempt, next_attempt
+from .orders import Ending, Interrupted, Kind
+from .outcome import Outcome, Verdict
+from .parts import Parts
+
+BREAKER_PATIENCE = 10.0
+
+
+class Advance:
+    """
+    Create the attempt after one that ended here, or follow the worker that was first.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._settings = parts.settings
+
+    def after(self, attempt: Attempt, outcome: Outcome, counted: bool) -> Attempt:
+        """
+        Return the attempt after this one: somebody else's, or our own after a pause. Gives up after too many.
+        """
+        parts = self._parts
+        latest = parts.patiently("read the gang", parts.gang.latest)
+        if latest is not None and latest.attempt > attempt.attempt:
+            return latest
+        if not counted:
+            parts.patiently("put suspects back", lambda: acquit(parts.catalogue, attempt))
+        wanted = self._wanted(attempt, outcome, counted)
+        if counted:
+            self._give_up_after(wanted, outcome.reason)
+            parts.status.set(failures=wanted.failures, message=outcome.reason)
+            tries = max(wanted.failures, wanted.excused)
+            self._pause(attempt, min(self._settings.longest_pause, 2.0 ** max(0, tries - 1)))
+            wanted = self._wanted(attempt, outcome, counted)
+            wanted = self._without_the_newest(attempt, wanted)
+        return parts.patiently("create the next attempt", lambda: parts.gang.create(wanted))
+
+    def _wanted(self, attempt: Attempt, outcome: Outcome, counted: bool) -> Attempt:
+        """
+        Return the next attempt as things stand now.
+        """
+        newest = self._parts.patiently("look for checkpoints", self._parts.catalogue.newest)
+        why = f"{newest.why}; before: {outcome.reason}" if newest is not None else outcome.reason
+        excused = outcome.verdict is Verdict.EXCUSED
+        return next_attempt(attempt, newest, why, self._settings.worker, counted, excused, outcome.code)
+
+    def _give_up_after(self, wanted: Attempt, reason: str) -> None:
+        if wanted.failures < self._settings.failures:
+            return
+        tried = self._parts.patiently("put suspects back", lambda: acquit(self._parts.catalogue, wanted))
+        text = f"{wanted.failures} starts in a row without progress; the last: {reason}{tried}"
+        self._parts.patiently("give up", lambda: self._parts.gang.give_up(text))
+        raise Interrupted(Ending(Kind.GAVE_UP, text))
+
+    def _without_the_newest(self, attempt: Attempt, wanted: Attempt) -> Attempt:
+        """
+        Go one checkpoint back when the newest one seems to be what kills the job.
+
+        Worker 0 does it; the others give it time to, so that only one attempt tells of it.
+        """
+        parts = self._parts
+        newest = parts.patiently("look for checkpoints", parts.catalogue.newest)
+        if newest is None or not is_due(attempt, wanted, newest):
+            return wanted
+        if self._settings.worker:
+            self._pause(attempt, BREAKER_PATIENCE)
+            return wanted
+        return parts.patiently("go one checkpoint back", lambda: go_back(parts.catalogue, wanted, newest))
+
+    def _pause(self, attempt: Attempt, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self._parts.orders.overtaken(attempt.attempt):
+            self._parts.orders.wait(min(0.5, max(0.0, end - time.monotonic())))

@@ -1,0 +1,168 @@
+"""
+What a format of checkpoints has to know: which files make one step, and whether they are whole.
+
+The facts of the frameworks (what they write in which order, what was torn by a kill) were measured on real
+runs of the versions that each file names.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, FrozenSet, Iterator, List, Optional, Pattern, Tuple
+
+STOP_SECONDS = 20.0
+
+
+class State(enum.Enum):
+    """
+    Name what a step on disk is worth. Only a complete one is ever committed or resumed from.
+    """
+
+    COMPLETE = "complete"
+    TORN = "torn"
+    UNFINISHED = "unfinished"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """
+    Name the files of one step, relative to the folder of all checkpoints.
+
+    *folder* is `.` when the files lie beside those of other steps. *files* are relative to it; None means
+    everything below it. Of two units of one step the higher *rank* is preferred.
+    """
+
+    step: int
+    name: str
+    folder: str = "."
+    files: Optional[Tuple[str, ...]] = None
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """
+    Hold what a unit is worth and why; *step* where only the content tells it.
+    """
+
+    state: State
+    why: str = ""
+    step: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """
+    Show one level of the bucket: objects and folders by name, and a way to ask for more.
+    """
+
+    names: Tuple[str, ...]
+    folders: Tuple[str, ...]
+    has: Callable[[str], bool]
+    read: Callable[[str], Optional[bytes]]
+
+
+@dataclass(frozen=True)
+class StoredStep:
+    """
+    Name a step that the job wrote to the bucket itself; *why* says what makes it complete, or what lacks.
+    """
+
+    step: int
+    name: str
+    complete: bool
+    why: str
+
+
+def complete(step: Optional[int] = None) -> Judgement:
+    """
+    Return the judgement on a whole unit.
+    """
+    return Judgement(State.COMPLETE, "", step)
+
+
+def torn(why: str) -> Judgement:
+    """
+    Return the judgement on a unit with a broken file.
+    """
+    return Judgement(State.TORN, why)
+
+
+def unfinished(why: str) -> Judgement:
+    """
+    Return the judgement on a unit whose last file is not there.
+    """
+    return Judgement(State.UNFINISHED, why)
+
+
+class Format:
+    """
+    Describe a layout. Subclasses say what differs.
+
+    *grace* is the default time in seconds between the stop signal and the kill. *stopped_codes* are exit
+    statuses with which the framework stops early and in good order. *zero_proves* says that status 0 means
+    finished where no target is known. *pointers* are files on which every judgement depends. *log_step*
+    finds the step in the job's output.
+    """
+
+    name = ""
+    grace = STOP_SECONDS
+    stopped_codes: FrozenSet[int] = frozenset()
+    zero_proves = True
+    pointers: Tuple[str, ...] = ()
+    log_step: Optional[Pattern[bytes]] = None
+
+    def find(self, root: Path) -> List[Unit]:
+        """
+        Return the units by their names alone, whatever they are worth. Raises OSError.
+        """
+        raise NotImplementedError
+
+    def judge(self, root: Path, unit: Unit) -> Judgement:
+        """
+        Read a unit's files and say what it is worth. Raises OSError when one vanishes.
+        """
+        raise NotImplementedError
+
+    def closes(self, name: str) -> bool:
+        """
+        Say whether a file of a unit is the one that makes it complete, so that it is uploaded last.
+        """
+        return False
+
+    def resume(self, root: str, unit: Unit) -> str:
+        """
+        Return what the job is given to resume from: a path.
+        """
+        first = unit.files[0] if unit.folder == "." and unit.files else unit.folder
+        return f"{root.rstrip('/')}/{first}"
+
+    def repair(self, root: Path, chosen: Unit) -> List[str]:
+        """
+        Make the framework choose *chosen* at its start; return what was changed. Raises OSError.
+        """
+        return []
+
+    def target(self, root: Path, unit: Unit) -> Optional[int]:
+        """
+        Return the last step of the training as the checkpoint knows it.
+        """
+        return None
+
+    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+        """
+        Yield the steps that the job wrote to the bucket itself, newest first.
+        """
+        return iter(())
+
+
+def entries(root: Path) -> List[Path]:
+    """
+    Return what lies in a folder, sorted; hidden names are the agent's or the framework's own.
+    """
+    try:
+        return sorted(path for path in root.iterdir() if not path.name.startswith("."))
+    except FileNotFoundError:
+        return []

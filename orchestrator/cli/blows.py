@@ -1,0 +1,181 @@
+"""
+Take machines away at chosen moments of a rehearsal.
+"""
+
+import contextlib
+import random
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from orchestrator.cli.stage import Stage
+from orchestrator.core import names
+from orchestrator.core.history import current_node
+from orchestrator.core.verdict import Blow, Kill
+from orchestrator.core.world import Heartbeat, NodeState, Phase, Present, VmState, World
+from orchestrator.engine.observe import observe
+from orchestrator.errors import TpuctlError
+from orchestrator.local import control
+
+T = TypeVar("T")
+LIMIT = 900.0
+"""Seconds that the job may take to get ready for the next blow."""
+LOOK = 0.3
+"""Seconds between two looks; a save is watched for more often."""
+
+
+class JobOverError(Exception):
+    """
+    Say that the job ended before the next blow.
+    """
+
+
+class Blows:
+    """
+    Strike the deployment on a stage while `watch` looks after it.
+    """
+
+    def __init__(self, stage: Stage, watcher: "subprocess.Popen[bytes]", chance: random.Random) -> None:
+        self._stage = stage
+        self._watcher = watcher
+        self._chance = chance
+
+    def strike(self, kill: Kill, after_step: int) -> Blow:
+        """
+        Wait for the moment of *kill*, not before the job has reached *after_step*, and strike.
+
+        Raise JobOverError when the job is over before, TpuctlError when the moment does not come.
+        """
+        node, beat = self._running(after_step)
+        if kill is Kill.VM:
+            self._stop_vm()
+            return self._blow(kill, beat)
+        if kill is Kill.SAVE:
+            beat = self._at_a_save() or beat
+        elif kill in {Kill.NOTICE, Kill.KILL}:
+            time.sleep(
+                self._chance.uniform(0, 1.0)
+            )  # Real time passes on the stage: a moment of its own each time.
+        self._preempt(node, notice=kill is Kill.NOTICE)
+        blow = self._blow(kill, beat)
+        if kill is Kill.TWICE:
+            again, _ = self._running(0, other_than=node)
+            self._preempt(again, notice=False)
+        if kill is Kill.RESTORE:
+            self._preempt(self._restoring(node), notice=False)
+        return blow
+
+    def _preempt(self, node: str, *, notice: bool) -> None:
+        words = ["local", "preempt", node, *([] if notice else ["--no-notice"])]
+        self._stage.say(f"$ tpuctl {' '.join(words)}", style="cyan")
+        control.call("preempt", {"name": node, "notice": notice})
+
+    def _blow(self, kill: Kill, beat: Heartbeat) -> Blow:
+        return Blow(kill, beat.incarnation, time.time(), beat.step, beat.committed_step)
+
+    def _running(self, step: int, other_than: str = "") -> tuple[str, Heartbeat]:
+        """
+        Wait until the job trains on a READY node and has reached *step*.
+        """
+
+        def ready(world: World) -> tuple[str, Heartbeat] | None:
+            node = current_node(world, self._stage.session.record.history)
+            beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+            running = [b for b in beats if b.phase is Phase.RUN and b.step is not None]
+            if node is None or node.state is not NodeState.READY or node.name == other_than or not running:
+                return None
+            slowest = min(running, key=lambda b: b.step or 0)
+            return (node.name, slowest) if (slowest.step or 0) >= step else None
+
+        return self._wait(ready, f"the job did not reach step {step}")
+
+    def _restoring(self, old: str) -> str:
+        """
+        Wait until the node after *old* has machines that prepare the job.
+        """
+
+        def booting(world: World) -> str | None:
+            node = current_node(world, self._stage.session.record.history)
+            beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+            awake = any(b.phase in {Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN} for b in beats)
+            return node.name if node is not None and node.name != old and awake else None
+
+        return self._wait(booting, "no new machine restored the job")
+
+    def _at_a_save(self) -> Heartbeat | None:
+        """
+        Return as soon as a file of a checkpoint changes: the job, or the agent, is in the middle of a save.
+        """
+        before = self._traces()
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            self._check_watcher()
+            if self._traces() != before:
+                return self._beat()
+            time.sleep(0.02)  # A save may last some milliseconds only.
+        return None
+
+    def _traces(self) -> tuple[object, ...]:
+        """
+        Return what a save changes: names and sizes below the machines' checkpoint folders, or in the bucket.
+        """
+        spec, session = self._stage.session.spec, self._stage.session
+        if spec.job.checkpoint.dir == "bucket":
+            return tuple(o.name for o in session.cloud.store.list(names.CHECKPOINTS))
+        return tuple(_files(self._stage.folder / "cloud" / "machines"))
+
+    def _beat(self) -> Heartbeat | None:
+        beats = self._look().heartbeats
+        found = beats.value if isinstance(beats, Present) else ()
+        return min(found, key=lambda b: b.step or 0, default=None)
+
+    def _stop_vm(self) -> None:
+        """
+        Stop the VM as a preemption or a careless click does, and wait until `watch` has started it again.
+        """
+        session = self._stage.session
+        vm, zone = names.vm_name(session.spec), names.vm_zone(session.spec)
+        self._stage.say(f"the VM {vm} is stopped from outside", style="cyan")
+        session.cloud.vms.stop(vm, zone)
+
+        def state(wanted: bool) -> Callable[[World], bool | None]:
+            def seen(world: World) -> bool | None:
+                running = isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
+                return True if running is wanted else None
+
+            return seen
+
+        self._wait(state(wanted=False), "the VM did not stop")
+        self._wait(state(wanted=True), "the VM was not started again")
+
+    def _wait(self, ask: Callable[[World], T | None], what: str) -> T:
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            self._check_watcher()
+            found = ask(self._look())
+            if found is not None:
+                return found
+            time.sleep(LOOK)  # Real processes are watched here; no clock of ours could make them faster.
+        raise TpuctlError(what, hint="run it again with --keep and look at `tpuctl logs`")
+
+    def _look(self) -> World:
+        session = self._stage.session
+        with contextlib.suppress(TpuctlError):
+            session.record.load()
+        return observe(
+            session.cloud, session.spec, session.record.history, session.blueprint.bucket, session.clock.now()
+        )
+
+    def _check_watcher(self) -> None:
+        if self._watcher.poll() is not None:
+            raise JobOverError
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int]]:
+    for path in sorted(folder.glob("*/opt/tpuctl/checkpoints/**/*")):
+        try:
+            yield str(path), path.stat().st_size
+        except OSError:
+            continue

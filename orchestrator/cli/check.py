@@ -1,0 +1,31 @@
+"""
+tpuctl check: what is likely to go wrong on a TPU, before money is spent.
+"""
+
+from pathlib import Path
+
+import click
+
+from orchestrator.cli.options import deployment_options
+
+
+@click.command("check")
+@deployment_options
+def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool) -> None:
+    """
+    Look through the deployment file and the code for what costs data, time or money on a TPU.
+
+    Needs no credentials and no network, and starts nothing. Leaves with 2 when a finding says stop.
+    """
+    from orchestrator.catalog import load_catalog
+    from orchestrator.cli import check_view
+    from orchestrator.cli.source_facts import gather
+    from orchestrator.cli.wiring import Choice, read_spec
+    from orchestrator.core.preflight.rules import preflight
+
+    path, spec = read_spec(Choice(file, settings, cloud, as_json))
+    facts = gather(path.parent / spec.job.source, skip=path)
+    findings = preflight(spec, load_catalog(), facts)
+    check_view.show(spec.name, findings, facts, as_json=as_json)
+    if check_view.stops(findings):
+        raise click.exceptions.Exit(2)

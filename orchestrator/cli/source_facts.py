@@ -1,0 +1,145 @@
+"""
+One bounded look at the source folder for the rules of `tpuctl check`: what would be pushed, and nothing else.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from stat import S_ISREG
+
+from orchestrator.core.preflight.code import Code, read_code
+from orchestrator.core.preflight.exposure import JUPYTER
+from orchestrator.core.preflight.facts import Line, Requirement, SourceFacts
+from orchestrator.core.preflight.installs import requirement
+from orchestrator.remote.source import Entry, survey
+
+FILE_BYTES = 1 << 20
+ALL_BYTES = 8 << 20
+MOST_FILES = 2000
+"""Files beyond these bounds are named as not read; what they hold cannot be judged."""
+
+_SHELL = (".sh", ".bash")
+_SETTINGS = (".json", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".conf", ".gin", ".env", ".ipynb")
+_NAMED = ("Makefile", "Dockerfile", "Procfile")
+_TEXT = (".txt", ".text", ".jsonl", ".csv", ".tsv", ".tok", ".raw")
+_LIST = re.compile(r"(requirements|constraints)[\w.-]*\.(txt|in)$")
+_VARIABLE = re.compile(r"\bTPUCTL_[A-Z_]+\b")
+
+
+def gather(source: Path, skip: Path | None = None) -> SourceFacts:
+    """
+    Return the facts about *source*; the file *skip* (the deployment file itself) is left out.
+
+    Raise UsageError, as `up` would, for a folder that cannot be pushed.
+    """
+    root = source.resolve()
+    entries = [e for e in survey(source) if S_ISREG(e.mode) and not e.link]
+    left = skip.resolve() if skip else None
+    look = _Look(root)
+    for entry in entries:
+        if root / entry.path != left:
+            look.at(entry)
+    return look.facts()
+
+
+class _Look:
+    """
+    Collect facts file by file, within the bounds.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._code: list[Code] = []
+        self._lines: list[Line] = []
+        self._requirements: list[Requirement] = []
+        self._variables: set[str] = set()
+        self._text_bytes = 0
+        self._unread: list[str] = []
+        self._read = 0
+        self._files = 0
+
+    def facts(self) -> SourceFacts:
+        """
+        Return what was seen.
+        """
+        return SourceFacts(
+            tuple(self._code),
+            tuple(self._lines),
+            tuple(self._requirements),
+            frozenset(self._variables),
+            self._text_bytes,
+            tuple(self._unread),
+        )
+
+    def at(self, entry: Entry) -> None:
+        """
+        Take in one file.
+        """
+        path = PurePosixPath(entry.path)
+        listed = _LIST.search(path.name) is not None
+        if path.suffix in _TEXT and not listed:
+            self._text_bytes += entry.size
+            return
+        program = path.suffix in (".py", *_SHELL) or path.name in _NAMED or self._is_script(entry)
+        if not (program or listed or path.suffix in _SETTINGS or path.name == ".env"):
+            return
+        text = self._text(entry)
+        if text is None:
+            # Data in a settings format is often large; only an unread program leaves a question open.
+            self._unread += [entry.path] if program else []
+            return
+        self._variables.update(_VARIABLE.findall(text))
+        if (program and path.suffix != ".py") or listed or JUPYTER.search(f"{path} {text}"):
+            self._lines.extend(_lines(entry.path, text))
+        if listed:
+            found = (requirement(f"{entry.path}:{n}", line) for n, line in enumerate(text.splitlines(), 1))
+            self._requirements.extend(package for package in found if package)
+        if path.suffix == ".py":
+            self._python(entry.path, text)
+
+    def _is_script(self, entry: Entry) -> bool:
+        """
+        Say whether a file that can be run, and has no ending, begins as scripts do.
+        """
+        if "." in PurePosixPath(entry.path).name or not entry.mode & 0o100:
+            return False
+        try:
+            with (self._root / entry.path).open("rb") as file:
+                return file.read(2) == b"#!"
+        except OSError:
+            return False
+
+    def _python(self, path: str, text: str) -> None:
+        try:
+            self._code.append(read_code(path, text))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            self._unread.append(path)
+
+    def _text(self, entry: Entry) -> str | None:
+        """
+        Return the file's text, or None when it is beyond the bounds or cannot be read.
+        """
+        self._files += 1
+        if entry.size > FILE_BYTES or self._read + entry.size > ALL_BYTES or self._files > MOST_FILES:
+            return None
+        self._read += entry.size
+        try:
+            return (self._root / entry.path).read_bytes()[:FILE_BYTES].decode("utf-8-sig", "replace")
+        except OSError:
+            return None
+
+
+def _lines(path: str, text: str) -> Iterator[Line]:
+    """
+    Yield the lines of a file; what a backslash continues is one line, at its first number.
+    """
+    first, so_far = 0, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        first = first or number
+        if line.endswith("\\"):
+            so_far += line[:-1] + " "
+            continue
+        yield Line(path, first, so_far + line)
+        first, so_far = 0, ""
+    if so_far:
+        yield Line(path, first, so_far)

@@ -1,0 +1,77 @@
+"""
+What each error code means: one code, one meaning, one class.
+"""
+
+from orchestrator.errors import (
+    AuthError,
+    CapacityError,
+    ConflictError,
+    HostKeyError,
+    JobFailedError,
+    LeaseHeldError,
+    LeftoverError,
+    LocalCloudError,
+    NotFoundError,
+    PreconditionError,
+    QuotaError,
+    RemoteError,
+    SpendStopError,
+    TpuctlError,
+    TransientError,
+    UnknownCloudError,
+    UsageError,
+)
+
+CODES: dict[str, tuple[type[TpuctlError], str]] = {
+    "TPU-000": (TpuctlError, "anything without a code of its own, and bugs of tpuctl"),
+    "TPU-100": (UsageError, "a wrong flag, value, file or folder"),
+    "TPU-101": (UsageError, "an unknown command or option, or a missing argument"),
+    "TPU-102": (UsageError, "a question would come and nobody is at a terminal: add --yes"),
+    "TPU-110": (UsageError, "the deployment file, a TPUCTL_ variable or --set is wrong; places are named"),
+    "TPU-111": (UsageError, "no tpuctl.yaml here or in a folder above"),
+    "TPU-112": (UsageError, "the deployment file cannot be read"),
+    "TPU-113": (UsageError, "no such recipe"),
+    "TPU-114": (UsageError, "init would overwrite a file"),
+    "TPU-120": (UsageError, "the cloud refuses a value of the request"),
+    "TPU-121": (UsageError, "no such zone or type for this project"),
+    "TPU-130": (UsageError, "the deployment is not up"),
+    "TPU-131": (UsageError, "the deployment has no TPU at present"),
+    "TPU-132": (UsageError, "no such worker"),
+    "TPU-133": (UsageError, "the deployment file has another name than tpuctl.yaml"),
+    "TPU-140": (UsageError, "the bucket lies in another region than the TPU"),
+    "TPU-200": (AuthError, "credentials or permissions do not suffice"),
+    "TPU-201": (AuthError, "nobody is logged in"),
+    "TPU-202": (AuthError, "a permission is missing"),
+    "TPU-203": (AuthError, "an API of the project is off"),
+    "TPU-300": (CapacityError, "the zone has no such machine now"),
+    "TPU-301": (CapacityError, "the reservation has no machine left"),
+    "TPU-350": (QuotaError, "the project may not have more"),
+    "TPU-400": (TransientError, "the cloud failed; the same call may succeed in a moment"),
+    "TPU-401": (TransientError, "the network failed"),
+    "TPU-402": (TransientError, "too many calls at once"),
+    "TPU-403": (TransientError, "data arrived damaged and were refused"),
+    "TPU-404": (NotFoundError, "the cloud says that it does not exist"),
+    "TPU-405": (TransientError, "the machine was taken away while it was made"),
+    "TPU-406": (TransientError, "it is not ready yet"),
+    "TPU-408": (ConflictError, "it is busy with another operation"),
+    "TPU-409": (ConflictError, "the name is taken"),
+    "TPU-412": (PreconditionError, "somebody wrote first"),
+    "TPU-499": (UnknownCloudError, "an answer of the cloud that tpuctl does not know"),
+    "TPU-500": (RemoteError, "a machine cannot be reached over SSH, or a command failed there"),
+    "TPU-510": (HostKeyError, "a machine shows an unknown or a changed host key"),
+    "TPU-600": (LeftoverError, "something is left; it is listed"),
+    "TPU-601": (LeaseHeldError, "another tpuctl works on this deployment"),
+    "TPU-700": (SpendStopError, "the budget or the time to live is used up"),
+    "TPU-800": (JobFailedError, "the job failed too often without progress"),
+    "TPU-900": (LocalCloudError, "the local cloud cannot start, or refuses a request"),
+}
+
+
+def error_table() -> str:
+    """
+    Return the table of docs/errors.md.
+    """
+    rows = [
+        f"| {code} | {kind.exit_code} | {kind.retry.value} | {text} |" for code, (kind, text) in CODES.items()
+    ]
+    return "\n".join(["| code | exit code | next try | meaning |", "| --- | --- | --- | --- |", *rows]) + "\n"

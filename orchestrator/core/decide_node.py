@@ -1,0 +1,160 @@
+"""
+Decide about the TPU node: keep it, wait, replace it, and sweep what is not the newest incarnation.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from orchestrator.core import names
+from orchestrator.core.history import TERMINAL, History, current_node, deletion_key, lasted
+from orchestrator.core.job import out_of_reach
+from orchestrator.core.plan import Change, Kind, Verb
+from orchestrator.core.recovery import SECOND_WITNESS, held_back, next_zone
+from orchestrator.core.spec import Spec
+from orchestrator.core.step import Step
+from orchestrator.core.world import Node, NodeState, Present, Unknown, World
+from orchestrator.errors import Retry
+
+CREATE_DEADLINE = 1800.0
+"""Seconds a node may stay CREATING before it is given up (peers allow 10 to 60 minutes)."""
+REPAIR_DEADLINE = 300.0
+"""Seconds a node may stay in a passing state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
+DELETE_AGAIN = 600.0
+"""Seconds after which a node that is still DELETING is deleted once more."""
+
+PASSING = frozenset(
+    {
+        NodeState.RESTARTING,
+        NodeState.REIMAGING,
+        NodeState.REPAIRING,
+        NodeState.STARTING,
+        NodeState.STOPPING,
+        NodeState.HIDING,
+        NodeState.HIDDEN,
+        NodeState.UNHIDING,
+        NodeState.UNKNOWN,
+        NodeState.STATE_UNSPECIFIED,
+    }
+)
+
+
+class Verdict(Enum):
+    """
+    Say what becomes of the current node.
+    """
+
+    KEEP = "keep"
+    WAIT = "wait"
+    CREATE = "create"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """
+    Hold a verdict on the current node with its reason.
+    """
+
+    verdict: Verdict
+    why: str = ""
+
+
+def decide_node(spec: Spec, world: World, history: History) -> Step:
+    """
+    Keep one usable node: replace what is lost, delete what is not the newest incarnation.
+    """
+    if isinstance(world.nodes, Unknown):
+        return Step(waiting=f"TPU: not known ({world.nodes.why})")
+    nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
+    current = current_node(world, history)
+    old = [n for n in nodes if n is not current and not deleting(n, world, history)]
+    removals = [delete_node(n, f"incarnation {n.incarnation} is not the newest") for n in old]
+    judgement = judge_node(spec, current, world, history)
+    if judgement.verdict is Verdict.KEEP:
+        return Step(tuple(removals))
+    if judgement.verdict is Verdict.WAIT:
+        return Step(tuple(removals), f"TPU: {judgement.why}", wake_in=5.0)
+    going = current is None or current.state is NodeState.DELETING
+    if judgement.verdict is Verdict.REPLACE and current is not None and not going:
+        removals.append(delete_node(current, judgement.why))
+    creation = _create(spec, world, history, judgement)
+    return replace(creation, changes=(*removals, *creation.changes))
+
+
+def judge_node(spec: Spec, node: Node | None, world: World, history: History) -> Judgement:
+    """
+    Say what becomes of the current node, from its state and how long it has been so.
+    """
+    if node is None:
+        return _judge_missing(world, history)
+    key = f"node:{history.incarnation}"
+    state = node.state
+    if state in TERMINAL or state is NodeState.DELETING:
+        return Judgement(Verdict.REPLACE, f"it is {state.name}")
+    if state is NodeState.STOPPED:
+        return Judgement(Verdict.REPLACE, "it is STOPPED; a spot node cannot be started again")
+    if state is NodeState.CREATING:
+        late = lasted(history, world, f"{key}:creating", CREATE_DEADLINE)
+        why = f"still CREATING after {CREATE_DEADLINE / 60:.0f} min"
+        return Judgement(Verdict.REPLACE, why) if late else Judgement(Verdict.WAIT, "CREATING")
+    if state in PASSING:
+        late = lasted(history, world, f"{key}:{state.name.lower()}", REPAIR_DEADLINE)
+        why = f"{state.name} for more than {REPAIR_DEADLINE / 60:.0f} min"
+        return Judgement(Verdict.REPLACE, why) if late else Judgement(Verdict.WAIT, state.name)
+    if not node.healthy:
+        late = lasted(history, world, f"{key}:unhealthy", SECOND_WITNESS)
+        return Judgement(Verdict.REPLACE if late else Verdict.WAIT, f"unhealthy: {node.health}")
+    lost = out_of_reach(spec, world, history, node)
+    return Judgement(Verdict.REPLACE, f"READY, but {lost}") if lost else Judgement(Verdict.KEEP)
+
+
+def _judge_missing(world: World, history: History) -> Judgement:
+    if history.incarnation == 0:
+        return Judgement(Verdict.CREATE, "there is none yet")
+    refused = [r for r in history.refusals if r.kind is Kind.NODE]
+    if refused and not history.accepted:
+        return Judgement(Verdict.REPLACE, f"the last create was refused ({refused[-1].retry.value})")
+    if not history.accepted:
+        return Judgement(Verdict.CREATE, "its create was never confirmed")
+    if any(o.kind == "node" and o.verb == "create" for o in history.operations):
+        late = world.seen_at - history.requested_at >= CREATE_DEADLINE
+        return Judgement(Verdict.REPLACE if late else Verdict.WAIT, "create accepted, nothing to see yet")
+    if lasted(history, world, f"node:{history.incarnation}:absent", SECOND_WITNESS):
+        return Judgement(Verdict.REPLACE, "it has vanished")
+    return Judgement(Verdict.WAIT, "not in sight; looking once more before it counts as gone")
+
+
+def _create(spec: Spec, world: World, history: History, judgement: Judgement) -> Step:
+    fresh = judgement.verdict is Verdict.REPLACE or history.incarnation == 0
+    incarnation = history.incarnation + 1 if fresh else history.incarnation
+    zone = next_zone(spec, history) if fresh else history.zone
+    if _quota_held(world, history, zone):
+        return Step(waiting="TPU: waits for the old node to go, which holds the quota", wake_in=5.0)
+    name = names.node_name(spec, incarnation)
+    change = Change(Kind.NODE, Verb.CREATE, name, judgement.why, zone, incarnation)
+    return held_back(history, world, Kind.NODE, zone) or Step((change,))
+
+
+def _quota_held(world: World, history: History, zone: str) -> bool:
+    """
+    Say whether quota refused the last create while a node of ours was still being deleted in *zone*.
+    """
+    refused = [r.retry for r in history.refusals if r.kind is Kind.NODE and r.zone == zone]
+    old = world.nodes.value if isinstance(world.nodes, Present) else ()
+    return refused[-1:] == [Retry.QUOTA] and any(n.zone == zone for n in old)
+
+
+def delete_node(node: Node, why: str) -> Change:
+    """
+    Return the change that deletes *node*.
+    """
+    return Change(Kind.NODE, Verb.DELETE, node.name, why, node.zone, node.incarnation)
+
+
+def deleting(node: Node, world: World, history: History) -> bool:
+    """
+    Say whether the node's deletion is under way and not overdue.
+    """
+    pending = any(o.name == node.name and o.verb == "delete" for o in history.operations)
+    asked = history.sightings.get(deletion_key(node.name), world.seen_at)
+    return (pending or node.state is NodeState.DELETING) and world.seen_at - asked < DELETE_AGAIN

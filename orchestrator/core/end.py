@@ -1,0 +1,82 @@
+"""
+The end of a deployment: when it has come, and how its machines go.
+"""
+
+from orchestrator.core import names
+from orchestrator.core.decide_node import CREATE_DEADLINE, delete_node, deleting
+from orchestrator.core.history import History, finished
+from orchestrator.core.plan import Change, Kind, Outcome, Plan, Verb
+from orchestrator.core.spec import Spec
+from orchestrator.core.world import Phase, Present, Unknown, VmState, World
+
+VM_STARTING = frozenset(
+    {VmState.PROVISIONING, VmState.STAGING, VmState.PENDING, VmState.REPAIRING, VmState.OTHER}
+)
+
+
+def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> tuple[Outcome | None, str]:
+    """
+    Say whether the deployment has come to its end: done, failed or out of budget or time.
+    """
+    misplaced = _misplaced(spec, world)
+    if misplaced:
+        return Outcome.REFUSED, misplaced
+    if finished(world):
+        return Outcome.DONE, "every worker reports that the job is done"
+    if isinstance(world.heartbeats, Present):
+        failed = [b for b in world.heartbeats.value if b.phase is Phase.FAILED]
+        if failed:
+            return Outcome.FAILED, f"worker {failed[0].worker}: {failed[0].message or 'the job gave up'}"
+    if history.started_at and world.seen_at - history.started_at >= spec.watch.ttl:
+        return Outcome.SPENT, f"the time to live of {spec.watch.ttl} is over"
+    budget = spec.watch.budget_usd
+    if budget is not None and spent_usd >= budget:
+        return Outcome.SPENT, f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD"
+    if history.outcome == Outcome.DONE.value:
+        return Outcome.DONE, history.reason
+    return None, ""
+
+
+def _misplaced(spec: Spec, world: World) -> str:
+    """
+    Say why a bucket in another region than the TPU is refused: each checkpoint would be billed as egress.
+    """
+    region = names.region_of(spec.tpu.zones[0])
+    if not isinstance(world.bucket, Present) or world.bucket.value.location == region:
+        return ""
+    bucket = world.bucket.value
+    return f"bucket {bucket.name} lies in {bucket.location}, the TPU in {region}: slow, and billed as egress"
+
+
+def wind_down(world: World, history: History, outcome: Outcome, reason: str) -> Plan:
+    """
+    Delete every node and stop the VM at once; data stays in the bucket, the VM's disk stays too.
+    """
+    changes = []
+    if isinstance(world.nodes, Present):
+        left = [n for n in world.nodes.value if not deleting(n, world, history)]
+        changes = [delete_node(n, f"the job is {outcome.value}") for n in left]
+    vm = world.vm
+    if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
+        changes.append(
+            Change(Kind.VM, Verb.STOP, vm.value.name, f"the job is {outcome.value}", vm.value.zone)
+        )
+    unsure = isinstance(world.nodes, Unknown) or isinstance(vm, Unknown)
+    going = isinstance(world.nodes, Present) and bool(world.nodes.value)
+    waiting = ("the end is not certain yet: the cloud did not answer",) if unsure else ()
+    waiting = waiting or (("the TPU is being deleted",) if going else ())
+    if _on_its_way(world, history):
+        waiting = (*waiting, "a machine is still being made; it is removed as soon as it shows")
+    return Plan(tuple(changes), waiting, outcome, reason)
+
+
+def _on_its_way(world: World, history: History) -> bool:
+    """
+    Say whether a machine may still appear: an end that does not wait for it would leave it running.
+    """
+    vm = world.vm
+    starting = isinstance(vm, Present) and vm.value.state in VM_STARTING
+    return starting or any(
+        o.verb in {"create", "start"} and world.seen_at - o.started_at < CREATE_DEADLINE
+        for o in history.operations
+    )

@@ -1,0 +1,77 @@
+"""
+What the setup installs: packages that come in the wrong build or do not fit each other.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.core.catalog import Catalog
+from orchestrator.core.preflight.facts import Requirement, SourceFacts, numbers
+from orchestrator.core.preflight.finding import Hit, Level, rule
+from orchestrator.core.preflight.words import commands, installs
+from orchestrator.core.spec import Spec
+
+_PACKAGE: Final = re.compile(r"([A-Za-z][\w.-]*)(?:\[[^]]*\])?\s*(==\s*([\w.+!-]+)|@|$|[<>~!=])")
+_FULL: Final = "6.6 GB"
+
+
+@rule("unpinned-torch", Level.WARN)
+def unpinned_torch(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for `torch` without a version: it brings the CUDA build, gigabytes that a TPU machine has no use for.
+
+    In the setup, shell scripts and lists of requirements. A version or an index of CPU builds is fine.
+    """
+    message = f"torch without a version brings the CUDA build (up to {_FULL}) to each machine"
+    fix = "pin it, for example torch==2.13.0, or name an index of CPU builds"
+    for where, words in _all_installs(spec, facts):
+        cpu = any("/cpu" in word for word in words)
+        if not cpu and any(found.name == "torch" and not found.pin for found in _packages(where, words)):
+            yield Hit(where, message, fix)
+    chosen = {line.file for line in facts.lines if "/cpu" in line.text}
+    for found in facts.requirements:
+        if found.name == "torch" and not found.pin and found.list not in chosen:
+            yield Hit(found.where, message, fix)
+
+
+@rule("torch-xla-pair", Level.WARN)
+def torch_xla_pair(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for torch and torch_xla of different minor versions: the import fails with an undefined symbol.
+    """
+    lists: dict[str, list[Requirement]] = {}
+    for found in facts.requirements:
+        lists.setdefault(found.list, []).append(found)
+    for where, words in _all_installs(spec, facts):
+        lists.setdefault(where, []).extend(_packages(where, words))
+    for together in lists.values():
+        torch, xla = (
+            next((f for f in together if f.name == name and f.pin), None) for name in ("torch", "torch-xla")
+        )
+        if torch and xla and numbers(torch.pin)[:2] != numbers(xla.pin)[:2]:
+            message = f"torch {torch.pin} with torch_xla {xla.pin}: undefined symbol at import"
+            yield Hit(xla.where, message, f"use torch=={xla.pin} with it")
+
+
+def requirement(where: str, text: str) -> Requirement | None:
+    """
+    Return the package that one word or line asks for, or None for a flag, a path or an address.
+    """
+    bare = text.partition(" #")[0].partition(";")[0].strip()
+    found = _PACKAGE.match(bare)
+    if not found or bare.startswith(("-", ".", "/")) or "://" in bare.partition("@")[0]:
+        return None
+    pin = found[3] or ("direct" if found[2] == "@" else "")
+    return Requirement(where, re.sub(r"[-_.]+", "-", found[1]).lower(), pin)
+
+
+def _all_installs(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for where, text in commands(spec, facts):
+        for words in installs(text):
+            yield where, words
+
+
+def _packages(where: str, words: tuple[str, ...]) -> list[Requirement]:
+    found = (requirement(where, word) for word in words)
+    return [package for package in found if package]

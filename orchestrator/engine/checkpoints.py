@@ -1,0 +1,184 @@
+"""
+The checkpoints in the bucket: complete or not and why, and which one the next start would resume from.
+
+The rules are the agent's own, which are pure: a second copy of them here could only differ.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from orchestrator.agent.checkpoints import completed_by
+from orchestrator.agent.errors import TornError
+from orchestrator.agent.formats.base import Listing
+from orchestrator.agent.formats.choose import format_of
+from orchestrator.agent.manifest import Manifest, StoredFile, file_name, parse, parse_name
+from orchestrator.core.names import CHECKPOINTS
+from orchestrator.core.spec import CheckpointSpec
+from orchestrator.ports import Store, StoredObject
+
+PARALLEL = 8
+_COMMITTED = re.compile(rf"{CHECKPOINTS}(\d{{8,}})/g(\d+)/")
+_ASIDE = re.compile(r"\.manifest\.json\.(suspect|torn)")
+_WHY_ASIDE = {
+    "suspect": "set aside: every start from it ended alike",
+    "torn": "set aside: its bytes were not what its manifest says",
+}
+
+
+@dataclass(frozen=True)
+class StoredCheckpoint:
+    """
+    Describe one checkpoint in the bucket. Size in bytes, *saved_at* by the bucket's clock.
+
+    *incarnation* is None where the job wrote to the bucket itself. *objects* are its files by object name,
+    each with the sha256 it must have, empty where nobody noted one.
+    """
+
+    step: int
+    incarnation: int | None
+    workers: int
+    size: int
+    saved_at: float
+    complete: bool
+    why: str
+    objects: tuple[tuple[str, str], ...] = ()
+
+
+def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoint]:
+    """
+    Return all checkpoints, newest first. Raises TpuctlError when the bucket cannot be read.
+
+    The first complete one is what the next start resumes from.
+    """
+    held = store.list(CHECKPOINTS)
+    found = _written_by_the_job(store, spec, held) if spec.dir == "bucket" else _committed(store, held)
+    return sorted(found, key=lambda one: (one.step, one.incarnation or 0), reverse=True)
+
+
+def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
+    """
+    Read every byte of a checkpoint, in parallel, and return what is not as it was saved.
+    """
+
+    def fault(named: tuple[str, str]) -> str:
+        name, wanted = named
+        found = store.sha256(name)
+        if found is None:
+            return f"{name} is missing"
+        return "" if wanted in {"", found} else f"{name} has another sha256 than its manifest says"
+
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        return [text for text in pool.map(fault, checkpoint.objects) if text]
+
+
+def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpoint]:
+    """
+    Yield what agents committed, and what they began to upload.
+    """
+    groups: dict[tuple[int, int], list[StoredObject]] = defaultdict(list)
+    for one in held:
+        match = _COMMITTED.match(one.name)
+        if match:
+            groups[int(match[1]), int(match[2])].append(one)
+    names = [one.name for group in groups.values() for one in group if parse_name(one.name)]
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        bodies = dict(zip(names, pool.map(store.read, names), strict=True))
+    for (step, incarnation), group in groups.items():
+        manifests, fault = _manifests(bodies, group)
+        payload = [one for one in group if "/w" in one.name and ".manifest.json" not in one.name]
+        why = fault or _lacking(manifests, payload) or _aside(manifests, group)
+        wanted = {_object_of(one, file): file.sha256 for one in manifests for file in one.files}
+        yield StoredCheckpoint(
+            step=step,
+            incarnation=incarnation,
+            workers=max((one.workers for one in manifests), default=0),
+            size=sum(one.size for one in payload if not wanted or one.name in wanted),
+            saved_at=max(one.updated for one in group),
+            complete=not why,
+            why=why,
+            objects=tuple(wanted.items()),
+        )
+
+
+def _manifests(
+    bodies: dict[str, StoredObject | None], group: list[StoredObject]
+) -> tuple[list[Manifest], str]:
+    found, fault = [], ""
+    for one in group:
+        body = bodies.get(one.name)
+        if body is not None:
+            try:
+                found.append(parse(body.data, one.name))
+            except TornError as error:
+                fault = str(error)
+    return found, fault
+
+
+def _lacking(manifests: list[Manifest], payload: list[StoredObject]) -> str:
+    """
+    Return what is missing of a checkpoint that has manifests, empty when nothing is.
+    """
+    if not manifests:
+        return ""
+    if completed_by(manifests) is None:
+        have = len({one.worker for one in manifests})
+        alike = len({one.attempt for one in manifests}) == 1
+        text = f"parts of {have} of {manifests[0].workers} workers"
+        return text if alike else f"{text}, and of different attempts"
+    sizes = {one.name: one.size for one in payload}
+    for manifest in manifests:
+        for file in manifest.files:
+            have_bytes = sizes.get(_object_of(manifest, file))
+            if have_bytes is None:
+                return f"{file.name} of worker {manifest.worker} is missing"
+            if have_bytes != file.size:
+                return f"{file.name} of worker {manifest.worker} has {have_bytes} bytes, not {file.size}"
+    return ""
+
+
+def _aside(manifests: list[Manifest], group: list[StoredObject]) -> str:
+    if manifests:
+        return ""
+    marks = [match[1] for match in (_ASIDE.search(one.name) for one in group) if match]
+    return _WHY_ASIDE[marks[0]] if marks else "no manifest: the upload did not end"
+
+
+def _object_of(manifest: Manifest, file: StoredFile) -> str:
+    return file_name(manifest.step, manifest.incarnation, manifest.worker, file.name)
+
+
+def _written_by_the_job(
+    store: Store, spec: CheckpointSpec, held: list[StoredObject]
+) -> Iterator[StoredCheckpoint]:
+    """
+    Yield what the framework finished itself, judged by the names of its objects.
+    """
+    by_name = {one.name[len(CHECKPOINTS) :]: one for one in held}
+    folders = {f"{name.split('/')[0]}/" for name in by_name if "/" in name}
+    read = _reader(store)
+    listing = Listing(
+        tuple(name for name in by_name if "/" not in name), tuple(folders), by_name.__contains__, read
+    )
+    for step in format_of(spec.format, spec.marker).stored(listing):
+        mine = [one for name, one in by_name.items() if re.match(rf"{re.escape(step.name)}[/.]", name)]
+        yield StoredCheckpoint(
+            step=step.step,
+            incarnation=None,
+            workers=0,
+            size=sum(one.size for one in mine),
+            saved_at=max((one.updated for one in mine), default=0.0),
+            complete=step.complete,
+            why="" if step.complete else step.why,
+            objects=tuple((one.name, "") for one in mine),
+        )
+
+
+def _reader(store: Store) -> Callable[[str], bytes | None]:
+    def read(name: str) -> bytes | None:
+        found = store.read(CHECKPOINTS + name)
+        return found.data if found is not None else None
+
+    return read

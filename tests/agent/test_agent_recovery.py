@@ -1,0 +1,236 @@
+"""
+Real agents with jobs that save as each framework does: validate, then launch; never believe a status alone.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agent.breaker import ALIKE
+from orchestrator.agent.checkpoints import Checkpoint
+from orchestrator.agent.formats.choose import format_of
+from orchestrator.agent.gang import EXCUSES, Attempt, next_attempt
+from orchestrator.agent.outcome import Outcome, Verdict, judge, settle
+from tests.agent import format_trees as trees
+from tests.agent.agent_lab import Lab, Machine
+
+HERE = Path(__file__).parent
+
+
+def machine(lab: Lab, kind: str, name: str = "m0", **changes: object) -> Machine:
+    """
+    Return a machine whose job saves in one format, with a target of 60 steps.
+    """
+    code = {
+        "train.py": (HERE / "format_script.py").read_bytes(),
+        "format_trees.py": (HERE / "format_trees.py").read_bytes(),
+    }
+    defaults = {
+        "CHECKPOINT_FORMAT": kind,
+        "_FORMAT": kind,
+        "TARGET_STEPS": 60,
+        "BUNDLE": lab.put_bundle(code),
+    }
+    return lab.machine(name, **{**defaults, **changes})
+
+
+@pytest.mark.parametrize("kind", ["orbax", "hf", "fairseq", "tf", "keras", "torch"])
+def test_killed_machine_is_replaced_by_one_that_resumes(lab: Lab, kind: str) -> None:
+    """
+    The next machine has an empty disk; its framework picks the committed step by its own rule.
+    """
+    first = machine(lab, kind, _STEP_SECONDS=0.04).start()
+    first.until_committed(20)
+    first.kill_all()
+    committed = max(int(name.split("/")[1]) for name in lab.manifests())
+
+    second = machine(lab, kind, "m1", INCARNATION=2).run_to_end()
+
+    beat = second.heartbeat()
+    assert (beat["phase"], beat["resumed_from"], beat["committed_step"]) == ("done", committed, 60)
+    log = lab.log(incarnation=2)
+    assert f"begin after {committed}, resume argument '{second.root}/checkpoints/" in log
+    assert f"--- TPUCTL_RESUME={second.root}/checkpoints/" in log
+
+
+def test_torn_save_and_torn_alias_do_not_become_a_crash_loop(lab: Lab) -> None:
+    """
+    A kill during fairseq's copy: the next start on the same disk finds the alias repaired.
+    """
+    first = machine(lab, "fairseq", _STEP_SECONDS=0.04).start()
+    first.until_committed(20)
+    first.kill_all()
+    saves = first.root / "checkpoints"
+    last = saves / "checkpoint_last.pt"
+    last.write_bytes(last.read_bytes()[:3000])
+    (saves / "checkpoint_1_59.pt").write_bytes(trees.files("fairseq", 59)[0][1][:-5])
+
+    first.run_to_end()
+
+    log = lab.log()
+    assert "cannot be read" not in log
+    assert "checkpoint_last.pt was made from" in log
+    assert "checkpoint_1_59.pt is torn" in log
+    aside = {path.name.rsplit("-", 1)[0] for path in (first.root / "quarantine").iterdir()}
+    assert aside == {"torn-checkpoint_last.pt", "torn-checkpoint_1_59.pt"}
+    assert len(lab.attempts()) == 2
+
+
+def test_status_zero_of_the_trainer_is_done_only_at_its_last_step(lab: Lab) -> None:
+    """
+    Without a target in the file, max_steps decides: a stop at 40 goes on, the end at 60 is the end.
+    """
+    one = machine(lab, "hf", TARGET_STEPS="", _STOP_AT=40, FAILURES=2).run_to_end()
+
+    attempts = lab.attempts()
+    assert [(one["resume_step"], one["failures"]) for one in attempts] == [(None, 0), (40, 0)]
+    assert "uses for an early stop too; its work is saved" in attempts[1]["reason"]
+    beat = one.heartbeat()
+    assert (beat["phase"], beat["committed_step"]) == ("done", 60)
+
+
+def test_checkpoint_that_kills_every_start_is_set_aside_and_the_one_before_taken(lab: Lab) -> None:
+    """
+    Two starts from step 40 that end alike: the third goes back to an older one, and trains through.
+    """
+    one = machine(lab, "torch", _STOP_AT=42, _STOP_CODE=3, _STEP_SECONDS=0.08, _POISON="40", FAILURES=5)
+    one.run_to_end()
+
+    steps = [one["resume_step"] for one in lab.attempts()]
+    assert steps[:4] == [None, 40, 40, 30]
+    assert lab.attempts()[3]["suspects"] == [[40, 1]]
+    assert "2 starts from step 40 ended alike" in lab.attempts()[3]["reason"]
+    assert one.heartbeat()["committed_step"] == 60
+
+
+def test_checkpoints_come_back_when_going_back_did_not_help(lab: Lab) -> None:
+    """
+    A script that always fails is not the fault of its checkpoints: none is lost to the choice.
+    """
+    machine(lab, "torch", _STOP_AT=42, _STEP_SECONDS=0.08, _STOP_CODE=3, CHECKPOINT_KEEP=4).start()
+    lab.machines[0].until_committed(40)
+    lab.machines[0].kill_all()
+    before = lab.manifests()
+
+    second = machine(lab, "torch", "m1", INCARNATION=2, COMMAND="exit 5", FAILURES=4).run_to_end()
+
+    assert second.heartbeat()["phase"] == "failed"
+    assert "did not help" in second.heartbeat()["message"]
+    assert [one["resume_step"] for one in lab.attempts(2)] == [40, 40, 30, 30]
+    assert lab.manifests() == before
+    assert not [name for name in lab.names("checkpoints/") if name.endswith(".suspect")]
+
+
+def test_busy_device_is_not_the_job_s_failure(lab: Lab) -> None:
+    """
+    What libtpu prints when somebody holds the chips is excused, more often than failures are allowed.
+    """
+    command = (
+        'echo x >> ../../tries; if [ "$(wc -l < ../../tries)" -lt 4 ]; then '
+        'echo "RuntimeError: The TPU is already in use by process with pid 7"; exit 1; fi; '
+        f"exec {sys.executable} train.py"
+    )
+    one = machine(lab, "torch", COMMAND=command, FAILURES=2).run_to_end()
+
+    assert one.heartbeat()["phase"] == "done"
+    assert [(one["failures"], one["excused"]) for one in lab.attempts()] == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    assert "the machine's fault: 'already in use by process'" in lab.attempts()[1]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "target", "committed", "verdict"),
+    [
+        ("hf", 0, None, 40, Verdict.STOPPED),
+        ("hf", 0, 60, 40, Verdict.STOPPED),
+        ("hf", 0, 60, 60, Verdict.DONE),
+        ("hf", 1, None, 40, Verdict.FAILED),
+        ("tf", 42, 60, 40, Verdict.STOPPED),
+        ("tf", 42, 60, 60, Verdict.DONE),
+        ("torch", 1, 60, 40, Verdict.STOPPED),
+        ("torch", -15, 60, 40, Verdict.FAILED),
+        ("fairseq", 0, None, 40, Verdict.DONE),
+        ("fairseq", 0, 60, 40, Verdict.FAILED),
+    ],
+)
+def test_each_framework_s_statuses(
+    kind: str, code: int, target: int | None, committed: int, verdict: Verdict
+) -> None:
+    """
+    HF says 0 on preemption, TensorFlow's handler 42, torchrun 1; none of them alone is done.
+    """
+    assert judge(code, target, None, committed, format_of(kind, "")).verdict is verdict
+
+
+def test_a_stop_in_good_order_is_believed_when_something_was_saved() -> None:
+    """
+    Status 1 of torchrun is a crash as well as a stop: only a new checkpoint tells them apart.
+    """
+    stopped = judge(1, 60, None, 40, format_of("torch", ""))
+    assert settle(stopped, saved=True, output=b"").verdict is Verdict.EXCUSED
+    assert settle(stopped, saved=False, output=b"").verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize(
+    ("output", "verdict"),
+    [
+        (b"The TPU is already in use by process with pid 1\n", Verdict.EXCUSED),
+        (b"open /dev/vfio/0: Device or resource busy\n", Verdict.EXCUSED),
+        (b"Couldn't open iommu group /dev/vfio/0\n", Verdict.EXCUSED),
+        (b"INTERNAL: No accelerator found.\n", Verdict.EXCUSED),
+        (b"/dev/vfio/0 opened\nbusy\n", Verdict.FAILED),
+        (b"ValueError: shapes\n", Verdict.FAILED),
+    ],
+)
+def test_signatures_of_a_busy_device(output: bytes, verdict: Verdict) -> None:
+    """
+    The words stand in one line of the job's last output.
+    """
+    failed = Outcome(Verdict.FAILED, "the job left with status 1", 1)
+    assert settle(failed, saved=False, output=output).verdict is verdict
+
+
+def test_excuses_are_bounded() -> None:
+    """
+    A machine that never gets well counts as failed in the end.
+    """
+    at = Attempt(1, 40, 1, 0, "r", 0)
+    for _ in range(EXCUSES):
+        at = next_attempt(at, Checkpoint(40, 1), "r", 0, counted=True, excused=True, code=1)
+        assert at.failures == 0
+    assert next_attempt(at, Checkpoint(40, 1), "r", 0, counted=True, excused=True, code=1).failures == 1
+
+
+def test_a_suspect_that_is_made_once_more_is_no_progress() -> None:
+    """
+    Else a job that always dies after step 40 would go back to 30 and on to 40 for ever.
+    """
+    back = Attempt(4, 30, 1, 2, "r", 0, suspects=((40, 1),))
+    again = next_attempt(back, Checkpoint(40, 1), "r", 0, counted=True, code=3)
+    assert (again.resume_step, again.failures, again.suspects) == (40, 3, ((40, 1),))
+    beyond = next_attempt(again, Checkpoint(50, 1), "r", 0, counted=True, code=3)
+    assert (beyond.failures, beyond.suspects) == (0, ())
+
+
+def test_only_ends_alike_count_for_going_back() -> None:
+    """
+    Another status starts the count again.
+    """
+    at = Attempt(1, 40, 1, 0, "r", 0)
+    for code, same in ((5, 1), (5, ALIKE), (6, 1), (6, 2)):
+        at = next_attempt(at, Checkpoint(40, 1), "r", 0, counted=True, code=code)
+        assert at.same == same
+
+
+def test_a_step_of_another_life_on_this_disk_is_no_progress(lab: Lab) -> None:
+    """
+    A whole save that the bucket never got is moved aside, and does not let status 0 pass for done.
+    """
+    one = machine(lab, "torch", COMMAND="exit 0", FAILURES=1)
+    trees.save(one.root / "checkpoints", "torch", 99)
+
+    one.run_to_end()
+
+    assert one.heartbeat()["phase"] == "failed"
+    assert "at no step, before the target 60" in one.heartbeat()["message"]
+    assert [path.name.rsplit("-", 1)[0] for path in (one.root / "quarantine").iterdir()] == ["step_000099.pt"]

@@ -1,0 +1,49 @@
+"""
+The command line as a process, and in this process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from orchestrator.cli.main import run
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment(**more):
+    """Return an environment with nothing of the person who runs the tests in it."""
+    foreign = ("TPUCTL_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+    path = os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])
+    return {**kept, "PYTHONPATH": path, "NO_GCE_CHECK": "true", **more}
+
+
+def tpuctl(*words, cwd, before=(), **more):
+    """Run one command in a process of its own, with no terminal."""
+    return subprocess.run(
+        [*before, sys.executable, "-m", "orchestrator", *words],
+        cwd=cwd,
+        env=environment(**more),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def here(capsys, *words):
+    """Run one command in this process; return its exit code, stdout and stderr."""
+    code = run(list(words))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def document(out):
+    """Return the one JSON document that *out* is."""
+    found = json.loads(out)
+    assert found["schema_version"] == 1
+    return found

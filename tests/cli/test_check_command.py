@@ -1,0 +1,125 @@
+"""
+tpuctl check, and what plan shows of it.
+"""
+
+import shutil
+
+import pytest
+
+from tests.cli.cli_kit import ROOT, document, here, tpuctl
+
+FILE = """\
+name: mine
+tpu: {type: v3-8, zones: [europe-west4-a]}
+job:
+  command: python3 train.py --batch-size 10
+  setup: pip install torch
+"""
+OPEN = FILE + "  env: {START: jupyter lab --ip=0.0.0.0 --ServerApp.token=}\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Stand in a folder with a script, on a small terminal."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "train.py").write_text(
+        "import torch_xla.core.xla_model as xm\nprint(xm.xrt_world_size())\n" + "x = 1\n" * 3
+    )
+    return tmp_path
+
+
+def write(folder, text):
+    """Write the deployment file."""
+    (folder / "tpuctl.yaml").write_text(text)
+
+
+def test_warnings_are_told_in_groups_and_forbid_nothing(folder, capsys):
+    """Worst first; rule, place, number and what to change; at most 80 columns; exit code 0."""
+    write(folder, FILE)
+    code, out, err = here(capsys, "check")
+    assert (code, err) == (0, "")
+    assert out.startswith("Check of mine: 3 warnings, 1 note\n")
+    assert out.index("Warnings:") < out.index("Notes:")
+    for words in (
+        "unpinned-torch  job.setup",
+        "removed-torch-xla  train.py:2",
+        "change: use torch_xla.runtime",
+    ):
+        assert words in out
+    assert "costs as much as 16" in out
+    assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
+    assert "\x1b" not in out
+
+
+def test_a_stop_leaves_with_two(folder, capsys):
+    """CI can hold a start back."""
+    write(folder, OPEN)
+    code, out, _ = here(capsys, "check")
+    assert code == 2
+    assert out.index("Stop:") < out.index("Warnings:")
+
+
+def test_programs_get_one_document(folder, capsys):
+    """The same findings, counted, with what was not read."""
+    write(folder, OPEN)
+    (folder / "old.py").write_text("print 'two'\n")
+    code, out, err = here(capsys, "check", "--json")
+    found = document(out)
+    assert (code, err, found["kind"], found["ok"]) == (2, "", "check", False)
+    assert sum(found["counts"].values()) == len(found["findings"])
+    assert found["counts"]["stop"] == 2
+    assert found["files_not_read"] == ["old.py"]
+    assert {"rule", "level", "where", "message", "fix"} == set(found["findings"][0])
+
+
+def test_a_setting_can_be_tried_from_the_command_line(folder, capsys):
+    """--set answers `would it fit?` without an edit."""
+    write(folder, FILE)
+    small, large = (
+        here(capsys, "check", "--json", "--set", f"job.memory.params_millions={size}") for size in (100, 1500)
+    )
+    assert (small[0], large[0]) == (0, 2)
+    assert "core-memory" in {f["rule"] for f in document(large[1])["findings"]}
+
+
+def test_a_plan_ends_with_the_check_and_never_fails_by_it(folder, capsys):
+    """One line for each rule, notes left to `check`, and the way there."""
+    write(folder, OPEN)
+    code, out, err = here(capsys, "plan")
+    assert (code, err) == (0, "")
+    tail = out[out.index("Check: ") :].splitlines()
+    assert tail[0] == "Check: 2 stops, 3 warnings, 1 note"
+    assert tail[1].startswith("  stop  open-notebook (and 1 more): job.env.START: Jupyter")
+    assert tail[-1] == "  What to change: tpuctl check"
+    assert len(tail) == 6
+    assert max(len(line.rstrip()) for line in tail) <= 80
+    found = document(here(capsys, "plan", "--json")[1])
+    assert found["check"]["counts"] == {"stop": 2, "warn": 3, "note": 1}
+
+
+def test_nothing_found_is_said(tmp_path, capsys):
+    """Silence could also mean that nobody looked."""
+    shutil.copytree(ROOT / "examples" / "numpy-lm", tmp_path / "w")
+    code, out, _ = here(capsys, "check", "--file", str(tmp_path / "w" / "tpuctl.yaml"))
+    assert (code, out) == (0, "Check of numpy-lm: nothing found\n")
+
+
+def test_a_wrong_file_is_an_error_of_its_own(folder, capsys):
+    """A typing mistake is not a finding."""
+    write(folder, FILE + "  memory: {shards: 0, text_gb: -1}\n")
+    code, out, err = here(capsys, "check")
+    assert (code, out) == (2, "")
+    assert "job.memory.shards: 0 is less than one core" in err.replace("\n", " ")
+    assert "job.memory.text_gb: -1 is not an amount" in err.replace("\n", " ")
+
+
+def test_a_check_runs_nothing_of_the_user(folder):
+    """The code is read, never imported; nothing is written anywhere."""
+    work = folder / "work"
+    work.mkdir()
+    write(work, FILE)
+    (work / "train.py").write_text("open('ran', 'w').close()\nraise SystemExit(9)\n")
+    done = tpuctl("check", cwd=work, HOME=str(work / "nobody"), PYTHONDONTWRITEBYTECODE="1")
+    assert done.returncode == 0
+    assert {path.name for path in work.iterdir()} == {"tpuctl.yaml", "train.py"}

@@ -1,0 +1,77 @@
+"""
+tpuctl checkpoints, against a real bucket of the local cloud.
+"""
+
+import hashlib
+import json
+
+import pytest
+
+from orchestrator.agent.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.cli.wiring import Choice, Session
+from tests.cli.cli_kit import document, here
+
+FILE = """\
+name: mine
+project: local-project
+tpu: {type: v5litepod-8, zones: [europe-west4-b]}
+vm: none
+job: {command: "true"}
+"""
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch, capsys):
+    """Give a deployment with two complete checkpoints and a torn one; return its store."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TPUCTL_CLOUD", "local")
+    (tmp_path / "tpuctl.yaml").write_text(FILE)
+    assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
+    session = Session(Choice(None, (), "local"), lambda _event: None)
+    session.cloud.buckets.create(session.blueprint.bucket_order())
+    store = session.cloud.store
+    for step in (10, 20, 30):
+        data = b"w" * 4000
+        store.write(file_name(step, 1, 0, "weights"), data)
+        if step < 30:
+            file = StoredFile("weights", len(data), hashlib.sha256(data).hexdigest())
+            manifest = Manifest(step, 1, 0, 1, 1, f"step-{step}", (file,), 1.0)
+            store.write(manifest_name(step, 1, 0), manifest.text().encode())
+    yield store
+    assert here(capsys, "local", "reset")[0] == 0
+
+
+def test_the_list_names_the_one_to_resume_and_verify_finds_torn_bytes(bucket, capsys):
+    """Newest first, in 80 columns; a byte that changed makes status 1 and another choice."""
+    code, out, _ = here(capsys, "checkpoints")
+    head, *lines = out.splitlines()
+    assert code == 0
+    assert head.split() == ["step", "inc", "workers", "size", "age", "state"]
+    assert [line.split()[0] for line in lines] == ["30", "20", "10"]
+    assert lines[0].endswith("not complete: no manifest: the upload did not end")
+    assert lines[1].endswith("complete, the next start resumes here")
+    assert "4 kB" in lines[1]
+
+    bucket.write(file_name(20, 1, 0, "weights"), b"x" * 4000)
+    code, out, err = here(capsys, "checkpoints", "--verify", "--json")
+    rows = document(out)["checkpoints"]
+    assert code == 1
+    assert [(row["step"], row["verified"], row["resumes"]) for row in rows] == [
+        (30, None, False), (20, False, False), (10, True, True)
+    ]  # fmt: skip
+    name = "checkpoints/00000020/g1/w0/weights"
+    assert rows[1]["faults"] == [f"{name} has another sha256 than its manifest says"]
+    assert "2 of 2: reading step 10, 4 kB" in err
+    assert "objects" not in json.dumps(rows)
+
+
+def test_no_checkpoint_is_said(tmp_path, monkeypatch, capsys):
+    """Before `up` there is no bucket: that is no error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TPUCTL_CLOUD", "local")
+    (tmp_path / "tpuctl.yaml").write_text(FILE)
+    assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
+    code, out, err = here(capsys, "checkpoints")
+    assert here(capsys, "local", "reset")[0] == 0
+    assert (code, out) == (0, "")
+    assert "no checkpoint yet" in err

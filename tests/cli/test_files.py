@@ -1,0 +1,205 @@
+"""
+init, schema, plan and `up --dry-run`: everything that needs no cloud.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from orchestrator.config.load import load
+from orchestrator.config.schema import json_schema
+from tests.cli.cli_kit import ROOT, document, here, tpuctl
+
+EXAMPLES = sorted((ROOT / "examples").glob("*/tpuctl.yaml"))
+FILE = (
+    "name: {name}\ntpu: {{type: {accelerator}, zones: [{zone}]}}\njob: {{command: python3 train.py}}\n{more}"
+)
+
+
+def write(folder, name="mine", accelerator="v5litepod-8", zone="europe-west4-b", more=""):
+    """Write a deployment file."""
+    (folder / "tpuctl.yaml").write_text(FILE.format(name=name, accelerator=accelerator, zone=zone, more=more))
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("bert", "bert"), ("My Model_2", "my-model-2"), ("7b", "my-model"), ("--", "my-model")],
+)
+def test_init_names_the_deployment_after_its_folder(folder, name, tmp_path, capsys):
+    """The file validates as it is, and the next step is said."""
+    code, out, err = here(capsys, "init", str(tmp_path / folder))
+    assert (code, out) == (0, "")
+    assert load(tmp_path / folder / "tpuctl.yaml").name == name
+    assert "tpuctl plan" in err
+
+
+@pytest.mark.parametrize("recipe", [path.parent.name for path in EXAMPLES])
+def test_init_copies_a_recipe(recipe, tmp_path, capsys):
+    """Every file of the example comes along, and --name renames the deployment."""
+    code, out, _ = here(capsys, "init", "--recipe", recipe, "--name", "mine", "--json", str(tmp_path / "x"))
+    assert code == 0
+    assert document(out)["file"] == str(tmp_path / "x" / "tpuctl.yaml")
+    wanted = {p.name for p in (ROOT / "examples" / recipe).iterdir() if p.is_file()}
+    assert {p.name for p in (tmp_path / "x").iterdir() if p.is_file()} == wanted
+    assert load(tmp_path / "x" / "tpuctl.yaml").name == "mine"
+
+
+@pytest.mark.parametrize(("words", "there"), [([], "tpuctl.yaml"), (["--recipe", "numpy-lm"], "train.py")])
+def test_init_overwrites_nothing(words, there, tmp_path, capsys):
+    """Whatever is there stays, to the byte, and nothing is put beside it."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / there).write_text("precious")
+    code, out, err = here(capsys, "init", *words, str(tmp_path / "x"))
+    assert (code, out) == (2, "")
+    assert f"{there} exists already" in err.replace("\n", "")
+    assert [(p.name, p.read_text()) for p in (tmp_path / "x").iterdir()] == [(there, "precious")]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["--recipe", "nump-lm"], "TPU-113"), (["--name", "Bad_Name"], "TPU-110")]
+)
+def test_init_refuses_what_cannot_work(words, code, tmp_path, capsys):
+    """A wrong recipe or name writes nothing."""
+    status, out, _ = here(capsys, "init", *words, "--json", str(tmp_path / "x"))
+    assert (status, document(out)["code"]) == (2, code)
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_published_schema_is_the_one_in_the_code(capsys):
+    """Editors read docs/tpuctl.schema.json; `tpuctl schema` prints the same."""
+    published = ROOT / "docs" / "tpuctl.schema.json"
+    if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
+        published.write_text(json.dumps(json_schema(), indent=2) + "\n")
+    assert json.loads(published.read_text()) == json_schema()
+    code, out, err = here(capsys, "schema")
+    assert (code, json.loads(out), err) == (0, json_schema(), "")
+
+
+def no_network():
+    """Return the words that run a command where there is no network, or skip."""
+    words = ["unshare", "-n"]
+    probe = shutil.which("unshare") and subprocess.run([*words, "true"], capture_output=True, check=False)
+    if not probe or probe.returncode:
+        pytest.skip("unshare -n is not allowed here")
+    return words
+
+
+@pytest.mark.parametrize("words", [["plan", "--show", "scripts"], ["up", "--dry-run"]])
+def test_a_plan_needs_no_network_and_no_credentials(words, tmp_path):
+    """CI can ask what `up` would do: without network, home or login. Nothing is left behind."""
+    shutil.copytree(ROOT / "examples" / "numpy-lm", tmp_path / "w")
+    home = tmp_path / "nobody"
+    done = tpuctl(
+        *words, "--json", cwd=tmp_path / "w", before=no_network(), HOME=str(home),
+        PYTHONDONTWRITEBYTECODE="1", GOOGLE_APPLICATION_CREDENTIALS="/nonexistent",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    found = document(done.stdout)
+    assert found["kind"] == "plan"
+    assert [c["kind"] for c in found["changes"]] == ["bucket", "vm", "node", "bundle", "job"]
+    assert ("#!" in json.dumps(found.get("scripts", {}))) == ("--show" in words)
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.parent.name)
+def test_every_example_plans_within_eighty_columns(path, capsys, monkeypatch):
+    """Each deployment file that we ship works, and reads well on a small terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = here(capsys, "plan", "--file", str(path))
+    assert (code, err) == (0, "")
+    assert "5 changes: 5 to create" in out
+    assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
+    assert "An estimate, not a bill." in out
+
+
+def test_the_scripts_are_shown_as_the_machines_would_run_them(tmp_path, capsys, monkeypatch):
+    """What is printed is bash, whole."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path)
+    code, out, _ = here(capsys, "plan", "--show", "scripts", "--json")
+    assert code == 0
+    scripts = document(out)["scripts"]
+    assert any("startup" in name for name in scripts)
+    for text in scripts.values():
+        if text.startswith(("#!/bin/bash", "#!/usr/bin/env bash")):
+            subprocess.run(["bash", "-n"], input=text, text=True, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"more": "vm: {zone: us-central1-a}"}, "europe-west4"),
+        ({"more": "bucket: {location: us-central1}"}, "europe-west4"),
+        ({"zone": "europe-west4-b, us-central1-a"}, "region"),
+        ({"zone": "mars-west1-a"}, "mars-west1-a"),
+        ({"accelerator": "v5litepod-7"}, "v5litepod-7"),
+        ({"accelerator": "v2-8", "zone": "us-west4-a"}, "v2-8"),
+        ({"more": "jop: {}"}, "job"),
+    ],
+)
+def test_a_file_that_cannot_work_is_refused_with_its_place(settings, says, tmp_path, capsys, monkeypatch):
+    """One region for TPU, VM and bucket; real zones and types; no unknown key. `plan` and `up` agree."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, **settings)
+    code, out, err = here(capsys, "plan")
+    assert (code, out) == (2, "")
+    assert "tpuctl.yaml:" in err
+    assert says in err
+    assert here(capsys, "up")[0] == 2
+    assert not (tmp_path / "cloud").exists()
+
+
+def test_settings_come_from_flags_then_variables_then_the_file(tmp_path, capsys, monkeypatch):
+    """--set beats TPUCTL_*, which beats the file; the file is found from a folder below."""
+    write(tmp_path, name="from-file")
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "deep" / "er")
+
+    def name(*words):
+        code, out, _ = here(capsys, "plan", "--json", *words)
+        assert code == 0
+        return document(out)["deployment"]
+
+    assert name() == "from-file"
+    monkeypatch.setenv("TPUCTL_NAME", "from-variable")
+    assert name() == "from-variable"
+    assert name("--set", "name=from-flag") == "from-flag"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["plan", "--file", "absent.yaml"], "TPU-112"),
+        (["plan", "--set", "nothing"], "TPU-100"),
+        (["plan"], "TPU-111"),
+        (["watch"], "TPU-111"),
+        (["status"], "TPU-111"),
+        (["down", "--yes"], "TPU-111"),
+        (["logs"], "TPU-111"),
+        (["exec", "true"], "TPU-111"),
+    ],
+)
+def test_without_a_file_each_command_says_so_in_json_too(words, code, tmp_path, capsys, monkeypatch):
+    """One JSON document is on stdout, nothing on stderr, and the exit code is 2."""
+    monkeypatch.chdir(tmp_path)
+    if "--set" in words:
+        write(tmp_path)
+    status, out, err = here(capsys, words[0], "--json", *words[1:])
+    assert (status, err) == (2, "")
+    found = document(out)
+    assert (found["kind"], found["code"], found["exit_code"]) == ("error", code, 2)
+    assert found["hint"]
+
+
+def test_a_link_out_of_the_source_is_refused_before_anything_exists(tmp_path, capsys, monkeypatch):
+    """A symlink out of the tree is found by `plan` already."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path)
+    (tmp_path / "out").symlink_to("/etc")
+    code, out, err = here(capsys, "plan")
+    assert (code, out) == (2, "")
+    assert "out" in err
+    assert "next:" in err

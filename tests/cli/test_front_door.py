@@ -1,0 +1,131 @@
+"""
+Help, version, wrong words, and how little is imported for them.
+"""
+
+import importlib
+import json
+import sys
+
+import click
+import pytest
+
+from orchestrator import __version__
+from orchestrator.cli.main import COMMANDS, cli
+from tests.cli.cli_kit import environment, here
+
+HEAVY = {
+    "google", "grpc", "paramiko", "fabric", "jinja2", "pydantic", "rich", "ruamel", "requests", "asyncssh",
+    "starlette", "uvicorn", "numpy", "cryptography",
+}  # fmt: skip
+LIGHT = {"orchestrator", "orchestrator.cli", "orchestrator.cli.main", "orchestrator.errors"}
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_help_and_version_import_almost_nothing(word, tmp_path):
+    """The first word of a newcomer is answered at once: this list is the whole of ours."""
+    import subprocess
+
+    program = (
+        "import runpy, sys, json, atexit\n"
+        "atexit.register(lambda: print('\\n' + json.dumps(sorted(sys.modules))))\n"
+        f"sys.argv = ['tpuctl', {word!r}]\n"
+        "runpy.run_module('orchestrator', run_name='__main__', alter_sys=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    modules = json.loads(done.stdout.splitlines()[-1])
+    # A namespace package of the installation may register `google` itself; its contents would be the cost.
+    assert not {m.split(".")[0] for m in modules if "." in m or m != "google"} & HEAVY
+    assert {m for m in modules if m.split(".")[0] == "orchestrator"} <= LIGHT
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    """People paste it into reports."""
+    assert here(capsys, "--version") == (0, f"tpuctl, version {__version__}\n", "")
+
+
+def walk(command, path=()):
+    """Yield every command below *command* with its words."""
+    for name in command.list_commands(click.Context(command)):
+        found = command.get_command(click.Context(command), name)
+        yield (*path, name), found
+        if isinstance(found, click.Group):
+            yield from walk(found, (*path, name))
+
+
+ALL = dict(walk(cli))
+
+
+@pytest.mark.parametrize(("words", "command"), ALL.items(), ids=[" ".join(words) for words in ALL])
+def test_every_command_explains_itself(words, command, capsys):
+    """--help and -h say the same, and the module behind a command has a docstring."""
+    code, text, err = here(capsys, *words, "--help")
+    assert (code, err) == (0, "")
+    assert f"Usage: tpuctl {' '.join(words)}" in text
+    assert (command.help or "").strip()
+    assert here(capsys, *words, "-h") == (0, text, "")
+    assert importlib.import_module(COMMANDS[words[0]][0]).__doc__
+
+
+def test_the_list_of_commands_is_complete(capsys):
+    """The front door names each command with its sentence."""
+    text = here(capsys, "--help")[1]
+    for name, (_, sentence) in COMMANDS.items():
+        assert f"  {name} " in text
+        assert sentence in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "hint"),
+    [
+        (["upp"], "no command 'upp'", "did you mean `tpuctl up`?"),
+        (["sttus", "--json"], "no command 'sttus'", "did you mean `tpuctl status`?"),
+        (["xyzzy"], "no command 'xyzzy'", "see: tpuctl --help"),
+        (["plan", "--foo"], "--foo", "see: tpuctl plan --help"),
+        (["plan", "--cloud", "mars"], "mars", "see: tpuctl plan --help"),
+        (["exec"], "COMMAND", "see: tpuctl exec --help"),
+        (["local", "fault", "tpu.nodes.create"], "FAILURES", "see: tpuctl local fault --help"),
+    ],
+)
+def test_a_wrong_word_is_answered_in_one_way(words, says, hint, capsys):
+    """What, what was changed, what next, exit code 2; with --json as a document on stdout."""
+    code, out, err = here(capsys, *words)
+    assert code == 2
+    if "--json" in words:
+        found = json.loads(out)
+        assert (found["kind"], found["code"], found["hint"]) == ("error", "TPU-101", hint)
+        return
+    assert out == ""
+    assert says in err
+    assert f"next:  {hint}" in err
+    assert "nothing was changed" in err
+
+
+def test_no_words_at_all_show_the_help(capsys):
+    """A bare `tpuctl` is a question."""
+    code, out, err = here(capsys)
+    assert code == 2
+    assert "tpuctl demo" in out + err
+
+
+def test_a_bug_says_so_and_leaves_its_story_in_a_file(monkeypatch, capsys, tmp_path):
+    """No traceback is thrown at people; the file has it."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("orchestrator.config.schema.json_schema", lambda: 1 / 0)
+    code, out, err = here(capsys, "schema")
+    assert (code, out) == (1, "")
+    assert "this is a bug in tpuctl: ZeroDivisionError" in err
+    (story,) = tmp_path.glob("tpuctl-bug-*.txt")
+    assert str(story) in err.replace("\n", "")
+    assert "Traceback" in story.read_text()
+
+
+def test_what_follows_two_dashes_is_for_another_program(capsys):
+    """`exec -- job --json` does not ask tpuctl for JSON."""
+    from orchestrator.cli.output import wants_json
+
+    assert wants_json(["exec", "--json", "--", "x"])
+    assert not wants_json(["exec", "--", "x", "--json"])

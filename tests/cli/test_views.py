@@ -1,0 +1,227 @@
+"""
+What people see while a command works: event lines, the live line, progress, status, the summary.
+"""
+
+import os
+import pty
+import re
+import sys
+import threading
+
+import pytest
+
+from orchestrator.cli.events import REMINDER, EventPrinter
+from orchestrator.cli.progress import Progress
+from orchestrator.cli.status import resource_lines
+from orchestrator.cli.summary_view import summary_lines
+from orchestrator.config.load import read
+from orchestrator.core.events import Event
+from orchestrator.core.plan import Change, Kind, Plan, Verb
+from orchestrator.core.world import Absent, Heartbeat, Phase, Present, World
+from orchestrator.engine.act import Failure
+from orchestrator.engine.reconcile import Pass
+from orchestrator.errors import NotFoundError, RemoteError
+from orchestrator.report.summary import PARTS, Recovery, Summary
+
+T0 = 1_800_000_000.0
+SPEC = read(
+    b"name: mine\ntpu: {type: v5litepod-8, zones: [europe-west4-b]}\n"
+    b"job: {command: python3 train.py, target_steps: 400}\n",
+    "tpuctl.yaml", environ={},
+)  # fmt: skip
+GOES = Plan((Change(Kind.NODE, Verb.CREATE, "mine-tpu-g2", "it is PREEMPTED", "europe-west4-b", 2),))
+
+
+def lines(capsys):
+    """Return the lines on stderr without their time stamps."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    return [line.split("  ", 1)[1] for line in err.splitlines()]
+
+
+def seen(at, plan=None, **beat):
+    """Return a pass that saw one worker's report."""
+    report = Heartbeat(**{"incarnation": 1, "worker": 0, "phase": Phase.RUN, "updated": at, **beat})
+    world = World(Absent(), Absent(), Absent(), Present((report,)), seen_at=at)
+    return Pass(world, plan or Plan())
+
+
+def test_without_a_terminal_steps_alone_make_a_line_every_five_seconds(capsys):
+    """A log file of a week stays readable; phases, checkpoints and incarnations are always told."""
+    progress = Progress(EventPrinter(), SPEC)
+    for second in range(12):
+        progress.show(seen(T0 + second, step=second), 0.5)
+    assert [line.split(",")[1] for line in lines(capsys)] == [
+        " step 0 of 400",
+        " step 5 of 400",
+        " step 10 of 400",
+    ]
+    progress.show(seen(T0 + 12, step=12, committed_step=10), 0.5)
+    progress.show(
+        seen(T0 + 12.5, step=13, committed_step=10, phase=Phase.STOPPED, message="the notice came"), 1.5
+    )
+    progress.show(seen(T0 + 13, incarnation=2, phase=Phase.BOOT), 1.5)
+    assert lines(capsys) == [
+        "job runs, step 12 of 400, checkpoint 10, 0.5000 USD, incarnation 1",
+        "job was stopped, step 13 of 400, checkpoint 10, 1.50 USD, incarnation 1, the notice came",
+        "the agent starts, 1.50 USD, incarnation 2",
+    ]
+
+
+def test_the_last_report_of_a_dead_machine_is_called_so(capsys):
+    """A TPU that is being replaced is not said to run its job."""
+    Progress(EventPrinter(), SPEC).show(seen(T0, GOES, step=278, loss=2.206), 0.1)
+    assert lines(capsys) == ["last heard of the job, step 278 of 400, loss 2.206, 0.1000 USD, incarnation 1"]
+
+
+def test_a_wait_is_said_once_and_again_after_minutes(capsys):
+    """Counting down to the next try is no news."""
+    printer = EventPrinter()
+    for second in range(0, int(REMINDER) + 10, 5):
+        printer.waiting((f"TPU: next try in europe-west4-b in {400 - second} s (no capacity)",), T0 + second)
+    assert lines(capsys) == [
+        "waiting: TPU: next try in europe-west4-b in 400 s (no capacity)",
+        "still waiting after 5 min 0 s: TPU: next try in europe-west4-b in 100 s (no capacity)",
+    ]
+
+
+def test_the_live_line_counts_what_is_waited_for(capsys):
+    """It says what, and for how long so far; then how old the job's last report is."""
+    printer = EventPrinter()
+    assert printer.line_text(T0) == "looking at the cloud"
+    printer.waiting(("TPU: CREATING",), T0)
+    printer.waiting(("TPU: CREATING", "job: waits for the TPU"), T0 + 60)
+    assert printer.line_text(T0 + 65) == "TPU: CREATING (1 min 5 s), job: waits for the TPU (5 s)"
+    printer.waiting((), T0 + 70)
+    printer.now("job runs, step 3", T0 + 70)
+    assert printer.line_text(T0 + 3800) == "job runs, step 3, heard 1 h 2 min ago"
+
+
+def on_a_terminal(monkeypatch, act, **variables):
+    """Return what *act* writes to a terminal of 80 columns."""
+    ours, theirs = pty.openpty()
+    written = []
+
+    def drain():
+        while True:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:
+                return
+            if not data:
+                return
+            written.append(data)
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    with os.fdopen(theirs, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        for name in ("NO_COLOR", "FORCE_COLOR", "TERM", "COLORTERM"):
+            patch.delenv(name, raising=False)
+        for name, value in {"TERM": "xterm", "COLUMNS": "80", **variables}.items():
+            patch.setenv(name, value)
+        act()
+    reader.join(10)
+    os.close(ours)
+    return b"".join(written).decode()
+
+
+def play():
+    """Show a piece of a `watch`."""
+    printer = EventPrinter()
+    progress = Progress(printer, SPEC)
+    with printer:
+        printer(Event(T0, "preempted", "TPU mine-tpu-g1 is PREEMPTED " + "and more words " * 6))
+        for second in range(8):
+            progress.show(seen(T0 + second, step=second, committed_step=second), 0.5)
+        if printer.live:
+            printer._line._live.refresh()
+
+
+def test_a_terminal_gets_a_live_line_below_the_events(monkeypatch):
+    """Events wrap between words under their stamp; steps and checkpoints move in the live line only."""
+    text = on_a_terminal(monkeypatch, play)
+    stamped = re.findall(r"\d\d:\d\d:\d\d  (?:\x1b\[31m)?(\S+ \S+) ", text)
+    assert stamped == ["TPU mine-tpu-g1", "job runs,"]
+    assert re.search(r"\n {10}\x1b\[31mwords and", text)
+    assert re.search(r"[^ ] *\x1b\[2m job runs, step 7 of 400, checkpoint 7", text)
+    assert text.endswith("\x1b[2K"), "the live line is erased at the end"
+
+
+@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"TERM": ""}])
+def test_a_terminal_that_cannot_redraw_gets_plain_lines(monkeypatch, variables):
+    """Emacs and old consoles: no control codes at all."""
+    text = on_a_terminal(monkeypatch, play, **variables)
+    assert "\x1b[2K" not in text
+    assert "\x1b[?25l" not in text
+    assert "job runs, step 7 of 400" in text
+
+
+def test_no_color_is_respected(monkeypatch):
+    """The live line may move, nothing is coloured."""
+    text = on_a_terminal(monkeypatch, play, NO_COLOR="1")
+    assert not any(f"\x1b[{colour}m" in text for colour in range(31, 38))
+
+
+def test_json_events_go_to_stdout_one_on_each_line(capsys):
+    """`watch --json` is a stream."""
+    import json
+
+    printer = EventPrinter(as_json=True)
+    with printer:
+        printer(Event(T0, "ready", "TPU is READY", {"incarnation": 1}))
+        printer.waiting(("TPU: CREATING",), T0)
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert [json.loads(line)["kind"] for line in out.splitlines()] == ["ready", "waiting"]
+
+
+def test_status_lines_fit_eighty_columns():
+    """The name may be as long as ours get; a reason that must wrap comes last."""
+    rows = [
+        {"kind": "bucket", "zone": "europe-west4", "name": "tpuctl-numpy-lm-275244f2f4", "state": "present"},
+        {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "TERMINATED"},
+        {"kind": "TPU", "zone": "", "name": "?", "state": "unknown: the list was cut"},
+    ]
+    found = resource_lines(rows)
+    assert max(map(len, found)) <= 80
+    assert found[0] == "bucket  europe-west4    tpuctl-numpy-lm-275244f2f4  present"
+    assert found[2].endswith("unknown: the list was cut")
+
+
+def test_the_summary_says_all_figures_within_eighty_columns():
+    """Steps, loss, preemptions, steps redone, recovery by part, goodput, cost."""
+    ways = tuple(Recovery(n, dict.fromkeys(PARTS, 100.0 * n)) for n in (2, 3))
+    summary = Summary(400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332)
+    found = summary_lines(summary, rehearsed=True)
+    assert max(map(len, found)) <= 80
+    text = "\n".join(" ".join(line.split()) for line in found)
+    assert text == (
+        "steps 400, last loss 2.4817\n"
+        "preemptions 2\n"
+        "steps redone at least 17\n"
+        "goodput 46% of 1 h 1 min went into steps that count\n"
+        "would have cost 0.0438 USD, all on demand 12.13 USD (estimate)\n"
+        "recovery, s total detect decide create fetch restore start\n"
+        "incarnation 2 1200.0 200.0 200.0 200.0 200.0 200.0 200.0\n"
+        "incarnation 3 1800.0 300.0 300.0 300.0 300.0 300.0 300.0"
+    )
+
+
+def test_a_run_without_figures_has_a_summary_too():
+    """A job that reports no step still cost something."""
+    summary = Summary(None, None, 0, 0, False, (), None, 0.0, 0.0, 0.0)
+    words = [line.split() for line in summary_lines(summary, rehearsed=False)]
+    assert words[0] == ["steps", "-"]
+    assert words[-1][0] == "cost"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(NotFoundError("no keys yet"), 0), (RemoteError("refused"), 1)],
+    ids=["boots", "refuses"],
+)
+def test_a_machine_that_still_boots_is_no_failure(error, said, capsys):
+    """Its keys are not published yet; what is waited for is said by the plan."""
+    EventPrinter().failure(Failure(Change(Kind.JOB, Verb.CREATE, "mine", "new"), error), T0)
+    assert len(lines(capsys)) == said

@@ -1,0 +1,183 @@
+"""
+The commands against a running local cloud, in the order in which people meet them.
+"""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from tests.cli.cli_kit import document, environment, here, tpuctl
+
+FILE = """\
+name: mine
+project: {project}
+tpu: {{type: v5litepod-8, zones: [europe-west4-b]}}
+vm: none
+job: {{source: src, command: "echo hello; exec sleep 600"}}
+watch: {{poll: 1s}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Be in a folder with a deployment file for Google Cloud."""
+    (tmp_path / "w" / "src").mkdir(parents=True)
+    (tmp_path / "w" / "tpuctl.yaml").write_text(FILE.format(project="someone-elses"))
+    monkeypatch.chdir(tmp_path / "w")
+    return tmp_path / "w"
+
+
+@pytest.mark.parametrize(
+    "words", [["up"], ["watch"], ["status"], ["down", "--yes"], ["logs"], ["exec", "true"]]
+)
+def test_without_credentials_nothing_is_touched(words, folder, capsys, monkeypatch):
+    """Exit code 3, what to do next, in JSON too; no thread waits for a metadata server."""
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    began = time.monotonic()
+    code, out, _ = here(capsys, words[0], "--json", *words[1:])
+    found = document(out)
+    assert (code, found["code"]) == (3, "TPU-201")
+    assert "gcloud auth application-default login" in found["hint"]
+    assert time.monotonic() - began < 20
+    assert list((folder / "src").iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["up"], ["watch"], ["down", "--yes"]])
+def test_a_second_tpuctl_is_told_who_holds_the_deployment(words, folder, capsys, monkeypatch, tmp_path):
+    """Exit code 6 before any call; whoever came first is named."""
+    monkeypatch.setenv("TPUCTL_STATE_DIR", str(tmp_path / "state"))
+    place = tmp_path / "state" / "gcp" / "someone-elses" / "mine"
+    place.mkdir(parents=True)
+    (place / "holder").write_text("tpuctl watch, process 4711")
+    with FileLock(place / "lock"):
+        code, out, err = here(capsys, *words)
+    assert (code, out) == (6, "")
+    assert "tpuctl watch, process 4711 is working on mine" in err
+    assert "nothing was changed" in err
+
+
+@pytest.mark.parametrize("words", [[], ["--delete-data"], ["--json"]])
+def test_down_asks_nobody_who_is_not_there(words, folder, capsys):
+    """Without a terminal and without --yes it ends with 2, names the flag, and has looked at nothing."""
+    done = tpuctl("down", *words, cwd=folder)
+    assert done.returncode == 2
+    assert "--yes" in done.stdout + done.stderr
+    assert "TPU-102" in done.stdout + done.stderr
+
+
+@pytest.fixture
+def cloud(folder, tmp_path, monkeypatch, capsys):
+    """Give a deployment file and a local cloud that is gone afterwards; return what runs a command on it."""
+    (folder / "tpuctl.yaml").write_text(FILE.format(project="local-project"))
+    monkeypatch.setenv("TPUCTL_CLOUD", "local")
+    assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
+    yield lambda *words: here(capsys, *words)
+    assert here(capsys, "local", "reset")[0] == 0
+
+
+def chosen(folder):
+    """Return the variables that choose this test's local cloud."""
+    return {"TPUCTL_LOCAL_DIR": str(folder.parent / "cloud"), "TPUCTL_CLOUD": "local"}
+
+
+def watch_on_a_terminal(folder, until, seconds=40):
+    """Start `watch` on a terminal; return the process, its terminal and what it wrote until *until* came."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", "watch"],
+        cwd=folder, env=environment(**chosen(folder), TERM="xterm", COLUMNS="80"),
+        stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    return process, ours, read_until(ours, until, seconds)
+
+
+def read_until(terminal, wanted, seconds=40):
+    """Return what comes from a terminal until *wanted* has come or it is closed."""
+    text, end = "", time.monotonic() + seconds
+    while wanted not in text and time.monotonic() < end:
+        try:
+            text += os.read(terminal, 65536).decode()
+        except OSError:
+            break
+    return text
+
+
+@pytest.mark.e2e
+def test_the_life_of_a_deployment_in_words(cloud, folder):
+    """Data alone is on stdout, talk on stderr; a command before its time says what comes first."""
+    code, out, _ = cloud("watch", "--json")
+    assert (code, document(out)["code"], document(out)["hint"]) == (2, "TPU-130", "run: tpuctl up")
+    assert document(cloud("exec", "--json", "true")[1])["code"] == "TPU-131"
+
+    code, out, err = cloud("up", "--json")
+    assert (code, document(out)["outcome"]) == (0, "running"), err
+    assert re.search(r"^\d\d:\d\d:\d\d  TPU mine-tpu-g1 .* asked for in europe-west4-b", err, re.MULTILINE)
+    assert "\x1b" not in err
+    same = "no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them\n"
+    assert cloud("up") == (0, "", same)
+
+    process, terminal, text = watch_on_a_terminal(folder, "heard")
+    assert "job runs" in text
+    code, out, err = cloud("watch")
+    assert (code, out) == (6, "")
+    assert f"tpuctl watch, process {process.pid} is working on mine" in err
+    os.kill(process.pid, signal.SIGINT)
+    text = read_until(terminal, "tpuctl down")
+    assert process.wait(30) == 130
+    assert "everything keeps running" in text
+    os.close(terminal)
+
+    code, out, err = cloud("status")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "next: nothing to do while the job runs" in out
+    body = document(cloud("status", "--json")[1])
+    assert [(r["kind"], r["state"]) for r in body["resources"]] == [("bucket", "present"), ("TPU", "READY")]
+    assert all(w["heartbeat_age_s"] >= 0 for w in body["workers"])
+    told = document(cloud("exec", "--json", "--", "echo", "a b")[1])
+    assert [r["stdout"] for r in told["results"]] == ["a b\n"]
+    assert "hello" in [json.loads(line)["line"] for line in cloud("logs", "--json")[1].splitlines()]
+    assert document(cloud("local", "status", "--json")[1])["running"]
+
+    code, out, err = cloud("down", "--yes", "--delete-data", "--json")
+    assert (code, document(out)["left"]) == (0, []), err
+    assert "deletion asked for" in err
+
+
+@pytest.mark.e2e
+def test_a_demo_that_is_interrupted_leaves_nothing(tmp_path):
+    """Ctrl-C in the middle: 130, and neither a process nor a file of it is there any more."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", "demo"],
+        cwd=tmp_path, env=environment(TMPDIR=str(tmp_path)), start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    for line in process.stdout:
+        if "asked for" in line:
+            break
+    (folder,) = tmp_path.glob("tpuctl-demo-*")
+    marker = json.loads((folder / "cloud" / "options.json").read_text())["cloud_id"].encode()
+    os.killpg(process.pid, signal.SIGINT)
+    rest = process.stdout.read()
+    assert process.wait(60) == 130
+    assert "left behind" not in rest
+    assert list(tmp_path.glob("tpuctl-demo-*")) == []
+    assert [p.name for p in Path("/proc").iterdir() if p.name.isdigit() and marker in environ(p)] == []
+
+
+def environ(process):
+    """Return a process's environment, or nothing when it is gone or somebody else's."""
+    try:
+        return (process / "environ").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,98 @@
+"""
+Deaths of the job and of the agent, new code, broken code: one job at a time, and a clear end.
+"""
+
+import base64
+import json
+import os
+import re
+import threading
+import urllib.request
+
+import pytest
+
+from tests.e2e.stage import kill
+
+pytestmark = pytest.mark.e2e
+
+
+class Census:
+    """Count the job's processes again and again: two at once would write over each other."""
+
+    def __init__(self, stage) -> None:
+        self.most = 0
+        self._stage = stage
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._count)
+
+    def _count(self) -> None:
+        while not self._over.wait(0.02):
+            self.most = max(self.most, len(self._stage.jobs()))
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def swap_host_key(stage, machine: str, text: str) -> str:
+    """Publish another host key for a machine, as if another one had its address; return the one before."""
+    options = json.loads((stage.cloud / "options.json").read_text())
+    address = next(m["address"] for m in stage.machines() if f"-{machine}-" in m["id"])
+    base = f"http://{address}:{options['metadata_port']}/computeMetadata/v1/instance/guest-attributes"
+    where, headers = f"{base}/hostkeys/ssh-ed25519", {"Metadata-Flavor": "Google"}
+    with urllib.request.urlopen(urllib.request.Request(where, headers=headers), timeout=10) as answer:
+        before = answer.read().decode()
+    put = urllib.request.Request(where, text.encode(), headers, method="PUT")
+    urllib.request.urlopen(put, timeout=10).close()
+    return before
+
+
+def test_deaths_of_job_and_agent_new_code_and_broken_code(stage):
+    """
+    The agent restarts a killed job, cron a killed agent, which ends the orphan first.
+
+    Code that fails at once is given up with its reason.
+    """
+    stage.use_example(failures=2)
+    stage.tpuctl("up")
+    stage.wait_for("step 6", lambda: stage.at(6))
+    with Census(stage) as census:
+        (job,) = stage.jobs()
+        kill(job)
+        stage.wait_for("attempt 2", lambda: stage.at(6, attempt=2))
+        (job,) = stage.jobs()
+        (agent,) = stage.agents()
+        kill(agent)
+        assert list(stage.jobs()) == [job]
+        stage.wait_for("attempt 3", lambda: stage.at(6, attempt=3))
+        assert job not in stage.jobs()
+    assert census.most == 1
+    log = stage.logs(1)
+    assert re.search(r"attempt 2: resume from step \d+ ", log)
+    assert "the job was ended by SIGKILL" in log
+
+    hello = stage.tpuctl("ssh", "--", "echo", "hello  there")
+    assert hello.out.strip() == "hello  there"
+    key = b"\0\0\0\x0bssh-ed25519\0\0\0 " + os.urandom(32)
+    published = swap_host_key(stage, "e2e-tpu-g1", base64.b64encode(key).decode())
+    assert "TPU-510" in stage.tpuctl("ssh", "--", "true", expect=1).err
+
+    swap_host_key(stage, "e2e-tpu-g1", published)
+    (stage.work / "paced.py").write_text(
+        "print('second edition', flush=True)\n" + (stage.work / "paced.py").read_text()
+    )
+    assert "kB sent" in stage.tpuctl("up").err
+    stage.wait_for("the new code", lambda: "second edition" in stage.logs(1))
+    (beat,) = stage.wait_for("attempt 4", lambda: stage.at(6, attempt=4))
+    assert beat["resumed_from"] >= 5
+
+    (stage.work / "paced.py").write_text("raise SystemExit(3)\n")
+    stage.tpuctl("up", expect=None)
+    watch = stage.tpuctl("watch", expect=1)
+    assert "the job left with status 3" in watch.err
+    assert stage.machines() == []
+    assert [n for n in stage.objects("checkpoints/") if n.endswith(".manifest.json")]

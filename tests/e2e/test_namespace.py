@@ -1,0 +1,65 @@
+"""
+Machines in namespaces: startup scripts run unmodified as root, under the real sshd and the real cron.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.local.hosts.namespace import available
+from tests.e2e.stage import kill
+
+pytestmark = [pytest.mark.e2e, pytest.mark.namespace, pytest.mark.slow_cron]
+
+
+def holders(entry: bytes) -> list[int]:
+    """Return the processes of the computer with this entry in their environment: cron passes no mark on."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and entry in (process / "environ").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_job_in_namespaces_survives_cron_and_the_loss_of_its_machine(stage, tmp_path):
+    """
+    Agent and job are killed together: only the real cron brings them back. Then the machine is killed.
+    """
+    reason = available(tmp_path)
+    if reason:
+        pytest.skip(reason)
+    stage.name = f"ns{os.getpid()}"
+    stage.use_example()
+    stage.tpuctl("local", "start", "--hosts", "namespace")
+    stage.tpuctl("up")
+    stage.wait_for("step 6", lambda: stage.at(6))
+    shown = stage.tpuctl(
+        "exec", "--", "cat /etc/cron.d/tpuctl; stat -c %U:%a /etc/cron.d/tpuctl /opt/tpuctl/run-job"
+    ).out
+    line = (
+        "* * * * * root flock -n -E 75 /opt/tpuctl/job.lock /opt/tpuctl/run-job >>/opt/tpuctl/log/agent.log"
+    )
+    assert line in shown
+    assert "root:644" in shown
+    assert "root:700" in shown
+
+    mine = f"TPUCTL_DEPLOYMENT={stage.name}".encode()
+    before = holders(mine)
+    assert len(before) >= 2
+    assert all(Path(f"/proc/{pid}").stat().st_uid == 0 for pid in before)
+    for pid in before:
+        kill(pid)
+    (beat,) = stage.wait_for("cron", lambda: stage.at(6, attempt=2), 75)
+    assert beat["resumed_from"] >= 5
+
+    watch = stage.start("watch")
+    stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1", "--no-notice")
+    stage.wait_for("incarnation 2", lambda: stage.at(1, incarnation=2))
+    stage.hurry()
+    stage.end(watch)
+    assert holders(mine) == []
+    stage.tpuctl("down", "--yes", "--delete-data")

@@ -1,0 +1,89 @@
+"""
+What has no counterpart in a simulation: the machines themselves, and the way to them.
+"""
+
+import hashlib
+import json
+import re
+import shlex
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.core import names
+from orchestrator.local.model.machines import NoHosts
+from orchestrator.ports import PushResult, RunResult
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}
+DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
+
+
+@dataclass
+class Machines(NoHosts):
+    """
+    What machines do by themselves: publish a host key at boot, and report while the job runs on them.
+    """
+
+    lab: Any = None
+    silent: bool = False
+    running: dict = field(default_factory=dict)
+    starts: Counter = field(default_factory=Counter)
+
+    def boot(self, machine):
+        self.lab.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY.split()[1]
+        if machine.kind == "tpu" and not self.silent and self._has_code():
+            self.start(machine.id)
+
+    def stop(self, machine_id):
+        self.running.pop(machine_id, None)
+
+    def remove(self, machine_id):
+        self.running.pop(machine_id, None)
+
+    def start(self, machine_id):
+        self.starts[machine_id] += machine_id not in self.running
+        self.running.setdefault(machine_id, {"phase": "run", "step": 1})
+        self.report()
+
+    def report(self, **news):
+        """Let every running job write a heartbeat; *news* change what it says from now on."""
+        for machine_id, state in list(self.running.items()):
+            state.update(news)
+            incarnation, worker = re.search(r"-tpu-g(\d+)-\d+-w(\d+)$", machine_id).groups()
+            group = [m for m in self.running if m.rsplit("-w", 1)[0] == machine_id.rsplit("-w", 1)[0]]
+            body = {"incarnation": int(incarnation), "worker": int(worker), "workers": len(group),
+                    "schema": 1, "bundle": DIGEST["bundle"], **state}  # fmt: skip
+            self.lab.put(f"{names.HEARTBEAT}{incarnation}/{worker}", json.dumps(body).encode())
+
+    def _has_code(self):
+        return self.lab.get(f"{names.BUNDLES}{DIGEST['bundle']}.tar.gz") is not None
+
+
+@dataclass
+class Push:
+    """
+    The way to machines: note what is sent, start the job where it is asked for.
+    """
+
+    machines: Machines
+    pushes: list = field(default_factory=list)
+    error: str = ""
+
+    def push(self, hosts, bundle, digest, root):
+        self.pushes.append([h.name for h in hosts])
+        return [PushResult(h.name, 0 if self.error else 1000, 0.1, self.error) for h in hosts]
+
+    def put(self, hosts, data, target, mode):
+        if target == "job.env.local":
+            told = dict(part.partition("=")[::2] for part in shlex.split(data.decode(), comments=True))
+            assert all(f"-g{told['TPUCTL_INCARNATION']}-" in h.name for h in hosts)
+
+    def run(self, hosts, command, deadline, stdin=""):
+        return [RunResult(0) for _ in hosts]
+
+    def run_elevated(self, hosts, script, deadline):
+        by_address = {m.address: m.id for m in self.machines.lab.cloud.machines()}
+        for host in hosts:
+            self.machines.start(by_address[host.address])
+        return [RunResult(0) for _ in hosts]

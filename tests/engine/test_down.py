@@ -1,0 +1,156 @@
+"""
+`down`: everything that carries our label goes, nothing else does, and what is left is said.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.ports import BucketOrder
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
+
+
+def stranger(controller, lab):
+    """
+    Make a node and a VM of another deployment.
+    """
+    node = controller.blueprint.node_order(controller.history, ZONE, 7)
+    vm = controller.blueprint.vm_order(controller.history)
+    labels = {"tpuctl-deployment": "other"}
+    controller.cloud.nodes.create(replace(node, name="other-tpu-g7", labels=labels))
+    controller.cloud.vms.create(replace(vm, name="other-vm", labels=labels))
+    lab.wait(5)
+
+
+@pytest.mark.parametrize("latency", ["scaled", "realistic"])
+def test_down_deletes_all_machines_and_keeps_the_data(tmp_path, latency):
+    """
+    Afterwards the list is empty; a second `down` makes no mutating call.
+    """
+    lab = Lab(tmp_path, latency=latency)
+    controller = lab.up()
+    assert controller.sweep().machines() == ()
+    assert (lab.nodes(), lab.vms()) == ({}, {})
+    assert lab.objects("bundles/")
+    before = lab.mutations()
+    assert controller.sweep().machines() == ()
+    assert lab.mutations() == before
+    assert before["tpu.nodes.delete"] == before["compute.instances.delete"] == 1
+
+
+def test_down_needs_no_record(lab):
+    """
+    On a new computer, without a bucket even, everything is found by its label.
+    """
+    controller = lab.up()
+    controller.cloud.buckets.delete(lab.bucket)
+    elsewhere = lab.controller(state="another computer")
+    assert elsewhere.history.incarnation == 0
+    assert elsewhere.sweep().machines() == ()
+    assert (lab.nodes(), lab.vms()) == ({}, {})
+
+
+def test_down_looks_into_every_zone_ever_used(lab):
+    """
+    The file names another zone by now; the record still knows the old one.
+    """
+    lab.up(a_spec(tpu__zones=[OTHER_ZONE], vm__zone=ZONE))
+    moved = lab.controller(a_spec())
+    assert moved.sweep().machines() == ()
+    assert (lab.nodes(), lab.vms()) == ({}, {})
+
+
+def test_down_leaves_other_deployments_alone(lab):
+    """
+    Another label means hands off, also in the same zone and project.
+    """
+    controller = lab.up()
+    stranger(controller, lab)
+    assert controller.sweep().machines() == ()
+    assert set(lab.nodes()) == {"other-tpu-g7"}
+    assert set(lab.vms()) == {"other-vm"}
+
+
+def test_down_sweeps_what_no_record_knows(lab):
+    """
+    A node of an incarnation that nobody remembers goes too.
+    """
+    controller = lab.up()
+    controller.cloud.nodes.create(controller.blueprint.node_order(controller.history, ZONE, 40))
+    assert controller.sweep().machines() == ()
+    assert lab.nodes() == {}
+
+
+@pytest.mark.parametrize("method", ["tpu.nodes.delete", "compute.instances.delete"])
+def test_down_survives_a_lost_answer(lab, method):
+    """
+    The list says what is left, whatever the calls have answered.
+    """
+    controller = lab.up()
+    lab.cloud.fail_next(method, ["drop-answer"])
+    assert controller.sweep().machines() == ()
+    assert (lab.nodes(), lab.vms()) == ({}, {})
+
+
+def test_down_lists_what_refuses_to_go(lab):
+    """
+    After its deadline `down` says what is left and in which state.
+    """
+    controller = lab.up()
+    lab.change(denied_permissions=frozenset({"tpu.nodes.delete"}))
+    left = controller.sweep().machines()
+    assert [(item.kind, item.name, item.zone, item.state) for item in left] == [
+        ("TPU", "demo-tpu-g1", ZONE, "READY")
+    ]
+    assert lab.mutations()["tpu.nodes.delete"] <= 12
+    lab.change(denied_permissions=frozenset())
+    assert controller.sweep().machines() == ()
+
+
+def test_down_does_not_call_it_empty_when_it_cannot_look(lab):
+    """
+    A list that fails is an entry of its own, never "nothing left" (I7).
+    """
+    controller = lab.up()
+    lab.change(denied_permissions=frozenset({"tpu.nodes.list"}))
+    left = controller.sweep().machines()
+    assert [(item.kind, item.name) for item in left] == [("TPU", "?")]
+    assert "demo-tpu-g1" in lab.nodes()
+
+
+def test_down_deletes_our_bucket_with_everything_in_it(lab):
+    """
+    With --delete-data nothing is left at all.
+    """
+    controller = lab.up()
+    assert controller.sweep().machines() == ()
+    assert controller.sweep().bucket(lab.bucket) is None
+    assert lab.objects() == []
+    assert controller.sweep().bucket(lab.bucket) is None
+
+
+@pytest.mark.parametrize("adopt", [True, False])
+def test_down_never_deletes_a_bucket_that_it_did_not_make(lab, adopt):
+    """
+    An adopted bucket stays, whatever its labels; a bucket without our label stays too.
+    """
+    spec = a_spec(bucket__name="theirs", bucket__adopt=adopt)
+    labels = {"tpuctl-deployment": "demo"} if adopt else {}
+    controller = lab.controller(spec)
+    controller.cloud.buckets.create(BucketOrder("theirs", "europe-west4", labels, "a@b.invalid"))
+    before = lab.mutations()["storage.buckets.delete"]
+    left = controller.sweep().bucket("theirs")
+    assert left is not None
+    assert "kept" in left.state
+    assert lab.mutations()["storage.buckets.delete"] == before
+
+
+def test_down_says_when_the_bucket_cannot_be_deleted(lab):
+    """
+    A bucket that refuses to go is listed, not raised half-way.
+    """
+    controller = lab.up()
+    lab.change(denied_permissions=frozenset({"storage.buckets.delete"}))
+    left = controller.sweep().bucket(lab.bucket)
+    assert left is not None
+    assert left.name == lab.bucket

@@ -1,0 +1,144 @@
+"""
+How deployments end: done, failed, out of money, out of time.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.core.plan import Outcome
+from orchestrator.core.world import NodeState
+from orchestrator.errors import JobFailedError, SpendStopError
+from tests.engine.engine_lab import Lab, a_spec
+
+
+def test_a_done_job_leaves_nothing_billed_and_nothing_to_do(lab):
+    """
+    The node is deleted and the VM stopped; a day of looks makes no further mutating call (I4).
+    """
+    controller = lab.up()
+    lab.machines.report(phase="done", step=100)
+    result = controller.run()
+    assert result.plan.outcome is Outcome.DONE
+    lab.clock.advance(10)
+    assert lab.nodes() == {}
+    assert lab.vms() == {"demo-vm": "TERMINATED"}
+    before = lab.mutations()
+    for _ in range(24):
+        lab.clock.advance(3600)
+        assert controller.one_pass().plan.empty
+    assert lab.mutations() == before
+    assert lab.objects("bundles/"), "the data stay"
+
+
+def test_up_after_the_end_changes_nothing_unless_the_code_is_new(lab):
+    """
+    A done deployment stays done; new code opens it again under a new incarnation.
+    """
+    controller = lab.up()
+    lab.machines.report(phase="done")
+    controller.run()
+    lab.clock.advance(10)
+    before = lab.mutations()
+    lab.up()
+    assert lab.mutations() == before
+    reopened = lab.controller()
+    reopened.record.update(lambda h: replace(h, bundle="other"))
+    reopened.want()
+    reopened.run(lambda r: r.plan.empty and not r.plan.waiting)
+    assert lab.nodes() == {"demo-tpu-g2": NodeState.READY}
+    assert lab.vms() == {"demo-vm": "RUNNING"}
+
+
+@pytest.mark.parametrize("fault", ["drop-answer", "transient"])
+def test_an_end_is_reached_although_a_deletion_goes_wrong(lab, fault):
+    """
+    The end is not reported before the list shows that the node is gone.
+    """
+    controller = lab.up()
+    lab.machines.report(phase="done")
+    lab.cloud.fail_next("tpu.nodes.delete", [fault])
+    controller.run(passes=200)
+    assert lab.nodes() == {}
+
+
+def test_an_end_waits_for_machines_that_are_still_being_made(tmp_path):
+    """
+    The job is done while the VM is starting and the next TPU is being created: neither is left running.
+    """
+    lab = Lab(tmp_path, latency="realistic")
+    controller = lab.up()
+    controller.cloud.vms.stop("demo-vm", "europe-west4-b")
+    lab.wait(30)
+    controller.one_pass()
+    lab.machines.report(phase="done")
+    controller.run()
+    lab.clock.advance(300)
+    assert lab.vms() == {"demo-vm": "TERMINATED"}
+    assert lab.nodes() == {}
+
+
+def test_a_failed_job_ends_with_its_reason(lab):
+    """
+    The agent gave up: machines go, data stay, the error carries the agent's own words.
+    """
+    controller = lab.up()
+    lab.machines.report(phase="failed", message="5 failures without progress, last exit 1")
+    with pytest.raises(JobFailedError, match="last exit 1"):
+        controller.run()
+    lab.clock.advance(10)
+    assert lab.nodes() == {}
+    assert controller.history.outcome == "failed"
+
+
+def test_up_after_a_failure_starts_again(lab):
+    """
+    `up` opens the deployment again under a new incarnation.
+    """
+    controller = lab.up()
+    lab.machines.report(phase="failed", message="x")
+    with pytest.raises(JobFailedError):
+        controller.run()
+    lab.clock.advance(10)
+    lab.up()
+    assert lab.nodes() == {"demo-tpu-g2": NodeState.READY}
+
+
+def test_the_budget_stops_before_one_poll_too_many(tmp_path):
+    """
+    What the cloud would bill never passes the budget by more than a poll and the deletion (I6).
+    """
+    lab = Lab(tmp_path, latency="realistic")
+    controller = lab.up(a_spec(watch__budget_usd=2.0, watch__poll="60s"))
+    with pytest.raises(SpendStopError):
+        controller.run(passes=2000)
+    lab.clock.advance(300)
+    assert lab.nodes() == {}
+    hourly = 2.0 / (controller.history.spans[0].until - controller.history.spans[0].since) * 3600
+    billed = sum(line.usd or 0 for line in lab.cloud.bill())
+    assert 1.9 <= billed <= 2.0 + hourly * (60 + 60 + 20) / 3600
+    before = lab.mutations()
+    with pytest.raises(SpendStopError):
+        controller.run()
+    assert lab.mutations() == before
+
+
+def test_the_time_to_live_ends_a_deployment(lab):
+    """
+    A forgotten deployment ends by itself, and its VM carries the same limit for Google to enforce.
+    """
+    controller = lab.up(a_spec(watch__ttl="2h", watch__poll="5m"))
+    with pytest.raises(SpendStopError, match="time to live"):
+        controller.run()
+    lab.clock.advance(10)
+    assert lab.nodes() == {}
+    assert lab.clock.now() - controller.history.started_at <= 2 * 3600 + 600
+
+
+def test_signals_and_silence_are_not_an_end(lab):
+    """
+    STOPPED after a notice is no success (I8): the loop goes on.
+    """
+    controller = lab.up()
+    lab.machines.report(phase="stopped", notice=True, exit_code=0)
+    assert controller.one_pass().plan.outcome is None

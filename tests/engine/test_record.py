@@ -1,0 +1,186 @@
+"""
+The record and the journal: what a killed, a second or a confused controller finds.
+"""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.core.plan import Change, Kind, Verb
+from orchestrator.errors import ConflictError, LeaseHeldError, TpuctlError, TransientError
+from tests.engine.engine_lab import a_spec
+
+
+def test_of_two_controllers_the_slower_one_is_refused(lab):
+    """
+    The second write with an old generation says that somebody else acts, and makes no call.
+    """
+    first, second = lab.up(), lab.controller(state="another computer")
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    first.up()
+    before = lab.mutations()
+    with pytest.raises(LeaseHeldError):
+        second.up()
+    assert lab.mutations() == before
+
+
+def test_what_was_refused_does_not_count_as_newer_here(lab):
+    """
+    The refused change of the slower controller is on no disk: started again, it knows what the other did.
+    """
+    first, second = lab.up(), lab.controller(state="another computer")
+    first.record.update(lambda h: replace(h, preemptions=3))
+    with pytest.raises(LeaseHeldError):
+        second.record.update(lambda h: replace(h, preemptions=8))
+    assert lab.controller(state="another computer").history.preemptions == 3
+
+
+@pytest.mark.parametrize("lost", [["drop-answer"], ["drop-answer", "drop-answer"]])
+def test_a_write_of_our_own_with_a_lost_answer_is_no_second_controller(lab, lost):
+    """
+    The record's generation has moved on without an answer; the next write finds its own hand there.
+    """
+    controller = lab.up()
+    lab.cloud.fail_next("storage.objects.insert", lost)
+    for number in range(len(lost)):
+        with pytest.raises(TransientError):
+            controller.record.update(lambda h, number=number: replace(h, preemptions=10 + number))
+    controller.record.update(lambda h: replace(h, preemptions=99))
+    assert lab.controller(state="another computer").history.preemptions == 99
+
+
+def test_the_newer_copy_wins(lab):
+    """
+    Before the bucket exists the local copy is the record; later both are written, and the newer one is read.
+    """
+    controller = lab.controller()
+    controller.want()
+    assert lab.controller().history.bundle == controller.history.bundle
+    controller.up()
+    assert lab.controller(state="another computer").history == controller.history
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"schema": 1}',
+        b'{"schema": 1, "history": 5}',
+        b'{"schema": 1, "history": {"incarnation": "x"}}',
+        b"\xff\xfe",
+    ],
+)
+@pytest.mark.parametrize("where", ["disk", "bucket"])
+def test_a_damaged_record_is_one_clear_error(lab, data, where):
+    """
+    Nothing is guessed and nothing is changed; `down` works without it.
+    """
+    lab.up()
+    if where == "disk":
+        (lab.folder / "state" / "record.json").write_bytes(data)
+    else:
+        lab.put(".tpuctl/record.json", data)
+    with pytest.raises(TpuctlError, match="cannot be read"):
+        lab.controller()
+    if where == "disk":
+        return
+    lab.controller(forgiving=True).sweep().machines()
+    assert lab.nodes() == {}
+
+
+def test_a_record_of_a_newer_version_is_refused(lab):
+    """
+    An old tpuctl does not act on what it cannot understand.
+    """
+    lab.up()
+    body = json.loads(lab.get(".tpuctl/record.json"))
+    lab.put(".tpuctl/record.json", json.dumps({**body, "schema": 2}).encode())
+    with pytest.raises(TpuctlError, match="schema 2"):
+        lab.controller()
+
+
+def test_one_bucket_serves_one_deployment(lab):
+    """
+    The record of another deployment is not taken for ours.
+    """
+    lab.up()
+    with pytest.raises(ConflictError, match="demo"):
+        lab.controller(a_spec(name="other", bucket__name=lab.bucket), state="other")
+
+
+def test_every_mutating_call_has_its_intent_before_and_its_result_after(lab):
+    """
+    When the wire sees a call, the journal on disk already names it; in the end each intent has its result.
+    """
+    controller = lab.controller()
+    path, seen = lab.folder / "state" / "journal.jsonl", []
+
+    def entries(part):
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [e for e in map(json.loads, lines) if e["part"] == part]
+
+    def look(what):
+        found = [
+            k for k in ("/nodes", "/instances", "/b") if what.partition("?")[0].split(" ")[1].endswith(k)
+        ]
+        kind = {"/nodes": "node", "/instances": "vm", "/b": "bucket"}.get(found[0]) if found else None
+        if what.startswith("DELETE"):
+            kind = "node" if "/nodes/" in what else "vm"
+        if kind:
+            seen.append(what)
+            done = {e["id"] for e in entries("result")}
+            assert any(e["kind"] == kind and e["id"] not in done for e in entries("intent")), what
+
+    lab.wire.before = look
+    controller.up()
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    controller.up()
+    controller.sweep().machines()
+    assert len(seen) >= 7
+    intents, results = entries("intent"), entries("result")
+    assert sorted(e["id"] for e in intents) == sorted(e["id"] for e in results)
+    assert {e["outcome"] for e in results} == {"ok"}
+    assert len(lab.objects(".tpuctl/journal/")) >= 6
+
+
+def test_a_refused_call_leaves_its_reason_in_the_journal(lab):
+    """
+    The result names code and message.
+    """
+    lab.change(denied_permissions=frozenset({"tpu.nodes.create"}))
+    with pytest.raises(TpuctlError):
+        lab.up()
+    text = (lab.folder / "state" / "journal.jsonl").read_text()
+    assert "TPU-2" in text
+
+
+def test_no_intent_means_no_call(lab, monkeypatch):
+    """
+    A journal that cannot be written stops the change before the call.
+    """
+    controller = lab.up()
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    before = lab.mutations()
+
+    def refuse(*_, **__):
+        raise TransientError("the disk is full")
+
+    monkeypatch.setattr(controller.journal, "intend", refuse)
+    result = controller.one_pass()
+    assert len(result.failures) == 2
+    assert lab.mutations() == before
+
+
+def test_ids_of_intents_do_not_collide(lab):
+    """
+    Entries of the same moment and of a restarted controller have different ids.
+    """
+    change = Change(Kind.NODE, Verb.DELETE, "n", "why")
+    ids = {lab.controller().journal.intend(change, in_bucket=False) for _ in range(3)}
+    journal = lab.controller().journal
+    ids |= {journal.intend(change, in_bucket=False) for _ in range(3)}
+    assert len(ids) == 6

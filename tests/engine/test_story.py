@@ -1,0 +1,81 @@
+"""
+Events and the job's log: written to the bucket by one process, read back by another.
+"""
+
+from orchestrator.engine.eventlog import read_events
+from orchestrator.engine.joblogs import JobLog
+
+
+def test_events_are_stored_and_read_back_in_order(lab):
+    """
+    A report made elsewhere tells the same story.
+    """
+    controller = lab.up()
+    stored = read_events(lab.controller(state="another computer").cloud.store)
+    assert sorted((e.at, e.kind, e.text) for e in stored) == sorted(
+        (e.at, e.kind, e.text) for e in controller.events
+    )
+    assert [e.at for e in stored] == sorted(e.at for e in stored)
+
+
+def test_an_event_that_cannot_be_stored_is_kept_for_the_next_time(lab):
+    """
+    A bucket that does not answer delays the story.
+    """
+    controller = lab.up()
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    controller.one_pass()
+    lab.cloud.fail_next("storage.objects.insert", ["drop-answer"])
+    controller.sink.flush()
+    controller.sink.flush()
+    assert {"preempted", "node-create"} <= {e.kind for e in read_events(controller.cloud.store)}
+
+
+def test_no_event_is_lost_when_two_moments_are_the_same(lab):
+    """
+    Events of one pass carry the same time and yet different names.
+    """
+    controller = lab.up()
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    for _ in range(2):
+        controller.one_pass()
+        controller.sink.flush()
+    assert len(read_events(controller.cloud.store)) == len(controller.events)
+
+
+def test_an_unreadable_event_is_left_out(lab):
+    """
+    One bad object does not take the story away.
+    """
+    controller = lab.up()
+    count = len(read_events(controller.cloud.store))
+    lab.put(".tpuctl/events/0-00-x.json", b"{")
+    assert len(read_events(controller.cloud.store)) == count
+
+
+def test_the_log_is_followed_over_segments_and_incarnations(lab):
+    """
+    Only whole lines come, each once, in the order in which they were written.
+    """
+    store = lab.up().cloud.store
+    log = JobLog(store)
+    lab.put("logs/g1/w0/000001.log", b"one\ntwo\nthr")
+    assert [line for _, _, line in log.new_lines()] == ["one", "two"]
+    lab.put("logs/g1/w0/000001.log", b"one\ntwo\nthree\nfo")
+    assert [line for _, _, line in log.new_lines()] == ["three"]
+    lab.put("logs/g1/w0/000002.log", b"ur\nfive\n")
+    lab.put("logs/g2/w0/000001.log", "s\u00e9chs\n\n".encode())
+    assert list(log.new_lines()) == [(1, 0, "four"), (1, 0, "five"), (2, 0, "s\u00e9chs"), (2, 0, "")]
+    assert list(log.new_lines()) == []
+
+
+def test_the_log_of_one_worker_can_be_chosen(lab):
+    """
+    Workers are told apart, and strange objects are none.
+    """
+    store = lab.up().cloud.store
+    lab.put("logs/g1/w0/000001.log", b"zero\n")
+    lab.put("logs/g1/w1/000001.log", b"one\n")
+    lab.put("logs/readme.txt", b"no log\n")
+    assert list(JobLog(store, 1).new_lines()) == [(1, 1, "one")]
+    assert len(list(JobLog(store).new_lines())) == 2

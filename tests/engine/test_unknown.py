@@ -1,0 +1,118 @@
+"""
+What cannot be seen is unknown, and nothing is made or deleted because of it (I7).
+"""
+
+import json
+
+import pytest
+
+from orchestrator.core.world import NodeState, Unknown
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
+
+LOOKS = {
+    "nodes": ("tpu.nodes.list", "transient"),
+    "vm": ("compute.instances.get", "drop-answer"),
+    "bucket": ("storage.buckets.list", "drop-answer"),
+    "heartbeats": ("storage.objects.list", "drop-answer"),
+}
+
+
+@pytest.mark.parametrize("sight", LOOKS)
+def test_an_answer_that_does_not_come_changes_nothing(lab, sight):
+    """
+    503 on one look after another for two hours: no create, no delete, and then it goes on as before.
+    """
+    controller = lab.up()
+    before = lab.mutations()
+    method, fault = LOOKS[sight]
+    for _ in range(8):
+        lab.cloud.fail_next(method, [fault])
+        lab.wait(900)
+        result = controller.one_pass()
+        assert isinstance(getattr(result.world, sight), Unknown)
+        assert result.plan.empty
+        assert result.plan.waiting
+    controller.up()
+    assert lab.mutations() == before
+
+
+@pytest.mark.parametrize("sight", ["nodes", "heartbeats"])
+def test_what_was_lost_meanwhile_is_seen_only_when_sight_is_back(lab, sight):
+    """
+    A node that vanishes while nobody can look is not replaced before it was missed twice.
+    """
+    controller = lab.up()
+    method, fault = LOOKS[sight]
+    lab.cloud.set_node_state("demo-tpu-g1", "vanish")
+    lab.cloud.fail_next(method, [fault] * 2)
+    for _ in range(2):
+        assert controller.one_pass().plan.empty
+        lab.wait(20)
+    controller.up()
+    assert lab.nodes() == {"demo-tpu-g2": NodeState.READY}
+
+
+def test_a_zone_hidden_from_the_project_makes_the_whole_sight_unknown(lab):
+    """
+    One of two zones answers 403: the node may be there, so none is made.
+    """
+    controller = lab.controller(a_spec(tpu__zones=[ZONE, OTHER_ZONE]))
+    controller.want()
+    lab.change(hidden_zones=frozenset({OTHER_ZONE}))
+    result = controller.one_pass()
+    assert isinstance(result.world.nodes, Unknown)
+    assert lab.mutations()["tpu.nodes.create"] == 0
+
+
+def test_a_partial_list_is_no_proof_of_absence(lab, monkeypatch):
+    """
+    `unreachable` in a list that answers 200 makes it unknown, however long it lasts.
+    """
+    controller = lab.up()
+    real = lab.wire.send
+
+    def partial(request, *args, **options):
+        answer = real(request, *args, **options)
+        if request.path_url.startswith("/v2/") and "/nodes?" in request.path_url:
+            body = json.dumps({"nodes": [], "unreachable": [f"locations/{ZONE}"]}).encode()
+            answer.raw._fp = answer.raw._original_response = None
+            answer._content = body
+        return answer
+
+    monkeypatch.setattr(lab.wire, "send", partial)
+    before = lab.mutations()
+    for _ in range(4):
+        result = controller.one_pass()
+        assert isinstance(result.world.nodes, Unknown)
+        assert result.plan.empty
+        lab.wait(60)
+    assert lab.mutations() == before
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"phase": "dancing"}', b'{"phase": "run", "worker": 0}']
+)
+def test_a_heartbeat_that_cannot_be_read_is_unknown(lab, body):
+    """
+    A worker that cannot be understood is not a worker that is gone: its job is left alone.
+    """
+    controller = lab.up()
+    lab.machines.running.clear()
+    lab.clock.advance(600)
+    lab.put(".tpuctl/heartbeat/1/0", body)
+    result = controller.one_pass()
+    assert isinstance(result.world.heartbeats, Unknown)
+    assert result.plan.empty
+
+
+def test_a_bucket_deleted_by_hand_is_said_and_not_papered_over(lab):
+    """
+    No empty bucket takes the place of one that held checkpoints.
+    """
+    controller = lab.up()
+    controller.cloud.buckets.delete(lab.bucket)
+    lab.machines.running.clear()
+    before = lab.mutations()["storage.buckets.insert"]
+    result = controller.one_pass()
+    assert any("bucket" in text for text in result.plan.waiting)
+    assert lab.mutations()["storage.buckets.insert"] == before

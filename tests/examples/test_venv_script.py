@@ -1,0 +1,61 @@
+"""
+examples/*/venv.sh: one environment for each list of pins, made once, never believed half made.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "examples/hf-clm/venv.sh"
+
+
+@pytest.fixture
+def recipe(tmp_path) -> Path:
+    """Return a folder with the script and a list of no pins, so that nothing is fetched."""
+    folder = tmp_path / "recipe"
+    folder.mkdir()
+    shutil.copy(SCRIPT, folder)
+    (folder / "requirements.txt").write_text("# nothing\n")
+    return folder
+
+
+def start(folder: Path, *words: str, **more: str) -> subprocess.Popen:
+    """Start the script as the agent does on a machine."""
+    env = {"PATH": os.environ["PATH"], "TPUCTL_ROOT": str(folder.parent / "machine"), **more}
+    return subprocess.Popen(
+        ["sh", str(folder / "venv.sh"), *words], env=env, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_environment_is_made_once_by_one_of_many_and_a_half_made_one_is_made_again(recipe):
+    """Two starts at once share one installation; later ones find it; what a kill left is replaced."""
+    key = hashlib.sha256((recipe / "requirements.txt").read_bytes()).hexdigest()
+    venv = recipe.parent / "machine/venvs" / key
+    (venv / "bin").mkdir(parents=True)  # an installation that was killed
+    (venv / "half").write_text("")
+    both = [start(recipe, "python", "-c", "import sys; print(sys.prefix)") for _ in range(2)]
+    ends = [one.communicate(timeout=120) for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    assert [out.strip() for out, _ in ends] == [str(venv)] * 2
+    assert sum("installing" in err for _, err in ends) == 1
+    assert not (venv / "half").exists()
+
+    again = start(recipe, "python", "-c", "raise SystemExit(7)")
+    assert "installing" not in again.communicate(timeout=60)[1]
+    assert again.returncode == 7
+
+
+def test_environment_that_cannot_be_made_runs_nothing(recipe):
+    """A pin that cannot be had: the script fails, the program is not run with another Python."""
+    (recipe / "requirements.txt").write_text("/nowhere/absent-1.0-py3-none-any.whl\n")
+    process = start(recipe, "python", "-c", "print('ran')", TPUCTL_VENV_CACHE=str(recipe.parent / "cache"))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "absent" in err
+    assert "ran" not in out
+    assert not list((recipe.parent / "cache").glob("*/complete"))

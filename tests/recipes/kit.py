@@ -1,0 +1,136 @@
+"""
+What all tests of recipes need: a copy of a recipe, its virtual environment, and runs that can be killed.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+VENVS = Path(os.environ.get("TPUCTL_VENV_CACHE") or Path.home() / ".cache/tpuctl/venvs")
+INSTALL_SECONDS = 900
+
+
+def copy(name: str, folder: Path) -> Path:
+    """Copy a recipe out of the repository into *folder*, as a user does; return *folder*."""
+    ignore = shutil.ignore_patterns("__pycache__", "data", "checkpoints", "venv", ".venv")
+    shutil.copytree(EXAMPLES / name, folder, dirs_exist_ok=True, ignore=ignore)
+    return folder
+
+
+@dataclass
+class Run:
+    """One start of a command of a recipe in its own session, with its output in a file."""
+
+    folder: Path
+    log: Path
+    process: subprocess.Popen
+
+    def text(self) -> str:
+        """Return what it has printed so far."""
+        return self.log.read_text(errors="replace")
+
+    def wait(self, expect: int | None = 0, seconds: float = 120) -> str:
+        """Wait for its end; return its output. *expect* is the status that it must leave with."""
+        try:
+            code = self.process.wait(seconds)
+        finally:
+            self.kill()
+        assert expect is None or code == expect, f"status {code}, not {expect}:\n{self.text()[-6000:]}"
+        return self.text()
+
+    def until(self, pattern: str, seconds: float = 120) -> "Run":
+        """Wait until its output matches."""
+        return self.wait_for(lambda: re.search(pattern, self.text(), re.MULTILINE) is not None, seconds)
+
+    def wait_for(self, look: Callable[[], bool], seconds: float = 120) -> "Run":
+        """Wait until *look* says yes, while the run goes on."""
+        end = time.monotonic() + seconds
+        while not look():
+            assert self.process.poll() is None, f"it has ended:\n{self.text()[-6000:]}"
+            assert time.monotonic() < end, f"waited {seconds:g} s:\n{self.text()[-6000:]}"
+            time.sleep(0.02)
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL everything that carries this run's mark, wherever it moved, and see it gone."""
+        mark = f"\0RECIPE_RUN={self.log}\0".encode()
+        while left := [pid for pid, environ in _environments() if mark in environ]:
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            self.process.poll()
+            time.sleep(0.02)
+        self.process.wait(10)
+
+
+@dataclass
+class Recipe:
+    """A copy of a recipe and the environment that its commands run in."""
+
+    name: str
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+
+    def start(self, command: str, **environment: str) -> Run:
+        """Start a shell command in the recipe's folder."""
+        log = self.folder.parent / f"{self.folder.name}-{len(self.runs)}.log"
+        base = {
+            "PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "TPUCTL_VENV_CACHE": str(VENVS),
+            "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "RECIPE_RUN": str(log),
+            **{key: value for key, value in os.environ.items() if key.startswith("PIP_")},
+            **self.environment, **environment,
+        }  # fmt: skip
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ["bash", "-c", command], cwd=self.folder, env=base, stdin=subprocess.DEVNULL,
+                stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        run = Run(self.folder, log, process)
+        self.runs.append(run)
+        return run
+
+    def run(self, command: str, seconds: float = 120, **environment: str) -> str:
+        """Run a command to its successful end; return its output."""
+        return self.start(command, **environment).wait(0, seconds)
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        for run in self.runs:
+            run.kill()
+
+
+def prepared(name: str, folder: Path, *commands: str, **environment: str) -> Recipe:
+    """Return a copy of a recipe with its virtual environment made and *commands* (its data step) run."""
+    recipe = Recipe(name, copy(name, folder / name), environment)
+    recipe.run("sh venv.sh", INSTALL_SECONDS)
+    for command in commands:
+        recipe.run(command)
+    return recipe
+
+
+def losses(text: str) -> dict[int, str]:
+    """Return the loss printed for each step; a step that was trained twice must have the same one twice."""
+    found: dict[int, str] = {}
+    for step, loss in re.findall(r"^step (\d+) loss (\S+)$", text, re.MULTILINE):
+        first = found.setdefault(int(step), loss)
+        assert first == loss, f"step {step} had two losses: {first}, {loss}"
+    return found
+
+
+def _environments() -> Iterator[tuple[int, bytes]]:
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                yield int(path.name), b"\0" + (path / "environ").read_bytes()
+            except OSError:
+                continue

@@ -1,0 +1,158 @@
+"""
+examples/bert-tf2: killed and stopped, BERT goes on with the same losses, and becomes a Hugging Face model.
+"""
+
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.stage import Stage, kill
+from tests.recipes.kit import EXAMPLES, INSTALL_SECONDS, Recipe, Run, losses, prepared
+from tests.recipes.life import checkpoints_of, live
+
+pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("bert-tf2")]
+STEPS = 60
+EVENTS = """
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator("logs-straight", size_guidance={"tensors": 0}).Reload()
+print("EVENTS", [event.step for event in events.Tensors("loss")])
+"""
+MASKED = """
+import tensorflow as tf
+shares = []
+for record in tf.data.TFRecordDataset(tf.io.gfile.glob("data/*.tfrecord")).as_numpy_iterator():
+    feature = tf.train.Example.FromString(record).features.feature
+    values = {key: list(one.int64_list.value) for key, one in feature.items()}
+    assert len(values["ids"]) == 32 and len(values["labels"]) == 5
+    shares.append(sum(values["weights"]) / (sum(values["present"]) - 2))
+print("MASKED", len(shares), sum(shares) / len(shares))
+"""
+
+
+def start(recipe: Recipe, out: str, step_seconds: float = 0, more: str = "") -> Run:
+    """Start the training with a line of log for each step."""
+    words = f"--out {out} --logs logs-{out} --steps {STEPS} --save-every 15 --log-every 1"
+    return recipe.start(f"exec sh venv.sh python train.py {words} --step-seconds {step_seconds} {more}")
+
+
+def tear(prefix: Path) -> None:
+    """Leave half of the data of a checkpoint."""
+    file = prefix.with_name(f"{prefix.name}.data-00000-of-00001")
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """Return a copy of the recipe, with its data made."""
+    one = prepared("bert-tf2", tmp_path_factory.mktemp("bert"), "sh venv.sh python prepare.py")
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def straight(recipe) -> dict[int, str]:
+    """Return the losses of a run that nothing interrupts."""
+    text = start(recipe, "straight").wait()
+    assert "MirroredStrategy with 2 replicas" in text
+    found = losses(text)
+    assert list(found) == list(range(1, STEPS + 1))
+    assert float(found[STEPS]) < float(found[1]) - 1.0
+    return found
+
+
+def test_killed_and_stopped_run_resumes_with_the_same_losses(recipe, straight):
+    """SIGKILL after a save, SIGTERM between two saves, then to the end: every loss is the unbroken run's."""
+    out = recipe.folder / "out"
+    run = start(recipe, "out", 0.1).until("^step 18 ")
+    run.kill()
+    parts = [run.text()]
+    leftover = out / "ckpt-30_temp"
+    leftover.mkdir()
+
+    run = start(recipe, "out", 0.1).until("^step 20 ")
+    assert "resumed from step 15" in run.text()
+    assert not leftover.exists()
+    run.process.send_signal(signal.SIGTERM)
+    parts.append(run.wait(42, 30))
+    saved = max(losses(parts[-1]))
+    assert (out / f"ckpt-{saved}.index").is_file()
+
+    parts.append(start(recipe, "out").wait())
+    assert f"resumed from step {saved}" in parts[-1]
+    assert losses("\n".join(parts)) == straight
+
+
+def test_torn_newest_checkpoint_falls_back_to_the_one_before(recipe, straight):
+    """Data cut in half: the script says so and takes the one before; with all of them cut it stops."""
+    folder = recipe.folder / "torn"
+    shutil.copytree(recipe.folder / "straight", folder)
+    tear(folder / f"ckpt-{STEPS}")
+    text = start(recipe, "torn").wait()
+    assert f"ckpt-{STEPS} cannot be read" in text
+    assert "resumed from step 45" in text
+    assert losses(text) == {step: straight[step] for step in range(46, STEPS + 1)}
+    for index in folder.glob("ckpt-*.index"):
+        tear(index.with_suffix(""))
+    assert "nothing was trained" in start(recipe, "torn").wait(1)
+
+
+def test_data_are_masked_shards_of_one_shape_and_made_once(recipe):
+    """About 15 % of the words are hidden, every example has one shape; a second call finds all done."""
+    shards = [path.name for path in sorted((recipe.folder / "shards").iterdir())]
+    assert shards[0] == "shard_0000"
+    facts = json.loads((recipe.folder / "data/data.json").read_text())
+    assert facts["shards"] == len(shards) > 1
+    number, share = re.findall(r"MASKED (\d+) (\S+)", recipe.run(f"sh venv.sh python -c '{MASKED}'"))[0]
+    assert int(number) == facts["examples"]
+    assert 0.12 < float(share) < 0.2
+    assert "data is there already" in recipe.run("sh venv.sh python prepare.py")
+
+
+def test_tensorboard_reads_the_losses(recipe, straight):
+    """The log folder holds one loss for each logged step."""
+    assert f"EVENTS {list(range(1, STEPS + 1))}" in recipe.run(f"sh venv.sh python -c '{EVENTS}'")
+
+
+def test_checkpoint_becomes_a_hugging_face_model(recipe, straight):
+    """No key is missing or left over in transformers, and its logits are TensorFlow's."""
+    recipe.run("sh venv.sh python tf2hf.py --checkpoint straight --out hf")
+    reader = f"sh {EXAMPLES}/hf-clm/venv.sh python check_hf.py hf"
+    text = recipe.run(reader, INSTALL_SECONDS)
+    assert "no missing keys, no unexpected keys" in text
+    # The check can fail: a lost tensor and a changed one are seen.
+    cut = (
+        "from safetensors.numpy import load_file, save_file; w = load_file('hf/model.safetensors'); "
+        "w.pop('cls.predictions.bias'); save_file(w, 'hf/model.safetensors', {'format': 'pt'})"
+    )
+    recipe.run(f'sh venv.sh python -c "{cut}"')
+    assert "cls.predictions.bias" in recipe.start(reader).wait(1)
+
+
+def harm(stage: Stage) -> None:
+    """Tear the newest checkpoint on the machine's disk and kill the job; the agent must not offer it."""
+    folder = checkpoints_of(stage, "bert-tf2-tpu-g1")
+    for pid in stage.jobs(b"train.py"):
+        kill(pid)
+    newest = max(int(path.stem.split("-")[1]) for path in folder.glob("ckpt-*.index"))
+    tear(folder / f"ckpt-{newest}")
+    stage.wait_for("the second attempt", lambda: stage.at(newest - 14, attempt=2), 90)
+
+
+@pytest.mark.e2e
+def test_whole_life_on_the_local_cloud(stage, straight):
+    """Torn checkpoint, SIGKILL of the machine, notice with SIGTERM: all losses are the unbroken run's."""
+    words = f"--steps {STEPS} --save-every 15 --log-every 1"
+    settings = {
+        "command": f"exec sh venv.sh python train.py {words}",
+        "target_steps": STEPS,
+        "env.BERT_STEP_SECONDS": 0.4,
+    }
+    life = live(stage, "bert-tf2", kill_at=15, notice_at=35, settings=settings, early=harm)
+    assert life.losses() == straight
+    # The agent committed what SIGTERM made the script save: no step was made twice.
+    assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))
+    assert any(name.endswith(f"ckpt-{STEPS}.index") for name in life.objects)

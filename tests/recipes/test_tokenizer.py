@@ -1,0 +1,88 @@
+"""
+examples/tokenizer: killed, it goes on with the missing step; transformers and hf-clm read the result.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.recipes.kit import Recipe, prepared
+from tests.recipes.life import live
+
+pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("tokenizer")]
+TRAIN = "exec sh venv.sh python train.py"
+MADE = {
+    "wordpiece/vocab.txt", "wordpiece/tokenizer.json",
+    "bpe/vocab.json", "bpe/merges.txt", "bpe/tokenizer.json", "COMPLETE",
+}  # fmt: skip
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files below a folder with their bytes."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def bpe(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Return the files of the byte-level BPE."""
+    return {name: data for name, data in files.items() if name.startswith("bpe/")}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """Return a copy of the recipe, with its text made."""
+    one = prepared("tokenizer", tmp_path_factory.mktemp("tokenizer"), "sh venv.sh python corpus.py")
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def straight(recipe) -> dict[str, bytes]:
+    """Return the files that a run makes that nothing interrupts."""
+    recipe.run(TRAIN, TOKENIZER_OUT="straight")
+    found = contents(recipe.folder / "straight/tokenizers-2")
+    assert set(found) == MADE
+    return found
+
+
+def test_killed_run_keeps_its_finished_step(recipe, straight):
+    """SIGKILL in step 2: step 1 is not trained again, WordPiece would number its tokens anew; BPE repeats."""
+    run = recipe.start(TRAIN, TOKENIZER_OUT="out", TOKENIZER_STEP_SECONDS="2").until("^step 1: ")
+    run.wait_for((recipe.folder / "out/tokenizers-2/bpe").exists)
+    run.kill()
+    assert not (recipe.folder / "out/tokenizers-2/COMPLETE").exists()
+    first = contents(recipe.folder / "out/tokenizers-1/wordpiece")
+    text = recipe.run(TRAIN, TOKENIZER_OUT="out")
+    assert "resumed from step 1" in text
+    assert "step 1: " not in text
+    assert contents(recipe.folder / "out/tokenizers-2/wordpiece") == first
+    assert set(contents(recipe.folder / "out/tokenizers-2")) == MADE
+    assert bpe(contents(recipe.folder / "out/tokenizers-2")) == bpe(straight)
+
+
+def test_transformers_and_hf_clm_read_the_result(recipe, straight, tmp_path):
+    """BertTokenizer reads vocab.txt; hf-clm takes the BPE instead of training its own."""
+    clm: Recipe = prepared("hf-clm", tmp_path)
+    shutil.copytree(recipe.folder / "straight/tokenizers-2/bpe", clm.folder / "tokenizer")
+    assert f"tokenizer: {clm.folder / 'tokenizer'}" in clm.run("sh venv.sh python corpus.py")
+    code = (
+        "from transformers import BertTokenizer; "
+        f"t = BertTokenizer.from_pretrained('{recipe.folder}/straight/tokenizers-2/wordpiece'); "
+        "print(len(t), t.tokenize('def main():'))"
+    )
+    assert "2000 ['def', 'main', '(', ')', ':']" in clm.run(f'sh venv.sh python -c "{code}"')
+
+
+@pytest.mark.e2e
+def test_whole_life_on_the_local_cloud(stage, straight):
+    """Killed after step 1, notice in step 2: the bucket holds the first WordPiece and the same BPE."""
+    settings = {"env.TOKENIZER_STEP_SECONDS": "6"}
+    life = live(stage, "tokenizer", kill_at=1, notice_at=1, settings=settings)
+    assert sum(log.count("step 1: wordpiece") for log in life.logs) == 1
+    first, last = (
+        {name.split("/", 4)[-1]: stage.read(name) for name in life.objects if name.startswith(place)}
+        for place in ("checkpoints/00000001/g1/w0/", "checkpoints/00000002/g3/w0/")
+    )
+    assert set(last) == MADE
+    assert last["wordpiece/vocab.txt"] == first["wordpiece/vocab.txt"]
+    assert bpe(last) == bpe(straight)

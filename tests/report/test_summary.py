@@ -1,0 +1,84 @@
+"""
+The figures of a finished run.
+"""
+
+import pytest
+
+from orchestrator.core.events import Event
+from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.report.summary import summarise
+
+T = 1_800_000_000.0
+TIMES = {"boot": T + 30, "fetched": T + 32, "restored": T + 35, "spawned": T + 36, "first_step": T + 40}
+
+
+def beat(incarnation, step, resumed_from=None, **more):
+    """
+    Return the last report of one incarnation.
+    """
+    return Heartbeat(
+        incarnation, 0, Phase.RUN, more.pop("updated", T), step=step, resumed_from=resumed_from, **more
+    )
+
+
+def summary(beats, events=(), **more):
+    """
+    Return the summary of reports and events.
+    """
+    known = {
+        "preemptions": 1,
+        "started_at": T - 100,
+        "ended_at": T + 100,
+        "cost_usd": 1.0,
+        "ondemand_usd": 3.0,
+    }
+    return summarise(beats, events, **{**known, **more})
+
+
+def test_a_run_without_reports_has_no_figures():
+    """
+    Nothing is invented.
+    """
+    found = summary([])
+    assert (found.steps, found.loss, found.steps_redone, found.recoveries) == (None, None, 0, ())
+
+
+def test_steps_redone_are_those_between_checkpoint_and_loss():
+    """
+    Step 57 was reached, 50 was saved: seven are trained twice.
+    """
+    assert summary([beat(1, 57), beat(2, 100, 50)]).steps_redone == 7
+    assert summary([beat(1, 57), beat(2, 100, 57)]).steps_redone == 0
+    assert summary([beat(1, None), beat(2, 100)]).steps_redone == 0
+
+
+def test_a_recovery_is_told_by_its_parts():
+    """
+    From the last sign of life to the first new step, without a gap.
+    """
+    events = [
+        Event(T + 3, "preempted", "", {"incarnation": 1}),
+        Event(T + 4, "node-create", "", {"incarnation": 2}),
+    ]
+    (way,) = summary([beat(1, 57), beat(2, 100, 50, timings=TIMES)], events).recoveries
+    assert way.parts["detect"] == 3
+    assert way.parts["decide"] == 1
+    assert way.parts["create"] == 26
+    assert way.total == pytest.approx(40)
+
+
+def test_a_recovery_with_a_missing_mark_is_left_out():
+    """
+    Half a measurement is none.
+    """
+    assert summary([beat(1, 57), beat(2, 100, 50, timings={"boot": T})]).recoveries == ()
+
+
+def test_goodput_is_a_share():
+    """
+    Between nothing and one, also when clocks disagree.
+    """
+    first = beat(1, 57, progress_at=T + 1000, timings={"first_step": T})
+    assert summary([first], ended_at=T - 99).goodput == 1.0
+    assert 0 <= summary([beat(1, 57)]).goodput <= 1
+    assert summary([], started_at=T, ended_at=T).goodput is None

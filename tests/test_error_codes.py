@@ -1,0 +1,88 @@
+"""
+Every error has a code, every code one meaning, and every class an exit code of the published list.
+"""
+
+import ast
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import orchestrator
+from orchestrator import errors
+from orchestrator.codes import CODES, error_table
+from orchestrator.errors import Retry, TpuctlError
+
+PACKAGE = Path(orchestrator.__file__).parent
+EXITS = {
+    "TpuctlError": 1, "UsageError": 2, "AuthError": 3, "CapacityError": 4, "QuotaError": 4,
+    "TransientError": 1,
+    "NotFoundError": 1, "ConflictError": 1, "PreconditionError": 1, "UnknownCloudError": 1, "RemoteError": 1,
+    "HostKeyError": 1, "LeftoverError": 5, "LeaseHeldError": 6, "SpendStopError": 7, "JobFailedError": 1,
+    "LocalCloudError": 1,
+}  # fmt: skip
+CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, TpuctlError)]
+ALIASES = {"ConfigError": "UsageError"}
+
+
+def test_no_class_is_forgotten():
+    """The list of exit codes is whole."""
+    assert {c.__name__ for c in CLASSES} == set(EXITS)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda c: c.__name__)
+def test_a_class_has_its_code_and_exit_code(kind):
+    """A class's own code means what the table says, and its exit code is that of the README."""
+    error = kind("what")
+    assert CODES[error.code][0] is kind
+    assert error.exit_code == EXITS[kind.__name__]
+    assert isinstance(error.retry, Retry)
+    assert error.as_dict() | {"code": error.code, "message": "what"} == error.as_dict()
+
+
+def uses():
+    """Yield (code, class, place) wherever the package names a code beside a class."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.name in {"errors.py", "codes.py"} and path.parent == PACKAGE:
+            continue
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                for line in node.body:
+                    if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant):
+                        yield from named(line.value, node.name, path)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                first = node.args[0] if node.args else None
+                kind = first.id if node.func.id == "_rule" and isinstance(first, ast.Name) else node.func.id
+                values = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "code")]
+                for value in values:
+                    yield from named(value, kind, path)
+
+
+def named(value, kind, path):
+    """Yield the code when *value* is one."""
+    if isinstance(value, ast.Constant) and re.fullmatch(r"TPU-\d{3}", str(value.value)):
+        yield value.value, ALIASES.get(kind, kind), path.name
+
+
+def test_a_code_has_one_meaning():
+    """Whoever searches for a code finds one story: the class beside it is that of the table."""
+    found = list(uses())
+    assert len(found) > 20
+    wrong = [f"{c} {k} in {p}" for c, k, p in found if c not in CODES or CODES[c][0].__name__ != k]
+    assert wrong == []
+
+
+def test_the_table_has_no_code_that_nobody_uses():
+    """A code that is gone leaves the table."""
+    assert {code for code, _, _ in uses()} | {c.code for c in CLASSES} == set(CODES)
+
+
+def test_the_published_table_is_the_one_in_the_code():
+    """docs/errors.md is made by error_table()."""
+    published = PACKAGE.parent / "docs" / "errors.md"
+    if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
+        head = published.read_text().split("| code |")[0]
+        published.write_text(head + error_table())
+    assert published.read_text().endswith("\n\n" + error_table())

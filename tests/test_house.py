@@ -1,0 +1,163 @@
+"""
+The rules of this house that a machine can check: packaging, layers, size, reasons, forbidden words.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PYTHON = sorted(
+    path
+    for folder in ("orchestrator", "tests", "examples")
+    for path in (ROOT / folder).rglob("*.py")
+    if not {"__pycache__", ".venv"} & set(path.parts)
+)
+PACKAGE = [path for path in PYTHON if path.is_relative_to(ROOT / "orchestrator")]
+FORBIDDEN = {
+    r"AutoAddPolicy": "host keys are pinned in Python",
+    r"StrictHostKeyChecking[= ]no": "host keys are pinned for ssh",
+    r"shell=True": "commands are lists",
+    r"(?<![\w.])eval\(": "text is no program",
+    r"yaml\.load\(": "ruamel's round-trip parser is used",
+    r"^\s*(import|from) pickle": "nothing from outside is unpickled",
+}
+ALLOWED = {
+    "orchestrator/local/model/world.py": r"^\s*(import|from) pickle",  # reads snapshots that it wrote itself
+    "orchestrator/agent/formats/pickled.py": r"^\s*(import|from) pickle",  # it builds no foreign object
+}
+TEXTS = [
+    *(path for path in PYTHON if not path.is_relative_to(ROOT / "tests")),
+    *(ROOT / "templates").glob("*.j2"),
+    ROOT / ".ci" / "run",
+]
+PYPROJECT = (ROOT / "pyproject.toml").read_text()
+
+
+def run(*words):
+    """Run a tool in the checkout; return what it says when it fails."""
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def tool(name):
+    """Return the path of a tool beside this Python."""
+    return str(Path(sys.executable).parent / name)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Build the wheel in this process and return the names in it."""
+    from hatchling.builders.wheel import WheelBuilder
+
+    folder = tmp_path_factory.mktemp("dist")
+    (path,) = list(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"]))
+    return set(zipfile.ZipFile(path).namelist())
+
+
+def test_the_wheel_holds_all_that_runs(wheel):
+    """Package, tables, templates and examples: each file of the checkout, and nothing else of it."""
+    for folder, inside in (
+        ("orchestrator", "orchestrator"),
+        ("templates", "orchestrator/templates"),
+        ("examples", "orchestrator/examples"),
+    ):
+        for name in tracked(folder):
+            assert f"{inside}/{Path(name).relative_to(folder)}" in wheel
+    assert not [name for name in wheel if "__pycache__" in name or name.startswith(("tests/", "docs/"))]
+    assert any(name.endswith("licenses/LICENSE") for name in wheel)
+
+
+def tracked(folder):
+    """Return the files that git knows in a folder, or all of them in an unpacked archive."""
+    done = subprocess.run(
+        ["git", "ls-files", "--", folder], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 0 and done.stdout:
+        return [name for name in done.stdout.splitlines() if (ROOT / name).exists()]
+    return [
+        str(p.relative_to(ROOT))
+        for p in (ROOT / folder).rglob("*")
+        if p.is_file() and "__pycache__" not in p.parts
+    ]
+
+
+def listed(start):
+    """Return the lines of a list in pyproject.toml that begins with *start*."""
+    return PYPROJECT.split(f"\n{start} = [\n")[1].split("\n]")[0].splitlines()
+
+
+@pytest.mark.parametrize("name", ["dependencies", "local", "dev"])
+def test_every_dependency_has_its_reason(name):
+    """A line without a reason is a line to remove."""
+    for line in listed(name):
+        assert (
+            line.strip().startswith("#")
+            or re.match(r'\s*"tpuctl\[\w+\]",$', line)
+            or re.search(r'",\s+# \S.{3,}', line)
+        ), line
+
+
+def test_every_ignored_rule_has_its_reason():
+    """Ruff checks everything; what it must not say is explained."""
+    for line in listed("ignore"):
+        assert re.search(r'",\s+# \S.{3,}', line), line
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_file_is_one_job(path):
+    """At most 300 lines (a test: 400), and a docstring that says what it is for."""
+    text = path.read_text()
+    assert text.count("\n") <= (400 if path.is_relative_to(ROOT / "tests") else 300)
+    assert ast.get_docstring(ast.parse(text))
+
+
+@pytest.mark.parametrize("pattern", FORBIDDEN, ids=list(FORBIDDEN.values()))
+def test_nothing_dangerous_is_in_what_runs(pattern):
+    """Neither in the package, nor in templates, examples and scripts."""
+    found = {str(p.relative_to(ROOT)) for p in TEXTS if re.search(pattern, p.read_text(), re.MULTILINE)}
+    assert found == {name for name, allowed in ALLOWED.items() if allowed == pattern}
+
+
+def test_every_folder_of_the_package_states_its_rule():
+    """Its __init__.py holds that docstring and nothing else (the root has the version, too)."""
+    folders = {path.parent for path in PACKAGE}
+    for folder in folders:
+        tree = ast.parse((folder / "__init__.py").read_text())
+        assert ast.get_docstring(tree)
+        assert len(tree.body) == 1 or folder == ROOT / "orchestrator", folder
+
+
+def test_imports_go_downwards_only():
+    """import-linter's contracts hold."""
+    assert run(tool("lint-imports"), "--no-cache") == ""
+
+
+def test_ruff_has_nothing_to_say():
+    """Neither about the style nor about the format."""
+    assert run(tool("ruff"), "check", "--no-cache", ".") == ""
+    assert run(tool("ruff"), "format", "--no-cache", "--check", ".") == ""
+
+
+def test_the_agent_runs_on_an_old_python():
+    """Machines may have 3.8: the grammar is that of 3.8, and nothing but the standard library is imported."""
+    for path in (ROOT / "orchestrator" / "agent").rglob("*.py"):
+        tree = ast.parse(path.read_text(), feature_version=(3, 8))
+        for node in ast.walk(tree):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            for name in names:
+                assert name.split(".")[0] in sys.stdlib_module_names, f"{path}: {name}"
+
+
+def test_scripts_of_the_checkout_may_be_run():
+    """.ci/run is executable and is bash."""
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    assert run("bash", "-n", ".ci/run") == ""
