@@ -6,6 +6,7 @@ example has the same shape, as a TPU wants it. Nothing is done when --out holds 
 """
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -67,6 +68,7 @@ def main(args):
     with ProcessPoolExecutor(min(args.workers, len(jobs)), mp_context=get_context("spawn")) as pool:
         counts = list(pool.map(encode, jobs))
     facts = {"examples": sum(counts), "shards": len(shards), "tokens": args.tokens, "masked": args.masked}
+    facts["vocab_sha256"] = hashlib.sha256(vocab.read_bytes()).hexdigest()
     with tf.io.gfile.GFile(done, "w") as file:
         json.dump({**facts, "made": made}, file, indent=1)
     print(f"{args.out}: {facts['examples']} examples in {len(shards)} TFRecord files")
@@ -98,7 +100,9 @@ def train_vocab(args, shards, size):
             [str(shard) for shard in shards], vocab_size=size, special_tokens=list(SPECIAL),
             show_progress=False,
         )  # fmt: skip
-        tokenizer.save_model(".")
+        # Training numbers the words differently each time; sorted, every machine numbers them alike.
+        words = sorted(set(tokenizer.get_vocab()) - set(SPECIAL))
+        path.write_text("\n".join([*SPECIAL, *words]) + "\n", encoding="utf-8")
     words = len(path.read_text(encoding="utf-8").splitlines())
     if words > size:
         raise SystemExit(f"{path} has {words} words, {args.config} says vocab_size {size}: make that larger")
@@ -128,9 +132,8 @@ def encode(job):
                     key: tf.train.Feature(int64_list=tf.train.Int64List(value=value))
                     for key, value in example.items()
                 }
-                writer.write(
-                    tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
-                )
+                record = tf.train.Example(features=tf.train.Features(feature=feature))
+                writer.write(record.SerializeToString(deterministic=True))
                 count += 1
     return count
 

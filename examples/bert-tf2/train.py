@@ -182,9 +182,12 @@ def train(args, stop):
     if args.batch % strategy.num_replicas_in_sync:
         raise SystemExit(f"--batch {args.batch} cannot be shared by {strategy.num_replicas_in_sync} replicas")
     model, optimizer = build(args, strategy, config, facts)
-    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+    vocab = tf.Variable(facts["vocab_sha256"], trainable=False)
+    checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, vocab=vocab)
     manager = tf.train.CheckpointManager(checkpoint, args.out, max_to_keep=max(args.keep, 2))
     step = saved = restore(checkpoint, manager)
+    if vocab.numpy().decode() != facts["vocab_sha256"]:
+        raise SystemExit(f"{args.out} was trained with another vocab.txt; its numbers would mean other words")
     run = step_function(strategy, model, optimizer, args.seed)
     data = batches(args, facts, strategy, step)
     writer = tf.summary.create_file_writer(args.logs)

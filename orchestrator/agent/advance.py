@@ -11,6 +11,7 @@ from .gang import Attempt, next_attempt
 from .orders import Ending, Interrupted, Kind
 from .outcome import Outcome, Verdict
 from .parts import Parts
+from .peers import silent_peer
 
 BREAKER_PATIENCE = 10.0
 
@@ -36,8 +37,8 @@ class Advance:
             parts.patiently("put suspects back", lambda: acquit(parts.catalogue, attempt))
         wanted = self._wanted(attempt, outcome, counted)
         if counted:
-            self._give_up_after(wanted, outcome.reason)
-            parts.status.set(failures=wanted.failures, message=outcome.reason)
+            lonely = self._give_up_after(attempt, wanted, outcome.reason)
+            parts.status.set(failures=wanted.failures, message=lonely or outcome.reason)
             tries = max(wanted.failures, wanted.excused)
             self._pause(attempt, min(self._settings.longest_pause, 2.0 ** max(0, tries - 1)))
             wanted = self._wanted(attempt, outcome, counted)
@@ -53,9 +54,15 @@ class Advance:
         excused = outcome.verdict is Verdict.EXCUSED
         return next_attempt(attempt, newest, why, self._settings.worker, counted, excused, outcome.code)
 
-    def _give_up_after(self, wanted: Attempt, reason: str) -> None:
+    def _give_up_after(self, attempt: Attempt, wanted: Attempt, reason: str) -> str:
+        """
+        Give up after too many failures, unless a worker is missing: then return which, and go on trying.
+        """
         if wanted.failures < self._settings.failures:
-            return
+            return ""
+        missing = silent_peer(self._parts, attempt.attempt)
+        if missing is not None:
+            return f"worker {missing} is silent; the job is tried until its machine is replaced"
         tried = self._parts.patiently("put suspects back", lambda: acquit(self._parts.catalogue, wanted))
         text = f"{wanted.failures} starts in a row without progress; the last: {reason}{tried}"
         self._parts.patiently("give up", lambda: self._parts.gang.give_up(text))

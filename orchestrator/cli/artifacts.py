@@ -29,17 +29,23 @@ def build_artifacts(session: Session) -> tuple[str, str]:
     return bundle.digest, digest
 
 
-def want(history: History, bundle: str, agent: str, now: float) -> History:
+def want(history: History, bundle: str, agent: str, job: str, now: float) -> History:
     """
-    Return the history with the code that `up` wants; new code opens an ended deployment again.
+    Return the history with what `up` wants: code, agent and the digest of the job's settings.
+
+    New code or settings open an ended deployment again, and reach machines that run already.
     """
-    changed = (bundle, agent) != (history.bundle, history.agent)
-    history = replace(history, bundle=bundle, agent=agent, started_at=history.started_at or now)
+    changed = (bundle, agent, job) != (history.bundle, history.agent, history.job)
+    due = history.settings_due or (history.pushed != "" and history.job != job)
+    history = replace(
+        history, bundle=bundle, agent=agent, job=job, settings_due=due, started_at=history.started_at or now
+    )
     over = history.outcome in {Outcome.FAILED.value, Outcome.SPENT.value}
     done = history.outcome == Outcome.DONE.value
     if over or (done and changed):
         return replace(
             history, outcome="", reason="", refusals=(), started_at=now,
             incarnation=history.incarnation + 1, accepted=False, operations=(), remote_failed_since=None,
+            settings_due=False,
         )  # fmt: skip
     return replace(history, refusals=())

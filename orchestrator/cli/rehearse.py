@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 KILLS = ("notice", "kill", "save", "restore", "twice", "vm")
 POLL = "watch.poll=1s"
+NOTICE = "8"
+"""Seconds of notice: shorter than the real 30, longer than any framework takes to begin its last save."""
 
 
 @click.command("rehearse")
@@ -67,7 +69,7 @@ def command(
     stage = Stage(Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), path.parent, (*settings, POLL))
     with interruptible():
         try:
-            stage.run("local", "start", "--hosts", hosts)
+            stage.run("local", "start", "--hosts", hosts, "--notice", NOTICE)
             verdict = _rehearse(stage, chosen, chance, compare=compare)
         finally:
             left = [] if keep else clear(stage)

@@ -46,6 +46,7 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.output import print_json, say
     from orchestrator.cli.wiring import Session
+    from orchestrator.core.job import job_digest
     from orchestrator.core.recovery import hopeless
     from orchestrator.engine.reconcile import Pass
     from orchestrator.engine.watch import raise_hopeless, raise_outcome, raise_stockout
@@ -55,7 +56,7 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
     with session.alone("up"), printer:
         bundle, agent = build_artifacts(session)
         record = session.record
-        record.update(lambda h: want(h, bundle, agent, session.clock.now()))
+        record.update(lambda h: want(h, bundle, agent, job_digest(session.spec), session.clock.now()))
         changes = 0
 
         def after(result: Pass) -> None:

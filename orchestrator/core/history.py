@@ -60,8 +60,9 @@ class History:
     *incarnation* is the newest one asked for (0: none yet) and *accepted* says that the cloud took its
     create. *refusals* are those since the last success of their kind. *sightings* maps a doubtful state
     to the time it was first seen in a row. *bucket_ready* says that the bucket was made completely, grant
-    included, which a killed create may have left undone. *pushed* names the bundle that went to the
-    machines over SSH.
+    included, which a killed create may have left undone. *job* is the digest of the job's settings that
+    `up` wants, *settings_due* says that running machines still have others. *pushed* names the bundle
+    that went to the machines over SSH.
     """
 
     serial: int = 0
@@ -76,6 +77,8 @@ class History:
     bucket_ready: bool = False
     bundle: str = ""
     agent: str = ""
+    job: str = ""
+    settings_due: bool = False
     uploaded: str = ""
     pushed: str = ""
     remote_failed_since: float | None = None

@@ -2,6 +2,8 @@
 Decide about the job: the fourth resource, seen through the heartbeats of its workers.
 """
 
+import hashlib
+
 from orchestrator.core.history import History, current_node
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.spec import Spec
@@ -34,6 +36,13 @@ def push_mark(spec: Spec, history: History) -> str:
     return history.bundle if spec.job.run_on == "tpu" else f"{history.incarnation}:{history.bundle}"
 
 
+def job_digest(spec: Spec) -> str:
+    """
+    Return a digest of the job's settings, by which `up` sees that running machines have others.
+    """
+    return hashlib.sha256(repr(spec.job).encode()).hexdigest()[:16]
+
+
 def decide_job(spec: Spec, world: World, history: History) -> Step:
     """
     Push and start the job where it does not run, or does not run the wanted code.
@@ -59,7 +68,7 @@ def decide_job(spec: Spec, world: World, history: History) -> Step:
         return Step(waiting=f"job: {why}; next try soon", wake_in=history.next_remote_at - world.seen_at)
     # UPDATE restarts what runs, which costs a gang its work since the last checkpoint: not for the same code.
     same = history.pushed != push_mark(spec, history) and all(b.bundle == history.bundle for b in beats)
-    verb = Verb.CREATE if same else Verb.UPDATE
+    verb = Verb.CREATE if same and not history.settings_due else Verb.UPDATE
     return Step((Change(Kind.JOB, verb, spec.name, why, node.zone, history.incarnation),))
 
 
@@ -75,6 +84,8 @@ def _vm_running(world: World) -> bool:
 
 
 def _why_push(spec: Spec, world: World, history: History, node: Node, beats: tuple[Heartbeat, ...]) -> str:
+    if history.settings_due:
+        return "the machines run the job with other settings"
     if history.pushed != push_mark(spec, history) and not _has_code(spec, history, node, beats):
         return "the machines do not have this code yet"
     return silent_worker(spec, world, history, node, beats)

@@ -137,13 +137,9 @@ def _advice(
     if not done:
         advice.append("the job did not reach its end: read the log with `tpuctl logs` and mend what it says")
     if any(b.committed is None for b in blows if b.kill is not Kill.VM):
-        advice.append(
-            "save earlier and more often: a machine went before the first checkpoint was complete"
-        )
+        advice.append("save earlier and more often: a machine went before the first checkpoint was complete")
     if any(not c.resumed and c.why.endswith("it went on from step 0") for c in comebacks):
-        advice.append(
-            "the script ignores its checkpoint: restore it from $TPUCTL_CHECKPOINT_DIR first"
-        )
+        advice.append("the script ignores its checkpoint: restore it from $TPUCTL_CHECKPOINT_DIR first")
     if same is False:
         advice.append(
             "the loss differs from the unbroken run: save optimizer and random state, and make the data "

@@ -204,7 +204,11 @@ class Actor:
         text = deliver(self._cloud, self._blueprint, artifacts, history, node, world, change)
         mark = push_mark(self._blueprint.spec, history)
         pause = self._clock.now() + 10 * REMOTE_PAUSE
-        self._record.update(lambda h: replace(h, pushed=mark, remote_failed_since=None, next_remote_at=pause))
+        self._record.update(
+            lambda h: replace(
+                h, pushed=mark, settings_due=False, remote_failed_since=None, next_remote_at=pause
+            )
+        )
         return text
 
     def _node(self, world: World) -> Node:

@@ -78,7 +78,9 @@ def summarise(
     """
     Return the summary of the incarnations that *beats* (the last report of each) and *events* describe.
     """
-    chain = sorted((b for b in beats if b.worker == 0), key=lambda b: b.incarnation)
+    # A machine that was taken away before it trained has no steps to lose.
+    trained = (b for b in beats if b.worker == 0 and b.step is not None)
+    chain = sorted(trained, key=lambda b: b.incarnation)
     redone = sum(max(0, (before.step or 0) - (after.resumed_from or 0)) for before, after in pairwise(chain))
     recoveries = [_recovery(before, after, events) for before, after in pairwise(chain)]
     wall = max(0.0, ended_at - started_at)

@@ -9,6 +9,8 @@ import time
 from orchestrator.local.wire.http import Response
 from tests.agent.agent_lab import Lab, Machine
 
+VERDICT = ".tpuctl/gang/1/verdict.json"
+
 
 def two_workers(lab: Lab, **changes: object) -> tuple[Machine, Machine]:
     """
@@ -156,3 +158,20 @@ def test_verdict_on_other_code_does_not_bind(lab: Lab) -> None:
     assert machine.heartbeat()["phase"] == "done"
     assert lab.attempts()[-1]["failures"] == 0
     assert json.loads((machine.root / "state" / "job.json").read_text())["ended"] == "done"
+
+
+def test_a_gang_does_not_give_up_while_a_worker_is_missing(lab: Lab) -> None:
+    """
+    Jobs that fail because another machine is dead are not at fault; when it lives, they are.
+    """
+    broken = {"_CRASH_AT": "3", "_CRASHES": 99, "FAILURES": 2, "_STEPS": 50}
+    first, second = two_workers(lab, **broken)
+    first.until(lambda: first.heartbeat().get("starts", 0) >= 1, "the first start")
+    second.kill_all()
+    first.until(lambda: "worker 1 is silent" in first.heartbeat().get("message", ""), "the missing worker")
+    assert VERDICT not in lab.names()
+
+    second.start()
+
+    first.until(lambda: VERDICT in lab.names(), "the verdict")
+    assert lab.json(VERDICT)["failed"]

@@ -4,9 +4,8 @@ What a case of a rule is, and the pieces of scripts that the cases share.
 
 from dataclasses import dataclass, field
 
-from core_kit import make_spec
-
 from orchestrator.core.preflight.finding import Level
+from tests.core.core_kit import make_spec
 
 NOTE, WARN, STOP = Level.NOTE, Level.WARN, Level.STOP
 KEPT = 'python3 train.py --out "$TPUCTL_CHECKPOINT_DIR"'

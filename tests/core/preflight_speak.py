@@ -2,7 +2,7 @@
 For each rule and each of its levels: folders and settings on which it must speak.
 """
 
-from preflight_cases import (
+from tests.core.preflight_cases import (
     FAIRSEQ,
     HEX,
     HF,

@@ -3,10 +3,10 @@ Prices per hour and sums.
 """
 
 import pytest
-from core_kit import make_spec
 
 from orchestrator.catalog import load_catalog
 from orchestrator.core.cost import Meter, estimate, hourly, to_budget, to_ttl
+from tests.core.core_kit import make_spec
 
 ZONE = "europe-west4-b"
 

@@ -306,6 +306,14 @@ def test_new_code_is_pushed_to_a_running_job():
     assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.JOB, Verb.UPDATE)]
 
 
+def test_new_settings_reach_a_job_that_runs_the_same_code():
+    """
+    A changed command or variable needs a restart although the bundle is the same.
+    """
+    plan = decide(spec(), world(), history(settings_due=True))
+    assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.JOB, Verb.UPDATE)]
+
+
 def test_code_goes_to_the_bucket_before_it_goes_to_machines():
     """
     A machine that is replaced finds its code without us.

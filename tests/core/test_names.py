@@ -5,9 +5,9 @@ Deterministic names.
 import re
 
 import pytest
-from core_kit import make_spec
 
 from orchestrator.core import names
+from tests.core.core_kit import make_spec
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,16 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from core_kit import make_spec
-from preflight_cases import KEPT, SECRET
-from preflight_silent import SILENT
-from preflight_speak import SPEAK
 
 from orchestrator.catalog import load_catalog
 from orchestrator.cli.source_facts import gather
 from orchestrator.config.load import load
 from orchestrator.core.preflight.finding import Level
 from orchestrator.core.preflight.rules import RULES, preflight
+from tests.core.core_kit import make_spec
+from tests.core.preflight_cases import KEPT, SECRET
+from tests.core.preflight_silent import SILENT
+from tests.core.preflight_speak import SPEAK
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -4,13 +4,12 @@ What `plan` tells before anything is touched.
 
 import json
 
-from core_kit import make_spec
-
 from orchestrator.catalog import load_catalog
 from orchestrator.core import names
 from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.preview import preview
 from orchestrator.core.scopes import MACHINE_SCOPES
+from tests.core.core_kit import make_spec
 
 NODE = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g3", "there is none yet", "europe-west4-a", 3)
 BUCKET = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", "europe-west4")

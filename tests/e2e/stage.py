@@ -75,7 +75,7 @@ class Stage:
             f"job:\n{lines}watch: {{poll: 1s{watch}}}\n"
         )
 
-    def use_example(self, *, steps: int = 150, save_every: int = 5, **more: Any) -> None:
+    def use_example(self, *, steps: int = 150, save_every: int = 5, fast: str = "", **more: Any) -> None:
         """Copy the numpy example here and write a deployment file for a run that lasts until `hurry`."""
         for source in EXAMPLE.glob("*.py"):
             (self.work / source.name).write_bytes(source.read_bytes())
@@ -84,7 +84,7 @@ class Stage:
             "NUMPY_LM_STEP_SECONDS": "0.2",
             "NUMPY_LM_SAVE_EVERY": str(save_every),
             "NUMPY_LM_LOG_EVERY": "1",
-            "E2E_FAST": str(self.folder / "fast"),
+            "E2E_FAST": fast or str(self.folder / "fast"),
         }
         (self.work / "paced.py").write_text(PACED)
         self.write(env=env, command="python3 paced.py", target_steps=steps, **more)

@@ -18,6 +18,7 @@ from orchestrator.cloud.clients import Clients, CloudSettings
 from orchestrator.cloud.factory import open_cloud
 from orchestrator.core import names
 from orchestrator.core.bill import spent
+from orchestrator.core.job import job_digest
 from orchestrator.core.world import NodeState
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
@@ -218,7 +219,7 @@ class Controller:
     def want(self):
         """Want the code of this lab, as `up` does first."""
         now = self.lab.clock.now()
-        self.record.update(lambda h: want(h, DIGEST["bundle"], DIGEST["agent"], now))
+        self.record.update(lambda h: want(h, DIGEST["bundle"], DIGEST["agent"], job_digest(self.spec), now))
 
     def up(self, **options):
         """Run passes until nothing is left to do or to wait for, as `tpuctl up --wait` does."""

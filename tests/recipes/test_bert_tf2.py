@@ -112,6 +112,18 @@ def test_data_are_masked_shards_of_one_shape_and_made_once(recipe):
     assert "data is there already" in recipe.run("sh venv.sh python prepare.py")
 
 
+def test_replaced_machine_makes_the_same_data_and_other_data_are_refused(recipe, straight):
+    """Made anew, the data are the same bytes; a checkpoint of another vocabulary is not trained further."""
+    recipe.run("sh venv.sh python prepare.py --out again")
+    made = [path for path in (recipe.folder / "data").iterdir() if path.name != "data.json"]
+    assert len(made) > 2
+    for path in made:
+        assert path.read_bytes() == (recipe.folder / "again" / path.name).read_bytes()
+    facts = json.loads((recipe.folder / "again/data.json").read_text())
+    (recipe.folder / "again/data.json").write_text(json.dumps({**facts, "vocab_sha256": "0" * 64}))
+    assert "another vocab.txt" in start(recipe, "straight", more="--data again").wait(1)
+
+
 def test_tensorboard_reads_the_losses(recipe, straight):
     """The log folder holds one loss for each logged step."""
     assert f"EVENTS {list(range(1, STEPS + 1))}" in recipe.run(f"sh venv.sh python -c '{EVENTS}'")

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import asyncssh
 import pytest
-from remote_machines import AsyncServers, Machine, free_port, own_address
-from remote_relay import Relay
 
 from orchestrator.ports import Host
 from orchestrator.remote.connect import Ssh, SshSettings
 from orchestrator.remote.keys import DeploymentKey, ensure_key
+from tests.remote.remote_machines import AsyncServers, Machine, free_port, own_address
+from tests.remote.remote_relay import Relay
 
 SSHD = "/usr/sbin/sshd"
 

@@ -52,6 +52,13 @@ def test_steps_redone_are_those_between_checkpoint_and_loss():
     assert summary([beat(1, None), beat(2, 100)]).steps_redone == 0
 
 
+def test_a_machine_that_never_trained_has_no_steps_to_lose():
+    """
+    Killed while it restored, it neither trained a step nor hides that the one before it did.
+    """
+    assert summary([beat(1, 57), beat(2, None), beat(3, 100, 50)]).steps_redone == 7
+
+
 def test_a_recovery_is_told_by_its_parts():
     """
     From the last sign of life to the first new step, without a gap.

@@ -1,0 +1,58 @@
+"""
+What `up` wants: how it changes the record.
+"""
+
+from dataclasses import replace
+
+from orchestrator.cli.artifacts import want
+from orchestrator.core.history import History
+from orchestrator.core.job import job_digest
+from tests.core.worlds import NOW, history, spec
+
+RUNNING = history(bundle="b", agent="a", job="j", pushed="b")
+
+
+def test_the_first_up_has_no_running_job_to_change():
+    """
+    Nothing was pushed yet, so there are no other settings anywhere.
+    """
+    first = want(History(), "b", "a", "j", NOW)
+    assert (first.bundle, first.job, first.settings_due, first.started_at) == ("b", "j", False, NOW)
+
+
+def test_other_settings_are_due_on_running_machines():
+    """
+    They stay due until a push has brought them.
+    """
+    changed = want(RUNNING, "b", "a", "k", NOW)
+    assert changed.settings_due
+    assert want(changed, "b", "a", "k", NOW).settings_due
+    assert not want(RUNNING, "b", "a", "j", NOW).settings_due
+
+
+def test_a_failed_deployment_is_opened_again_under_a_new_incarnation():
+    """
+    The old incarnation's reports still say that it failed.
+    """
+    again = want(replace(RUNNING, outcome="failed"), "b", "a", "j", NOW)
+    assert (again.outcome, again.incarnation, again.accepted) == ("", 2, False)
+
+
+def test_a_done_deployment_stays_done_until_something_changes():
+    """
+    A second `up` must not train for nothing.
+    """
+    done = replace(RUNNING, outcome="done")
+    assert want(done, "b", "a", "j", NOW).outcome == "done"
+    assert want(done, "c", "a", "j", NOW).outcome == ""
+    assert want(done, "b", "a", "k", NOW).outcome == ""
+
+
+def test_the_digest_follows_every_setting_of_the_job():
+    """
+    And nothing else: another poll does not restart a job.
+    """
+    base = spec()
+    other = replace(base, job=replace(base.job, env={"A": "1"}))
+    assert job_digest(base) != job_digest(other)
+    assert job_digest(base) == job_digest(replace(base, vm="none"))
