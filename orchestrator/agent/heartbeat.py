@@ -44,6 +44,7 @@ class Status:
             "bundle": settings.bundle,
             "phase": "boot",
             "step": None,
+            "began_at": None,
             "loss": None,
             "committed_step": None,
             "committed_at": None,

@@ -57,6 +57,7 @@ class Player:
             resumed_from=attempt.resume_step,
             committed_step=attempt.resume_step,
             step=None,
+            began_at=None,
             loss=None,
             message="",
         )
@@ -222,12 +223,23 @@ class Player:
             now = Progress(max(steps, default=None), now.loss)
         if now.step is None or now == self._progress:
             return
+        if self._progress.step is None:
+            self._began(now.step, resumed)
         if now.step != self._progress.step:
             self._moved_at = time.monotonic()
             self._parts.status.time("first_step", again=self._progress.step is None)
             self._parts.status.set(progress_at=time.time())
         self._progress = now
         self._parts.status.set(step=now.step, loss=now.loss)
+
+    def _began(self, step: int, resumed: Optional[int]) -> None:
+        """
+        Note the first step that the job reports, and say so when it has not gone on from its checkpoint.
+        """
+        self._parts.status.set(began_at=step)
+        ignored = resumed is not None and step < resumed
+        text = f"the job begins at step {step}, but step {resumed} is restored: it does not read it"
+        self._parts.status.trouble("resume", text if ignored else "")
 
     def _stalled(self) -> bool:
         committed_at = self._parts.status.get("committed_at") or 0.0

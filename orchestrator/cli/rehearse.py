@@ -66,7 +66,9 @@ def command(
         raise UsageError(f"--file {path.name}: a rehearsal needs the name {FILE_NAME}", code="TPU-133")
     chance = random.Random(seed)  # noqa: S311 - moments of a rehearsal, not secrets
     chosen = [Kill(k) for k in ([chance.choice(KILLS) for _ in range(count)] if count else kills)]
-    stage = Stage(Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), path.parent, (*settings, POLL))
+    stage = Stage(
+        Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), path.parent, (*settings, POLL), talk=as_json
+    )
     with interruptible():
         try:
             stage.run("local", "start", "--hosts", hosts, "--notice", NOTICE)

@@ -33,14 +33,16 @@ class Stage:
     """
     Run commands on a local cloud of their own, kept in *folder*, and look at their effects as `status` does.
 
-    *work* is the folder of the deployment file, *settings* what `--set` was given. The stage changes the
-    environment of this process, which the commands inherit.
+    *work* is the folder of the deployment file, *settings* what `--set` was given; with *talk* all that
+    commands print is talk and goes to stderr. The stage changes the environment of this process, which the
+    commands inherit.
     """
 
-    def __init__(self, folder: Path, work: Path, settings: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, work: Path, settings: Sequence[str] = (), *, talk: bool = False) -> None:
         self.folder = folder
         self.work = work
         self._settings = tuple(settings)
+        self._output = sys.stderr if talk else None
         names = [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]
         for name in set(names) - KEPT:
             del os.environ[name]
@@ -90,7 +92,9 @@ class Stage:
         """
         self._show(words)
         where = self.work if self.work.exists() else self.folder
-        return subprocess.Popen([sys.executable, "-m", "orchestrator", *words], cwd=where)
+        return subprocess.Popen(
+            [sys.executable, "-m", "orchestrator", *words], cwd=where, stdout=self._output
+        )
 
     def run_beside(self, *words: str) -> None:
         """

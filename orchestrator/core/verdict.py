@@ -45,12 +45,16 @@ class Blow:
 @dataclass(frozen=True)
 class Comeback:
     """
-    Hold how the job came back from one blow. *redone* counts steps trained twice, *seconds* the time lost.
+    Hold how the job came back from one blow.
+
+    *ignored* says that it did not read its checkpoint, *redone* counts steps trained twice, *seconds* is
+    the time lost.
     """
 
     kill: Kill
     resumed: bool
     why: str
+    ignored: bool = False
     redone: int | None = None
     seconds: float | None = None
 
@@ -114,14 +118,16 @@ def _comeback(blow: Blow, chain: dict[int, Heartbeat]) -> Comeback:
     if not later:
         return Comeback(blow.kill, resumed=False, why="no later machine made a step")
     after = later[0]
-    start = after.resumed_from or 0
+    restored = after.resumed_from or 0
+    start = restored if after.began_at is None else min(restored, after.began_at)
+    ignored = start < restored
     before = chain.get(blow.incarnation)
     reached = max(blow.step or 0, (before.step or 0) if before else 0)
     seconds = after.timings["first_step"] - blow.at
     redone = max(0, reached - start)
     if blow.committed is not None and start < blow.committed:
         why = f"step {blow.committed} was saved, but it went on from step {start}"
-        return Comeback(blow.kill, resumed=False, why=why, redone=redone, seconds=seconds)
+        return Comeback(blow.kill, resumed=False, why=why, ignored=ignored, redone=redone, seconds=seconds)
     if blow.committed is None and not start:
         why = f"nothing had been saved by step {reached}; it began again"
         return Comeback(blow.kill, resumed=reached == 0, why=why, redone=redone, seconds=seconds)
@@ -138,7 +144,7 @@ def _advice(
         advice.append("the job did not reach its end: read the log with `tpuctl logs` and mend what it says")
     if any(b.committed is None for b in blows if b.kill is not Kill.VM):
         advice.append("save earlier and more often: a machine went before the first checkpoint was complete")
-    if any(not c.resumed and c.why.endswith("it went on from step 0") for c in comebacks):
+    if any(c.ignored for c in comebacks):
         advice.append("the script ignores its checkpoint: restore it from $TPUCTL_CHECKPOINT_DIR first")
     if same is False:
         advice.append(

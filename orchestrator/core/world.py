@@ -164,8 +164,10 @@ class Heartbeat:
     """
     Hold one worker's last report (object `.tpuctl/heartbeat/<incarnation>/<worker>`).
 
-    *updated* is the bucket's time of the write. *failures* counts starts in a row that brought no
-    progress. *timings* are seconds since the epoch by name (boot, fetched, restored, spawned, first_step).
+    *updated* is the bucket's time of the write. *resumed_from* is the checkpoint that was restored,
+    *began_at* the first step that the job reported then: a smaller one means that it ignores its
+    checkpoint. *failures* counts starts in a row that brought no progress. *timings* are seconds since
+    the epoch by name (boot, fetched, restored, spawned, first_step).
     """
 
     incarnation: int
@@ -179,6 +181,7 @@ class Heartbeat:
     committed_step: int | None = None
     committed_at: float | None = None
     resumed_from: int | None = None
+    began_at: int | None = None
     attempt: int = 0
     starts: int = 0
     failures: int = 0

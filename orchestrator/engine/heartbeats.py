@@ -11,7 +11,16 @@ from orchestrator.core.world import Heartbeat, Phase, Present, Sight, Unknown
 from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.ports import Store, StoredObject
 
-_NUMBERS = ("incarnation", "worker", "workers", "step", "committed_step", "resumed_from", "exit_code")
+_NUMBERS = (
+    "incarnation",
+    "worker",
+    "workers",
+    "step",
+    "committed_step",
+    "resumed_from",
+    "began_at",
+    "exit_code",
+)
 _FIELDS = {f.name for f in fields(Heartbeat)} - {"phase", "updated"}
 
 

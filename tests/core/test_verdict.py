@@ -32,7 +32,7 @@ def test_a_job_that_goes_on_from_its_newest_checkpoint_survives():
     """
     Step 50 was saved, step 60 reached: ten are redone, nothing is lost.
     """
-    found = verdict([KILLED], [beat(1, 60), beat(2, 100, 50)])
+    found = verdict([KILLED], [beat(1, 60), beat(2, 100, 50, began_at=51)])
     assert found.survives
     assert (found.comebacks[0].redone, found.comebacks[0].seconds) == (10, 5.0)
     assert found.seconds_lost == 20.0
@@ -43,8 +43,9 @@ def test_a_job_that_starts_again_though_it_had_saved_does_not_survive():
     """
     The checkpoint was there and the script did not read it.
     """
-    found = verdict([KILLED], [beat(1, 60), beat(2, 100)])
+    found = verdict([KILLED], [beat(1, 60), beat(2, 100, 50, began_at=1)])
     assert not found.survives
+    assert found.comebacks[0].redone == 59
     assert any("ignores its checkpoint" in text for text in found.advice)
 
 
