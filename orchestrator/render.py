@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RAW_NAMES = frozenset({"job_env", "run_job", "start_job", "cron", "mark", "name"})
 LONGEST_VALUE = 120_000  # bytes; Linux refuses one argument or variable above 128 KiB
-LONGEST_SCRIPT = 256 * 1024  # bytes; limit of one metadata value (gcp-facts.md 2.4)
+LONGEST_SCRIPT = 256 * 1024  # bytes; limit of one metadata value (docs/facts.md 2.4)
 STOP_SECONDS = 60  # how long `start-job --restart` waits for the old agent, unless the grace is longer
 
 # Bash refuses to assign the first six and computes the others itself: a value could not come through.

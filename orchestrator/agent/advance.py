@@ -37,7 +37,7 @@ class Advance:
             parts.patiently("put suspects back", lambda: acquit(parts.catalogue, attempt))
         wanted = self._wanted(attempt, outcome, counted)
         if counted:
-            lonely = self._give_up_after(attempt, wanted, outcome.reason)
+            lonely = self._give_up_after(attempt, wanted, outcome)
             parts.status.set(failures=wanted.failures, message=lonely or outcome.reason)
             tries = max(wanted.failures, wanted.excused)
             self._pause(attempt, min(self._settings.longest_pause, 2.0 ** max(0, tries - 1)))
@@ -54,17 +54,18 @@ class Advance:
         excused = outcome.verdict is Verdict.EXCUSED
         return next_attempt(attempt, newest, why, self._settings.worker, counted, excused, outcome.code)
 
-    def _give_up_after(self, attempt: Attempt, wanted: Attempt, reason: str) -> str:
+    def _give_up_after(self, attempt: Attempt, wanted: Attempt, outcome: Outcome) -> str:
         """
         Give up after too many failures, unless a worker is missing: then return which, and go on trying.
         """
         if wanted.failures < self._settings.failures:
             return ""
-        missing = silent_peer(self._parts, attempt.attempt)
+        # Only a job that ran can have failed for want of another worker.
+        missing = None if outcome.code is None else silent_peer(self._parts, attempt.attempt)
         if missing is not None:
             return f"worker {missing} is silent; the job is tried until its machine is replaced"
         tried = self._parts.patiently("put suspects back", lambda: acquit(self._parts.catalogue, wanted))
-        text = f"{wanted.failures} starts in a row without progress; the last: {reason}{tried}"
+        text = f"{wanted.failures} starts in a row without progress; the last: {outcome.reason}{tried}"
         self._parts.patiently("give up", lambda: self._parts.gang.give_up(text))
         raise Interrupted(Ending(Kind.GAVE_UP, text))
 

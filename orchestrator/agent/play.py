@@ -174,6 +174,8 @@ class Player:
             parts.status.set(phase="stopping", message=order.ending.reason)
             job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
             self._clear(job)
+            # Before the commit, because the machine may be gone when that is over.
+            self._look(attempt.resume_step)
             commit_in_time(parts)
             raise
         finally:

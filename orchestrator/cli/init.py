@@ -2,6 +2,7 @@
 tpuctl init: a first deployment file, or a copy of an example.
 """
 
+import json
 from pathlib import Path
 
 import click
@@ -11,20 +12,24 @@ from orchestrator.cli.options import json_option
 
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
-@click.option("--recipe", help="Copy an example: numpy-lm or jax-lm. Default: a commented tpuctl.yaml only.")
+@click.option(
+    "--recipe", help="Copy an example, such as numpy-lm or jax-lm. Default: a commented tpuctl.yaml only."
+)
 @click.option("--name", help="Name of the deployment. Default: the folder's name.")
 @json_option
 def command(folder: Path, recipe: str | None, name: str | None, as_json: bool) -> None:
     """
-    Write a commented tpuctl.yaml into FOLDER, or copy an example that runs as it is.
+    Write a commented tpuctl.yaml into FOLDER, with its schema for editors, or copy an example.
     """
     from orchestrator.cli.output import print_json, say
     from orchestrator.config.load import FILE_NAME, read
+    from orchestrator.config.schema import SCHEMA_FILE, json_schema
     from orchestrator.config.starter import init_text
     from orchestrator.errors import UsageError
 
     if recipe is None:
-        files = {FILE_NAME: init_text(name or _name_of(folder)).encode()}
+        schema = json.dumps(json_schema(), indent=2) + "\n"
+        files = {FILE_NAME: init_text(name or _name_of(folder)).encode(), SCHEMA_FILE: schema.encode()}
     else:
         files = _copies(_example(recipe))
         files[FILE_NAME] = _renamed(files[FILE_NAME], name)

@@ -78,7 +78,7 @@ class Clients:
         Return application default credentials, or anonymous ones for a local cloud.
 
         Raise AuthError when there are none. Rehearsals stay anonymous: other credentials of google-auth
-        call Google in the background (gcp-facts 6).
+        call Google in the background (docs/facts.md 6.1).
         """
         if self.settings.endpoint:
             from google.auth.credentials import AnonymousCredentials
@@ -112,7 +112,7 @@ class Clients:
         """
         Return the `compute_v1.InstancesClient`; use its `*_unary` calls only.
 
-        The futures of the others poll Google's own endpoint whatever the settings (gcp-facts 2.1).
+        The futures of the others poll Google's own endpoint whatever the settings (docs/facts.md 2.1).
         """
         return self._once("instances", lambda: self._compute("InstancesClient"))
 
@@ -164,7 +164,7 @@ class Clients:
         return self._kept_local(client, client.transport._session)  # noqa: SLF001
 
     def _storage(self) -> Any:
-        # Without this the client asks for the bucket in a thread of its own (gcp-facts 3.2).
+        # Without this the client asks for the bucket in a thread of its own (docs/facts.md 3.2).
         os.environ["DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"] = "true"
         from google.cloud.storage import Client
 

@@ -2,7 +2,7 @@
 Every error of the official clients becomes one of ours here, with its retry class and a next step.
 
 Status, reason and details decide. Texts decide only where Google gives two meanings one status
-(gcp-facts 1.6 and the error table); each such text is listed in `_BY_TEXT`.
+(docs/facts.md 1.6 and the error table); each such text is listed in `_BY_TEXT`.
 """
 
 from collections.abc import Callable, Iterable, Iterator

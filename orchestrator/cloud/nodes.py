@@ -149,7 +149,7 @@ def _state(number: int) -> NodeState:
 
 def _workers(node: Any) -> tuple[Worker, ...]:
     """
-    Return the workers: with n networks, entry i*n is worker i (gcp-facts 1.3).
+    Return the workers: with n networks, entry i*n is worker i (docs/facts.md 1.3).
     """
     networks = max(1, len(node.network_configs))
     first = list(node.network_endpoints)[::networks]

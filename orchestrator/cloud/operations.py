@@ -71,7 +71,7 @@ def compute_error(answer: Any, what: str) -> TpuctlError | None:
     Return the error inside a compute operation, or None.
 
     The client takes a DONE operation without httpErrorStatusCode for a success, even when it lists
-    errors (gcp-facts 2.1); so both places are read.
+    errors (docs/facts.md 2.1); so both places are read.
     """
     status = answer.http_error_status_code
     if answer.error.errors:

@@ -8,7 +8,7 @@ from orchestrator.ports import VmOrder
 
 IMAGE = "projects/debian-cloud/global/images/family/debian-12"
 NETWORK = "global/networks/default"
-MIN_RUN_SECONDS, MAX_RUN_SECONDS = 30, 120 * 86400  # limits of maxRunDuration in Google's documentation
+MIN_RUN_SECONDS, MAX_RUN_SECONDS = 30, 120 * 86400  # limits of maxRunDuration (docs/facts.md 2.3)
 
 
 def instance_body(order: VmOrder) -> dict[str, Any]:

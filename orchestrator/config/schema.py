@@ -13,7 +13,8 @@ from orchestrator.core.check_job import VARIABLE_PATTERN
 from orchestrator.core.check_place import NAME_LENGTH, NAME_PATTERN, SMALLEST_DISK_GB
 from orchestrator.core.units import Duration
 
-SCHEMA_ID = "https://raw.githubusercontent.com/tpuctl/tpuctl/main/docs/tpuctl.schema.json"
+SCHEMA_ID = "urn:tpuctl:deployment-file"
+SCHEMA_FILE = "tpuctl.schema.json"
 
 
 def json_schema() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.catalog import load_catalog
 from orchestrator.config.load import FILE_NAME, read
-from orchestrator.config.schema import SCHEMA_ID, describe
+from orchestrator.config.schema import SCHEMA_FILE, describe
 from orchestrator.config.settings import keys_in, settings
 from orchestrator.core.suggest import did_you_mean, join
 from orchestrator.core.units import Duration
@@ -96,7 +96,7 @@ def _first_zone(tpu_type: str) -> str:
 
 
 def _file(values: Mapping[str, Any]) -> Iterator[str]:
-    yield f"# yaml-language-server: $schema={SCHEMA_ID}"
+    yield f"# yaml-language-server: $schema={SCHEMA_FILE}"
     yield "#"
     yield "# A deployment of tpuctl. What is commented out shows the default."
     yield "# Any setting can be given for one run: --set tpu.spot=false, or TPUCTL_TPU__SPOT=false."

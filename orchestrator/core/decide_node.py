@@ -16,7 +16,7 @@ from orchestrator.core.world import Node, NodeState, Present, Unknown, World
 from orchestrator.errors import Retry
 
 CREATE_DEADLINE = 1800.0
-"""Seconds a node may stay CREATING before it is given up (peers allow 10 to 60 minutes)."""
+"""Seconds a node may stay CREATING; others allow 15 to 60 minutes (docs/facts.md 1.3)."""
 REPAIR_DEADLINE = 300.0
 """Seconds a node may stay in a passing state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
 DELETE_AGAIN = 600.0

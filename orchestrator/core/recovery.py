@@ -10,7 +10,7 @@ from orchestrator.core.world import World
 from orchestrator.errors import Retry
 
 SECOND_WITNESS = 30.0
-"""Seconds between two sightings of an absence before it is believed (design rule, goals M7)."""
+"""Seconds between two sightings of an absence before it is believed: our choice (docs/facts.md 8)."""
 
 FIRST_DELAY = {
     Retry.CAPACITY: 5.0,

@@ -25,7 +25,7 @@ class DeploymentKey:
 
     def metadata_line(self, user: str = SSH_USER) -> str:
         """
-        Return the line for the machines' `ssh-keys` metadata (gcp-facts 2.4).
+        Return the line for the machines' `ssh-keys` metadata (docs/facts.md 2.4).
         """
         return f"{user}:{self.public} {user}"
 

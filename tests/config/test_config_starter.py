@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.load import load, read
-from orchestrator.config.schema import SCHEMA_ID, describe, json_schema
+from orchestrator.config.schema import SCHEMA_FILE, SCHEMA_ID, describe, json_schema
 from orchestrator.config.settings import settings
 from orchestrator.config.starter import RECIPES, init_text
 from orchestrator.errors import UsageError
@@ -49,7 +49,7 @@ def test_taking_the_comment_signs_away_changes_nothing():
 
 def test_editors_find_the_schema():
     """The first line is for the YAML language server."""
-    assert init_text("my-model").splitlines()[0] == f"# yaml-language-server: $schema={SCHEMA_ID}"
+    assert init_text("my-model").splitlines()[0] == f"# yaml-language-server: $schema={SCHEMA_FILE}"
 
 
 @pytest.mark.parametrize(

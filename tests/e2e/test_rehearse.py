@@ -12,7 +12,7 @@ FORGETFUL = """
 import json, os, pathlib, time
 
 root = pathlib.Path(os.environ["TPUCTL_CHECKPOINT_DIR"])
-for step in range(1, 61):
+for step in range(1, 201):
     time.sleep(0.1)
     if step % 5 == 0:
         folder = root / f"step-{step:06d}"
@@ -47,7 +47,7 @@ def test_a_job_that_ignores_its_checkpoints_does_not_survive(stage):
     It reaches its end, but it began again from nothing: exit 1, and what to mend.
     """
     (stage.work / "train.py").write_text(FORGETFUL)
-    stage.write(target_steps=60)
+    stage.write(target_steps=200)
     done = stage.tpuctl("rehearse", "--kill", "kill", "--no-compare", "--json", expect=1)
     found = verdict(done)
     assert not found["survives"]

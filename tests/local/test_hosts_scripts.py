@@ -1,5 +1,5 @@
 """
-The script runner, beside what gcp-facts.md 2.4 says of Google's.
+The script runner, beside what docs/facts.md 2.4 says of Google's.
 """
 
 import asyncio

@@ -12,7 +12,7 @@ from orchestrator.core.preflight.finding import Hit, Level, rule
 from orchestrator.core.spec import Spec
 
 LIFETIMES: Final = {"bad": 0.3 * 3600, "middling": 4 * 3600.0, "good": 12 * 3600.0}
-"""Mean seconds between losses of a spot TPU, by zone: assumptions, not measured for your zone."""
+"""Mean seconds between losses of a spot TPU, by zone: assumptions, not measured (docs/facts.md 5.4)."""
 WORTH_SAYING: Final = 0.05
 """Share of the time lost beyond the best interval from which on it is said."""
 

@@ -14,7 +14,7 @@ from orchestrator.core.preflight.words import commands, flag, runs_fairseq
 from orchestrator.core.spec import Spec, VmSpec
 
 TPU_DISK_GB: Final = 100
-"""Boot disk of a TPU machine, which cannot be changed (operators' reports: about 100 GB)."""
+"""Boot disk of a TPU machine, which cannot be changed (about 100 GB: docs/facts.md 5.3)."""
 DATASETS_FACTOR: Final = 20
 """Disk that Hugging Face datasets take for each byte of text: copied, tokenized and cut into blocks."""
 TOKENIZER_FACTOR: Final = 10

@@ -1,5 +1,5 @@
 """
-Who may log in: the ssh-keys attribute, read as Google's guest agent reads it (gcp-facts.md 2.4).
+Who may log in: the ssh-keys attribute, read as Google's guest agent reads it (docs/facts.md 2.4).
 """
 
 import json

@@ -44,7 +44,7 @@ def cloud_environment(machine: Machine, settings: HostSettings) -> dict[str, str
     Return the variables that point Google's clients, TensorStore and gcloud at the local cloud.
 
     gcsfs asks for hierarchical namespaces over gRPC unless told not to, and the storage client's
-    telemetry thread asks for the bucket by itself (gcp-facts.md 3.2): both are turned off. A cluster
+    telemetry thread asks for the bucket by itself (docs/facts.md 3.2): both are turned off. A cluster
     of GCE_METADATA_* names is needed because google-auth, JAX and gcloud read different ones.
     """
     metadata = f"{machine.address}:{settings.metadata_port}"

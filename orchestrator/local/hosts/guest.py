@@ -22,7 +22,7 @@ from orchestrator.local.hosts.settings import MARKER, GuestConfig
 
 class Guest:
     """
-    Do what Google's guest agent does, in its order (gcp-facts.md 2.4).
+    Do what Google's guest agent does, in its order (docs/facts.md 2.4).
     """
 
     def __init__(self, config: GuestConfig) -> None:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-LONGEST_LINE = 64 * 1024  # bytes; the real runner copies nothing after a longer line (gcp-facts.md 2.4)
+LONGEST_LINE = 64 * 1024  # bytes; the real runner copies nothing after a longer line (docs/facts.md 2.4)
 _COPYING: set["asyncio.Task[None]"] = set()  # the event loop itself holds tasks only weakly
 
 
@@ -37,7 +37,7 @@ async def run_script(
     Run the script *text* of attribute *key* and return its exit status.
 
     It is written with mode 0755 and given to `/bin/bash -c`, so its own first line rules. A failure
-    is reported on the serial port and the boot goes on (texts: gcp-facts.md 2.4).
+    is reported on the serial port and the boot goes on (texts: docs/facts.md 2.4).
     """
     with tempfile.TemporaryDirectory(prefix="metadata-scripts", dir=temporary) as name:
         file = Path(name) / key

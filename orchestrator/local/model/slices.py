@@ -46,7 +46,7 @@ def attributes(
     settings: CloudSettings, node: Node, index: int, numeric_id: int, endpoints: str
 ) -> dict[str, str]:
     """
-    Return user metadata plus the attributes that the platform adds (gcp-facts section 5).
+    Return user metadata plus the attributes that the platform adds (docs/facts.md 5.2).
     """
     return {
         **node.body.get("metadata", {}),

@@ -1,7 +1,7 @@
 """
 The metadata server of one machine as a pure function: paths, directories, recursion, etags.
 
-Paths, header rule and answers follow gcp-facts.md 2.4 and 5; `identity` is not served.
+Paths, header rule and answers follow docs/facts.md 2.4, 5.1 and 5.2; `identity` is not served.
 """
 
 import hashlib

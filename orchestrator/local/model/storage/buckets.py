@@ -21,7 +21,7 @@ from orchestrator.local.model.storage.values import (
 )
 
 _ASKED_FOR_SET = ("name", "location", "project")  # kept apart from the fields; never changed later
-_SOFT_DELETE_SECONDS = str(7 * 24 * 3600)  # the default of new buckets (gcp-facts, section 3.2)
+_SOFT_DELETE_SECONDS = str(7 * 24 * 3600)  # the default of new buckets (docs/facts.md 3.2)
 
 
 class Buckets:

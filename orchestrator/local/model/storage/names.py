@@ -15,7 +15,7 @@ def check_bucket_name(name: object) -> str:
     """
     Return the name; raise 400 unless it has 3-63 of [a-z0-9._-] and no "goog" prefix or "google".
 
-    The rules are from memory of the public documentation (gcp-facts, section 3.2).
+    The rules are from memory of the public documentation (docs/facts.md 3.2).
     """
     if not isinstance(name, str) or not name:
         raise StorageError(400, "required", "Required parameter: name")
