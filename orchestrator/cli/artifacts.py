@@ -9,6 +9,7 @@ from orchestrator import agentzip
 from orchestrator.cli.wiring import Session
 from orchestrator.core.history import History
 from orchestrator.core.plan import Outcome
+from orchestrator.core.world import Heartbeat, Phase, Present, Sight
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.remote.bundle import build
 
@@ -27,6 +28,21 @@ def build_artifacts(session: Session) -> tuple[str, str]:
     digest = agentzip.build(fresh)
     Path(fresh).replace(agent_file(session.bundles, digest))
     return bundle.digest, digest
+
+
+def ended(beats: Sight[tuple[Heartbeat, ...]], history: History) -> History:
+    """
+    Return the history with the end that the workers report, when no `watch` was there to write it down.
+    """
+    found = beats.value if isinstance(beats, Present) else ()
+    if history.outcome or not found:
+        return history
+    if all(b.phase is Phase.DONE for b in found) and len(found) == found[0].workers:
+        return replace(
+            history, outcome=Outcome.DONE.value, reason="every worker reports that the job is done"
+        )
+    failed = any(b.phase is Phase.FAILED for b in found)
+    return replace(history, outcome=Outcome.FAILED.value) if failed else history
 
 
 def want(history: History, bundle: str, agent: str, job: str, now: float) -> History:

@@ -68,6 +68,9 @@ def _close(session: "Session", left: "list[Left]", *, delete_data: bool) -> None
     import shutil
     from dataclasses import replace
 
+    from orchestrator.cli.output import say
+    from orchestrator.core.history import History
+    from orchestrator.errors import LeaseHeldError, TpuctlError
     from orchestrator.remote.keys import forget_key
 
     if left:
@@ -76,12 +79,22 @@ def _close(session: "Session", left: "list[Left]", *, delete_data: bool) -> None
     if delete_data:
         shutil.rmtree(session.folder, ignore_errors=True)
         return
-    session.record.update(
-        lambda h: replace(
+
+    def closed(h: History) -> History:
+        # Without a bundle there is nothing to watch, and the next `up` begins a new time to live.
+        spans = tuple(replace(s, until=s.until or now) for s in h.spans)
+        return replace(
             h, accepted=False, vm_accepted=False, operations=(), refusals=(), sightings={}, pushed="",
-            incarnation=h.incarnation + 1, spans=tuple(replace(s, until=s.until or now) for s in h.spans),
-        )
-    )  # fmt: skip
+            incarnation=h.incarnation + 1, spans=spans, zone="", bundle="", uploaded="", started_at=0.0,
+            settings_due=False,
+        )  # fmt: skip
+
+    try:
+        session.record.update(closed)
+    except LeaseHeldError:
+        raise
+    except TpuctlError as error:
+        say(f"the record could not be closed: {error.message}")
     forget_key(session.folder)
 
 

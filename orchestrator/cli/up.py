@@ -12,6 +12,7 @@ from orchestrator.cli.options import deployment_options
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Choice
     from orchestrator.engine.act import Failure
+    from orchestrator.engine.reconcile import Pass
 
 
 @click.command("up")
@@ -42,12 +43,14 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
     """
     Run passes until the job runs everywhere with the wanted code.
     """
-    from orchestrator.cli.artifacts import build_artifacts, want
+    from orchestrator.cli.artifacts import build_artifacts, ended, want
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.output import print_json, say
     from orchestrator.cli.wiring import Session
     from orchestrator.core.job import job_digest
+    from orchestrator.core.plan import Outcome
     from orchestrator.core.recovery import hopeless
+    from orchestrator.engine.heartbeats import read_heartbeats
     from orchestrator.engine.reconcile import Pass
     from orchestrator.engine.watch import raise_hopeless, raise_outcome, raise_stockout
 
@@ -56,7 +59,9 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
     with session.alone("up"), printer:
         bundle, agent = build_artifacts(session)
         record = session.record
-        record.update(lambda h: want(h, bundle, agent, job_digest(session.spec), session.clock.now()))
+        beats = read_heartbeats(session.cloud.store, record.history.incarnation)
+        job, now = job_digest(session.spec), session.clock.now()
+        record.update(lambda h: want(ended(beats, h), bundle, agent, job, now))
         changes = 0
 
         def after(result: Pass) -> None:
@@ -64,8 +69,12 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
             changes += len(result.plan.changes)
             session.sink.flush()
             for failure in result.failures:
-                _stop_on(failure)
-            raise_outcome(result)
+                _stop_on(failure, result)
+            if result.plan.outcome is not None:
+                if result.plan.outcome is Outcome.REFUSED:
+                    raise_outcome(result)
+                printer.waiting(result.plan.waiting, session.clock.now())
+                return
             if hopeless(record.history):
                 raise_hopeless(record.history)
             if not wait:
@@ -73,6 +82,7 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
             printer.waiting(result.plan.waiting, session.clock.now())
 
         result = session.watcher().run(lambda r: r.plan.empty and not r.plan.waiting, after)
+        raise_outcome(result)
     body = {"name": session.spec.name, "bucket": session.blueprint.bucket, "changes": changes}
     if choice.as_json:
         print_json("up", {**body, "outcome": result.plan.outcome.value if result.plan.outcome else "running"})
@@ -84,14 +94,21 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
         say(f"{session.spec.name} is up. Next: tpuctl watch", style="green")
 
 
-def _stop_on(failure: "Failure") -> None:
+def _stop_on(failure: "Failure", result: "Pass") -> None:
     """
     Raise a failure that repeating the pass cannot cure.
     """
-    from orchestrator.core.plan import Kind
+    from orchestrator.core.plan import Kind, Verb
     from orchestrator.errors import HostKeyError, Retry
 
     if failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError):
         return
     if failure.error.retry in {Retry.PERMANENT, Retry.QUOTA}:
+        failed = [f.change for f in result.failures]
+        made = [c for c in result.plan.changes if c.verb is Verb.CREATE and c not in failed]
+        machines = [f"{c.kind.value} {c.name}" for c in made if c.kind in {Kind.NODE, Kind.VM}]
+        if machines:
+            failure.error.unchanged = (
+                f"{', '.join(machines)}: asked for, and billed; `tpuctl down` removes them"
+            )
         raise failure.error

@@ -50,14 +50,16 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
             for failure in result.failures:
                 printer.failure(failure, session.clock.now())
             session.sink.flush()
-            raise_hopeless(session.record.history)
+            if result.plan.outcome is None:
+                raise_hopeless(session.record.history)
 
         try:
             result = watcher.run(lambda _: False, after)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-    if watcher.stop.is_set() and result.plan.outcome is None:
+    unfinished = bool(result.plan.waiting or result.plan.changes)
+    if watcher.stop.is_set() and (result.plan.outcome is None or unfinished):
         say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
         say("  next:  go on with `tpuctl watch`, or remove it all with `tpuctl down`")
         raise click.exceptions.Exit(130)

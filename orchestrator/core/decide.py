@@ -29,8 +29,9 @@ def decide(spec: Spec, world: World, history: History, spent_usd: float = 0.0) -
         decide_bucket(spec, world, history),
         decide_bundle(spec, world, history),
         decide_vm(spec, world, history),
-        decide_node(spec, world, history),
-        decide_job(spec, world, history),
+        node := decide_node(spec, world, history),
+        # Nothing is pushed to machines that this very pass replaces.
+        Step() if any(c.verb is Verb.CREATE for c in node.changes) else decide_job(spec, world, history),
     )
     wakes = [s.wake_in for s in steps if s.wake_in is not None]
     return Plan(
@@ -91,8 +92,8 @@ def decide_vm(spec: Spec, world: World, history: History) -> Step:
         return held_back(history, world, Kind.VM, zone) or Step((create,))
     if vm.value.state in {VmState.TERMINATED, VmState.SUSPENDED}:
         why = "it was preempted" if vm.value.spot else "it is stopped"
-        start = Change(Kind.VM, Verb.START, name, why, zone)
-        return held_back(history, world, Kind.VM, zone) or Step((start,))
+        start = Change(Kind.VM, Verb.START, name, why, vm.value.zone)
+        return held_back(history, world, Kind.VM, vm.value.zone) or Step((start,))
     if vm.value.state is VmState.RUNNING:
         return Step()
     return Step(waiting=f"VM: {vm.value.state.value}", wake_in=5.0)

@@ -12,7 +12,7 @@ from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.recovery import SECOND_WITNESS, held_back, next_zone
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
-from orchestrator.core.world import Node, NodeState, Present, Unknown, World
+from orchestrator.core.world import Absent, Node, NodeState, Present, Unknown, World
 from orchestrator.errors import Retry
 
 CREATE_DEADLINE = 1800.0
@@ -125,7 +125,11 @@ def _judge_missing(world: World, history: History) -> Judgement:
 
 
 def _create(spec: Spec, world: World, history: History, judgement: Judgement) -> Step:
-    fresh = judgement.verdict is Verdict.REPLACE or history.incarnation == 0
+    if isinstance(world.bucket, Absent) and history.bucket_seen:
+        return Step(waiting="TPU: not asked for, since the bucket that held the job's data is gone")
+    # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
+    moved = history.zone not in spec.tpu.zones
+    fresh = moved or judgement.verdict is Verdict.REPLACE or history.incarnation == 0
     incarnation = history.incarnation + 1 if fresh else history.incarnation
     zone = next_zone(spec, history) if fresh else history.zone
     if _quota_held(world, history, zone):

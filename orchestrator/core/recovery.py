@@ -60,9 +60,12 @@ def hopeless(history: History) -> Refusal | None:
     """
     Return the refusal after which asking again is pointless, or None.
 
-    Capacity comes back by itself and is asked for without end; a permission does not.
+    Capacity comes back by itself and is asked for without end; a permission does not. As long as another
+    zone only lacks capacity, a zone without quota ends nothing.
     """
     limits = {Retry.PERMANENT: 1, Retry.QUOTA: QUOTA_TRIES, Retry.UNKNOWN: UNKNOWN_TRIES}
+    if any(r.kind is Kind.NODE and r.retry is Retry.CAPACITY for r in history.refusals):
+        limits = {Retry.PERMANENT: 1}
     for last in reversed(history.refusals):
         alike = [r for r in history.refusals if (r.kind, r.retry) == (last.kind, last.retry)]
         if len(alike) >= limits.get(last.retry, len(alike) + 1):

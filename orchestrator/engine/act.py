@@ -15,7 +15,7 @@ from orchestrator.core.world import Node, Operation, Present, Unknown, World
 from orchestrator.engine.artifacts import find_artifacts
 from orchestrator.engine.deliver import deliver
 from orchestrator.engine.deployment import Deployment
-from orchestrator.errors import ConflictError, LeaseHeldError, Retry, TpuctlError, TransientError
+from orchestrator.errors import ConflictError, LeaseHeldError, RemoteError, Retry, TpuctlError, TransientError
 
 REMOTE_PAUSE = 3.0
 """Seconds before machines that could not be reached are tried again."""
@@ -92,6 +92,9 @@ class Actor:
         """
         Save what a killed controller must find: the incarnation it was about to ask for, or to delete.
         """
+        if change.kind is Kind.VM and change.verb is Verb.CREATE:
+            used = (*self._record.history.zones_used, change.zone)
+            self._record.update(lambda h: replace(h, zones_used=tuple(dict.fromkeys(used))))
         if change.kind is not Kind.NODE:
             return
         now, zone = self._clock.now(), change.zone
@@ -213,7 +216,10 @@ class Actor:
 
     def _node(self, world: World) -> Node:
         nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
-        return next(n for n in nodes if n.incarnation == self._record.history.incarnation)
+        found = next((n for n in nodes if n.incarnation == self._record.history.incarnation), None)
+        if found is None:
+            raise RemoteError("the TPU was replaced meanwhile", unchanged="nothing was pushed")
+        return found
 
     def _remember(self, operation: Operation | None) -> None:
         if operation is not None:

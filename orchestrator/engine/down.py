@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from orchestrator.core import names
 from orchestrator.core.events import Event
 from orchestrator.core.plan import Change, Kind, Verb
-from orchestrator.core.world import NodeState, Present, Unknown, VmState
+from orchestrator.core.recovery import SECOND_WITNESS
+from orchestrator.core.world import NodeState, Operation, Present, Unknown, VmState
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import zones_to_look_at
 from orchestrator.engine.watch import wait_until
@@ -44,6 +45,11 @@ class Sweep:
         vm_zones = () if spec.vm == "none" else (names.vm_zone(spec),)
         self._zones = tuple(dict.fromkeys((*zones_to_look_at(spec, deployment.record.history), *vm_zones)))
         self._asked: dict[str, float] = {}
+        history = deployment.record.history
+        self._coming = [o for o in history.operations if o.verb in {"create", "start"}]
+        # An order whose answer was lost may still take effect; it is waited for, not forgotten.
+        unconfirmed = not history.accepted and not history.refusals and history.requested_at > 0
+        self._settled = history.requested_at + SECOND_WITNESS if unconfirmed else 0.0
 
     def find(self) -> tuple[Left, ...]:
         """
@@ -71,10 +77,32 @@ class Sweep:
             left = self.find()
             for item in left:
                 self._delete(item)
+            left = (*left, *self._on_their_way())
             return not left
 
         wait_until(gone, self._clock, DEADLINE, 1.0)
         return left
+
+    def _on_their_way(self) -> tuple[Left, ...]:
+        """
+        Return what was ordered and has not shown yet: it will, after this command has said that all is gone.
+        """
+        self._coming = [o for o in self._coming if not self._done(o)]
+        coming = [Left(o.kind, o.name, o.zone, f"its {o.verb} is still running") for o in self._coming]
+        if self._clock.now() < self._settled:
+            coming.append(
+                Left("TPU", "?", ", ".join(self._zones), "a create whose answer was lost may follow")
+            )
+        return tuple(coming)
+
+    def _done(self, operation: Operation) -> bool:
+        adapter = self._cloud.nodes if operation.kind == Kind.NODE.value else self._cloud.vms
+        try:
+            return adapter.poll(operation).done
+        except NotFoundError:
+            return True
+        except TpuctlError:
+            return False
 
     def _delete(self, item: Left) -> None:
         """

@@ -30,9 +30,10 @@ L = TypeVar("L", Bucket, Vm)
 
 def zones_to_look_at(spec: Spec, history: History) -> tuple[str, ...]:
     """
-    Return every zone where a node of ours may be: the wanted ones and all ever used.
+    Return every zone where a machine of ours may be: the wanted ones and all ever used.
     """
-    return tuple(dict.fromkeys((*spec.tpu.zones, *history.zones_used)))
+    billed = (span.zone for span in history.spans)
+    return tuple(dict.fromkeys((*spec.tpu.zones, *history.zones_used, *billed)))
 
 
 def observe(cloud: Cloud, spec: Spec, history: History, bucket: str, now: float) -> World:
@@ -42,7 +43,7 @@ def observe(cloud: Cloud, spec: Spec, history: History, bucket: str, now: float)
     zones = zones_to_look_at(spec, history)
     with ThreadPoolExecutor(max_workers=8) as pool:
         seen_bucket = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
-        seen_vm = pool.submit(_guarded, lambda: _vm(cloud, spec))
+        seen_vm = pool.submit(_guarded, lambda: _vm(cloud, spec, history))
         seen_nodes = pool.submit(
             _guarded, lambda: cloud.nodes.labelled(names.DEPLOYMENT_LABEL, spec.name, zones)
         )
@@ -58,10 +59,18 @@ def observe(cloud: Cloud, spec: Spec, history: History, bucket: str, now: float)
         )
 
 
-def _vm(cloud: Cloud, spec: Spec) -> Sight[Vm]:
+def _vm(cloud: Cloud, spec: Spec, history: History) -> Sight[Vm]:
+    """
+    Look for the VM in its zone, and before it counts as absent in those where it was billed before.
+    """
     if spec.vm == "none":
         return Absent()
-    return _ours(cloud.vms.observe(names.vm_name(spec), names.vm_zone(spec)), spec)
+    earlier = (span.zone for span in history.spans if span.kind == "vm")
+    for zone in dict.fromkeys((names.vm_zone(spec), *earlier)):
+        seen = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
+        if not isinstance(seen, Absent):
+            return seen
+    return Absent()
 
 
 def _bucket(cloud: Cloud, spec: Spec, name: str) -> Sight[Bucket]:

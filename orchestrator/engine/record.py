@@ -48,9 +48,15 @@ class Record:
         """
         Read both copies and keep the newer one; raise TpuctlError when the bucket or a copy cannot be read.
 
-        With *forgiving* a damaged copy counts as none: what finds its resources by label needs no record.
+        With *forgiving* a copy that is damaged or out of reach counts as none: what finds its resources by
+        label needs no record.
         """
-        stored = self._stored()
+        try:
+            stored = self._stored()
+        except TpuctlError:
+            if not forgiving:
+                raise
+            stored = None
         self._generation = stored.generation if stored else None
         copies = [self._path.read_bytes()] if self._path.exists() else []
         copies += [stored.data] if stored else []

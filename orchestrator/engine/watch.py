@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from orchestrator.clock import Clock
 from orchestrator.core.events import Event
-from orchestrator.core.history import History
+from orchestrator.core.history import History, lasted
 from orchestrator.core.plan import Kind, Outcome
-from orchestrator.core.recovery import hopeless
+from orchestrator.core.recovery import SECOND_WITNESS, hopeless
+from orchestrator.core.world import Absent
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile import Pass, Reconciler, blind
 from orchestrator.errors import (
@@ -38,6 +39,7 @@ class Watcher:
         self._reconciler = Reconciler(deployment)
         self._clock = deployment.clock
         self._sink = deployment.sink
+        self._record = deployment.record
         self._poll = float(deployment.spec.watch.poll)
         self.wake = threading.Event()
         self.stop = threading.Event()
@@ -52,6 +54,7 @@ class Watcher:
             if result is None:
                 continue
             after(result)
+            raise_bucket_gone(result, self._record.history)
             blind_passes = blind_passes + 1 if blind(result) else 0
             if blind_passes >= BLIND_PASSES:
                 raise_blind(result)
@@ -106,6 +109,19 @@ def raise_blind(result: Pass) -> None:
             unseen.why,
             hint=unseen.hint or "mend the cause, then run the same command again",
             unchanged="nothing was created or deleted; what runs goes on running",
+        )
+
+
+def raise_bucket_gone(result: Pass, history: History) -> None:
+    """
+    Raise when the bucket that held the job's data has been gone for two sightings.
+    """
+    gone = isinstance(result.world.bucket, Absent) and history.bucket_seen
+    if gone and lasted(history, result.world, "bucket:absent", SECOND_WITNESS):
+        raise TpuctlError(
+            "the bucket with checkpoints, code and logs is gone; somebody deleted it",
+            hint="run `tpuctl down --delete-data`, then `tpuctl up` to begin anew",
+            unchanged="nothing was created in its place; machines that exist keep running",
         )
 
 

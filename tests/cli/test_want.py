@@ -4,10 +4,11 @@ What `up` wants: how it changes the record.
 
 from dataclasses import replace
 
-from orchestrator.cli.artifacts import want
+from orchestrator.cli.artifacts import ended, want
 from orchestrator.core.history import History
 from orchestrator.core.job import job_digest
-from tests.core.worlds import NOW, history, spec
+from orchestrator.core.world import Phase, Present, Unknown
+from tests.core.worlds import NOW, beat, history, spec
 
 RUNNING = history(bundle="b", agent="a", job="j", pushed="b")
 
@@ -56,3 +57,24 @@ def test_the_digest_follows_every_setting_of_the_job():
     other = replace(base, job=replace(base.job, env={"A": "1"}))
     assert job_digest(base) != job_digest(other)
     assert job_digest(base) == job_digest(replace(base, vm="none"))
+
+
+def test_an_end_that_nobody_watched_is_taken_from_the_reports():
+    """
+    New settings for a job that ended meanwhile open a new incarnation instead of ending it once more.
+    """
+    done = ended(Present((beat(phase=Phase.DONE),)), RUNNING)
+    assert done.outcome == "done"
+    assert want(done, "b", "a", "k", NOW).incarnation == 2
+    failed = ended(Present((beat(phase=Phase.FAILED), beat(1))), RUNNING)
+    assert want(failed, "b", "a", "j", NOW).incarnation == 2
+
+
+def test_a_running_or_unknown_job_has_not_ended():
+    """
+    Half a slice that is done is not an end, and neither is silence.
+    """
+    assert ended(Present((beat(phase=Phase.DONE, workers=2),)), RUNNING) == RUNNING
+    assert ended(Present((beat(),)), RUNNING) == RUNNING
+    assert ended(Present(()), RUNNING) == RUNNING
+    assert ended(Unknown("503"), RUNNING) == RUNNING

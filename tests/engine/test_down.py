@@ -154,3 +154,27 @@ def test_down_says_when_the_bucket_cannot_be_deleted(lab):
     left = controller.sweep().bucket(lab.bucket)
     assert left is not None
     assert left.name == lab.bucket
+
+
+def test_down_waits_for_a_create_whose_answer_was_lost(lab):
+    """
+    An order that nobody confirmed may still show; one empty list right after it proves nothing.
+    """
+    controller = lab.up()
+    controller.record.update(lambda h: replace(h, accepted=False, requested_at=lab.clock.now()))
+    begun = lab.clock.now()
+    assert controller.sweep().machines() == ()
+    assert lab.clock.now() - begun >= 30
+
+
+def test_down_waits_for_an_order_that_is_still_running(lab):
+    """
+    The node shows after the first empty list; it is deleted, not forgotten.
+    """
+    lab.cloud.fail_next("tpu.nodes.create", ["latency:20"])
+    controller = lab.controller()
+    controller.want()
+    controller.one_pass()
+    assert controller.sweep().machines() == ()
+    lab.wait(100)
+    assert (lab.nodes(), lab.vms()) == ({}, {})
