@@ -17,6 +17,11 @@ class Clock(Protocol):
         Return seconds since the epoch.
         """
 
+    def monotonic(self) -> float:
+        """
+        Return seconds since some moment; never set back, and going on while the computer sleeps.
+        """
+
     def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
         """
         Return after *seconds*, or earlier when *wake* is set.
@@ -34,6 +39,12 @@ class SystemClock:
         """
         return time.time()
 
+    def monotonic(self) -> float:
+        """
+        Return seconds since the boot; on Linux those of a suspended computer count too.
+        """
+        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
     def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
         """
         Wait for *seconds* or for *wake*.
@@ -48,12 +59,19 @@ class VirtualClock:
 
     def __init__(self, start: float = 1_800_000_000.0) -> None:
         self._now = start
+        self._elapsed = 0.0
 
     def now(self) -> float:
         """
         Return the virtual seconds since the epoch.
         """
         return self._now
+
+    def monotonic(self) -> float:
+        """
+        Return the seconds that have passed, whatever `set_by` did to the time of day.
+        """
+        return self._elapsed
 
     def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
         """
@@ -65,5 +83,12 @@ class VirtualClock:
     def advance(self, seconds: float) -> None:
         """
         Move the time on by *seconds*.
+        """
+        self._now += seconds
+        self._elapsed += seconds
+
+    def set_by(self, seconds: float) -> None:
+        """
+        Set the time of day on (or back, when negative) without any time passing.
         """
         self._now += seconds

@@ -207,9 +207,11 @@ class Store(Protocol):
         List all objects under *prefix*, without data.
         """
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, if_generation: int | None = None) -> None:
         """
         Delete an object; one that is gone is fine.
+
+        Raise PreconditionError when *if_generation* is not the current one.
         """
 
 

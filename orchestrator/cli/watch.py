@@ -30,7 +30,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     choice = Choice(file, settings, cloud, as_json)
     printer = EventPrinter(as_json=as_json)
     session = Session(choice, printer)
-    with session.alone("watch"), printer:
+    with session.alone("watch", yields=("down",)), printer:
         if not session.record.history.bundle:
             raise UsageError(
                 f"{session.spec.name} is not up: there is nothing to watch", hint="run: tpuctl up",

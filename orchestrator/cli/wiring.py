@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.catalog import load_catalog
+from orchestrator.cli.holder import gone, only_here, this_process
 from orchestrator.clock import SystemClock
 from orchestrator.config.load import find, load
 from orchestrator.core.bill import spent
-from orchestrator.core.events import Sink
+from orchestrator.core.events import Event, Sink
 from orchestrator.core.history import History
 from orchestrator.core.spec import Spec
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.eventlog import EventLog
 from orchestrator.engine.journal import Journal
+from orchestrator.engine.lease import Lease
 from orchestrator.engine.record import Record
 from orchestrator.engine.watch import Watcher
-from orchestrator.errors import LeaseHeldError, UsageError
+from orchestrator.errors import LeaseHeldError, TpuctlError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +76,7 @@ class Session:
         self.choice = choice
         self._sink = sink
         self.needs_no_record = False
+        self.holder = this_process("?", 0.0)
         self.path, self.spec = read_spec(choice)
         self.clock = SystemClock()
         self.catalog = load_catalog()
@@ -196,6 +199,7 @@ class Session:
             bundles=self.bundles,
             record=self.record,
             journal=self.journal,
+            lease=self.lease,
             clock=self.clock,
             sink=self.sink,
             spent=self.cost,
@@ -207,26 +211,40 @@ class Session:
         """
         return Watcher(self.deployment)
 
-    @contextmanager
-    def alone(self, command: str) -> "Iterator[None]":
+    @cached_property
+    def lease(self) -> Lease:
         """
-        Keep a second tpuctl of this computer off the deployment while the block runs.
+        Return the lease on the deployment, not yet acquired.
         """
-        from filelock import FileLock, Timeout
+        return Lease(self.cloud.store, self.clock, self.holder, gone)
 
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        holder = self.folder / "holder"
+    @contextmanager
+    def alone(self, command: str, yields: tuple[str, ...] = ()) -> "Iterator[None]":
+        """
+        Keep every other tpuctl off the deployment while the block runs, here and on other computers.
+
+        *yields* names the commands for which this one steps aside.
+        """
+        self.holder = this_process(command, self.clock.now(), yields)
+        with only_here(self.folder, self.holder, lambda: self.lease.wish()), self._leased():
+            yield
+
+    @contextmanager
+    def _leased(self) -> "Iterator[None]":
         try:
-            with FileLock(self.folder / "lock").acquire(timeout=0):
-                holder.write_text(f"tpuctl {command}, process {os.getpid()}")
-                yield
-        except Timeout as error:
-            who = holder.read_text() if holder.exists() else "another tpuctl"
-            raise LeaseHeldError(
-                f"{who} is working on {self.spec.name}",
-                hint="wait for it or stop it with Ctrl-C; then run the same command again",
-                unchanged="nothing was changed",
-            ) from error
+            self.lease.acquire()
+        except LeaseHeldError:
+            raise
+        except TpuctlError as error:
+            if not self.needs_no_record:
+                raise
+            self._sink(Event(self.clock.now(), "failure", f"going on without the lease: {error.message}"))
+            yield
+            return
+        with self.lease.renewing():
+            if not self.needs_no_record:
+                self.record.claim(self.lease.token)
+            yield
 
 
 def state_folder(cloud: str) -> Path:

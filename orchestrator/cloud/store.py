@@ -113,13 +113,15 @@ class GcsStore:
             blobs = storage.list_blobs(self._name, prefix=prefix, fields=_FIELDS, **limits)
             return [_stored(blob) for blob in blobs]
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, if_generation: int | None = None) -> None:
         """
         Delete an object; one that is gone is fine.
+
+        Raise PreconditionError when *if_generation* is not the current one.
         """
         try:
             with translated(f"delete {self._url(name)}"):
-                self._blob(name).delete(**self._clients.mutating)
+                self._blob(name).delete(if_generation_match=if_generation, **self._clients.mutating)
         except NotFoundError:
             return
 

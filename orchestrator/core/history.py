@@ -57,15 +57,17 @@ class History:
     """
     Hold the record of a deployment. Times are seconds since the epoch.
 
-    *incarnation* is the newest one asked for (0: none yet) and *accepted* says that the cloud took its
+    *fence* is the token of the lease under which it was last claimed. *incarnation* is the newest one asked for (0: none yet) and *accepted* says that the cloud took its
     create. *refusals* are those since the last success of their kind. *sightings* maps a doubtful state
     to the time it was first seen in a row. *bucket_ready* says that the bucket was made completely, grant
     included, which a killed create may have left undone. *job* is the digest of the job's settings that
     `up` wants, *settings_due* says that running machines still have others. *pushed* names the bundle
-    that went to the machines over SSH.
+    that went to the machines over SSH. *sidecars* maps the kind of a machine to the digest of the
+    settings that its sidecars have.
     """
 
     serial: int = 0
+    fence: int = 0
     started_at: float = 0.0
     incarnation: int = 0
     zone: str = ""
@@ -81,6 +83,7 @@ class History:
     settings_due: bool = False
     uploaded: str = ""
     pushed: str = ""
+    sidecars: Mapping[str, str] = field(default_factory=dict)
     remote_failed_since: float | None = None
     next_remote_at: float = 0.0
     preemptions: int = 0

@@ -14,6 +14,8 @@ SSH_USER = "tpuctl"
 
 RECORD = ".tpuctl/record.json"
 JOURNAL = ".tpuctl/journal/"
+LEASE = ".tpuctl/lease"
+LEASE_WISH = ".tpuctl/lease-wish"
 HEARTBEAT = ".tpuctl/heartbeat/"
 EVENTS = ".tpuctl/events/"
 BUNDLES = "bundles/"

@@ -11,11 +11,20 @@ from orchestrator.core.events import Event
 from orchestrator.core.history import History, Refusal, deletion_key, forgiven
 from orchestrator.core.job import LATEST_TRY, push_mark
 from orchestrator.core.plan import Change, Kind, Plan, Verb
+from orchestrator.core.sidecars import told
 from orchestrator.core.world import Node, Operation, Present, Unknown, World
 from orchestrator.engine.artifacts import find_artifacts
-from orchestrator.engine.deliver import deliver
+from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts, vm_host
 from orchestrator.engine.deployment import Deployment
-from orchestrator.errors import ConflictError, LeaseHeldError, RemoteError, Retry, TpuctlError, TransientError
+from orchestrator.errors import (
+    ConflictError,
+    LeaseHeldError,
+    NotFoundError,
+    RemoteError,
+    Retry,
+    TpuctlError,
+    TransientError,
+)
 
 REMOTE_PAUSE = 3.0
 """Seconds before machines that could not be reached are tried again."""
@@ -42,6 +51,7 @@ class Actor:
         self._blueprint = deployment.blueprint
         self._record = deployment.record
         self._journal = deployment.journal
+        self._lease = deployment.lease
         self._clock = deployment.clock
         self._sink = deployment.sink
 
@@ -58,6 +68,8 @@ class Actor:
         return tuple(failure for group in done for failure in group if failure is not None)
 
     def _make(self, change: Change, world: World) -> Failure | None:
+        # Not inside the try: a lease in doubt ends the pass, and is no refusal of the cloud.
+        self._lease.keep()
         in_bucket = isinstance(world.bucket, Present)
         entry = ""
         try:
@@ -130,6 +142,7 @@ class Actor:
             (Kind.NODE, Verb.DELETE): self._delete_node,
             (Kind.JOB, Verb.CREATE): self._push,
             (Kind.JOB, Verb.UPDATE): self._push,
+            (Kind.SIDECARS, Verb.UPDATE): self._tell_sidecars,
         }
         return handlers[change.kind, change.verb](change, world)
 
@@ -157,7 +170,7 @@ class Actor:
     def _create_vm(self, change: Change, world: World) -> str:
         order = self._blueprint.vm_order(self._record.history)
         self._remember(self._cloud.vms.create(order))
-        self._record.update(lambda h: replace(h, vm_accepted=True))
+        self._record.update(lambda h: replace(h, vm_accepted=True, sidecars=self._told(h, "vm")))
         return f"VM {order.name} ({order.machine}) asked for in {order.zone}"
 
     def _start_vm(self, change: Change, world: World) -> str:
@@ -180,7 +193,7 @@ class Actor:
             if error.aborted or not self._ours(change.name, change.zone):
                 raise
             operation = None
-        self._record.update(lambda h: replace(h, accepted=True))
+        self._record.update(lambda h: replace(h, accepted=True, sidecars=self._told(h, "tpu")))
         self._remember(operation)
         return f"TPU {order.name} ({order.type}) asked for in {order.zone}: {change.why}"
 
@@ -213,6 +226,26 @@ class Actor:
             )
         )
         return text
+
+    def _tell_sidecars(self, change: Change, world: World) -> str:
+        """
+        Tell the VM or worker 0 of the TPU about its sidecars.
+
+        A failure is said and not repeated: sidecars keep nobody from watching the job.
+        """
+        on_vm = change.name == names.vm_name(self._blueprint.spec)
+        role = "vm" if on_vm else "tpu"
+        try:
+            host = vm_host(self._cloud, world) if on_vm else node_hosts(self._cloud, self._node(world))[0]
+            deliver_sidecars(self._cloud, self._blueprint, host, role)
+            text = "the new settings are there"
+        except (RemoteError, NotFoundError) as error:
+            text = f"they keep their settings ({error.message}); tpuctl tunnel tries again"
+        self._record.update(lambda h: replace(h, sidecars=self._told(h, role)))
+        return f"sidecars on {change.name}: {text}"
+
+    def _told(self, history: History, role: str) -> dict[str, str]:
+        return told(history, self._blueprint.spec, role)
 
     def _node(self, world: World) -> Node:
         nodes = world.nodes.value if isinstance(world.nodes, Present) else ()

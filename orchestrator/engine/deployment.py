@@ -12,6 +12,7 @@ from orchestrator.core.history import History
 from orchestrator.core.spec import Spec
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.journal import Journal
+from orchestrator.engine.lease import Lease
 from orchestrator.engine.record import Record
 from orchestrator.ports import Cloud
 
@@ -30,6 +31,7 @@ class Deployment:
     bundles: Path
     record: Record
     journal: Journal
+    lease: Lease
     clock: Clock
     sink: Sink
     spent: Callable[[History, float], float]

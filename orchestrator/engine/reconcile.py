@@ -8,7 +8,7 @@ from orchestrator.core.decide import decide
 from orchestrator.core.events import Event
 from orchestrator.core.history import TERMINAL, History, current_node, learn
 from orchestrator.core.plan import Outcome, Plan
-from orchestrator.core.world import Unknown, World
+from orchestrator.core.world import Present, Unknown, World
 from orchestrator.engine.act import Actor, Failure
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import observe
@@ -41,11 +41,17 @@ class Reconciler:
         Look at the world, decide and act once.
         """
         parts, history = self._deployment, self._record.history
+        parts.lease.keep()
         world = observe(parts.cloud, parts.spec, history, parts.bucket, parts.clock.now())
         learned = learn(history, world)
         self._tell(history, learned, world)
         learned = self._count_losses(history, learned, world)
         self._record.update(lambda _: learned)
+        if parts.lease.token is None and isinstance(world.bucket, Present):
+            # The bucket is new. Of two first commands only the one that wrote the record comes this far.
+            parts.lease.acquire()
+            self._record.claim(parts.lease.token)
+            learned = self._record.history
         plan = decide(parts.spec, world, learned, parts.spent(learned, world.seen_at))
         failures = self._actor.act(plan, world)
         if plan.outcome not in {None, Outcome.REFUSED}:

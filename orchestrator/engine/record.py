@@ -25,6 +25,7 @@ from orchestrator.errors import (
 from orchestrator.ports import Store, StoredObject
 
 SCHEMA = 1
+CLAIM_TRIES = 3
 
 
 class Record:
@@ -46,7 +47,7 @@ class Record:
 
     def load(self, *, forgiving: bool = False) -> History:
         """
-        Read both copies and keep the newer one; raise TpuctlError when the bucket or a copy cannot be read.
+        Read the bucket's copy, the one here when it has none; raise TpuctlError when it cannot be read.
 
         With *forgiving* a copy that is damaged or out of reach counts as none: what finds its resources by
         label needs no record.
@@ -58,13 +59,15 @@ class Record:
                 raise
             stored = None
         self._generation = stored.generation if stored else None
-        copies = [self._path.read_bytes()] if self._path.exists() else []
-        copies += [stored.data] if stored else []
-        found = [self._decoded(data, forgiving=forgiving) for data in copies]
-        self.history = max(found, key=lambda h: h.serial, default=History())
+        local = self._path.read_bytes() if self._path.exists() else None
+        data = stored.data if stored else local
+        history = self._decoded(data, forgiving=forgiving) if data is not None else None
+        if history is None and stored and local is not None:
+            history = self._decoded(local, forgiving=forgiving)
+        self.history = history or History()
         return self.history
 
-    def _decoded(self, data: bytes, *, forgiving: bool) -> History:
+    def _decoded(self, data: bytes, *, forgiving: bool) -> History | None:
         try:
             return decode(data, self._deployment)
         except ConflictError:
@@ -72,7 +75,7 @@ class Record:
         except TpuctlError:
             if not forgiving:
                 raise
-            return History()
+            return None
 
     def _stored(self) -> StoredObject | None:
         try:
@@ -80,8 +83,26 @@ class Record:
         except NotFoundError:
             return None
         except AuthError as error:
-            hint = "if the bucket is somebody else's, choose another bucket.name in tpuctl.yaml"
-            raise AuthError(error.message, hint=hint, unchanged="nothing was changed") from error
+            raise bucket_refused(error) from error
+
+    def claim(self, token: int | None) -> None:
+        """
+        Write the lease's token into the bucket's record: what an earlier holder writes later is refused.
+
+        Only the holder of the lease may call it; a last write of the earlier one in between is read again.
+        """
+        if token is None:
+            return
+        for tries_left in reversed(range(CLAIM_TRIES)):
+            try:
+                if self.history.bucket_seen:
+                    self.update(lambda h: replace(h, fence=token))
+            except LeaseHeldError:
+                if not tries_left:
+                    raise
+                self.load()
+            else:
+                return
 
     @property
     def in_bucket(self) -> bool:
@@ -128,6 +149,14 @@ class Record:
             self._generation = self._store.write(RECORD, data, if_generation=self._generation)
         except PreconditionError as error:
             raise _lost(error) from error
+
+
+def bucket_refused(error: AuthError) -> AuthError:
+    """
+    Return *error* with the hint that fits a bucket whose objects we may not read.
+    """
+    hint = "if the bucket is somebody else's, choose another bucket.name in tpuctl.yaml"
+    return AuthError(error.message, hint=hint, unchanged="nothing was changed")
 
 
 def _lost(error: PreconditionError) -> LeaseHeldError:

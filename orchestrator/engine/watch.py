@@ -40,6 +40,7 @@ class Watcher:
         self._clock = deployment.clock
         self._sink = deployment.sink
         self._record = deployment.record
+        self._lease = deployment.lease
         self._poll = float(deployment.spec.watch.poll)
         self.wake = threading.Event()
         self.stop = threading.Event()
@@ -61,6 +62,7 @@ class Watcher:
             ended = result.plan.outcome is not None and not result.plan.waiting and result.plan.empty
             if ended or until(result) or self.stop.is_set():
                 return result
+            self._lease.step_aside()
             self._pause(result)
 
     def _attempt(self) -> Pass | None:

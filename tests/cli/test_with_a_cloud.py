@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from orchestrator.core.lease import Holder
 from tests.cli.cli_kit import document, environment, here, tpuctl
 
 FILE = """\
@@ -57,11 +58,11 @@ def test_a_second_tpuctl_is_told_who_holds_the_deployment(words, folder, capsys,
     monkeypatch.setenv("TPUCTL_STATE_DIR", str(tmp_path / "state"))
     place = tmp_path / "state" / "gcp" / "someone-elses" / "mine"
     place.mkdir(parents=True)
-    (place / "holder").write_text("tpuctl watch, process 4711")
+    (place / "holder").write_bytes(Holder("1", "me@here", "demo", 0.0, pid=4711).to_json())
     with FileLock(place / "lock"):
         code, out, err = here(capsys, *words)
     assert (code, out) == (6, "")
-    assert "tpuctl watch, process 4711 is working on mine" in err
+    assert "tpuctl demo of me@here, process 4711, is working on this deployment" in err
     assert "nothing was changed" in err
 
 
@@ -113,7 +114,7 @@ def read_until(terminal, wanted, seconds=40):
 
 
 @pytest.mark.e2e
-def test_the_life_of_a_deployment_in_words(cloud, folder):
+def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     """Data alone is on stdout, talk on stderr; a command before its time says what comes first."""
     code, out, _ = cloud("watch", "--json")
     assert (code, document(out)["code"], document(out)["hint"]) == (2, "TPU-130", "run: tpuctl up")
@@ -130,7 +131,12 @@ def test_the_life_of_a_deployment_in_words(cloud, folder):
     assert "job runs" in text
     code, out, err = cloud("watch")
     assert (code, out) == (6, "")
-    assert f"tpuctl watch, process {process.pid} is working on mine" in err
+    assert re.search(rf"tpuctl watch of \S+, process {process.pid}, is working on this deployment", err)
+    monkeypatch.setenv("TPUCTL_STATE_DIR", str(folder.parent / "another computer"))
+    code, out, err = cloud("watch")
+    monkeypatch.delenv("TPUCTL_STATE_DIR")
+    assert (code, out) == (6, "")
+    assert re.search(r"holds the lease since 2\S+ \S+ UTC \(tpuctl watch, last renewed \d+ s ago\)", err)
     os.kill(process.pid, signal.SIGINT)
     text = read_until(terminal, "tpuctl down")
     assert process.wait(30) == 130
@@ -149,8 +155,12 @@ def test_the_life_of_a_deployment_in_words(cloud, folder):
     assert "hello" in [json.loads(line)["line"] for line in cloud("logs", "--json")[1].splitlines()]
     assert document(cloud("local", "status", "--json")[1])["running"]
 
+    process, terminal, _ = watch_on_a_terminal(folder, "heard")
     code, out, err = cloud("down", "--yes", "--delete-data", "--json")
     assert (code, document(out)["left"]) == (0, []), err
+    assert process.wait(30) == 6
+    assert "asked for the lease (tpuctl down)" in read_until(terminal, "same command again")
+    os.close(terminal)
     assert "deletion asked for" in err
 
 

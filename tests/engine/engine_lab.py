@@ -19,6 +19,7 @@ from orchestrator.cloud.factory import open_cloud
 from orchestrator.core import names
 from orchestrator.core.bill import spent
 from orchestrator.core.job import job_digest
+from orchestrator.core.lease import Holder
 from orchestrator.core.world import NodeState
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
@@ -26,6 +27,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.down import Sweep
 from orchestrator.engine.eventlog import EventLog
 from orchestrator.engine.journal import Journal
+from orchestrator.engine.lease import Lease
 from orchestrator.engine.reconcile import Reconciler
 from orchestrator.engine.record import Record
 from orchestrator.engine.watch import Watcher, raise_hopeless, raise_outcome
@@ -110,6 +112,7 @@ class Lab:
 
     def __init__(self, folder, latency="scaled", taken=(), **settings):
         self.folder = folder
+        self.processes, self.ended = [], set()
         self.clock = VirtualClock()
         self.machines = Machines.__new__(Machines)
         NoHosts.__init__(self.machines)
@@ -185,10 +188,11 @@ class Lab:
 
 class Controller:
     """
-    One process of tpuctl: a record, a journal and the loop.
+    One process of tpuctl: a lease, a record, a journal and the loop. Those made before it are dead, as their
+    computer knows, unless it runs *beside* them.
     """
 
-    def __init__(self, lab, spec, folder: Path, *, forgiving=False):
+    def __init__(self, lab, spec, folder: Path, *, forgiving=False, beside=False, who="here", yields=()):
         self.lab, self.spec, self.events, self.waiting = lab, spec, [], ()
         self.cloud = open_cloud(lab.settings, spec, lab.remote, ask_account=False)
         account = CloudAccount(PROJECT, lab.cloud.settings.default_service_account)
@@ -197,7 +201,14 @@ class Controller:
             adapter._clients = lab.clients  # they hold no state of ours
         self.blueprint = Blueprint(spec, self.cloud.account, f"tpuctl:{KEY}")
         self.record = Record(folder / "record.json", self.cloud.store, spec.name)
+        me = Holder(str(len(lab.processes)), who, "watch", lab.clock.now(), yields=yields)
+        if not beside:
+            lab.ended.update(lab.processes)
+        lab.processes.append(me.id)
+        self.lease = Lease(self.cloud.store, lab.clock, me, lambda other: other.id in lab.ended)
+        self.lease.acquire()
         self.record.load(forgiving=forgiving)
+        self.record.claim(self.lease.token)
         self.journal = Journal(folder / "journal.jsonl", self.cloud.store, lab.clock)
         self.sink = EventLog(self.cloud.store, self.events.append, lambda: self.history.bucket_seen)
         catalog = load_catalog()
@@ -206,8 +217,8 @@ class Controller:
             return spent(spec, catalog, history, now).known_usd
 
         self.deployment = Deployment(
-            spec, self.cloud, self.blueprint, lab.folder / "bundles", self.record, self.journal, lab.clock,
-            self.sink, cost,
+            spec, self.cloud, self.blueprint, lab.folder / "bundles", self.record, self.journal, self.lease,
+            lab.clock, self.sink, cost,
         )  # fmt: skip
         self.reconciler = Reconciler(self.deployment)
         self.watcher = Watcher(self.deployment)

@@ -16,12 +16,13 @@ def test_of_two_controllers_the_slower_one_is_refused(lab):
     """
     The second write with an old generation says that somebody else acts, and makes no call.
     """
-    first, second = lab.up(), lab.controller(state="another computer")
+    first = lab.up()
+    second = lab.controller(state="another computer")
     lab.cloud.preempt("demo-tpu-g1", notice=False)
-    first.up()
+    second.up()
     before = lab.mutations()
     with pytest.raises(LeaseHeldError):
-        second.up()
+        first.up()
     assert lab.mutations() == before
 
 
@@ -29,11 +30,12 @@ def test_what_was_refused_does_not_count_as_newer_here(lab):
     """
     The refused change of the slower controller is on no disk: started again, it knows what the other did.
     """
-    first, second = lab.up(), lab.controller(state="another computer")
-    first.record.update(lambda h: replace(h, preemptions=3))
+    first = lab.up()
+    second = lab.controller(state="another computer")
+    second.record.update(lambda h: replace(h, preemptions=3))
     with pytest.raises(LeaseHeldError):
-        second.record.update(lambda h: replace(h, preemptions=8))
-    assert lab.controller(state="another computer").history.preemptions == 3
+        first.record.update(lambda h: replace(h, preemptions=8))
+    assert lab.controller().history.preemptions == 3
 
 
 @pytest.mark.parametrize("lost", [["drop-answer"], ["drop-answer", "drop-answer"]])
@@ -50,15 +52,22 @@ def test_a_write_of_our_own_with_a_lost_answer_is_no_second_controller(lab, lost
     assert lab.controller(state="another computer").history.preemptions == 99
 
 
-def test_the_newer_copy_wins(lab):
+def test_the_copy_in_the_bucket_is_the_record(lab):
     """
-    Before the bucket exists the local copy is the record; later both are written, and the newer one is read.
+    Before the bucket exists the copy here is the record; later the bucket's, whatever an old one here says.
     """
     controller = lab.controller()
     controller.want()
-    assert lab.controller().history.bundle == controller.history.bundle
+    controller = lab.controller()
+    assert controller.history.bundle
     controller.up()
-    assert lab.controller(state="another computer").history == controller.history
+    seen = controller.history
+    other = lab.controller(state="another computer")
+    assert replace(other.history, serial=0, fence=0) == replace(seen, serial=0, fence=0)
+    other.record.update(lambda h: replace(h, preemptions=7))
+    old = lab.folder / "state" / "record.json"
+    old.write_bytes(old.read_bytes().replace(b'"serial": ', b'"serial": 99'))
+    assert lab.controller().history.preemptions == 7
 
 
 @pytest.mark.parametrize(
@@ -77,19 +86,20 @@ def test_the_newer_copy_wins(lab):
 @pytest.mark.parametrize("where", ["disk", "bucket"])
 def test_a_damaged_record_is_one_clear_error(lab, data, where):
     """
-    Nothing is guessed and nothing is changed; `down` works without it.
+    Nothing is guessed and nothing is changed; `down` works without it. The bucket's copy heals the one here.
     """
-    lab.up()
+    controller = lab.controller()
     if where == "disk":
+        controller.want()
         (lab.folder / "state" / "record.json").write_bytes(data)
     else:
+        controller.up()
         lab.put(".tpuctl/record.json", data)
     with pytest.raises(TpuctlError, match="cannot be read"):
         lab.controller()
-    if where == "disk":
-        return
-    lab.controller(forgiving=True).sweep().machines()
-    assert lab.nodes() == {}
+    if where == "bucket":
+        lab.controller(forgiving=True).sweep().machines()
+        assert lab.nodes() == {}
 
 
 def test_a_record_of_a_newer_version_is_refused(lab):

@@ -1,0 +1,53 @@
+"""
+Who may act on a deployment: the content of the lease object, and the times that go with it.
+"""
+
+import json
+from dataclasses import asdict, dataclass, fields
+
+LIFE = 60.0
+"""Seconds after which a lease that was not renewed may be taken over."""
+RENEWAL = 20.0
+"""Seconds between two renewals."""
+SAFE = 40.0
+"""Seconds since the last renewal after which its holder stops acting."""
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Holder:
+    """
+    Describe the process that holds a lease, so that others can say who it is.
+
+    *id* is new for each process. *since* is in seconds since the epoch by the holder's clock. *boot* and
+    *space* name the running system and its process ids: only there *pid* means something. *yields*
+    names the commands for which the holder steps aside when they ask for the lease.
+    """
+
+    id: str
+    who: str
+    command: str
+    since: float
+    pid: int = 0
+    boot: str = ""
+    space: str = ""
+    yields: tuple[str, ...] = ()
+
+    def to_json(self) -> bytes:
+        """
+        Return the bytes of the lease object.
+        """
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "Holder":
+        """
+        Read a lease object; what cannot be read is a holder whom nobody knows.
+        """
+        known = {field.name for field in fields(cls)}
+        try:
+            body = {key: value for key, value in json.loads(data).items() if key in known}
+            return cls(**{**body, "yields": tuple(body.get("yields", ()))})
+        except (ValueError, TypeError, AttributeError):
+            return cls("", "somebody (the lease object cannot be read)", "?", 0.0)

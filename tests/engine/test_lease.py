@@ -1,0 +1,200 @@
+"""
+The lease: one computer acts, the others say who holds it, and a paused holder does no harm.
+"""
+
+import json
+
+import pytest
+
+from orchestrator.core.lease import LIFE, RENEWAL, SAFE
+from orchestrator.engine.lease import YIELD_SECONDS
+from orchestrator.errors import LeaseHeldError, TransientError
+
+
+def test_a_second_computer_is_told_who_holds_the_lease(lab):
+    """
+    Exit 6 with who, since when and what to do; not one call is made.
+    """
+    lab.up()
+    before = lab.mutations()
+    with pytest.raises(LeaseHeldError, match=r"here holds the lease since 20\d\d-.*tpuctl watch") as refused:
+        lab.controller(state="another computer", beside=True, who="there")
+    assert refused.value.exit_code == 6
+    assert "in 6" in refused.value.hint or "in 5" in refused.value.hint
+    assert lab.mutations() == before
+
+
+def test_a_lease_that_is_not_renewed_is_taken_over_and_its_holder_fenced(lab):
+    """
+    A holder that slept through its lease (SIGSTOP, closed laptop) acts no more when it wakes.
+    """
+    first = lab.up()
+    lab.clock.advance(LIFE + 1)
+    second = lab.controller(state="another computer", beside=True, who="there")
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    before = lab.mutations()
+    with pytest.raises(LeaseHeldError, match="there holds the lease"):
+        first.one_pass()
+    assert lab.mutations() == before
+    second.up()
+    assert list(lab.nodes()) == ["demo-tpu-g2"]
+
+
+def test_a_holder_that_renews_keeps_its_lease(lab):
+    """
+    Passes renew it; a day later nobody else gets it.
+    """
+    first = lab.up()
+    for _ in range(30):
+        lab.clock.advance(RENEWAL + 1)
+        first.one_pass()
+    with pytest.raises(LeaseHeldError):
+        lab.controller(state="another computer", beside=True)
+
+
+def test_a_holder_that_cannot_renew_stops_acting_before_anybody_may_take_over(lab):
+    """
+    The preempted node is replaced only after the bucket has answered again.
+    """
+    controller = lab.up()
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    lab.clock.advance(SAFE)
+    lab.cloud.fail_next("storage.objects.insert", ["rate of one object"] * 3)
+    before = lab.mutations()
+    with pytest.raises(TransientError, match="could not be renewed"):
+        controller.one_pass()
+    assert lab.mutations() == before
+    controller.up()
+    assert list(lab.nodes()) == ["demo-tpu-g2"]
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_jumps_neither_loses_nor_keeps_a_lease(lab, hours):
+    """
+    Ages are measured by the bucket's clock and by seconds that pass, never by the time of day.
+    """
+    controller = lab.up()
+    lab.clock.set_by(hours * 3600)
+    controller.one_pass()
+    lab.clock.advance(SAFE)
+    lab.cloud.fail_next("storage.objects.insert", ["rate of one object"])
+    with pytest.raises(TransientError, match="could not be renewed"):
+        controller.lease.keep()
+
+
+def test_a_dead_process_of_this_computer_is_not_waited_for(lab):
+    """
+    A watch that was killed starts again at once.
+    """
+    lab.up()
+    lab.controller().one_pass()
+
+
+def test_the_lease_is_given_back(lab):
+    """
+    A command that ends leaves no lease; a late release does not take another holder's.
+    """
+    first = lab.up()
+    first.lease.release()
+    second = lab.controller(state="another computer", beside=True)
+    first.lease.release()
+    with pytest.raises(LeaseHeldError):
+        lab.controller(beside=True)
+    second.lease.release()
+    lab.controller(beside=True)
+
+
+def test_a_holder_steps_aside_for_the_command_it_yields_to(lab):
+    """
+    `down` is let through by a running `watch`; what it asked for is no reason to stop for ever.
+    """
+    watch = lab.up()
+    watch.lease.me = type(watch.lease.me)(**{**vars(watch.lease.me), "yields": ("watch",)})
+    watch.lease._renew()
+    wait, stepped = lab.clock.wait, []
+
+    def meanwhile(seconds, wake=None):
+        wait(seconds, wake)
+        try:
+            watch.lease.step_aside()
+        except LeaseHeldError as aside:
+            stepped.append(str(aside))
+            watch.lease.release()
+
+    lab.clock.wait = meanwhile
+    asker = lab.controller(state="another computer", beside=True, who="there")
+    assert len(stepped) == 1
+    assert "there asked" in stepped[0]
+    assert not lab.objects(".tpuctl/lease-wish")
+    asker.one_pass()
+
+
+def test_a_wish_of_long_ago_moves_nobody(lab):
+    """
+    A command that asked and died must not leave a deployment without its watcher.
+    """
+    lab.put(".tpuctl/lease-wish", b"{}")
+    watch = lab.up()
+    asking = {"id": "x", "who": "there", "command": "down", "since": 0.0}
+    lab.put(".tpuctl/lease-wish", json.dumps(asking).encode())
+    watch.lease.me = type(watch.lease.me)(**{**vars(watch.lease.me), "yields": ("down",)})
+    with pytest.raises(LeaseHeldError):
+        watch.lease.step_aside()
+    for _ in range(5):
+        lab.clock.advance(RENEWAL)
+        watch.lease.keep()
+    watch.lease.step_aside()
+
+
+def test_a_holder_that_does_not_step_aside_is_not_waited_for_without_end(lab):
+    """
+    After a minute and a half the asker says who holds the lease.
+    """
+    watch = lab.up()
+    watch.lease.me = type(watch.lease.me)(**{**vars(watch.lease.me), "yields": ("watch",)})
+    watch.lease._renew()
+    wait, start = lab.clock.wait, lab.clock.now()
+
+    def meanwhile(seconds, wake=None):
+        wait(seconds, wake)
+        watch.lease.keep()
+
+    lab.clock.wait = meanwhile
+    with pytest.raises(LeaseHeldError):
+        lab.controller(state="another computer", beside=True, who="there")
+    assert YIELD_SECONDS <= lab.clock.now() - start < YIELD_SECONDS + 5
+    assert not lab.objects(".tpuctl/lease-wish")
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_lost_answer_is_no_other_holder(lab, lost):
+    """
+    A renewal that took effect without an answer is found to be our own.
+    """
+    controller = lab.up()
+    lab.clock.advance(RENEWAL + 1)
+    lab.cloud.fail_next("storage.objects.insert", ["drop-answer"] * lost)
+    for _ in range(lost + 1):
+        controller.lease.keep()
+    lab.clock.advance(RENEWAL + 1)
+    controller.one_pass()
+
+
+def test_two_first_ups_make_one_of_everything(lab):
+    """
+    Before the bucket exists no lease can be held: names decide, and the record lets one of them through.
+    """
+    first = lab.controller(state="one", beside=True, who="one")
+    second = lab.controller(state="two", beside=True, who="two")
+    first.want()
+    second.want()
+    first.one_pass()
+    refused = 0
+    for one in (second, first):
+        try:
+            one.up()
+        except LeaseHeldError:
+            refused += 1
+    assert refused == 1
+    assert list(lab.nodes()) == ["demo-tpu-g1"]
+    assert list(lab.vms()) == ["demo-vm"]
