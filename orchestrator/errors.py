@@ -173,6 +173,14 @@ class HostKeyError(RemoteError):
     retry = Retry.PERMANENT
 
 
+class DamagedRecordError(TpuctlError):
+    """
+    Report a deployment record of which some byte is not as it was written.
+    """
+
+    code = "TPU-610"
+
+
 class LeftoverError(TpuctlError):
     """
     Report what is left after a command that should leave nothing.

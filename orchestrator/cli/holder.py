@@ -89,6 +89,6 @@ def _system() -> tuple[str, str]:
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return boot, os.readlink("/proc/self/ns/pid")
+        return boot, str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return "", ""

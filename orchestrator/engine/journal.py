@@ -26,6 +26,7 @@ class Journal:
         self._clock = clock
         self._lock = threading.Lock()
         self._count = 0
+        self._unsent: list[tuple[str, bytes]] = []
         self._writer = uuid.uuid4().hex[:8]
 
     def intend(self, change: Change, *, in_bucket: bool) -> str:
@@ -48,5 +49,14 @@ class Journal:
         line = json.dumps({"schema": 1, "id": entry, "part": part, "at": self._clock.now(), **body})
         with self._lock:
             append_synced(self._path, line.encode() + b"\n")
-        if in_bucket:
-            self._store.write(f"{JOURNAL}{entry}.{part}.json", line.encode())
+            self._unsent.append((f"{JOURNAL}{entry}.{part}.json", line.encode()))
+            if in_bucket:
+                self._send()
+
+    def _send(self) -> None:
+        """
+        Write to the bucket what it does not have; what is older than the bucket goes there first.
+        """
+        while self._unsent:
+            self._store.write(*self._unsent[0])
+            self._unsent.pop(0)

@@ -65,7 +65,7 @@ class Lease:
         """
         Take the lease, unless there is no bucket yet: then nobody can hold one.
 
-        Raise LeaseHeldError, which says who holds it since when; a holder that yields is asked and waited for.
+        Raise LeaseHeldError, which says who holds it since when. A holder that yields is waited for.
         """
         with self._lock:
             start = self._clock.monotonic()
@@ -201,7 +201,7 @@ class Lease:
         asker = Holder.from_json(wish.data)
         if asker.id != self.me.id and asker.command in self.me.yields:
             raise LeaseHeldError(
-                f"{asker.who} asked for the lease (tpuctl {asker.command}); this tpuctl {self.me.command} stops",
+                f"{asker.who} asked for the lease (tpuctl {asker.command}); this {self.me.command} stops",
                 hint="run the same command again when it is done",
                 unchanged="what runs goes on running",
             )

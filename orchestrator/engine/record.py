@@ -2,6 +2,7 @@
 The deployment record: the history, kept on this computer and in the bucket.
 """
 
+import hashlib
 import json
 import threading
 import uuid
@@ -14,9 +15,11 @@ from typing import Any
 from orchestrator.core.history import History
 from orchestrator.core.names import RECORD
 from orchestrator.engine.files import write_atomically
+from orchestrator.engine.rebuild import rebuilt
 from orchestrator.errors import (
     AuthError,
     ConflictError,
+    DamagedRecordError,
     LeaseHeldError,
     NotFoundError,
     PreconditionError,
@@ -43,13 +46,17 @@ class Record:
         self._lock = threading.RLock()
         self._generation: int | None = None
         self._writer = uuid.uuid4().hex
+        self._damaged_copy = b""
+        self.damaged = ""
         self.history = History()
 
     def load(self, *, forgiving: bool = False) -> History:
         """
-        Read the bucket's copy, the one here when it has none; raise TpuctlError when it cannot be read.
+        Read the bucket's copy, or the one here when the bucket has none or a damaged one.
 
-        With *forgiving* a copy that is damaged or out of reach counts as none: what finds its resources by
+        Raise TpuctlError when the bucket is out of reach, or a copy is a newer version's or another
+        deployment's. When every copy is damaged, what the journal tells takes their place; `damaged` says
+        so. With *forgiving* a bucket out of reach counts as one without a copy: what finds its resources by
         label needs no record.
         """
         try:
@@ -59,23 +66,25 @@ class Record:
                 raise
             stored = None
         self._generation = stored.generation if stored else None
-        local = self._path.read_bytes() if self._path.exists() else None
-        data = stored.data if stored else local
-        history = self._decoded(data, forgiving=forgiving) if data is not None else None
-        if history is None and stored and local is not None:
-            history = self._decoded(local, forgiving=forgiving)
-        self.history = history or History()
+        copies = [stored.data] if stored else []
+        copies += [self._path.read_bytes()] if self._path.exists() else []
+        self.history, self.damaged = self._newest(copies, in_bucket=stored is not None)
+        self._damaged_copy = copies[0] if stored and self.damaged else b""
         return self.history
 
-    def _decoded(self, data: bytes, *, forgiving: bool) -> History | None:
-        try:
-            return decode(data, self._deployment)
-        except ConflictError:
-            raise
-        except TpuctlError:
-            if not forgiving:
-                raise
-            return None
+    def _newest(self, copies: list[bytes], *, in_bucket: bool) -> tuple[History, str]:
+        """
+        Return the first copy that is whole, and what was wrong with those before it.
+        """
+        damage = ""
+        for data in copies:
+            try:
+                return decode(data, self._deployment), damage
+            except DamagedRecordError as error:
+                damage = damage or error.message
+        if not damage:
+            return History(), ""
+        return rebuilt(self._store) if in_bucket else History(), damage
 
     def _stored(self) -> StoredObject | None:
         try:
@@ -93,6 +102,9 @@ class Record:
         """
         if token is None:
             return
+        if self._damaged_copy:
+            self._store.write(f"{RECORD}.damaged-{self._generation}", self._damaged_copy)
+            self._damaged_copy = b""
         for tries_left in reversed(range(CLAIM_TRIES)):
             try:
                 if self.history.bucket_seen:
@@ -180,23 +192,27 @@ def encode(history: History, deployment: str, writer: str = "") -> bytes:
     """
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
     body["history"] = _adapter().dump_python(history, mode="json")
+    body["checksum"] = _checksum(body)
     return json.dumps(body, indent=1, sort_keys=True).encode()
 
 
 def decode(data: bytes, deployment: str) -> History:
     """
-    Read a record; raise TpuctlError when it is torn, from a newer version or another deployment's.
+    Read a record.
+
+    Raise DamagedRecordError when a byte of it is not as it was written, ConflictError when it is another
+    deployment's, TpuctlError when a newer version wrote it.
     """
     try:
         body = json.loads(data)
-        schema, owner = body["schema"], body.get("deployment", deployment)
+        schema, owner = body["schema"], body["deployment"]
+        # The checksum comes first: only a whole record is believed to be of a newer version.
+        whole = body.pop("checksum") == _checksum(body)
         history: History = _adapter().validate_python(body["history"]) if schema == SCHEMA else History()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TpuctlError(
-            f"the deployment record cannot be read: {error}",
-            hint="tpuctl down finds all resources by label and needs no record",
-            unchanged="nothing was changed",
-        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedRecordError(f"the deployment record cannot be read: {error}") from error
+    if not whole:
+        raise DamagedRecordError("the deployment record is damaged: its checksum does not fit")
     if schema != SCHEMA:
         raise TpuctlError(
             f"the deployment record has schema {schema}, this tpuctl knows {SCHEMA}",
@@ -210,6 +226,14 @@ def decode(data: bytes, deployment: str) -> History:
             unchanged="nothing was changed",
         )
     return history
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    """
+    Return the sha256 of everything but the checksum, whatever the white space.
+    """
+    rest = {key: value for key, value in body.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 @cache

@@ -188,8 +188,9 @@ class Lab:
 
 class Controller:
     """
-    One process of tpuctl: a lease, a record, a journal and the loop. Those made before it are dead, as their
-    computer knows, unless it runs *beside* them.
+    One process of tpuctl: a lease, a record, a journal and the loop.
+
+    Those made before it are dead, as their computer knows, unless it runs *beside* them.
     """
 
     def __init__(self, lab, spec, folder: Path, *, forgiving=False, beside=False, who="here", yields=()):

@@ -1,0 +1,65 @@
+"""
+Rebuild a lost record from journal and reports: which incarnation was asked for last, where, since when.
+
+What the journal does not tell is seen: machines are found again by their labels.
+"""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.core.history import History
+from orchestrator.core.names import HEARTBEAT, JOURNAL
+from orchestrator.core.plan import Kind, Verb
+from orchestrator.ports import Store
+
+ASKING = Verb.CREATE.name.lower()
+
+
+def rebuilt(store: Store) -> History:
+    """
+    Return the history that the journal in the bucket tells; entries that cannot be read are left out.
+
+    Raise TpuctlError when the bucket does not answer: a shorter journal would be a wrong one.
+    """
+    intents = [name.name for name in store.list(JOURNAL) if name.name.endswith(".intent.json")]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        found = [entry for entry in pool.map(lambda name: _entry(store, name), intents) if entry]
+    reports = [found.name.removeprefix(HEARTBEAT).partition("/")[0] for found in store.list(HEARTBEAT)]
+    newest = max((int(part) for part in reports if part.isdigit()), default=0)
+    history = History(bucket_seen=True, incarnation=newest)
+    for entry in sorted(found, key=lambda e: float(e["at"])):
+        history = _after(history, entry)
+    return history
+
+
+def _entry(store: Store, name: str) -> dict[str, Any] | None:
+    stored = store.read(name)
+    try:
+        body = json.loads(stored.data) if stored else {}
+        return {"at": float(body["at"]), "kind": body["kind"], "verb": body["verb"], **body}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _after(history: History, entry: dict[str, Any]) -> History:
+    """
+    Return *history* after one intent.
+    """
+    history = replace(history, started_at=history.started_at or entry["at"])
+    if entry["verb"] != ASKING:
+        return history
+    if entry["kind"] == Kind.VM.value:
+        return replace(history, vm_accepted=True)
+    if entry["kind"] != Kind.NODE.value:
+        return history
+    zone, incarnation = str(entry.get("zone", "")), int(entry.get("incarnation") or 0)
+    return replace(
+        history,
+        incarnation=max(history.incarnation, incarnation),
+        zone=zone,
+        accepted=True,
+        requested_at=entry["at"],
+        zones_used=history.zones_used if zone in history.zones_used else (*history.zones_used, zone),
+    )
