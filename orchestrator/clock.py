@@ -52,6 +52,43 @@ class SystemClock:
         (wake or threading.Event()).wait(max(0.0, seconds))
 
 
+class SteadyClock:
+    """
+    Tell a time that goes on steadily from where it was set, whatever happens to the time of day.
+
+    It starts with the time of *inner*, and is set to the bucket's by the lease: so computers whose clocks
+    differ, or jump, agree on how old something is.
+    """
+
+    def __init__(self, inner: Clock) -> None:
+        self._inner = inner
+        self._start = inner.now() - inner.monotonic()
+
+    def set(self, now: float) -> None:
+        """
+        Say that it is *now*.
+        """
+        self._start = now - self._inner.monotonic()
+
+    def now(self) -> float:
+        """
+        Return seconds since the epoch.
+        """
+        return self._start + self._inner.monotonic()
+
+    def monotonic(self) -> float:
+        """
+        Return seconds since some moment.
+        """
+        return self._inner.monotonic()
+
+    def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
+        """
+        Wait for *seconds* or for *wake*.
+        """
+        self._inner.wait(seconds, wake)
+
+
 class VirtualClock:
     """
     Jump instead of waiting, so that a week passes in a moment.

@@ -209,9 +209,7 @@ class Store(Protocol):
 
     def delete(self, name: str, if_generation: int | None = None) -> None:
         """
-        Delete an object; one that is gone is fine.
-
-        Raise PreconditionError when *if_generation* is not the current one.
+        Delete an object; one that is gone is fine. Raise PreconditionError as `write` does.
         """
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from orchestrator.core.sidecars import REQUIREMENTS, log_folder, sidecars
 from orchestrator.core.spec import Spec
 from orchestrator.errors import UsageError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from jinja2.sandbox import SandboxedEnvironment
 
-RAW_NAMES = frozenset({"job_env", "run_job", "start_job", "cron", "mark", "name"})
+RAW_NAMES = frozenset({"job_env", "run_job", "start_job", "run_sidecars", "cron", "mark", "name"})
 LONGEST_VALUE = 120_000  # bytes; Linux refuses one argument or variable above 128 KiB
 LONGEST_SCRIPT = 256 * 1024  # bytes; limit of one metadata value (docs/facts.md 2.4)
 STOP_SECONDS = 60  # how long `start-job --restart` waits for the old agent, unless the grace is longer
@@ -70,7 +71,8 @@ class Scripts:
     """
     Hold the rendered files. Metadata needs *startup* and *shutdown* only: startup embeds the others.
 
-    *cron* carries `@ROOT@` where the machine's root folder goes; startup fills it in.
+    *cron* carries `@ROOT@` where the machine's root folder goes; startup fills it in. *run_sidecars* is
+    empty on a machine without any.
     """
 
     startup: str
@@ -79,6 +81,7 @@ class Scripts:
     run_job: str
     start_job: str
     cron: str
+    run_sidecars: str
 
 
 def machine_scripts(spec: Spec, target: Target) -> Scripts:
@@ -95,6 +98,7 @@ def machine_scripts(spec: Spec, target: Target) -> Scripts:
         "run_job": _render("run-job.sh.j2", values),
         "start_job": _render("start-job.sh.j2", values),
         "cron": _render("cron.j2", values),
+        "run_sidecars": sidecar_script(spec, target.role, target.bucket, wanted_only=True),
     }
     startup = _render("startup.sh.j2", {**values, **files, "mark": _mark(files)})
     size = len(startup.encode())
@@ -112,6 +116,30 @@ def begin_script(*, restart: bool) -> str:
     Return the script that starts the job over SSH; with *restart* a running one is stopped first.
     """
     return _render("begin-job.sh.j2", {"restart": restart})
+
+
+def sidecar_script(spec: Spec, role: str, bucket: str, *, wanted_only: bool = False) -> str:
+    """
+    Return the script that sets up and runs the sidecars of one kind of machine.
+
+    On a machine without any it stops those that were; with *wanted_only* it is empty there.
+    """
+    wanted = {
+        sidecar.name: {**asdict(sidecar), "requirements": REQUIREMENTS[sidecar.name]}
+        for sidecar in sidecars(spec, bucket)
+        if sidecar.role == role
+    }
+    if wanted_only and not wanted:
+        return ""
+    mark = _mark({name: repr(settings) for name, settings in wanted.items()})
+    return _render("run-sidecars.sh.j2", {"role": role, "sidecars": wanted, "mark": mark})
+
+
+def loop_script(**values: str | int) -> str:
+    """
+    Return the script that keeps the loop running on the VM; the template says which *values* it needs.
+    """
+    return _render("run-watch.sh.j2", values)
 
 
 def quote(value: object) -> str:
@@ -151,6 +179,7 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         "stop_signal": spec.job.stop_signal,
         "grace": "" if grace is None else _number(grace),
         "stall": _number(spec.watch.stall),
+        "tensorboard_dir": log_folder(spec, target.bucket),
         "stop_seconds": _number(max(STOP_SECONDS, (grace or 0) + 20)),
     }
     for name, value in values.items():

@@ -12,9 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.spec import CheckpointSpec
+from orchestrator.core.spec import CheckpointSpec, JupyterSpec, SidecarsSpec, TensorboardSpec
 from orchestrator.errors import UsageError
-from orchestrator.render import RAW_NAMES, _check_raw, _environment, begin_script, machine_scripts, quote
+from orchestrator.render import (
+    RAW_NAMES,
+    _check_raw,
+    _environment,
+    begin_script,
+    loop_script,
+    machine_scripts,
+    quote,
+)
 from tests.render_kit import make_spec, make_target
 
 SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -25,6 +33,12 @@ VARIANTS = {
     "tpu without job": (make_spec(run_on="vm"), make_target(runs_job=False)),
     "vm with job": (make_spec(run_on="vm"), make_target(role="vm", tpu_address="10.0.0.2")),
     "vm without job": (make_spec(), make_target(role="vm", runs_job=False)),
+    "sidecars": (
+        dataclasses.replace(
+            make_spec(), sidecars=SidecarsSpec(TensorboardSpec(logdir="it's"), JupyterSpec())
+        ),
+        make_target(role="vm", runs_job=False),
+    ),
     "bucket": (make_spec(checkpoint=CheckpointSpec("orbax", "bucket")), make_target()),
     "path": (make_spec(checkpoint=CheckpointSpec(dir="/data/it's here")), make_target()),
     "setup and env": (
@@ -39,6 +53,8 @@ def test_rendered_scripts_are_clean(variant, tmp_path):
     """Every script of every variant passes `bash -n` and shellcheck."""
     scripts = machine_scripts(*VARIANTS[variant])
     begin = {f"begin {restart}": begin_script(restart=restart) for restart in (True, False)}
+    if variant == "tpu":
+        begin["loop"] = loop_script(wheel="x.whl", cloud="gcp", project="it's", deployment="d", ssh_port=22)
     for field, text in {**dataclasses.asdict(scripts), **begin}.items():
         if field == "cron":
             continue

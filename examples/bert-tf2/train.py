@@ -2,7 +2,8 @@
 Train BERT on masked words, on a TPU or on the cores of this machine, so that it can be killed at any moment.
 
 Data and dropout of a step depend on the seed and the step alone: a resumed run has the losses of an unbroken
-one. Every flag has a variable of the same name: --step-seconds is BERT_STEP_SECONDS.
+one. Every flag has a variable of the same name: --step-seconds is BERT_STEP_SECONDS. Other variables in its
+value are read too: BERT_LOGS='gs://$TPUCTL_BUCKET/tensorboard'.
 """
 
 import argparse
@@ -37,6 +38,7 @@ def arguments():
 
     def add(name, default, text):
         value = os.environ.get("BERT_" + name.upper().replace("-", "_"), default)
+        value = os.path.expandvars(value) if isinstance(value, str) else value
         parser.add_argument(f"--{name}", type=type(default), default=type(default)(value), help=text)
 
     add("data", "data", "what prepare.py made: a folder or a gs:// address")

@@ -9,9 +9,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 key=$(cat "$here/requirements.txt" "$here/requirements-no-deps.txt" | sha256sum | cut -c 1-64)
 cache=${TPUCTL_VENV_CACHE:-${TPUCTL_ROOT:-$HOME/.cache/tpuctl}/venvs}
 venv=$cache/$key
-python=$(python3 --version)
 
-ready() { [ "$(cat "$venv/complete" 2>/dev/null)" = "$python" ] && "$venv/bin/python" -c ''; }
+# The system's Python may have been exchanged since, so the environment's own version is asked for.
+ready() { [ -f "$venv/complete" ] && [ "$("$venv/bin/python" --version)" = "$(cat "$venv/complete")" ]; }
 
 install() { "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@" >&2; }
 
@@ -29,7 +29,7 @@ if ! ready; then
         install -r "$here/requirements.txt"
         # tf_keras asks for the big tensorflow, which would write over the one that is pinned.
         install --no-deps -r "$here/requirements-no-deps.txt"
-        echo "$python" >"$venv/complete" # last: without this line it is not ready
+        "$venv/bin/python" --version >"$venv/complete" # last: without this line it is not ready
     fi
     exec 9>&-
 fi

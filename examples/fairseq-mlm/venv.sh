@@ -9,9 +9,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 key=$(cat "$here/requirements.txt" "$here/requirements-no-deps.txt" | sha256sum | cut -c 1-64)
 cache=${TPUCTL_VENV_CACHE:-${TPUCTL_ROOT:-$HOME/.cache/tpuctl}/venvs}
 venv=$cache/$key
-python=$(python3 --version)
 
-ready() { [ "$(cat "$venv/complete" 2>/dev/null)" = "$python" ] && "$venv/bin/python" -c ''; }
+# The system's Python may have been exchanged since, so the environment's own version is asked for.
+ready() { [ -f "$venv/complete" ] && [ "$("$venv/bin/python" --version)" = "$(cat "$venv/complete")" ]; }
 
 stop() {
     echo "venv: $1" >&2
@@ -37,7 +37,7 @@ if ! ready; then
         install -r "$here/requirements.txt"
         # Its own pins cannot be met by a current pip (README.md), so it is installed without them.
         install --no-deps -r "$here/requirements-no-deps.txt"
-        echo "$python" >"$venv/complete" # last: without this line it is not ready
+        "$venv/bin/python" --version >"$venv/complete" # last: without this line it is not ready
     fi
     exec 9>&-
 fi

@@ -1,5 +1,5 @@
 """
-Train a small transformer with JAX on all devices of one machine; Orbax saves to a folder or a bucket.
+Train a small transformer with JAX on all devices of a slice; Orbax saves to a folder or a bucket.
 
 Every flag has a variable of the same name: --step-seconds is JAX_LM_STEP_SECONDS.
 """
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 # Only the CPU heeds this: eight devices stand in for the cores of a v3-8.
@@ -18,9 +19,12 @@ os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 import corpus
 import jax
+import jax.numpy as jnp
 import model
+import numpy as np
 import optax
 import orbax.checkpoint as ocp
+import workers
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 STOPPED = 128 + signal.SIGTERM
@@ -64,16 +68,20 @@ def checkpoint_manager(args):
     return ocp.CheckpointManager(place, options=options)
 
 
-def step_function(optimizer, heads):
+def step_function(optimizer, heads, everywhere):
     """
     Return the compiled training step; JAX splits the batch and averages gradients by the shardings.
+
+    It takes the wishes to stop of all devices and returns whether there is one: workers hear of a SIGTERM
+    at different moments, but must stop after the same step.
     """
 
-    @functools.partial(jax.jit, donate_argnums=0)
-    def step(state, windows):
+    @functools.partial(jax.jit, donate_argnums=0, out_shardings=everywhere)
+    def step(state, windows, wishes):
         loss, grads = jax.value_and_grad(model.mean_loss)(state["parameters"], windows, heads)
         updates, moments = optimizer.update(grads, state["optimizer"], state["parameters"])
-        return {"parameters": optax.apply_updates(state["parameters"], updates), "optimizer": moments}, loss
+        parameters = optax.apply_updates(state["parameters"], updates)
+        return {"parameters": parameters, "optimizer": moments}, loss, jnp.any(wishes)
 
     return step
 
@@ -84,55 +92,60 @@ def start(args, manager, optimizer, everywhere):
     """
 
     @functools.partial(jax.jit, out_shardings=everywhere)
-    def fresh(key):
+    def fresh():
+        key = jax.random.key(args.seed)
         parameters = model.initial_parameters(key, args.context, args.width, args.layers)
         return {"parameters": parameters, "optimizer": optimizer.init(parameters)}
 
-    key = jax.random.key(args.seed)
     newest = manager.latest_step()
     if newest is None:
         print("starting from step 0", flush=True)
-        return 0, fresh(key)
+        return 0, fresh()
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere),
-        jax.eval_shape(fresh, key),
+        jax.eval_shape(fresh),
     )
     state = manager.restore(newest, args=ocp.args.StandardRestore(shapes))
     print(f"resumed from step {newest}", flush=True)
     return newest, state
 
 
+def divided(array, sharding):
+    """
+    Spread *array*, which every worker knows, over all devices; each worker gives its own devices their part.
+    """
+    return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])
+
+
 def train(args, stop):
     """
     Train and return the exit status. *stop* is a list that gets an item when we are asked to stop.
     """
-    if int(os.environ.get("TPUCTL_WORKERS") or 1) > 1:
-        sys.exit("this example trains on one machine; choose a tpu.type with one worker, such as v5litepod-8")
     mesh = Mesh(jax.devices(), ("data",))
     everywhere, split = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
     if args.batch % mesh.size:
         sys.exit(f"--batch {args.batch} cannot be shared equally by {mesh.size} devices")
     text, optimizer = corpus.load(), optax.adam(args.rate)
-    advance = step_function(optimizer, args.heads)
-    with checkpoint_manager(args) as manager:
-        step, state = start(args, manager, optimizer, everywhere)
-        report(step, None)
-        while step < args.steps and not stop:
-            began = time.monotonic()
-            windows = corpus.batch(text, step, seed=args.seed, size=args.batch, context=args.context)
-            state, loss = advance(state, jax.device_put(windows, split))
-            step, loss = step + 1, float(loss)
-            report(step, loss)
-            if step % args.log_every == 0 or step == args.steps:
-                print(f"step {step} loss {loss:.6f}", flush=True)
-            if step % args.save_every == 0 or step == args.steps:
-                manager.save(step, args=ocp.args.StandardSave(state), force=True)
-            time.sleep(max(0.0, args.step_seconds - (time.monotonic() - began)))
-        if step == args.steps:
-            return 0
-        manager.wait_until_finished()
-        if step and manager.latest_step() != step:
+    advance = step_function(optimizer, args.heads, everywhere)
+    manager = checkpoint_manager(args)
+    step, state = start(args, manager, optimizer, everywhere)
+    report(step, None)
+    stopped = False
+    while step < args.steps and not stopped:
+        began = time.monotonic()
+        windows = corpus.batch(text, step, seed=args.seed, size=args.batch, context=args.context)
+        wishes = np.full(mesh.size, bool(stop))
+        state, loss, stopped = advance(state, divided(windows, split), divided(wishes, split))
+        step, loss, stopped = step + 1, float(loss), bool(stopped)
+        report(step, loss)
+        if step % args.log_every == 0 or step == args.steps:
+            print(f"step {step} loss {loss:.9g}", flush=True)  # nine digits tell all float32 values apart
+        if step % args.save_every == 0 or step == args.steps or stopped:
             manager.save(step, args=ocp.args.StandardSave(state), force=True)
+        time.sleep(max(0.0, args.step_seconds - (time.monotonic() - began)))
+    manager.close()
+    if step == args.steps:
+        return 0
     print(f"asked to stop: saved step {step}", flush=True)
     return STOPPED
 
@@ -152,9 +165,16 @@ def main():
     """
     Turn SIGTERM into a wish to stop after the current step.
     """
-    stop = []
-    signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
-    sys.exit(train(arguments(), stop))
+    args, stop = arguments(), []
+    try:
+        workers.join()
+        signal.signal(signal.SIGTERM, lambda *_: stop.append(True))  # after JAX, which sets its own
+        sys.exit(train(args, stop))
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.flush()
+        # At a usual exit JAX and Orbax would first wait for the other workers, which may be gone.
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ os.environ.setdefault("RAYON_NUM_THREADS", "1")
 
 from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
 
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+BERT = {"clean_text": True, "strip_accents": False, "lowercase": False}
 END = "<|endoftext|>"
 
 
@@ -44,12 +46,24 @@ def arguments():
 def wordpiece(args, folder):
     """
     Write vocab.txt and tokenizer.json. Case and accents are kept: strip_accents would break other scripts.
+
+    One training alone numbers the letters in another order each time, and their numbers decide between pairs
+    that are equally frequent. So the first training finds the letters, and the second gets them in order.
     """
-    tokenizer = BertWordPieceTokenizer(clean_text=True, strip_accents=False, lowercase=False)
+    letters = sorted(set(trained(args, 0, SPECIAL)) - set(SPECIAL))
+    vocab = trained(args, args.vocab_size, [*SPECIAL, *letters])
+    write(BertWordPieceTokenizer(vocab, **BERT), folder)
+
+
+def trained(args, size, first):
+    """
+    Return the number of each word; those in *first* get the first numbers.
+    """
+    tokenizer = BertWordPieceTokenizer(**BERT)
     tokenizer.train(
-        [args.data], vocab_size=args.vocab_size, limit_alphabet=args.alphabet, show_progress=False
+        [args.data], vocab_size=size, limit_alphabet=args.alphabet, special_tokens=first, show_progress=False
     )
-    write(tokenizer, folder)
+    return tokenizer.get_vocab()
 
 
 def bpe(args, folder):

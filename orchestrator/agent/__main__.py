@@ -1,5 +1,5 @@
 """
-Commands of the agent: run | stop | notice | status | fetch.
+Commands of the agent: run | stop | notice | status | fetch | exec.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .loop import Agent
 from .metadata import Metadata
 from .parts import wire
 from .processes import start_time
+from .rehearsal import check, for_job, for_setup
 from .settings import layout_of, read_settings
 from .storage import Bucket
 from .threads import say
@@ -43,6 +44,9 @@ def main(argv: Optional[List[str]] = None) -> int:
     )
     commands.add_parser("status", help="print the last heartbeat as JSON")
     commands.add_parser("fetch", help="unpack the bundle of job.env and switch to it")
+    start = commands.add_parser("exec", help="become another program, unless it could leave a rehearsal")
+    start.add_argument("--install", action="store_true", help="foreign hosts may be reached, as by setup")
+    start.add_argument("program", nargs="+", help="program and arguments; write -- before them")
     asked = parser.parse_args(argv)
     try:
         return _dispatch(asked, os.environ)
@@ -63,7 +67,10 @@ def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
         pid = _running(layout)
         print(json.dumps(dict(read_json(layout.status), agent_pid=pid), sort_keys=True))
         return 0
+    if asked.command == "exec":
+        return _exec(asked.program, for_setup(environ) if asked.install else for_job(environ))
     settings = read_settings(environ)
+    check(environ)
     layout.make()
     fetch(
         layout, Bucket.from_environ(settings.bucket, environ, Metadata.from_environ(environ)), settings.bundle
@@ -77,6 +84,17 @@ def _run(environ: Mapping[str, str]) -> int:
         return 0
     settings.layout.make()
     return Agent(wire(settings, environ)).run()
+
+
+def _exec(program: List[str], environ: Mapping[str, str]) -> int:
+    """
+    Become *program*, which another service of the machine is.
+    """
+    check(environ)
+    try:
+        os.execvpe(program[0], program, dict(environ))  # noqa: S606 (no shell is wanted)
+    except OSError as error:
+        raise AgentError(f"{program[0]} cannot be started: {error.strerror}") from error
 
 
 def _stop(layout: Layout, hold: Optional[str]) -> int:

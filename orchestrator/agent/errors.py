@@ -45,3 +45,9 @@ class SliceSizeError(FinalError):
     """
     Report a checkpoint that another number of workers saved.
     """
+
+
+class UnsafeError(FinalError):
+    """
+    Report a rehearsal in which a child could reach the real service.
+    """

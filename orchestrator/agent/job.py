@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Callable, List, Mapping, Optional
 
 from .processes import clear, processes_of
+from .rehearsal import check
 
 PAUSE = 0.05
 
@@ -23,6 +24,7 @@ class Job:
     Run `bash -c COMMAND` in *folder*; every piece of its output goes to *output*.
 
     The pipe is emptied by a thread of the agent, so a full disk cannot stop the job from printing.
+    Raises UnsafeError, having started nothing, when it could leave a rehearsal.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class Job:
         environ: Mapping[str, str],
         output: Callable[[bytes], None],
     ) -> None:
+        check(environ)
         self._root = root
         self._output = output
         self._process = subprocess.Popen(

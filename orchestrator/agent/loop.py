@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List
 from . import record as records
 from .advance import Advance
 from .bundle import fetch
-from .errors import AgentError, FencedError
+from .errors import AgentError, FencedError, UnsafeError
 from .gang import Attempt, next_attempt
 from .heartbeat import heartbeat_name
 from .last_commit import last_commit
@@ -28,6 +28,7 @@ from .outcome import Outcome, Verdict
 from .parts import Parts
 from .play import Player
 from .processes import clear, start_time
+from .rehearsal import check
 from .retention import retain
 from .threads import Repeater, say
 
@@ -58,6 +59,8 @@ class Agent:
                 ending = Ending(Kind.DONE, reason)
             except Interrupted as order:
                 ending = order.ending
+            except UnsafeError as error:
+                ending = Ending(Kind.GAVE_UP, str(error))
             self._finish(ending)
         except (
             Exception
@@ -93,7 +96,7 @@ class Agent:
 
     def _live(self) -> str:
         """
-        Return why the job is done. Raises Interrupted for every other end.
+        Return why the job is done. Raises Interrupted or UnsafeError for every other end.
         """
         parts = self._parts
         left = clear(self._settings.layout.root, self._player.record.living_session())
@@ -102,6 +105,7 @@ class Agent:
             parts.orders.wait(1.0)
             left = clear(self._settings.layout.root, None)
         parts.status.trouble("clear", "")
+        check(parts.environ)
         parts.patiently("fetch the bundle", self._fetch)
         attempt = self._join()
         self._repeat("gang", self._follow, self._settings.poll)

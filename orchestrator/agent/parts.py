@@ -18,6 +18,7 @@ from .local_checkpoints import LocalCheckpoints
 from .logs import JobLog, LogShipper
 from .metadata import Metadata
 from .orders import Orders
+from .rehearsal import trusted
 from .restore import Restorer
 from .settings import Settings
 from .storage import Bucket
@@ -75,8 +76,9 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
     """
     Make the parts.
     """
-    metadata = Metadata.from_environ(environ)
-    bucket = Bucket.from_environ(settings.bucket, environ, metadata)
+    own = trusted(environ)
+    metadata = Metadata.from_environ(own)
+    bucket = Bucket.from_environ(settings.bucket, own, metadata)
     status = Status(settings)
     log = JobLog(settings.layout.log)
     format_ = format_of(settings.checkpoints.format, settings.checkpoints.marker)

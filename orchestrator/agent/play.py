@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import time
 from functools import partial
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from . import record as records
 from .errors import AgentError, SliceSizeError, TornError
@@ -22,6 +22,7 @@ from .parts import Parts
 from .processes import boot_id
 from .progress import Progress, read_progress, step_in
 from .record import Record
+from .rehearsal import for_job, for_setup
 from .restore import Restored
 from .threads import say
 
@@ -92,7 +93,7 @@ class Player:
             return None
         self._parts.status.set(phase="setup", message="setup command runs")
         self._parts.log.line(f"--- setup of bundle {settings.bundle[:12]} ---")
-        outcome = self._run(attempt, settings.setup, target=None, framework=None)
+        outcome = self._run(attempt, settings.setup, for_setup(self._environ(attempt)))
         if outcome.verdict is Verdict.DONE:
             self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
@@ -120,7 +121,8 @@ class Player:
         with contextlib.suppress(AgentError, OSError):
             parts.reporter.report(5.0, at_once=True)
         parts.committer.begin(attempt.attempt, attempt.resume_step)
-        outcome = self._run(attempt, settings.command, settings.target, parts.format)
+        environ = for_job(self._environ(attempt))
+        outcome = self._run(attempt, settings.command, environ, settings.target, parts.format)
         if outcome.verdict is Verdict.OVERTAKEN:
             return outcome
         trouble = last_commit(parts)
@@ -141,7 +143,12 @@ class Player:
         return self._parts.patiently("read the newest checkpoint", self._parts.local.target)
 
     def _run(
-        self, attempt: Attempt, command: str, target: Optional[int], framework: Optional[Format]
+        self,
+        attempt: Attempt,
+        command: str,
+        environ: Mapping[str, str],
+        target: Optional[int] = None,
+        framework: Optional[Format] = None,
     ) -> Outcome:
         """
         Start a command and watch it to its end; *framework* is None for a command that trains nothing.
@@ -161,7 +168,7 @@ class Player:
             ended="",
         )
         try:
-            job = Job(layout.root, command, layout.current, self._environ(attempt), parts.log.write)
+            job = Job(layout.root, command, layout.current, environ, parts.log.write)
         except OSError as error:
             return Outcome(Verdict.FAILED, f"the job cannot be started: {error}")
         try:

@@ -39,13 +39,15 @@ def command(
         _announce(session, sweep, delete_data=delete_data)
         what = "Delete all of this, data included?" if delete_data else "Delete the machines?"
         confirm(what, yes=yes)
+        sweep.begin()
         printer.now("everything that carries our label is being deleted")
         with printer:
             left = list(sweep.machines())
-            if delete_data and not left:
-                kept = sweep.bucket(session.blueprint.bucket)
+            if not left:
+                kept = sweep.bucket(session.blueprint.bucket) if delete_data else sweep.close()
                 left += [kept] if kept else []
-        _close(session, left, delete_data=delete_data)
+        if not left:
+            _forget(session, delete_data=delete_data)
     _report(session, left, delete_data=delete_data, as_json=as_json)
 
 
@@ -61,41 +63,18 @@ def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> None:
         say("  there are no machines")
 
 
-def _close(session: "Session", left: "list[Left]", *, delete_data: bool) -> None:
+def _forget(session: "Session", *, delete_data: bool) -> None:
     """
-    Forget what is certainly gone: keys with the machines, the record with the data.
+    Forget what went with the machines, and with the data.
     """
     import shutil
-    from dataclasses import replace
 
-    from orchestrator.cli.output import say
-    from orchestrator.core.history import History
-    from orchestrator.errors import LeaseHeldError, TpuctlError
     from orchestrator.remote.keys import forget_key
 
-    if left:
-        return
-    now = session.clock.now()
     if delete_data:
         shutil.rmtree(session.folder, ignore_errors=True)
-        return
-
-    def closed(h: History) -> History:
-        # Without a bundle there is nothing to watch, and the next `up` begins a new time to live.
-        spans = tuple(replace(s, until=s.until or now) for s in h.spans)
-        return replace(
-            h, accepted=False, vm_accepted=False, operations=(), refusals=(), sightings={}, pushed="",
-            incarnation=h.incarnation + 1, spans=spans, zone="", bundle="", uploaded="", started_at=0.0,
-            settings_due=False,
-        )  # fmt: skip
-
-    try:
-        session.record.update(closed)
-    except LeaseHeldError:
-        raise
-    except TpuctlError as error:
-        say(f"the record could not be closed: {error.message}")
-    forget_key(session.folder)
+    else:
+        forget_key(session.folder)
 
 
 def _report(session: "Session", left: "list[Left]", *, delete_data: bool, as_json: bool) -> None:

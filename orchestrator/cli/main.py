@@ -28,6 +28,7 @@ COMMANDS = {
     "checkpoints": ("orchestrator.cli.checkpoints", "List what is saved, and what would be resumed."),
     "ssh": ("orchestrator.cli.ssh", "Open a shell on a worker or on the VM."),
     "exec": ("orchestrator.cli.exec", "Run a command on every worker."),
+    "tunnel": ("orchestrator.cli.tunnel", "Reach TensorBoard, JupyterLab or a port of a machine."),
     "down": ("orchestrator.cli.down", "Delete everything that tpuctl made; data stays unless you say so."),
     "schema": ("orchestrator.cli.schema", "Print the JSON Schema of tpuctl.yaml."),
     "local": ("orchestrator.cli.local", "Run and disturb the local cloud."),

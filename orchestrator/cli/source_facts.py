@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
+from orchestrator.core.exposed import JUPYTER
 from orchestrator.core.preflight.code import Code, read_code
-from orchestrator.core.preflight.exposure import JUPYTER
 from orchestrator.core.preflight.facts import Line, Requirement, SourceFacts
 from orchestrator.core.preflight.installs import requirement
 from orchestrator.remote.source import Entry, survey

@@ -22,6 +22,7 @@ from orchestrator.cli.live import wanted
 from orchestrator.cli.output import say
 from orchestrator.cli.status import look
 from orchestrator.cli.wiring import Choice, Session
+from orchestrator.cloud.compute import client_class
 from orchestrator.config.load import FILE_NAME
 from orchestrator.errors import TpuctlError
 
@@ -130,8 +131,14 @@ class Stage:
         """
         Import Google's clients while the first commands run, so that the first look is quick.
         """
-        names = ("google.cloud.storage", "google.cloud.tpu_v2", "google.cloud.compute_v1", "fabric")
-        threading.Thread(target=lambda: [import_module(name) for name in names], daemon=True).start()
+        names = ("google.cloud.storage", "google.cloud.tpu_v2", "fabric")
+
+        def load() -> None:
+            for name in names:
+                import_module(name)
+            client_class("instances", "InstancesClient")
+
+        threading.Thread(target=load, daemon=True).start()
 
     def status(self) -> dict[str, Any]:
         """

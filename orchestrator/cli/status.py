@@ -56,6 +56,7 @@ def look(session: "Session") -> dict[str, Any]:
         "cost_usd": round(usd, 4),
         "resources": _resources(session, world),
         "workers": _workers(world),
+        "loop": _loop(session, world),
         "next": steps or list(plan.waiting),
     }
 
@@ -95,6 +96,28 @@ def _resources(session: "Session", world: "World") -> list[dict[str, str]]:
     return rows
 
 
+def _loop(session: "Session", world: "World") -> dict[str, Any] | None:
+    """
+    Say who holds the lease, None when nobody does; *where* is "vm" for the loop on the VM.
+    """
+    from orchestrator.core.lease import LIFE, LOOP, Holder
+    from orchestrator.core.names import LEASE
+    from orchestrator.core.world import Present
+
+    found = session.cloud.store.read(LEASE) if isinstance(world.bucket, Present) else None
+    if found is None:
+        return None
+    holder, age = Holder.from_json(found.data), _age(world.seen_at, found.updated) or 0.0
+    return {
+        "where": "vm" if holder.command == LOOP else "elsewhere",
+        "who": holder.who,
+        "command": holder.command,
+        "since": holder.since,
+        "renewed_age_s": age,
+        "alive": age < LIFE,
+    }
+
+
 def _workers(world: "World") -> list[dict[str, Any]]:
     from orchestrator.core.world import Present
 
@@ -132,12 +155,31 @@ def _show(body: dict[str, Any], session: "Session") -> None:
     click.echo(f"cost: about {usd_text(body['cost_usd'])} so far (an estimate, {billed})")
     for worker in body["workers"]:
         click.echo(_worker_line(worker))
+    if line := _loop_line(body):
+        click.echo(line)
     if body["outcome"]:
         click.echo(f"outcome: {body['outcome']}")
     for line in body["next"]:
         click.echo(f"next: {line}")
     if not body["next"] and not body["outcome"]:
         click.echo("next: nothing to do while the job runs")
+
+
+def _loop_line(body: dict[str, Any]) -> str:
+    """
+    Say who takes care of the deployment; nothing when it is over and nobody has to.
+    """
+    loop = body["loop"]
+    vm = next((row["state"] for row in body["resources"] if row["kind"] == "VM"), "")
+    there = bool(loop) and loop["where"] == "vm"
+    if loop is None or not loop["alive"] or (there and vm != "RUNNING"):
+        cure = "tpuctl watch"
+        if there:
+            cure = "the one on the VM is silent: tpuctl watch --on-vm"
+            cure = cure if vm == "RUNNING" else f"the VM is {vm}: tpuctl up"
+        return "" if body["outcome"] else f"loop: none runs; a preempted TPU is not replaced ({cure})"
+    where = "on the VM" if there else f"tpuctl {loop['command']} of {loop['who']}"
+    return f"loop: {where}, last renewed {span_text(loop['renewed_age_s'])} ago"
 
 
 def resource_lines(rows: list[dict[str, str]]) -> list[str]:

@@ -91,7 +91,8 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
     elif changes == 0:
         say("no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them")
     else:
-        say(f"{session.spec.name} is up. Next: tpuctl watch", style="green")
+        where = " --on-vm" if session.spec.watch.on_vm else ""
+        say(f"{session.spec.name} is up. Next: tpuctl watch{where}", style="green")
 
 
 def _stop_on(failure: "Failure", result: "Pass") -> None:

@@ -4,33 +4,79 @@ tpuctl watch: keep the job alive until it is done.
 
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.cli.options import deployment_options
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.cli.wiring import Choice
+    from orchestrator.engine.reconcile import Pass
 
 
 @click.command("watch")
 @deployment_options
-def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool) -> None:
+@click.option("--on-vm", is_flag=True, help="Let the loop run on the VM, and leave. Needs watch.on_vm.")
+@click.option("--stop", is_flag=True, help="With --on-vm: end the loop on the VM.")
+@click.option("--loop", is_flag=True, hidden=True, help="Be the loop on the VM.")
+def command(
+    file: Path | None,
+    settings: tuple[str, ...],
+    cloud: str,
+    as_json: bool,
+    on_vm: bool,
+    stop: bool,
+    loop: bool,
+) -> None:
     """
     Watch the deployment: replace a preempted TPU, start a stopped VM, resume the job, until it is done.
 
-    Ctrl-C leaves everything running; run `tpuctl watch` again to go on.
+    Ctrl-C leaves everything running; run `tpuctl watch` again to go on. With --on-vm the loop runs on the
+    VM and this computer is not needed. Other commands go first: the loop there waits until they have ended.
+    """
+    from orchestrator.cli.wiring import Choice
+
+    choice = Choice(file, settings, cloud, as_json)
+    if stop and not on_vm:
+        raise UsageError("--stop goes with --on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
+    if on_vm:
+        _on_vm(choice, stop=stop)
+    else:
+        _watch(choice, loop=loop)
+
+
+def _on_vm(choice: "Choice", *, stop: bool) -> None:
+    from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.on_vm import hand_over, take_back
+    from orchestrator.cli.wiring import Session
+
+    session = Session(choice, EventPrinter())
+    take_back(session) if stop else hand_over(session)
+
+
+def _watch(choice: "Choice", *, loop: bool) -> None:
+    """
+    Run the loop until the deployment has ended; *loop* says that this is the one on the VM.
     """
     from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.on_vm import over
     from orchestrator.cli.output import print_json, say
     from orchestrator.cli.progress import Progress
     from orchestrator.cli.summary_view import show_summary, summary_of
-    from orchestrator.cli.wiring import Choice, Session
-    from orchestrator.engine.reconcile import Pass
+    from orchestrator.cli.wiring import Session
+    from orchestrator.core.lease import HAND_OVER, LOOP, PEOPLE
     from orchestrator.engine.watch import raise_hopeless, raise_outcome
-    from orchestrator.errors import UsageError
 
-    choice = Choice(file, settings, cloud, as_json)
+    as_json = choice.as_json
     printer = EventPrinter(as_json=as_json)
     session = Session(choice, printer)
-    with session.alone("watch", yields=("down",)), printer:
+    if loop and over(session):
+        say(f"the deployment is over ({session.record.history.outcome}); `tpuctl up` opens it again")
+        return
+    mine, yields = (LOOP, PEOPLE) if loop else ("watch", ("down", HAND_OVER))
+    with session.alone(mine, yields), printer:
         if not session.record.history.bundle:
             raise UsageError(
                 f"{session.spec.name} is not up: there is nothing to watch", hint="run: tpuctl up",
@@ -45,7 +91,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
 
         before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
 
-        def after(result: Pass) -> None:
+        def after(result: "Pass") -> None:
             progress.show(result, session.cost(session.record.history, result.world.seen_at))
             for failure in result.failures:
                 printer.failure(failure, session.clock.now())
@@ -54,7 +100,8 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
                 raise_hopeless(session.record.history)
 
         try:
-            result = watcher.run(lambda _: False, after)
+            # The loop on the VM ends with the stop of its own machine, while there is time to say so.
+            result = watcher.run(lambda seen: loop and _stops_vm(seen), after)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -69,4 +116,14 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
         print_json("watch", {"outcome": "done", "reason": result.plan.reason, "summary": summary.as_dict()})
     else:
         say(f"done: {result.plan.reason}", style="bold green")
-        show_summary(summary, rehearsed=cloud == "local")
+        show_summary(summary, rehearsed=choice.cloud == "local")
+
+
+def _stops_vm(result: "Pass") -> bool:
+    """
+    Say whether this pass has asked for the stop of the VM.
+    """
+    from orchestrator.core.plan import Kind, Verb
+
+    failed = [failure.change for failure in result.failures]
+    return any(c.kind is Kind.VM and c.verb is Verb.STOP and c not in failed for c in result.plan.changes)

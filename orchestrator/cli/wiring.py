@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.catalog import load_catalog
 from orchestrator.cli.holder import gone, only_here, this_process
-from orchestrator.clock import SystemClock
+from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.load import find, load
 from orchestrator.core.bill import spent
 from orchestrator.core.events import Event, Sink
@@ -78,7 +78,7 @@ class Session:
         self.needs_no_record = False
         self.holder = this_process("?", 0.0)
         self.path, self.spec = read_spec(choice)
-        self.clock = SystemClock()
+        self.clock = SteadyClock(SystemClock())
         self.catalog = load_catalog()
 
     @cached_property
@@ -98,7 +98,11 @@ class Session:
     def _local(self) -> "Address":
         from orchestrator.cli.output import say
         from orchestrator.local.control import ensure_running
+        from orchestrator.local.places import address_on_machine
 
+        found = address_on_machine()
+        if found is not None:
+            return found
         address, fresh = ensure_running()
         if fresh:
             say(f"the local cloud was started at {address.endpoint} (stop it with: tpuctl local stop)")

@@ -7,16 +7,12 @@ from typing import Any
 
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
-from orchestrator.cloud.sights import seen
 from orchestrator.core.names import DEPLOYMENT_LABEL
 from orchestrator.core.world import Bucket, Sight
 from orchestrator.errors import ConflictError, NotFoundError
+from orchestrator.gcp.bucket_rules import BATCH, EMPTY_TRIES, POLICY_TRIES, ROLE, not_ours, still_written
+from orchestrator.gcp.sights import seen
 from orchestrator.ports import BucketOrder
-
-ROLE = "roles/storage.objectAdmin"
-BATCH = 100  # requests in one batch call
-POLICY_TRIES = 5
-EMPTY_TRIES = 3
 
 
 class GcsBuckets:
@@ -66,12 +62,7 @@ class GcsBuckets:
             except ConflictError:
                 continue
             return
-        raise ConflictError(
-            f"delete bucket '{name}': somebody keeps writing into it",
-            aborted=True,
-            hint="Stop what writes there, then run: tpuctl down --delete-data",
-            unchanged="Part of the objects may be deleted; the bucket exists.",
-        )
+        raise still_written(name)
 
     def _found(self, name: str) -> Bucket | None:
         with translated(f"look at bucket '{name}'"):
@@ -93,11 +84,7 @@ class GcsBuckets:
         held = self._found(order.name)
         mark = order.labels.get(DEPLOYMENT_LABEL)
         if held is None or mark is None or held.labels.get(DEPLOYMENT_LABEL) != mark:
-            raise ConflictError(
-                f"create bucket '{order.name}': the name belongs to somebody else",
-                hint="Choose another bucket.name in tpuctl.yaml, then run: tpuctl plan",
-                unchanged="Nothing was changed.",
-            )
+            raise not_ours(order.name)
 
     def _grant(self, name: str, writer: str, tries: int = POLICY_TRIES) -> None:
         """

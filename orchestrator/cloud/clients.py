@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from orchestrator.cloud.compute import client_class
 from orchestrator.cloud.errors import translated
 from orchestrator.errors import AuthError, UsageError
 
@@ -114,21 +115,21 @@ class Clients:
 
         The futures of the others poll Google's own endpoint whatever the settings (docs/facts.md 2.1).
         """
-        return self._once("instances", lambda: self._compute("InstancesClient"))
+        return self._once("instances", lambda: self._compute("instances", "InstancesClient"))
 
     @property
     def zone_operations(self) -> Any:
         """
         Return the `compute_v1.ZoneOperationsClient` for the same endpoint as the instances.
         """
-        return self._once("zone_operations", lambda: self._compute("ZoneOperationsClient"))
+        return self._once("zone_operations", lambda: self._compute("zone_operations", "ZoneOperationsClient"))
 
     @property
     def projects(self) -> Any:
         """
         Return the `compute_v1.ProjectsClient`.
         """
-        return self._once("projects", lambda: self._compute("ProjectsClient"))
+        return self._once("projects", lambda: self._compute("projects", "ProjectsClient"))
 
     @property
     def storage(self) -> Any:
@@ -157,18 +158,17 @@ class Clients:
         client = TpuClient(credentials=self.credentials, transport="rest", client_options=self._options())
         return self._kept_local(client, client.transport._session)  # noqa: SLF001
 
-    def _compute(self, kind: str) -> Any:
-        from google.cloud import compute_v1
-
-        client = getattr(compute_v1, kind)(credentials=self.credentials, client_options=self._options())
+    def _compute(self, service: str, name: str) -> Any:
+        make = client_class(service, name)
+        client = make(credentials=self.credentials, client_options=self._options())
         return self._kept_local(client, client.transport._session)  # noqa: SLF001
 
     def _storage(self) -> Any:
-        # Without this the client asks for the bucket in a thread of its own (docs/facts.md 3.2).
-        os.environ["DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"] = "true"
         from google.cloud.storage import Client
 
         client = Client(self.project, credentials=self.credentials, client_options=self._options())
+        # With it the client asks for buckets in threads of its own, for telemetry (docs/facts.md 3.2).
+        client._bucket_metadata_cache = None  # noqa: SLF001
         if self.settings.endpoint:
             # GOOGLE_API_USE_MTLS_ENDPOINT=always is read anew at each request and outranks api_endpoint.
             client._connection.API_BASE_MTLS_URL = self.settings.endpoint  # noqa: SLF001

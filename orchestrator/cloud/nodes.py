@@ -14,6 +14,7 @@ from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Verb
 from orchestrator.core.world import Node, NodeState, Operation, OperationResult, Sight, Worker
 from orchestrator.errors import NotFoundError, TransientError
+from orchestrator.gcp.bodies import node_body
 from orchestrator.ports import NodeOrder
 
 PAGE = 1000
@@ -102,23 +103,6 @@ class TpuNodes:
 
     def _path(self, name: str, zone: str) -> str:
         return f"{self._parent(zone)}/nodes/{name}"
-
-
-def node_body(order: NodeOrder) -> dict[str, Any]:
-    """
-    Return the node to send (tpu v2 Node, python field names).
-
-    Guest attributes are switched on, because they are how a machine tells us its host keys.
-    """
-    return {
-        "accelerator_type": order.type,
-        "runtime_version": order.runtime,
-        "network_config": {"enable_external_ips": order.external_ip},
-        "service_account": {"email": order.service_account, "scope": list(order.scopes)},
-        "scheduling_config": {"spot": order.spot},
-        "labels": dict(order.labels),
-        "metadata": {"enable-guest-attributes": "TRUE", **order.metadata},
-    }
 
 
 def node_of(node: Any) -> Node:

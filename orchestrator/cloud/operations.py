@@ -9,7 +9,8 @@ from typing import Any
 from orchestrator.cloud.errors import translate_compute, translate_status, translated
 from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.world import Operation, OperationResult
-from orchestrator.errors import NotFoundError, Retry, TpuctlError
+from orchestrator.errors import TpuctlError
+from orchestrator.gcp.operations import described, failed, polled
 
 
 def of_tpu(future: Any, verb: Verb, name: str, zone: str, incarnation: int | None) -> Operation:
@@ -42,8 +43,8 @@ def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> Op
         if not answer.error.code:
             return OperationResult(operation, done=True)
         error = answer.error
-        return _failed(
-            operation, translate_status(error.code, error.message, error.details, what=_what(operation))
+        return failed(
+            operation, translate_status(error.code, error.message, error.details, what=described(operation))
         )
 
     return _polled(operation, look)
@@ -58,9 +59,9 @@ def poll_compute(
 
     def look() -> OperationResult:
         answer = client.get(project=project, zone=operation.zone, operation=operation.id, **limits)
-        error = compute_error(answer, _what(operation))
+        error = compute_error(answer, described(operation))
         if error is not None:
-            return _failed(operation, error)
+            return failed(operation, error)
         return OperationResult(operation, done=answer.status is type(answer).Status.DONE)
 
     return _polled(operation, look)
@@ -93,23 +94,10 @@ def epoch(text: str) -> float:
 
 
 def _polled(operation: Operation, look: Callable[[], OperationResult]) -> OperationResult:
-    """
-    Call *look*. When the answer is missing, the operation counts as not done.
+    with_errors = translated(f"look at operation '{described(operation)}'")
 
-    Operations are forgotten after some days: then it is done, with a result that only the resource can tell.
-    """
-    try:
-        with translated(f"look at operation '{_what(operation)}'"):
+    def translating() -> OperationResult:
+        with with_errors:
             return look()
-    except NotFoundError as error:
-        return OperationResult(operation, True, Retry.UNKNOWN, error.code, error.message)
-    except TpuctlError as error:
-        return OperationResult(operation, False, message=error.message)
 
-
-def _failed(operation: Operation, error: TpuctlError) -> OperationResult:
-    return OperationResult(operation, True, error.retry, error.code, error.message)
-
-
-def _what(operation: Operation) -> str:
-    return f"{operation.verb} {operation.kind} {operation.name} in {operation.zone}"
+    return polled(operation, translating)

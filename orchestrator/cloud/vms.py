@@ -5,15 +5,17 @@ VMs over Compute Engine v1.
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.cloud import operations, vm_body
+from orchestrator.cloud import operations
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
 from orchestrator.cloud.hostkeys import public_keys
-from orchestrator.cloud.request_ids import RequestIds
-from orchestrator.cloud.sights import across_zones, seen
+from orchestrator.cloud.sights import across_zones
 from orchestrator.core.plan import Verb
 from orchestrator.core.world import Absent, Operation, OperationResult, Sight, Vm, VmState
 from orchestrator.errors import NotFoundError, TransientError
+from orchestrator.gcp.bodies import instance_body
+from orchestrator.gcp.request_ids import RequestIds
+from orchestrator.gcp.sights import seen
 from orchestrator.ports import VmOrder
 
 PAGE = 500
@@ -48,7 +50,7 @@ class ComputeVms:
         The request id makes a repeat after a lost answer the same operation. An operation that has
         succeeded while the VM is not there is the memory of an earlier VM: then the next id is used.
         """
-        body = vm_body.instance_body(order)
+        body = instance_body(order)
         answer = self._insert(order, body)
         if self._is_memory(answer, order):
             self._ids.spend(answer.name)

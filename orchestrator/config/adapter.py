@@ -2,6 +2,8 @@
 pydantic's view of the Spec: validate, dump and restore.
 """
 
+import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -25,6 +27,16 @@ def dump(spec: Spec) -> dict[str, Any]:
     """
     data: dict[str, Any] = adapter().dump_python(spec, mode="json")
     return data
+
+
+def document_of(spec: Spec) -> str:
+    """
+    Return a deployment file that means *spec*, defaults and overrides included: JSON, which is YAML too.
+
+    YAML knows no surrogate pairs, so text stands as it is; but it wants control characters escaped.
+    """
+    text = json.dumps(dump(spec), indent=1, sort_keys=True, ensure_ascii=False)
+    return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def restore(data: Mapping[str, Any]) -> Spec:

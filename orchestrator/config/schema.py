@@ -11,6 +11,7 @@ from orchestrator.config.adapter import adapter
 from orchestrator.config.settings import Setting, settings
 from orchestrator.core.check_job import VARIABLE_PATTERN
 from orchestrator.core.check_place import NAME_LENGTH, NAME_PATTERN, SMALLEST_DISK_GB
+from orchestrator.core.check_sidecars import HIGHEST_PORT, LOWEST_PORT
 from orchestrator.core.units import Duration
 
 SCHEMA_ID = "urn:tpuctl:deployment-file"
@@ -82,5 +83,7 @@ def _limit(place: dict[str, Any], setting: Setting) -> None:
         "job.checkpoint.keep": {"minimum": 2},
         "job.failures": {"minimum": 1},
         "job.memory.shards": {"minimum": 1},
+        "sidecars.tensorboard.port": {"minimum": LOWEST_PORT, "maximum": HIGHEST_PORT},
+        "sidecars.jupyter.port": {"minimum": LOWEST_PORT, "maximum": HIGHEST_PORT},
     }
     place.update(limits.get(setting.key, {}))

@@ -28,11 +28,8 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "job.target_steps": 400,
     },
     "jax-lm": {
-        "job.setup": (
-            "python3 -c 'import jax, optax, orbax.checkpoint, gcsfs' 2>/dev/null"
-            " || python3 -m pip install 'jax[tpu]' -r requirements.txt"
-        ),
-        "job.command": "python3 train.py",
+        "job.setup": "sh venv.sh",
+        "job.command": "exec sh venv.sh python train.py",
         "job.env": {"JAX_LM_STEPS": "200"},
         "job.checkpoint.format": "orbax",
         "job.checkpoint.dir": "bucket",
@@ -115,6 +112,14 @@ def _setting(key: str, values: Mapping[str, Any], indent: str, *, off: bool) -> 
     margin = f"# {indent}" if off else indent
     yield from (f"{margin}# {line}" for line in wrap(describe(key), _WIDTH - len(margin)))
     start = f"# {indent}" if off else f"{indent}{lead}"
+    if setting.section and not given and setting.default in setting.words:
+        yield f"{start}{setting.name}: {setting.default}"
+        # What it could hold instead of that word stays a comment also without the first sign.
+        inside = f"# {indent}  "
+        for name in keys_in(key):
+            for line in _setting(f"{key}.{name}", values, f"{indent}  ", off=True):
+                yield inside + "# " + line.removeprefix(inside).removeprefix("# ")
+        return
     if setting.section:
         yield f"{start}{setting.name}:"
         # A section that is commented out keeps its shape: take away the first "# " of each line.

@@ -8,6 +8,7 @@ from math import isfinite
 
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.cost import hourly
+from orchestrator.core.exposed import SAFE, exposures, job_texts
 from orchestrator.core.rule import Problem, Rule
 from orchestrator.core.spec import Spec
 from orchestrator.core.suggest import join
@@ -42,6 +43,11 @@ def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
             yield Problem(key, "is set by tpuctl itself", "choose another name")
         elif "\0" in value:
             yield Problem(key, "holds a zero byte, which no environment can carry", "remove it")
+
+
+def _open(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    for key, text, about in job_texts(spec):
+        yield from (Problem(key, message, SAFE) for message in exposures(text, about=about))
 
 
 def _format(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -138,6 +144,7 @@ RULES = (
     Rule(("job.command",), _command),
     Rule(("vm", "job.run_on"), _run_on),
     Rule(("job.env",), _env),
+    Rule(("job.command", "job.setup", "job.env"), _open),
     Rule(("job.checkpoint.format", "job.checkpoint.dir"), _format),
     Rule(("job.checkpoint.keep",), _keep),
     Rule(("job.checkpoint.marker",), _marker),

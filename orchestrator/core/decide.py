@@ -11,6 +11,7 @@ from orchestrator.core.history import History, lasted
 from orchestrator.core.job import decide_job
 from orchestrator.core.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.core.recovery import SECOND_WITNESS, held_back
+from orchestrator.core.sidecars import decide_sidecars
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
 from orchestrator.core.world import Absent, Present, Unknown, VmState, World
@@ -24,7 +25,7 @@ def decide(spec: Spec, world: World, history: History, spent_usd: float = 0.0) -
     if outcome is Outcome.REFUSED:
         return Plan(outcome=outcome, reason=reason)
     if outcome is not None:
-        return wind_down(world, history, outcome, reason)
+        return wind_down(world, history, outcome, reason, vm_last=spec.watch.on_vm)
     steps = (
         decide_bucket(spec, world, history),
         decide_bundle(spec, world, history),
@@ -32,6 +33,7 @@ def decide(spec: Spec, world: World, history: History, spent_usd: float = 0.0) -
         node := decide_node(spec, world, history),
         # Nothing is pushed to machines that this very pass replaces.
         Step() if any(c.verb is Verb.CREATE for c in node.changes) else decide_job(spec, world, history),
+        decide_sidecars(spec, world, history),
     )
     wakes = [s.wake_in for s in steps if s.wake_in is not None]
     return Plan(

@@ -73,7 +73,8 @@ def decide_node(spec: Spec, world: World, history: History) -> Step:
     if judgement.verdict is Verdict.KEEP:
         return Step(tuple(removals))
     if judgement.verdict is Verdict.WAIT:
-        return Step(tuple(removals), f"TPU: {judgement.why}", wake_in=5.0)
+        age = world.seen_at - history.requested_at
+        return Step(tuple(removals), f"TPU: {judgement.why}", wake_in=max(5.0, age / 20))
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is Verdict.REPLACE and current is not None and not going:
         removals.append(delete_node(current, judgement.why))

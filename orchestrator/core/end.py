@@ -12,6 +12,8 @@ from orchestrator.core.world import Phase, Present, Unknown, VmState, World
 VM_STARTING = frozenset(
     {VmState.PROVISIONING, VmState.STAGING, VmState.PENDING, VmState.REPAIRING, VmState.OTHER}
 )
+VM_LAST_WAKE = 5.0
+"""Seconds until the next look while the VM waits for the TPU to go."""
 
 
 def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> tuple[Outcome | None, str]:
@@ -48,26 +50,33 @@ def _misplaced(spec: Spec, world: World) -> str:
     return f"bucket {bucket.name} lies in {bucket.location}, the TPU in {region}: slow, and billed as egress"
 
 
-def wind_down(world: World, history: History, outcome: Outcome, reason: str) -> Plan:
+def wind_down(
+    world: World, history: History, outcome: Outcome, reason: str, *, vm_last: bool = False
+) -> Plan:
     """
     Delete every node and stop the VM at once; data stays in the bucket, the VM's disk stays too.
+
+    With *vm_last* the loop may run on that VM: it is stopped when no node is left and the end is recorded.
     """
     changes = []
     if isinstance(world.nodes, Present):
         left = [n for n in world.nodes.value if not deleting(n, world, history)]
         changes = [delete_node(n, f"the job is {outcome.value}") for n in left]
     vm = world.vm
-    if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
-        changes.append(
-            Change(Kind.VM, Verb.STOP, vm.value.name, f"the job is {outcome.value}", vm.value.zone)
-        )
     unsure = isinstance(world.nodes, Unknown) or isinstance(vm, Unknown)
     going = isinstance(world.nodes, Present) and bool(world.nodes.value)
     waiting = ("the end is not certain yet: the cloud did not answer",) if unsure else ()
     waiting = waiting or (("the TPU is being deleted",) if going else ())
     if _on_its_way(world, history):
         waiting = (*waiting, "a machine is still being made; it is removed as soon as it shows")
-    return Plan(tuple(changes), waiting, outcome, reason)
+    wake_in = None
+    if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
+        if vm_last and (waiting or history.outcome != outcome.value):
+            waiting, wake_in = (*waiting, "the VM is stopped last"), VM_LAST_WAKE
+        else:
+            why = f"the job is {outcome.value}"
+            changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))
+    return Plan(tuple(changes), waiting, outcome, reason, wake_in)
 
 
 def _on_its_way(world: World, history: History) -> bool:

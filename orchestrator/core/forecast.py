@@ -10,6 +10,7 @@ from orchestrator.core.decide import decide
 from orchestrator.core.history import History, learn
 from orchestrator.core.job import push_mark
 from orchestrator.core.plan import Change, Kind, Plan
+from orchestrator.core.sidecars import told
 from orchestrator.core.spec import Spec
 from orchestrator.core.world import (
     Absent,
@@ -56,7 +57,8 @@ def _succeed(
         made = Bucket(change.name, change.zone)
         return replace(world, bucket=Present(made)), replace(history, bucket_ready=True)
     if change.kind is Kind.VM:
-        return replace(world, vm=Present(Vm(change.name, change.zone, VmState.RUNNING))), history
+        vm = Vm(change.name, change.zone, VmState.RUNNING)
+        return replace(world, vm=Present(vm)), replace(history, sidecars=told(history, spec, "vm"))
     if change.kind is Kind.BUNDLE:
         return world, replace(history, uploaded=f"{history.bundle}:{history.agent}")
     count = accelerator.hosts if accelerator else 1
@@ -67,6 +69,7 @@ def _succeed(
             change.name, change.zone, NodeState.READY, change.incarnation, workers=workers, labels=labels
         )
         history = replace(history, incarnation=change.incarnation or 0, zone=change.zone, accepted=True)
+        history = replace(history, sidecars=told(history, spec, "tpu"))
         return replace(world, nodes=Present((node,))), history
     beats = tuple(
         Heartbeat(history.incarnation, index, Phase.RUN, world.seen_at, workers=count, bundle=history.bundle)

@@ -22,6 +22,8 @@ from orchestrator.core.world import (
 )
 from orchestrator.errors import Retry
 
+LATEST_TRY = 60.0
+"""Seconds after the last try over SSH after which its failures are too old to count, and longest pause."""
 TERMINAL = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})
 
 
@@ -57,7 +59,8 @@ class History:
     """
     Hold the record of a deployment. Times are seconds since the epoch.
 
-    *fence* is the token of the lease under which it was last claimed. *incarnation* is the newest one asked for (0: none yet) and *accepted* says that the cloud took its
+    *fence* is the token of the lease under which it was last claimed. *incarnation* is the newest one
+    asked for (0: none yet) and *accepted* says that the cloud took its
     create. *refusals* are those since the last success of their kind. *sightings* maps a doubtful state
     to the time it was first seen in a row. *bucket_ready* says that the bucket was made completely, grant
     included, which a killed create may have left undone. *job* is the digest of the job's settings that
@@ -124,12 +127,30 @@ def learn(history: History, world: World) -> History:
     Return the history with what *world* adds to it.
     """
     now = world.seen_at
-    history = _adopt(history, world)
+    history = _adopt(_up_to(history, now), world)
     for result in world.operations:
         history = _learn_operation(history, result, now)
     history = _learn_success(history, world)
     history = replace(history, sightings=_sightings(history, world, now))
     return replace(history, spans=_spans(history, world, now))
+
+
+def _up_to(history: History, now: float) -> History:
+    """
+    Return the history with no time after *now*: a clock that was wrong must not make us wait for hours.
+    """
+    return replace(
+        history,
+        started_at=min(history.started_at, now),
+        requested_at=min(history.requested_at, now),
+        next_remote_at=min(history.next_remote_at, now + LATEST_TRY),
+        remote_failed_since=None
+        if history.remote_failed_since is None
+        else min(history.remote_failed_since, now),
+        refusals=tuple(replace(r, at=min(r.at, now)) for r in history.refusals),
+        sightings={key: min(since, now) for key, since in history.sightings.items()},
+        operations=tuple(replace(o, started_at=min(o.started_at, now)) for o in history.operations),
+    )
 
 
 def _adopt(history: History, world: World) -> History:

@@ -4,7 +4,7 @@ Decide about the job: the fourth resource, seen through the heartbeats of its wo
 
 import hashlib
 
-from orchestrator.core.history import History, current_node
+from orchestrator.core.history import LATEST_TRY, History, current_node
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
@@ -12,12 +12,12 @@ from orchestrator.core.world import Heartbeat, Node, NodeState, Phase, Present, 
 
 BOOT_GRACE = 120.0
 """Seconds a READY machine may stay silent before it is looked after over SSH."""
+WEDGED = 900.0
+"""Seconds of silence after which a worker that answers over SSH is restarted, not only started."""
 SILENCE = 4
 """Missed heartbeats in a row after which a worker counts as silent."""
 REACH = 6
 """Heartbeats for which SSH to a silent worker may fail before its node is replaced."""
-LATEST_TRY = 60.0
-"""Seconds after the last try over SSH after which its failures are too old to count."""
 
 
 def heartbeat_interval(spec: Spec) -> float:
@@ -25,6 +25,13 @@ def heartbeat_interval(spec: Spec) -> float:
     Return the seconds between two heartbeats: two polls, at least 2 s and at most 30 s.
     """
     return max(2.0, min(30.0, 2 * spec.watch.poll))
+
+
+def latest_try(spec: Spec) -> float:
+    """
+    Return the seconds after which failures over SSH are too old to count: two looks at least.
+    """
+    return max(LATEST_TRY, 2 * spec.watch.poll)
 
 
 def push_mark(spec: Spec, history: History) -> str:
@@ -66,9 +73,11 @@ def decide_job(spec: Spec, world: World, history: History) -> Step:
         return _waiting_for(beats, expected_workers(spec, node))
     if world.seen_at < history.next_remote_at:
         return Step(waiting=f"job: {why}; next try soon", wake_in=history.next_remote_at - world.seen_at)
-    # UPDATE restarts what runs, which costs a gang its work since the last checkpoint: not for the same code.
-    same = history.pushed != push_mark(spec, history) and all(b.bundle == history.bundle for b in beats)
-    verb = Verb.CREATE if same and not history.settings_due else Verb.UPDATE
+    # UPDATE restarts what runs, which costs a gang its work since the last checkpoint: not for the same code,
+    # nor for a worker that trains on while it cannot reach the bucket.
+    same = all(b.bundle == history.bundle for b in beats)
+    wedged = any(_silence(b, world) > WEDGED for b in beats)
+    verb = Verb.CREATE if same and not history.settings_due and not wedged else Verb.UPDATE
     return Step((Change(Kind.JOB, verb, spec.name, why, node.zone, history.incarnation),))
 
 
@@ -113,9 +122,16 @@ def silent_worker(
         if beat is None and world.seen_at - ready_since >= BOOT_GRACE:
             return f"worker {worker} has never reported"
         over = beat is None or beat.phase in {Phase.DONE, Phase.FAILED}
-        if beat is not None and not over and world.seen_at - beat.updated > silent:
-            return f"worker {worker} has been silent for {world.seen_at - beat.updated:.0f} s"
+        if beat is not None and not over and _silence(beat, world) > silent:
+            return f"worker {worker} has been silent for {_silence(beat, world):.0f} s"
     return ""
+
+
+def _silence(beat: Heartbeat, world: World) -> float:
+    """
+    Return the seconds since a worker's last report.
+    """
+    return world.seen_at - beat.updated
 
 
 def out_of_reach(spec: Spec, world: World, history: History, node: Node) -> str:
@@ -126,7 +142,7 @@ def out_of_reach(spec: Spec, world: World, history: History, node: Node) -> str:
     not enough, since a firewall may keep us out of a machine that works.
     """
     since = history.remote_failed_since
-    fresh = world.seen_at - history.next_remote_at < max(LATEST_TRY, 2 * spec.watch.poll)
+    fresh = world.seen_at - history.next_remote_at < latest_try(spec)
     if since is None or not fresh or world.seen_at - since < REACH * heartbeat_interval(spec):
         return ""
     if not isinstance(world.heartbeats, Present) or spec.job.run_on == "vm":

@@ -12,6 +12,13 @@ RENEWAL = 20.0
 SAFE = 40.0
 """Seconds since the last renewal after which its holder stops acting."""
 
+LOOP = "watch on the VM"
+"""The command of the loop on the VM, as its lease names it."""
+HAND_OVER = "watch --on-vm"
+"""The command that puts the loop on the VM, as its lease names it."""
+PEOPLE = ("up", "watch", "down", HAND_OVER)
+"""Commands of people, for which the loop on the VM steps aside; it comes back when they have ended."""
+
 SCHEMA = 1
 
 

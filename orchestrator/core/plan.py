@@ -17,6 +17,7 @@ class Kind(Enum):
     NODE = "node"
     BUNDLE = "bundle"
     JOB = "job"
+    SIDECARS = "sidecars"
 
 
 class Verb(Enum):

@@ -10,7 +10,8 @@ from orchestrator.core.catalog import Accelerator, Catalog
 from orchestrator.core.check import check
 from orchestrator.core.cost import Hourly, hourly, to_budget, to_ttl
 from orchestrator.core.plan import Change, Kind, Plan, Verb
-from orchestrator.core.scopes import MACHINE_SCOPES
+from orchestrator.core.scopes import LOOP_ROLES, MACHINE_SCOPES, vm_scopes
+from orchestrator.core.sidecars import sidecars
 from orchestrator.core.spec import Spec
 
 DEFAULT_ACCOUNT = "PROJECT_NUMBER-compute@developer.gserviceaccount.com"
@@ -176,7 +177,28 @@ def _vm(view: Preview) -> dict[str, str]:
         return {}
     capacity = "spot" if vm.spot else "standard"
     life = f"deleted by Google after {view.spec.watch.ttl}"
-    return {"machine": f"{vm.machine}, {capacity}", "disk": f"{vm.disk_gb} GB", "life": life}
+    more = {"life": life + " and an hour", **_loop(view)} if view.spec.watch.on_vm else {"life": life}
+    beside = _beside(view.spec, "vm")
+    return {"machine": f"{vm.machine}, {capacity}", "disk": f"{vm.disk_gb} GB", **more, **beside}
+
+
+def _loop(view: Preview) -> dict[str, str]:
+    """
+    Say what the loop on the VM may do, and what its account needs for it.
+    """
+    scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in vm_scopes(view.spec))
+    return {
+        "scope": f"{scopes}, so that `tpuctl watch --on-vm` can replace the TPU from here",
+        "its account needs": f"{', '.join(LOOP_ROLES)}; tpuctl grants none of these",
+    }
+
+
+def _beside(spec: Spec, role: str) -> dict[str, str]:
+    """
+    Say which sidecars run on one kind of machine.
+    """
+    found = [f"{s.name} (127.0.0.1:{s.port})" for s in sidecars(spec, "") if s.role == role]
+    return {"sidecars": ", ".join(found)} if found else {}
 
 
 def _node(view: Preview) -> dict[str, str]:
@@ -192,6 +214,7 @@ def _node(view: Preview) -> dict[str, str]:
         **shape,
         "runtime": runtime,
         "address": address,
+        **_beside(view.spec, "tpu"),
     }
 
 

@@ -5,10 +5,31 @@ A scope limits, it does not grant: the account still needs its role on the bucke
 would mean every API of the project, so it is never empty.
 """
 
+from orchestrator.core.spec import Spec
+
 STORAGE = "https://www.googleapis.com/auth/devstorage.read_write"
 LOGGING = "https://www.googleapis.com/auth/logging.write"
 
+CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
+
 MACHINE_SCOPES = (STORAGE, LOGGING)
 """
-What TPU workers and the VM get.
+What TPU workers get, and a VM on which no loop runs.
 """
+
+LOOP_ROLES = (
+    "roles/tpu.admin",
+    "roles/compute.instanceAdmin.v1",
+    "roles/storage.admin",
+    "roles/iam.serviceAccountUser on itself",
+)
+"""
+What the VM's account needs for the loop, which calls what a person's tpuctl calls (docs/facts.md 6.2).
+"""
+
+
+def vm_scopes(spec: Spec) -> tuple[str, ...]:
+    """
+    Return the VM's scopes: wide only where the deployment file asks for the loop on the VM.
+    """
+    return (CLOUD_PLATFORM,) if spec.watch.on_vm else MACHINE_SCOPES

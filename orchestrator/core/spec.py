@@ -160,6 +160,52 @@ class WatchSpec:
     """Stop, keeping all data, before this sum is spent (an estimate from the price table)."""
     ttl: Duration = field(default_factory=lambda: Duration(7 * 86400))
     """Longest life of the deployment; the VM also carries it as a limit that Google enforces."""
+    on_vm: bool = False
+    """Make the VM so that `tpuctl watch --on-vm` can run the loop there; its account may then do more."""
+
+
+@dataclass(frozen=True)
+class TensorboardSpec:
+    """
+    Describe the TensorBoard that shows the deployment's logs; see it through `tpuctl tunnel tensorboard`.
+    """
+
+    __pydantic_config__ = STRICT
+
+    on: Literal["vm", "tpu"] = "vm"
+    """The machine it runs on: the VM, or worker 0 of the TPU."""
+    logdir: str = "tensorboard"
+    """Event files: a folder below the bucket, or gs://BUCKET/FOLDER. For the job: TPUCTL_TENSORBOARD_DIR."""
+    port: int = 6006
+    """Port on the machine's loopback address."""
+
+
+@dataclass(frozen=True)
+class JupyterSpec:
+    """
+    Describe the JupyterLab of the deployment; open it through `tpuctl tunnel jupyter`.
+    """
+
+    __pydantic_config__ = STRICT
+
+    on: Literal["vm", "tpu"] = "vm"
+    """The machine it runs on: the VM, or worker 0 of the TPU, where a preemption takes the notebooks away."""
+    port: int = 8888
+    """Port on the machine's loopback address."""
+
+
+@dataclass(frozen=True)
+class SidecarsSpec:
+    """
+    Describe the helpers that run beside the job. A failed one never touches the job.
+    """
+
+    __pydantic_config__ = STRICT
+
+    tensorboard: TensorboardSpec | Literal["none"] = "none"
+    """TensorBoard, or none. {} means: on the VM, folder tensorboard of the bucket, port 6006."""
+    jupyter: JupyterSpec | Literal["none"] = "none"
+    """JupyterLab, or none. {} means: on the VM, port 8888."""
 
 
 @dataclass(frozen=True)
@@ -186,3 +232,5 @@ class Spec:
     """E-mail of the account the machines run as; the project's default compute account when left out."""
     watch: WatchSpec = field(default_factory=WatchSpec)
     """How the deployment is watched."""
+    sidecars: SidecarsSpec = field(default_factory=SidecarsSpec)
+    """What runs beside the job: TensorBoard, JupyterLab."""

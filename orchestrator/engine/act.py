@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from orchestrator.core import names
 from orchestrator.core.events import Event
 from orchestrator.core.history import History, Refusal, deletion_key, forgiven
-from orchestrator.core.job import LATEST_TRY, push_mark
+from orchestrator.core.job import latest_try, push_mark
 from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.sidecars import told
 from orchestrator.core.world import Node, Operation, Present, Unknown, World
@@ -267,7 +267,8 @@ class Actor:
         if change.kind is Kind.JOB:
             # Failures of long ago say nothing about this machine's reach today.
             known = self._record.history
-            since = known.remote_failed_since if now - known.next_remote_at < LATEST_TRY else None
+            recent = now - known.next_remote_at < latest_try(self._blueprint.spec)
+            since = known.remote_failed_since if recent else None
             self._record.update(
                 lambda h: replace(h, remote_failed_since=since or now, next_remote_at=now + REMOTE_PAUSE)
             )

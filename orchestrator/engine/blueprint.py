@@ -7,14 +7,16 @@ from dataclasses import asdict, dataclass
 from orchestrator.core import names
 from orchestrator.core.history import History
 from orchestrator.core.job import heartbeat_interval
-from orchestrator.core.scopes import MACHINE_SCOPES
+from orchestrator.core.scopes import MACHINE_SCOPES, vm_scopes
 from orchestrator.core.spec import Spec, VmSpec
 from orchestrator.core.world import Node
 from orchestrator.errors import UsageError
 from orchestrator.ports import BucketOrder, CloudAccount, NodeOrder, VmOrder
-from orchestrator.render import Scripts, Target, machine_scripts
+from orchestrator.render import Scripts, Target, machine_scripts, sidecar_script
 
 ROOT = "/opt/tpuctl"
+LOOP_MARGIN = 3600.0
+"""Seconds by which a VM may outlive the deployment, so that a loop on it can end the deployment itself."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ class Blueprint:
             labels=names.labels(self.spec, "vm"),
             metadata=self._metadata(scripts),
             service_account=self.service_account,
-            scopes=MACHINE_SCOPES,
-            ttl=float(self.spec.watch.ttl),
+            scopes=vm_scopes(self.spec),
+            ttl=float(self.spec.watch.ttl) + (LOOP_MARGIN if self.spec.watch.on_vm else 0.0),
         )
 
     def node_order(self, history: History, zone: str, incarnation: int) -> NodeOrder:
@@ -126,8 +128,15 @@ class Blueprint:
         if self.spec.vm != "none":
             roles["vm"] = self.scripts("vm", history)
         return {
-            f"{role} {name}": text for role, found in roles.items() for name, text in asdict(found).items()
-        }
+            f"{role} {name}": text for role, found in roles.items()
+            for name, text in asdict(found).items() if text
+        }  # fmt: skip
+
+    def sidecars(self, role: str) -> str:
+        """
+        Render the script that sets up the sidecars of one kind of machine.
+        """
+        return sidecar_script(self.spec, role, self.bucket)
 
     def vm_job_env(self, history: History, node: Node) -> str:
         """

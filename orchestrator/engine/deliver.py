@@ -11,6 +11,8 @@ from orchestrator.errors import RemoteError
 from orchestrator.ports import Cloud, Host
 from orchestrator.render import begin_script
 
+SIDECARS_DEADLINE = 60.0
+"""Seconds for one machine to stop its old sidecars and start the new ones."""
 START_DEADLINE = 150.0
 """Seconds for one machine to take the agent and start the job, the wait for its boot included."""
 
@@ -71,6 +73,18 @@ def deliver(
     sent = sum(r.sent_bytes for r in results)
     what = f"{sent / 1000:.0f} kB sent" if sent else "the code was there already"
     return f"job started on {len(hosts)} machine{'s' if len(hosts) > 1 else ''} over SSH ({what})"
+
+
+def deliver_sidecars(cloud: Cloud, blueprint: Blueprint, host: Host, role: str) -> None:
+    """
+    Bring the settings of the sidecars to a machine that runs, and start there what has changed.
+
+    Raise RemoteError when that failed; the job is not touched.
+    """
+    cloud.remote.put([host], blueprint.sidecars(role).encode(), "run-sidecars.local", 0o700)
+    (done,) = cloud.remote.run_elevated([host], 'exec "$1/run-sidecars.local" apply', SIDECARS_DEADLINE)
+    if done.exit_code != 0:
+        raise RemoteError(f"{host.name}: {done.stderr.strip() or f'status {done.exit_code}'}")
 
 
 def _job_env(blueprint: Blueprint, history: History, node: Node) -> str:

@@ -2,20 +2,42 @@
 Delete everything that carries our label, and prove it by listing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.core import names
+from orchestrator.core.decide_node import CREATE_DEADLINE, DELETE_AGAIN
 from orchestrator.core.events import Event
+from orchestrator.core.history import History
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.recovery import SECOND_WITNESS
 from orchestrator.core.world import NodeState, Operation, Present, Unknown, VmState
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import zones_to_look_at
 from orchestrator.engine.watch import wait_until
-from orchestrator.errors import NotFoundError, TpuctlError
+from orchestrator.errors import LeaseHeldError, NotFoundError, TpuctlError, TransientError
 
+RECORD_SECONDS = 60.0
+"""Seconds for which a bucket that does not take the closed record is asked again."""
 DEADLINE = 600.0
 """Seconds after which `down` stops waiting and prints what is left."""
+
+
+def closing(history: History) -> History:
+    """
+    Return the record of a deployment that is going: nothing is to watch, so nothing is brought back.
+    """
+    return replace(history, bundle="", uploaded="", settings_due=False)
+
+
+def closed(history: History, now: float) -> History:
+    """
+    Return the record of a deployment whose machines are gone; the next `up` begins a new time to live.
+    """
+    spans = tuple(replace(s, until=s.until or now) for s in history.spans)
+    return replace(
+        closing(history), incarnation=history.incarnation + 1, zone="", accepted=False, vm_accepted=False,
+        operations=(), refusals=(), sightings={}, pushed="", spans=spans, started_at=0.0,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,6 +61,8 @@ class Sweep:
         spec = deployment.spec
         self._cloud = deployment.cloud
         self._spec = spec
+        self._record = deployment.record
+        self._lease = deployment.lease
         self._journal = deployment.journal
         self._clock = deployment.clock
         self._sink = deployment.sink
@@ -48,8 +72,48 @@ class Sweep:
         history = deployment.record.history
         self._coming = [o for o in history.operations if o.verb in {"create", "start"}]
         # An order whose answer was lost may still take effect; it is waited for, not forgotten.
+        self._deletions: dict[str, Operation] = {}
+        self._shown: set[str] = set()
+        # What the record says exists; a first list that does not show it may be an old one.
+        self._known = {s.name for s in history.spans if s.until is None}
+        if history.accepted:
+            self._known.add(names.node_name(spec, history.incarnation))
+        self._unseen_since: float | None = None
         unconfirmed = not history.accepted and not history.refusals and history.requested_at > 0
         self._settled = history.requested_at + SECOND_WITNESS if unconfirmed else 0.0
+
+    def begin(self) -> None:
+        """
+        Record that the deployment goes, so that nothing that comes between brings it back.
+
+        A bucket out of reach stops no deletion; the end is recorded when all is gone.
+        """
+        try:
+            self._record.update(closing)
+        except LeaseHeldError:
+            raise
+        except TpuctlError as error:
+            self._sink(Event(self._clock.now(), "failure", f"the record: {error.message}"))
+
+    def close(self) -> Left | None:
+        """
+        Record that the machines are gone; return the record when its bucket does not take that for a minute.
+        """
+        now, why = self._clock.now(), ""
+
+        def recorded() -> bool:
+            nonlocal why
+            try:
+                self._record.update(lambda h: closed(h, now))
+            except LeaseHeldError:
+                raise
+            except TpuctlError as error:
+                why = error.message
+                return False
+            return True
+
+        done = wait_until(recorded, self._clock, RECORD_SECONDS, 1.0)
+        return None if done else Left("record", names.RECORD, "", f"it could not be closed: {why}")
 
     def find(self) -> tuple[Left, ...]:
         """
@@ -74,20 +138,56 @@ class Sweep:
 
         def gone() -> bool:
             nonlocal left
+            self._still_ours()
             left = self.find()
             for item in left:
                 self._delete(item)
-            left = (*left, *self._on_their_way())
+            left = (*left, *self._on_their_way(), *self._not_certain(left))
             return not left
 
         wait_until(gone, self._clock, DEADLINE, 1.0)
         return left
 
+    def _still_ours(self) -> None:
+        """
+        Stop when somebody took the lease over; a bucket that does not answer stops no deletion.
+        """
+        try:
+            self._lease.keep()
+        except TransientError:
+            return
+
+    def _not_certain(self, listed: tuple[Left, ...]) -> tuple[Left, ...]:
+        """
+        Return what an empty list does not prove to be gone: one list may be older than what it lists.
+
+        A deletion that we asked for counts when its operation is done. What the record knows and no list
+        has shown counts as gone when it is missing twice, half a minute apart.
+        """
+        now = self._clock.now()
+        self._shown |= {item.name for item in listed}
+        running = {n: o for n, o in self._deletions.items() if now - o.started_at < DELETE_AGAIN}
+        self._deletions = {n: o for n, o in running.items() if not self._done(o)}
+        here = {item.name for item in listed}
+        left = [
+            Left(o.kind, n, o.zone, "its deletion is running")
+            for n, o in self._deletions.items()
+            if n not in here
+        ]
+        missing = sorted(self._known - self._shown)
+        if missing:
+            self._unseen_since = now if self._unseen_since is None else self._unseen_since
+            if now - self._unseen_since < SECOND_WITNESS:
+                left += [Left("?", name, "", "not in sight; looking once more") for name in missing]
+        return tuple(left)
+
     def _on_their_way(self) -> tuple[Left, ...]:
         """
         Return what was ordered and has not shown yet: it will, after this command has said that all is gone.
         """
-        self._coming = [o for o in self._coming if not self._done(o)]
+        # An operation that the API calls running for ever is not waited for: the list shows what it made.
+        recent = [o for o in self._coming if self._clock.now() - o.started_at < CREATE_DEADLINE]
+        self._coming = [o for o in recent if not self._done(o)]
         coming = [Left(o.kind, o.name, o.zone, f"its {o.verb} is still running") for o in self._coming]
         if self._clock.now() < self._settled:
             coming.append(
@@ -120,7 +220,9 @@ class Sweep:
         try:
             entry = self._journal.intend(change, in_bucket=False)
             adapter = self._cloud.nodes if kind is Kind.NODE else self._cloud.vms
-            adapter.delete(item.name, item.zone)
+            operation = adapter.delete(item.name, item.zone)
+            if operation is not None:
+                self._deletions[item.name] = replace(operation, started_at=self._clock.now())
             self._journal.result(entry, "ok", in_bucket=False)
         except NotFoundError:
             return

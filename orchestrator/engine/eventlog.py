@@ -61,8 +61,17 @@ def read_events(store: Store) -> list[Event]:
     """
     Return all stored events in order of time; an unreadable one is left out.
     """
+    return new_events(store, set())
+
+
+def new_events(store: Store, seen: set[str]) -> list[Event]:
+    """
+    Return the stored events whose objects are not in *seen*, and add these to it.
+    """
+    fresh = [found.name for found in store.list(EVENTS) if found.name not in seen]
+    seen.update(fresh)
     with ThreadPoolExecutor(max_workers=8) as pool:
-        bodies = pool.map(lambda found: store.read(found.name), store.list(EVENTS))
+        bodies = pool.map(store.read, fresh)
         events = [_parse(body.data) for body in bodies if body is not None]
     return sorted((e for e in events if e is not None), key=lambda e: e.at)
 

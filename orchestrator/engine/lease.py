@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-from orchestrator.clock import Clock
+from orchestrator.clock import Clock, SteadyClock
 from orchestrator.core.lease import LIFE, RENEWAL, SAFE, Holder
 from orchestrator.core.names import LEASE, LEASE_WISH
 from orchestrator.engine.record import bucket_refused
@@ -29,6 +29,8 @@ YIELD_SECONDS = 90.0
 """Seconds that a command waits for a holder that steps aside when asked."""
 
 
+TELLING = 3600.0
+"""Seconds after which the clock is set by the bucket's again."""
 PATIENCE = 15.0
 """Seconds for which a bucket that does not answer is asked for the lease again."""
 
@@ -50,6 +52,7 @@ class Lease:
         self._lock = threading.RLock()
         self._generation: int | None = None
         self._renewed = 0.0
+        self._told = 0.0
         self._lost: LeaseHeldError | None = None
         self._asked = False
         self.me = me
@@ -124,7 +127,19 @@ class Lease:
             self._generation = found.generation  # Our own write, whose answer was lost.
         self._renewed = started
         self._lost = None
+        self._tell_the_time()
         return None
+
+    def _tell_the_time(self) -> None:
+        """
+        Set the clock by the bucket's: the lease was written this moment.
+        """
+        self._told = self._clock.monotonic()
+        if isinstance(self._clock, SteadyClock):
+            with contextlib.suppress(TpuctlError):
+                written = self._store.read(LEASE)
+                if written is not None and written.generation == self._generation:
+                    self._clock.set(written.updated + self._clock.monotonic() - self._renewed)
 
     def _age(self, found: StoredObject) -> float:
         """
@@ -162,6 +177,8 @@ class Lease:
         try:
             self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=self._generation)
             self._renewed = started
+            if started - self._told >= TELLING:
+                self._tell_the_time()
         except PreconditionError:
             self._settle(started)
         except NotFoundError:

@@ -193,7 +193,7 @@ def encode(history: History, deployment: str, writer: str = "") -> bytes:
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
     body["history"] = _adapter().dump_python(history, mode="json")
     body["checksum"] = _checksum(body)
-    return json.dumps(body, indent=1, sort_keys=True).encode()
+    return json.dumps(body, sort_keys=True).encode()
 
 
 def decode(data: bytes, deployment: str) -> History:

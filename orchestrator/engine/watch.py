@@ -91,13 +91,16 @@ class Watcher:
 
 def wait_until(condition: Callable[[], bool], clock: Clock, seconds: float, pause: float) -> bool:
     """
-    Ask *condition* every *pause* seconds for at most *seconds*; return its last answer.
+    Ask *condition* for at most *seconds*; return its last answer.
+
+    The pauses begin with *pause* and grow with the wait, to a twentieth of it.
     """
-    end = clock.now() + seconds
+    start = clock.monotonic()
     while not condition():
-        if clock.now() >= end:
+        waited = clock.monotonic() - start
+        if waited >= seconds:
             return False
-        clock.wait(pause)
+        clock.wait(max(pause, waited / 20))
     return True
 
 

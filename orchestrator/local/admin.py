@@ -2,7 +2,7 @@
 The control routes that `tpuctl local` uses: /_local/...
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from orchestrator.local.model.world import LocalCloud
@@ -11,9 +11,11 @@ from orchestrator.local.wire.http import Request, Response, Router
 PREFIX = "/_local"
 
 
-def admin_routes(router: Router, cloud: LocalCloud, stop: Callable[[], None]) -> None:
+def admin_routes(
+    router: Router, cloud: LocalCloud, stop: Callable[[], None], refused: Mapping[str, int]
+) -> None:
     """
-    Register status, preempt, kill, state, fault and stop.
+    Register status, preempt, kill, state, fault and stop; *refused* counts what the proxy kept machines from.
     """
 
     def status(request: Request) -> Response:
@@ -24,7 +26,13 @@ def admin_routes(router: Router, cloud: LocalCloud, stop: Callable[[], None]) ->
         faults = [{"method": method, "fault": asdict_text(fault)} for method, fault in cloud.unused_faults()]
         bill = [asdict(line) for line in cloud.bill()]
         return Response.of(
-            {"machines": machines, "unused_faults": faults, "bill": bill, "calls": dict(cloud.calls)}
+            {
+                "machines": machines,
+                "unused_faults": faults,
+                "bill": bill,
+                "calls": dict(cloud.calls),
+                "refused": dict(refused),
+            }
         )
 
     def preempt(request: Request) -> Response:

@@ -27,7 +27,8 @@ def asgi_app(answer: Callable[[Request], Response], executor: Executor | None = 
             return
         loop = asyncio.get_running_loop()
         response = await loop.run_in_executor(executor, answer, _request(scope, body))
-        headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in response.headers.items()]
+        # TensorFlow compares names letter by letter with those that Google sends, such as Location.
+        headers = [(k.title().encode("latin-1"), v.encode("latin-1")) for k, v in response.headers.items()]
         if response.status not in WITHOUT_BODY:
             headers.append((b"content-length", str(len(response.body)).encode()))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})

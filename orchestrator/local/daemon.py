@@ -5,6 +5,7 @@ The local cloud as a process: HTTP on loopback, time, machines, state on disk.
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
 import sys
@@ -17,6 +18,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.errors import TpuctlError
 from orchestrator.local.admin import PREFIX, admin_routes
 from orchestrator.local.asgi import asgi_app
+from orchestrator.local.certificates import STORAGE_HOSTS, certificates
 from orchestrator.local.hosts.choose import make_hosts
 from orchestrator.local.hosts.settings import HostSettings
 from orchestrator.local.machine_room import MachineRoom
@@ -26,12 +28,14 @@ from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.options import Options, load_options, save_options
 from orchestrator.local.places import Address, start_of, write_address
 from orchestrator.local.wire.compute import compute_routes
+from orchestrator.local.wire.connect_proxy import ConnectProxy
 from orchestrator.local.wire.dispatch import dispatch
 from orchestrator.local.wire.http import Request, Response, Router
-from orchestrator.local.wire.storage import storage_routes
+from orchestrator.local.wire.storage import storage_routes, xml_routes
 from orchestrator.local.wire.tpu import tpu_routes
 
 LONGEST_NAP = 1.0
+MANY_FILES = 16384
 CRON_MINUTE = {"instant": 1.0, "scaled": 2.0, "realistic": 60.0}
 
 
@@ -54,6 +58,8 @@ class Daemon:
         self._halt = asyncio.Event()
         settings = options.cloud_settings()
         clock = SystemClock()
+        self._certificates = certificates(folder / "tls")
+        self._proxy = ConnectProxy(self._certificates.context(), options.port)
         self._hosts = make_hosts(options.hosts, self._host_settings(settings.latency.notice))
         self._room = MachineRoom(self._hosts, loop)
         self.cloud = LocalCloud(clock, self._room, settings)
@@ -62,8 +68,12 @@ class Daemon:
         self._router = Router()
         tpu_routes(self._router, self.cloud)
         compute_routes(self._router, self.cloud)
-        storage_routes(self._router, storage, lambda request: dispatch(self._router, self.cloud, request))
-        admin_routes(self._router, self.cloud, self.halt)
+        # A tunnel to the storage hosts leads to storage alone, with the reads that TensorFlow uses.
+        self._tunnelled = Router()
+        for router in (self._router, self._tunnelled):
+            storage_routes(router, storage, lambda inner, at=router: dispatch(at, self.cloud, inner))  # type: ignore[misc]
+        xml_routes(self._tunnelled, storage)
+        admin_routes(self._router, self.cloud, self.halt, self._proxy.refused)
 
     @property
     def endpoint(self) -> str:
@@ -82,6 +92,9 @@ class Daemon:
             metadata_port=options.metadata_port,
             cron_minute_seconds=CRON_MINUTE[options.latency],
             notice_seconds=notice,
+            proxy=f"http://127.0.0.1:{options.proxy_port}",
+            setup_proxy=f"http://127.0.0.1:{options.setup_proxy_port}",
+            authorities=self._certificates.bundle(),
         )
 
     def halt(self) -> None:
@@ -94,8 +107,10 @@ class Daemon:
         """
         Answer one request; a change is on disk before the caller hears of it.
         """
+        host = request.headers.get("host", "").partition(":")[0]
+        router = self._tunnelled if host in STORAGE_HOSTS else self._router
         try:
-            response = dispatch(self._router, self.cloud, request)
+            response = dispatch(router, self.cloud, request)
         except TpuctlError as error:
             if not request.path.startswith(PREFIX):
                 raise
@@ -154,6 +169,7 @@ class Daemon:
             asgi_app(self.answer, executor), log_level="error", lifespan="off", timeout_graceful_shutdown=2
         )
         server = uvicorn.Server(config)
+        await self._proxy.start(self._options.proxy_port, self._options.setup_proxy_port)
         await asyncio.to_thread(self._restore)
         time = threading.Thread(target=self._pass_time, name="time")
         time.start()
@@ -170,6 +186,7 @@ class Daemon:
         await asyncio.to_thread(time.join)
         await asyncio.to_thread(self._hosts.reap_all)
         await self._room.metadata.close()
+        await self._proxy.close()
         (self._folder / "daemon.json").unlink(missing_ok=True)
 
     def _address(self) -> Address:
@@ -192,6 +209,7 @@ async def run(folder: Path, *, on_demand: bool) -> None:
     """
     options = load_options(folder)
     save_options(folder, options)
+    _allow_many_connections()
     # asyncio switches Nagle's delay off only for sockets that name their protocol.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -199,6 +217,16 @@ async def run(folder: Path, *, on_demand: bool) -> None:
     listener.listen(256)
     daemon = Daemon(folder, options, asyncio.get_running_loop(), on_demand=on_demand)
     await daemon.serve(listener)
+
+
+def _allow_many_connections() -> None:
+    """
+    Raise the number of open files where it is low: a tunnel takes five.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 if __name__ == "__main__":

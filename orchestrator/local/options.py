@@ -13,6 +13,8 @@ from typing import Any
 from orchestrator.errors import LocalCloudError
 from orchestrator.local.model.settings import PROFILES, CloudSettings
 
+PORTS = ("port", "ssh_port", "metadata_port", "proxy_port", "setup_proxy_port")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -37,6 +39,8 @@ class Options:
     port: int = 0
     ssh_port: int = 0
     metadata_port: int = 0
+    proxy_port: int = 0
+    setup_proxy_port: int = 0
     address_base: str = field(default="")
 
     def cloud_settings(self) -> CloudSettings:
@@ -80,13 +84,12 @@ def load_options(folder: Path) -> Options:
         kept = Options(**{**body, **lists})
     except (OSError, ValueError, TypeError):
         kept = Options()
-    if kept.port:
-        return kept
-    ports = _free_ports(3)
+    missing = [name for name in PORTS if not getattr(kept, name)]
+    ports: dict[str, Any] = dict(zip(missing, _free_ports(len(missing)), strict=True))
     network = 64 + hashlib.sha256(str(folder).encode()).digest()[0] % 128
     return replace(
-        kept, cloud_id=uuid.uuid4().hex[:12], port=ports[0], ssh_port=ports[1], metadata_port=ports[2],
-        address_base=f"127.{network}.0.0",
+        kept, **ports, cloud_id=kept.cloud_id or uuid.uuid4().hex[:12],
+        address_base=kept.address_base or f"127.{network}.0.0",
     )  # fmt: skip
 
 

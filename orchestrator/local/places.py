@@ -48,6 +48,18 @@ def read_address(folder: Path) -> Address | None:
     return address if start_of(address.pid) == address.started else None
 
 
+def address_on_machine() -> Address | None:
+    """
+    Return the address of the local cloud to which this machine belongs, or None on any other computer.
+
+    A machine sees the cloud as its user does, but never starts one.
+    """
+    endpoint, port = os.environ.get("TPUCTL_LOCAL_CLOUD"), os.environ.get("TPUCTL_LOCAL_SSH_PORT")
+    if not endpoint or not port:
+        return None
+    return Address(0, 0, endpoint, int(port), os.environ.get("GOOGLE_CLOUD_PROJECT", ""), "")
+
+
 def write_address(folder: Path, address: Address) -> None:
     """
     Publish the daemon's address in one step.

@@ -85,6 +85,30 @@ class Link:
             raise self.fault(error) from error
         return channel
 
+    def dial(self, address: str, port: int, peer: tuple[str, int]) -> "paramiko.Channel":
+        """
+        Connect to an address as the machine sees it; *peer* is who asked for it here.
+
+        Raise RemoteError when nothing listens there, or the link is gone.
+        """
+        try:
+            channel: paramiko.Channel = self._transport().open_channel(
+                "direct-tcpip", (address, port), peer, timeout=self.settings.connect
+            )
+        except Exception as error:  # paramiko raises its own, socket and EOF errors here
+            raise self.fault(error) from error
+        return channel
+
+    @property
+    def alive(self) -> bool:
+        """
+        Say whether the link still stands.
+        """
+        try:
+            return self._transport().is_active()
+        except EOFError:
+            return False
+
     def fault(self, error: BaseException | None = None) -> RemoteError:
         """
         Build the error for a link that failed; the watchdog's reason comes first.

@@ -30,7 +30,7 @@ def tpuctl(*words, cwd, before=(), **more):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 

@@ -15,7 +15,7 @@ job:
   command: python3 train.py --batch-size 10
   setup: pip install torch
 """
-OPEN = FILE + "  env: {START: jupyter lab --ip=0.0.0.0 --ServerApp.token=}\n"
+OPEN = "jupyter lab --ip=0.0.0.0 --ServerApp.token= &\n"
 
 
 @pytest.fixture
@@ -54,7 +54,8 @@ def test_warnings_are_told_in_groups_and_forbid_nothing(folder, capsys):
 
 def test_a_stop_leaves_with_two(folder, capsys):
     """CI can hold a start back."""
-    write(folder, OPEN)
+    write(folder, FILE)
+    (folder / "start.sh").write_text(OPEN)
     code, out, _ = here(capsys, "check")
     assert code == 2
     assert out.index("Stop:") < out.index("Warnings:")
@@ -62,7 +63,8 @@ def test_a_stop_leaves_with_two(folder, capsys):
 
 def test_programs_get_one_document(folder, capsys):
     """The same findings, counted, with what was not read."""
-    write(folder, OPEN)
+    write(folder, FILE)
+    (folder / "start.sh").write_text(OPEN)
     (folder / "old.py").write_text("print 'two'\n")
     code, out, err = here(capsys, "check", "--json")
     found = document(out)
@@ -85,12 +87,13 @@ def test_a_setting_can_be_tried_from_the_command_line(folder, capsys):
 
 def test_a_plan_ends_with_the_check_and_never_fails_by_it(folder, capsys):
     """One line for each rule, notes left to `check`, and the way there."""
-    write(folder, OPEN)
+    write(folder, FILE)
+    (folder / "start.sh").write_text(OPEN)
     code, out, err = here(capsys, "plan")
     assert (code, err) == (0, "")
     tail = out[out.index("Check: ") :].splitlines()
     assert tail[0] == "Check: 2 stops, 3 warnings, 1 note"
-    assert tail[1].startswith("  stop  open-notebook (and 1 more): job.env.START: Jupyter")
+    assert tail[1].startswith("  stop  open-notebook (and 1 more): start.sh:1: Jupyter")
     assert tail[-1] == "  What to change: tpuctl check"
     assert len(tail) == 6
     assert max(len(line.rstrip()) for line in tail) <= 80

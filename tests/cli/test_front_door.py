@@ -33,7 +33,7 @@ def test_help_and_version_import_almost_nothing(word, tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30,
+        env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     modules = json.loads(done.stdout.splitlines()[-1])

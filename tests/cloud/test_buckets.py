@@ -4,9 +4,10 @@ Buckets: closed, labelled, with one writer; never a stranger's; emptied before t
 
 import pytest
 
-from orchestrator.cloud.buckets import ROLE, GcsBuckets
+from orchestrator.cloud.buckets import GcsBuckets
 from orchestrator.core.world import Absent, Unknown
 from orchestrator.errors import AuthError, ConflictError, Retry, TransientError
+from orchestrator.gcp.bucket_rules import ROLE
 from tests.cloud.cloud_kit import ACCOUNT, LABEL, a_bucket, a_lab
 
 MEMBER = f"serviceAccount:{ACCOUNT}"

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -237,14 +238,15 @@ def test_importing_the_adapters_imports_no_client():
 
 def test_the_storage_client_asks_for_nothing_behind_our_back(monkeypatch):
     """
-    Where OpenTelemetry is installed, the client would look at the bucket in a thread of its own.
+    For telemetry the client would look at a bucket in threads of its own: at first use, and after each 404.
     """
-    from google.cloud.storage._opentelemetry_tracing import _is_bucket_metadata_disabled
-
     monkeypatch.delenv("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", raising=False)
-    assert not _is_bucket_metadata_disabled()
-    _ = Clients(CloudSettings(PROJECT, "http://127.0.0.1:9")).storage
-    assert _is_bucket_metadata_disabled()
+    lab, before = a_lab(), {*threading.enumerate()}
+    lab.buckets.create(a_bucket())
+    assert lab.store().read("nothing") is None
+    for thread in {*threading.enumerate()} - before:
+        thread.join()
+    assert lab.local.calls["storage.buckets.get"] == 0
 
 
 def test_a_session_of_google_keeps_its_proxy_settings(monkeypatch):

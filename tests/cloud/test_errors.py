@@ -7,8 +7,9 @@ import json
 import pytest
 import requests
 
-from orchestrator.cloud.errors import MAX_MESSAGE, translate, translate_compute, translate_status, translated
+from orchestrator.cloud.errors import translate, translate_compute, translate_status, translated
 from orchestrator.errors import Retry, TpuctlError
+from orchestrator.gcp.errors import MAX_MESSAGE
 from tests.cloud.error_table import EXPECTED, PATHS, RPC_INFO, call_answer, ours, response, shape, table
 
 

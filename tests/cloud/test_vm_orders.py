@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from orchestrator.cloud.request_ids import RequestIds
-from orchestrator.cloud.vm_body import IMAGE, instance_body
+from orchestrator.gcp.bodies import IMAGE, instance_body
+from orchestrator.gcp.request_ids import RequestIds
 from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_vm
 
 DAY = 86400

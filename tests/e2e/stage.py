@@ -34,6 +34,8 @@ def pace(seconds):
 time.sleep = pace
 runpy.run_path("train.py", run_name="__main__")
 """
+# A busy computer is slow, which is no fault: the deadlines only end what would never end.
+COMMAND_SECONDS, LOOK_SECONDS = 180.0, 120.0
 T = TypeVar("T")
 
 
@@ -112,7 +114,9 @@ class Stage:
         """Return what a command has printed to standard error so far."""
         return (self.folder / f"{process.number}.err").read_text(errors="replace")  # type: ignore[attr-defined]
 
-    def end(self, process: subprocess.Popen, expect: int | None = 0, seconds: float = 60.0) -> Done:
+    def end(
+        self, process: subprocess.Popen, expect: int | None = 0, seconds: float = COMMAND_SECONDS
+    ) -> Done:
         """Wait for a command; *expect* is the exit code that it must have."""
         try:
             code = process.wait(timeout=seconds)
@@ -125,7 +129,7 @@ class Stage:
         assert expect is None or code == expect, f"exit code {code}, not {expect}:\n{done.out}\n{done.err}"
         return done
 
-    def tpuctl(self, *words: str, expect: int | None = 0, seconds: float = 60.0) -> Done:
+    def tpuctl(self, *words: str, expect: int | None = 0, seconds: float = COMMAND_SECONDS) -> Done:
         """Run a command to its end."""
         return self.end(self.start(*words), expect, seconds)
 
@@ -136,7 +140,9 @@ class Stage:
 
     # What is there, seen from outside.
 
-    def wait_for(self, what: str, look: Callable[[], T], seconds: float = 40.0, pause: float = 0.1) -> T:
+    def wait_for(
+        self, what: str, look: Callable[[], T], seconds: float = LOOK_SECONDS, pause: float = 0.1
+    ) -> T:
         """Look until there is something and return it."""
         end = time.monotonic() + seconds
         while not (found := look()):
@@ -233,11 +239,15 @@ class Stage:
         """End what still runs, reset the local cloud and prove that nothing is left of it."""
         for process in self.running:
             if process.poll() is None:
+                process.send_signal(signal.SIGINT)  # a rehearsal has a local cloud of its own to take away
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
         self.processes()
         if self.cloud.exists():
-            self.tpuctl("local", "reset", seconds=60)
+            self.tpuctl("local", "reset")
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         assert [m for m in mounts if m.startswith(str(self.folder))] == []
         assert [(pid, _read(pid, "cmdline")) for pid, _ in self.processes()] == []

@@ -53,7 +53,7 @@ def test_a_job_in_namespaces_survives_cron_and_the_loss_of_its_machine(stage, tm
     assert all(Path(f"/proc/{pid}").stat().st_uid == 0 for pid in before)
     for pid in before:
         kill(pid)
-    (beat,) = stage.wait_for("cron", lambda: stage.at(6, attempt=2), 75)
+    (beat,) = stage.wait_for("cron", lambda: stage.at(6, attempt=2))
     assert beat["resumed_from"] >= 5
 
     watch = stage.start("watch")

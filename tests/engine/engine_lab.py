@@ -13,7 +13,7 @@ from requests.adapters import BaseAdapter
 
 from orchestrator.catalog import load_catalog
 from orchestrator.cli.artifacts import want
-from orchestrator.clock import VirtualClock
+from orchestrator.clock import SteadyClock, VirtualClock
 from orchestrator.cloud.clients import Clients, CloudSettings
 from orchestrator.cloud.factory import open_cloud
 from orchestrator.core import names
@@ -139,9 +139,9 @@ class Lab:
         """Return a new controller, as a new process: it knows what disk and bucket hold."""
         return Controller(self, spec or a_spec(), self.folder / state, **parts)
 
-    def up(self, spec=None, **options):
+    def up(self, spec=None, ahead=0.0, **options):
         """Bring a deployment up and return its controller."""
-        controller = self.controller(spec)
+        controller = self.controller(spec, ahead=ahead)
         controller.up(**options)
         return controller
 
@@ -193,7 +193,9 @@ class Controller:
     Those made before it are dead, as their computer knows, unless it runs *beside* them.
     """
 
-    def __init__(self, lab, spec, folder: Path, *, forgiving=False, beside=False, who="here", yields=()):
+    def __init__(
+        self, lab, spec, folder: Path, *, forgiving=False, beside=False, who="here", yields=(), ahead=0.0
+    ):
         self.lab, self.spec, self.events, self.waiting = lab, spec, [], ()
         self.cloud = open_cloud(lab.settings, spec, lab.remote, ask_account=False)
         account = CloudAccount(PROJECT, lab.cloud.settings.default_service_account)
@@ -206,11 +208,13 @@ class Controller:
         if not beside:
             lab.ended.update(lab.processes)
         lab.processes.append(me.id)
-        self.lease = Lease(self.cloud.store, lab.clock, me, lambda other: other.id in lab.ended)
+        self.clock = SteadyClock(lab.clock)
+        self.clock.set(lab.clock.now() + ahead)
+        self.lease = Lease(self.cloud.store, self.clock, me, lambda other: other.id in lab.ended)
         self.lease.acquire()
         self.record.load(forgiving=forgiving)
         self.record.claim(self.lease.token)
-        self.journal = Journal(folder / "journal.jsonl", self.cloud.store, lab.clock)
+        self.journal = Journal(folder / "journal.jsonl", self.cloud.store, self.clock)
         self.sink = EventLog(self.cloud.store, self.events.append, lambda: self.history.bucket_seen)
         catalog = load_catalog()
 
@@ -219,7 +223,7 @@ class Controller:
 
         self.deployment = Deployment(
             spec, self.cloud, self.blueprint, lab.folder / "bundles", self.record, self.journal, self.lease,
-            lab.clock, self.sink, cost,
+            self.clock, self.sink, cost,
         )  # fmt: skip
         self.reconciler = Reconciler(self.deployment)
         self.watcher = Watcher(self.deployment)

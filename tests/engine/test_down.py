@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.core.world import Absent
 from orchestrator.ports import BucketOrder
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 
@@ -178,3 +179,48 @@ def test_down_waits_for_an_order_that_is_still_running(lab):
     assert controller.sweep().machines() == ()
     lab.wait(100)
     assert (lab.nodes(), lab.vms()) == ({}, {})
+
+
+def test_down_says_first_that_the_deployment_goes(lab):
+    """
+    Killed in the middle, it leaves a record that no `watch` takes for a deployment to keep alive.
+    """
+    lab.up().sweep().begin()
+    assert lab.controller(state="another computer").history.bundle == ""
+
+
+def test_down_is_not_done_before_the_record_is_closed(lab):
+    """
+    A bucket that refuses for a while is asked again; one that refuses for a minute is said to be left.
+    """
+    controller = lab.up()
+    sweep = controller.sweep()
+    sweep.begin()
+    sweep.machines()
+    controller.lease.keep()
+    lab.cloud.fail_next("storage.objects.insert", ["rate of one object"] * 5)
+    assert sweep.close() is None
+    assert lab.controller(state="another computer").history.incarnation == 2
+    later = lab.controller().sweep()
+    lab.cloud.fail_next("storage.objects.insert", ["rate of one object"] * 500)
+    left = later.close()
+    assert (left.kind, left.name) == ("record", ".tpuctl/record.json")
+
+
+def test_down_does_not_believe_one_list_that_is_older_than_the_node(tmp_path, monkeypatch):
+    """
+    A replica that does not know the node yet, or no more, is asked again half a minute later.
+    """
+    lab = Lab(tmp_path, latency="realistic")
+    controller = lab.up()
+    sweep, listed = controller.sweep(), type(controller.cloud.nodes).labelled
+    looks = []
+
+    def stale(self, *words):
+        looks.append(lab.clock.now())
+        return Absent() if len(looks) in {1, 3} else listed(self, *words)
+
+    monkeypatch.setattr(type(controller.cloud.nodes), "labelled", stale)
+    assert sweep.machines() == ()
+    assert lab.nodes() == {}
+    assert len(looks) > 3

@@ -198,3 +198,22 @@ def test_two_first_ups_make_one_of_everything(lab):
     assert refused == 1
     assert list(lab.nodes()) == ["demo-tpu-g1"]
     assert list(lab.vms()) == ["demo-vm"]
+
+
+@pytest.mark.parametrize("ahead", [-7200.0, 7200.0])
+def test_a_computer_whose_clock_is_wrong_by_hours_does_what_others_do(lab, ahead):
+    """
+    Ages of reports, states and refusals are told by the bucket's clock as soon as there is a bucket.
+    """
+    controller = lab.up(ahead=ahead)
+    assert controller.clock.now() == pytest.approx(lab.clock.now(), abs=5)
+    lab.wait(60)
+    assert controller.one_pass().plan.changes == ()
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    start = lab.clock.now()
+    controller.up()
+    assert list(lab.nodes()) == ["demo-tpu-g2"]
+    assert lab.clock.now() - start < 120
+    other = lab.controller(state="another computer", ahead=-ahead)
+    lab.wait(60)
+    assert other.one_pass().plan.changes == ()

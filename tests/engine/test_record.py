@@ -96,7 +96,7 @@ def test_a_record_with_any_byte_cut_or_flipped_is_seen_to_be_damaged(lab):
     assert decode(data, "demo") == whole
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"null", b'{"schema": 1, "history": 5}', b"\xff\xfe", b"[" * 9000])
+@pytest.mark.parametrize("data", [b"", b"{", b"null", b'{"schema": 1, "history": 5}', b"\xff", b"[" * 9000])
 @pytest.mark.parametrize("where", ["disk", "bucket", "both"])
 def test_a_damaged_record_is_rebuilt_and_nothing_is_made_twice(lab, data, where):
     """
@@ -118,7 +118,7 @@ def test_a_damaged_record_is_rebuilt_and_nothing_is_made_twice(lab, data, where)
     after = controller.history
     assert (after.incarnation, after.zone, after.zones_used) == (2, before.zone, before.zones_used)
     assert after.started_at == pytest.approx(before.started_at, abs=60)
-    kept = [name for name in lab.objects(".tpuctl/record.json.damaged")]
+    kept = lab.objects(".tpuctl/record.json.damaged")
     assert [lab.get(name) for name in kept] == ([data] if where != "disk" and data else [])
 
 

@@ -1,144 +1,77 @@
 """
-examples/jax-lm: killed at any moment it goes on with the same losses, from a folder or a bucket.
+examples/jax-lm without JAX: which text belongs to which step, and which pins a machine takes.
+
+What needs the frameworks is in tests/recipes/test_jax_lm.py.
 """
 
+import importlib.util
 import os
-import re
-import signal
 import subprocess
-import sys
-import time
-from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
-
-MISSING = [name for name in ("jax", "optax", "orbax", "gcsfs") if find_spec(name) is None]
-pytestmark = [
-    pytest.mark.skipif(
-        bool(MISSING), reason=f"not installed: {', '.join(MISSING)}; they come with tpuctl[dev]"
-    ),
-    pytest.mark.xdist_group("jax-lm"),  # one process at a time, and one unbroken run for all
-]
 
 EXAMPLE = Path(__file__).parents[2] / "examples/jax-lm"
 
 
-class Run:
-    """One start of train.py, with output in a file."""
-
-    def __init__(
-        self, folder: Path, out: str, name: str = "run", step_seconds: float = 0, **environment: str
-    ) -> None:
-        self.log = folder / f"{name}.log"
-        flags = {"steps": 24, "save-every": 8, "log-every": 1, "batch": 16, "layers": 1, "width": 32}
-        words = [
-            f"--{key}={value}" for key, value in {**flags, "out": out, "step-seconds": step_seconds}.items()
-        ]
-        base = {
-            "PATH": os.environ["PATH"], "HOME": str(folder), "JAX_PLATFORMS": "cpu",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            # All runs of a session share compiled programs: compiling takes most of a short run.
-            "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "jax-cache"),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=8", **environment,
-        }  # fmt: skip
-        with self.log.open("ab") as log:
-            command = [sys.executable, EXAMPLE / "train.py", *words]
-            self.process = subprocess.Popen(command, env=base, stdout=log, stderr=log, cwd=folder)
-
-    def text(self) -> str:
-        return self.log.read_text()
-
-    def wait(self, seconds: float = 120) -> int:
-        try:
-            return self.process.wait(seconds)
-        finally:
-            self.process.kill()
-
-    def until(self, found, seconds: float = 120) -> "Run":
-        deadline = time.monotonic() + seconds
-        while not found(self):
-            assert time.monotonic() < deadline, self.text()
-            assert self.process.poll() is None, self.text()
-            time.sleep(0.01)
-        return self
-
-    def losses(self) -> dict[int, str]:
-        found: dict[int, str] = {}
-        for step, loss in re.findall(r"step (\d+) loss (\S+)", self.text()):
-            assert found.setdefault(int(step), loss) == loss, f"step {step} had two losses"
-        return found
-
-
-def reached(step: int):
-    """Return a check for a step that was logged."""
-    return lambda run: f"step {step} loss" in run.text()
-
-
-def committed(place: Path, step: int):
-    """Return a check for a checkpoint that is there; the file is what the agent looks at in a bucket."""
-    return lambda run: (place / str(step) / "commit_success.txt").exists()
-
-
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory) -> dict[int, str]:
-    """Return the losses of a run that nothing interrupts."""
-    folder = tmp_path_factory.mktemp("straight")
-    run = Run(folder, "out")
-    assert run.wait() == 0, run.text()
-    losses = run.losses()
-    assert float(losses[24]) < float(losses[1]) - 0.5
-    return losses
+def corpus() -> ModuleType:
+    """Return the example's module."""
+    spec = importlib.util.spec_from_file_location("jax_lm_corpus", EXAMPLE / "corpus.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_killed_and_stopped_run_resumes_with_the_same_losses(tmp_path, straight):
-    """SIGKILL after a save, SIGTERM later, then to the end: every loss equals that of the unbroken run."""
-    out = tmp_path / "out"
-    run = Run(tmp_path, "out", step_seconds=0.1).until(committed(out, 8)).until(reached(10))
-    run.process.kill()
-    run.wait()
-
-    run = Run(tmp_path, "out", step_seconds=0.1).until(reached(18))
-    run.process.send_signal(signal.SIGTERM)
-    assert run.wait() == 143, run.text()
-    saved = int(re.findall(r"saved step (\d+)", run.text())[0])
-    assert committed(out, saved)(run)
-
-    run = Run(tmp_path, "out")
-    assert run.wait() == 0, run.text()
-    resumed = [int(step) for step in re.findall(r"resumed from step (\d+)", run.text())]
-    assert len(resumed) == 2
-    assert resumed[1] == saved
-    assert run.losses() == straight
+def test_text_is_ascii_from_the_standard_library(corpus):
+    """There is enough of it, and every code is in the vocabulary."""
+    text = corpus.load()
+    assert len(text) > 500_000
+    assert 0 <= text.min() <= text.max() < corpus.VOCABULARY
+    assert "def " in bytes(text[:20_000].astype(np.uint8)).decode()
 
 
-def test_bucket_takes_and_gives_back_checkpoints(tmp_path, straight):
-    """Straight to gs://: killed and resumed, with `commit_success.txt` as the last object of a step."""
-    pytest.importorskip("uvicorn", reason="uvicorn comes with tpuctl[local]")
-    pytest.importorskip("google_crc32c", reason="google-crc32c comes with tpuctl[local]")
-    from tests.local.http_fixture import serve
-    from tests.local.storage_kit import a_storage, routed
+def test_batch_depends_on_seed_and_step_only(corpus):
+    """A resumed run, on whatever worker, sees the windows that an unbroken one sees."""
+    text = np.arange(5000, dtype=np.int32)
+    sizes = {"size": 16, "context": 32}
+    first = corpus.batch(text, 7, seed=0, **sizes)
+    assert first.shape == (16, 33)
+    assert (np.diff(first, axis=1) == 1).all(), "a window is a piece of the text"
+    assert (first == corpus.batch(text, 7, seed=0, **sizes)).all()
+    assert (first != corpus.batch(text, 8, seed=0, **sizes)).any()
+    assert (first != corpus.batch(text, 7, seed=1, **sizes)).any()
 
-    storage = a_storage()
 
-    def complete(step: int):
-        return lambda run: f"checkpoints/{step}/commit_success.txt" in names()
+@pytest.mark.parametrize(
+    ("environment", "pins"),
+    [
+        ({}, "requirements.txt"),  # one's own computer
+        ({"PJRT_DEVICE": "TPU", "JAX_PLATFORMS": "cpu"}, "requirements.txt"),  # a rehearsal
+        ({"PJRT_DEVICE": "TPU"}, "requirements-tpu.txt"),
+        ({"PJRT_DEVICE": "TPU", "JAX_PLATFORMS": "tpu,cpu"}, "requirements-tpu.txt"),
+    ],
+)
+def test_only_a_real_tpu_gets_the_tpu_library(environment, pins, tmp_path):
+    """Each kind of machine has an environment of its own; here making it fails, and the script says so."""
+    python = tmp_path / "python3"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TPUCTL_VENV_CACHE": str(tmp_path), **environment}
+    done = subprocess.run(
+        ["sh", EXAMPLE / "venv.sh", "true"], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert f"installing {pins} into {tmp_path}/" in done.stderr
+    assert "apt-get install python3-venv" in done.stderr
 
-    def names() -> list[str]:
-        with storage.lock:
-            return [item.name for item in storage.objects.all()]
 
-    with serve(routed(storage)) as url:
-        places = {
-            "STORAGE_EMULATOR_HOST": url, "TENSORSTORE_GCS_HTTP_URL": url,
-            "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false", "GOOGLE_CLOUD_PROJECT": "p", "NO_GCE_CHECK": "true",
-        }  # fmt: skip
-        run = Run(tmp_path, "gs://data/checkpoints", step_seconds=0.1, **places).until(complete(8))
-        run.process.kill()
-        run.wait()
-        run = Run(tmp_path, "gs://data/checkpoints", **places)
-        assert run.wait() == 0, run.text()
-        assert complete(24)(run)
-    assert "resumed from step" in run.text()
-    assert run.losses() == straight
+def test_a_tpu_has_the_pins_of_a_rehearsal_and_its_library():
+    """Both files name the same releases of JAX, for each Python."""
+    plain = {line for line in (EXAMPLE / "requirements.txt").read_text().splitlines() if line[:5] == "jax=="}
+    first, *tpu = (EXAMPLE / "requirements-tpu.txt").read_text().splitlines()
+    assert first == "-r requirements.txt"
+    assert {line.replace("jax[tpu]", "jax") for line in tpu} == plain
+    assert len(plain) == 2

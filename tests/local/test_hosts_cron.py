@@ -63,7 +63,7 @@ def test_the_real_cron_runs_the_entry_under_flock(tmp_path):
     with lab(NamespaceHosts, tmp_path, **{"startup-script": script}) as it:
         it.boot()
         ran = it.folder / "disk/upper/opt/tpuctl/ran"
-        until(lambda: ran.exists() and "XLA_FLAGS" in ran.read_text(), seconds=70)
+        until(lambda: ran.exists() and "XLA_FLAGS" in ran.read_text(), seconds=150)
         shown = dict(line.partition("=")[::2] for line in ran.read_text().splitlines())
         assert shown["HOME"] == "/root"
         assert shown["TPUCTL_ROOT"] == "/opt/tpuctl"

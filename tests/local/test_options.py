@@ -2,6 +2,7 @@
 What a local cloud is started with survives its restart.
 """
 
+import json
 from dataclasses import replace
 
 from orchestrator.local.hosts.environment import machine_environment
@@ -25,6 +26,19 @@ def test_folder_of_virtual_environments_reaches_the_machines(monkeypatch, tmp_pa
     monkeypatch.setenv("TPUCTL_TPU__SPOT", "false")
     machine = Machine("m", 1, "m", "vm", "z", "p", 1, "127.0.0.9", "e2-small", "s@p", (), preemptible=True)
     settings = HostSettings(tmp_path, "c", "http://127.0.0.1:1", 22, 80)
-    seen = machine_environment(machine, settings, files=tmp_path, binaries=tmp_path, temporary=tmp_path)
+    paths = dict.fromkeys(("files", "binaries", "temporary", "authorities"), tmp_path)
+    seen = machine_environment(machine, settings, **paths)
     assert seen["TPUCTL_VENV_CACHE"] == "/somewhere"
     assert "TPUCTL_TPU__SPOT" not in seen
+
+
+def test_ports_stay_and_missing_ones_are_added(tmp_path):
+    """Machines that outlive a daemon find the next one; an older local cloud gets the proxy's ports."""
+    first = load_options(tmp_path)
+    save_options(tmp_path, first)
+    assert load_options(tmp_path) == first
+    body = json.loads((tmp_path / "options.json").read_text())
+    (tmp_path / "options.json").write_text(json.dumps({**body, "proxy_port": 0, "setup_proxy_port": 0}))
+    later = load_options(tmp_path)
+    assert later.proxy_port != later.setup_proxy_port != 0
+    assert replace(later, proxy_port=first.proxy_port, setup_proxy_port=first.setup_proxy_port) == first

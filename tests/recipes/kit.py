@@ -14,7 +14,8 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VENVS = Path(os.environ.get("TPUCTL_VENV_CACHE") or Path.home() / ".cache/tpuctl/venvs")
-INSTALL_SECONDS = 900
+# The deadlines only end what would never end: two recipes at once on a busy computer are slow.
+INSTALL_SECONDS, RUN_SECONDS = 1200, 300
 
 
 def copy(name: str, folder: Path) -> Path:
@@ -36,7 +37,7 @@ class Run:
         """Return what it has printed so far."""
         return self.log.read_text(errors="replace")
 
-    def wait(self, expect: int | None = 0, seconds: float = 120) -> str:
+    def wait(self, expect: int | None = 0, seconds: float = RUN_SECONDS) -> str:
         """Wait for its end; return its output. *expect* is the status that it must leave with."""
         try:
             code = self.process.wait(seconds)
@@ -45,11 +46,11 @@ class Run:
         assert expect is None or code == expect, f"status {code}, not {expect}:\n{self.text()[-6000:]}"
         return self.text()
 
-    def until(self, pattern: str, seconds: float = 120) -> "Run":
+    def until(self, pattern: str, seconds: float = RUN_SECONDS) -> "Run":
         """Wait until its output matches."""
         return self.wait_for(lambda: re.search(pattern, self.text(), re.MULTILINE) is not None, seconds)
 
-    def wait_for(self, look: Callable[[], bool], seconds: float = 120) -> "Run":
+    def wait_for(self, look: Callable[[], bool], seconds: float = RUN_SECONDS) -> "Run":
         """Wait until *look* says yes, while the run goes on."""
         end = time.monotonic() + seconds
         while not look():
@@ -99,7 +100,7 @@ class Recipe:
         self.runs.append(run)
         return run
 
-    def run(self, command: str, seconds: float = 120, **environment: str) -> str:
+    def run(self, command: str, seconds: float = RUN_SECONDS, **environment: str) -> str:
         """Run a command to its successful end; return its output."""
         return self.start(command, **environment).wait(0, seconds)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.e2e.stage import Stage
 from tests.recipes.kit import copy, losses
 
-RUN_SECONDS = 180.0
+RUN_SECONDS = 600.0
 NOTICE_SECONDS = 8
 
 
@@ -40,12 +40,14 @@ def live(
     notice_at: int,
     settings: Mapping[str, object],
     early: Callable[[Stage], None] = lambda _stage: None,
+    patience: float = RUN_SECONDS,
 ) -> Life:
     """
     Play a recipe's whole life.
 
     Bring a copy of it up, kill the machine when step *kill_at* is committed and *early* has done its harm,
-    give notice at step *notice_at* of the second machine, and watch until it is done.
+    give notice at step *notice_at* of the second machine, and watch until it is done. *patience* is how long
+    each of the three may take, in seconds.
     """
     stage.name = name
     copy(name, stage.work)
@@ -53,19 +55,19 @@ def live(
     fast += [word for key, value in settings.items() for word in ("--set", f"job.{key}={value}")]
     # The Trainer alone waits 3 s before it saves; the real notice is 30 s.
     stage.tpuctl("local", "start", "--notice", str(NOTICE_SECONDS))
-    stage.tpuctl("up", *fast, seconds=120)
+    stage.tpuctl("up", *fast, seconds=RUN_SECONDS)
     watch = stage.start("watch", *fast)
 
     def first_saved() -> bool:
         beats = stage.beats(1)
         return bool(beats) and (beats[0]["committed_step"] or 0) >= kill_at
 
-    stage.wait_for(f"step {kill_at} in the bucket", first_saved, RUN_SECONDS)
+    stage.wait_for(f"step {kill_at} in the bucket", first_saved, patience)
     early(stage)
     stage.tpuctl("local", "preempt", f"{name}-tpu-g1", "--no-notice")
-    stage.wait_for(f"step {notice_at} of g2", lambda: stage.at(notice_at, incarnation=2), RUN_SECONDS)
-    stage.tpuctl("local", "preempt", f"{name}-tpu-g2", seconds=120)
-    done = stage.end(watch, seconds=RUN_SECONDS)
+    stage.wait_for(f"step {notice_at} of g2", lambda: stage.at(notice_at, incarnation=2), patience)
+    stage.tpuctl("local", "preempt", f"{name}-tpu-g2")
+    done = stage.end(watch, seconds=patience)
     assert "done:" in done.err
     assert [machine for machine in stage.machines() if machine["running"]] == []
     life = Life(

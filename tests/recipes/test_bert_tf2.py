@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.stage import Stage, kill
-from tests.recipes.kit import EXAMPLES, INSTALL_SECONDS, Recipe, Run, losses, prepared
-from tests.recipes.life import checkpoints_of, live
+from tests.recipes.kit import EXAMPLES, INSTALL_SECONDS, Recipe, Run, copy, losses, prepared
+from tests.recipes.life import RUN_SECONDS, checkpoints_of, live
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("bert-tf2")]
 STEPS = 60
@@ -77,7 +77,7 @@ def test_killed_and_stopped_run_resumes_with_the_same_losses(recipe, straight):
     assert "resumed from step 15" in run.text()
     assert not leftover.exists()
     run.process.send_signal(signal.SIGTERM)
-    parts.append(run.wait(42, 30))
+    parts.append(run.wait(42))
     saved = max(losses(parts[-1]))
     assert (out / f"ckpt-{saved}.index").is_file()
 
@@ -151,7 +151,7 @@ def harm(stage: Stage) -> None:
         kill(pid)
     newest = max(int(path.stem.split("-")[1]) for path in folder.glob("ckpt-*.index"))
     tear(folder / f"ckpt-{newest}")
-    stage.wait_for("the second attempt", lambda: stage.at(newest - 14, attempt=2), 90)
+    stage.wait_for("the second attempt", lambda: stage.at(newest - 14, attempt=2), 300)
 
 
 @pytest.mark.e2e
@@ -168,3 +168,38 @@ def test_whole_life_on_the_local_cloud(stage, straight):
     # The agent committed what SIGTERM made the script save: no step was made twice.
     assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))
     assert any(name.endswith(f"ckpt-{STEPS}.index") for name in life.objects)
+
+
+@pytest.mark.e2e
+def test_data_logs_and_checkpoints_straight_in_the_bucket(stage, straight):
+    """With no file on the machine, through the local cloud's proxy: killed, resumed, and the same losses."""
+    stage.name = "bert-tf2"
+    copy("bert-tf2", stage.work)
+    settings = {
+        "watch.poll": "1s",
+        "vm": "none",
+        "job.command": f"exec sh venv.sh python train.py --steps {STEPS} --save-every 15 --log-every 1",
+        "job.target_steps": STEPS,
+        "job.checkpoint.dir": "bucket",
+        "job.env.BERT_STEP_SECONDS": 0.2,
+        "job.env.BERT_DATA": "gs://$TPUCTL_BUCKET/data",
+        "job.env.BERT_LOGS": "gs://$TPUCTL_BUCKET/tensorboard",
+    }
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    stage.tpuctl("up", *words, seconds=RUN_SECONDS)
+    watch = stage.start("watch", *words)
+
+    def saved() -> bool:
+        return any((beat["committed_step"] or 0) >= 15 for beat in stage.beats(1))
+
+    stage.wait_for("step 15 in the bucket", saved, RUN_SECONDS)
+    for pid in stage.jobs(b"train.py"):
+        kill(pid)
+    assert "done:" in stage.end(watch, seconds=RUN_SECONDS).err
+    log = stage.logs(1)
+    assert re.search("attempt 2: resume from step (15|30|45) ", log)
+    assert losses(log) == straight
+    assert f"checkpoints/ckpt-{STEPS}.index" in stage.objects("checkpoints/")
+    assert "data/data.json" in stage.objects("data/")
+    # One file of events for each start.
+    assert len(stage.objects("tensorboard/")) == 2

@@ -10,7 +10,7 @@ import pytest
 from tests.recipes.kit import Recipe, prepared
 from tests.recipes.life import live
 
-pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("tokenizer")]
+pytestmark = pytest.mark.recipes
 TRAIN = "exec sh venv.sh python train.py"
 MADE = {
     "wordpiece/vocab.txt", "wordpiece/tokenizer.json",
@@ -21,11 +21,6 @@ MADE = {
 def contents(folder: Path) -> dict[str, bytes]:
     """Return the files below a folder with their bytes."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def bpe(files: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the files of the byte-level BPE."""
-    return {name: data for name, data in files.items() if name.startswith("bpe/")}
 
 
 @pytest.fixture(scope="module")
@@ -46,18 +41,15 @@ def straight(recipe) -> dict[str, bytes]:
 
 
 def test_killed_run_keeps_its_finished_step(recipe, straight):
-    """SIGKILL in step 2: step 1 is not trained again, WordPiece would number its tokens anew; BPE repeats."""
-    run = recipe.start(TRAIN, TOKENIZER_OUT="out", TOKENIZER_STEP_SECONDS="2").until("^step 1: ")
+    """SIGKILL in step 2: step 1 is not trained again, and every file equals that of the other run."""
+    run = recipe.start(TRAIN, TOKENIZER_OUT="out", TOKENIZER_STEP_SECONDS="10").until("^step 1: ")
     run.wait_for((recipe.folder / "out/tokenizers-2/bpe").exists)
     run.kill()
     assert not (recipe.folder / "out/tokenizers-2/COMPLETE").exists()
-    first = contents(recipe.folder / "out/tokenizers-1/wordpiece")
     text = recipe.run(TRAIN, TOKENIZER_OUT="out")
     assert "resumed from step 1" in text
     assert "step 1: " not in text
-    assert contents(recipe.folder / "out/tokenizers-2/wordpiece") == first
-    assert set(contents(recipe.folder / "out/tokenizers-2")) == MADE
-    assert bpe(contents(recipe.folder / "out/tokenizers-2")) == bpe(straight)
+    assert contents(recipe.folder / "out/tokenizers-2") == straight
 
 
 def test_transformers_and_hf_clm_read_the_result(recipe, straight, tmp_path):
@@ -75,14 +67,10 @@ def test_transformers_and_hf_clm_read_the_result(recipe, straight, tmp_path):
 
 @pytest.mark.e2e
 def test_whole_life_on_the_local_cloud(stage, straight):
-    """Killed after step 1, notice in step 2: the bucket holds the first WordPiece and the same BPE."""
+    """Killed after step 1, notice in step 2: the bucket holds what an unbroken run makes elsewhere."""
     settings = {"env.TOKENIZER_STEP_SECONDS": "6"}
     life = live(stage, "tokenizer", kill_at=1, notice_at=1, settings=settings)
     assert sum(log.count("step 1: wordpiece") for log in life.logs) == 1
-    first, last = (
-        {name.split("/", 4)[-1]: stage.read(name) for name in life.objects if name.startswith(place)}
-        for place in ("checkpoints/00000001/g1/w0/", "checkpoints/00000002/g3/w0/")
-    )
-    assert set(last) == MADE
-    assert last["wordpiece/vocab.txt"] == first["wordpiece/vocab.txt"]
-    assert bpe(last) == bpe(straight)
+    place = "checkpoints/00000002/g3/w0/"
+    last = {name.removeprefix(place): stage.read(name) for name in life.objects if name.startswith(place)}
+    assert last == straight

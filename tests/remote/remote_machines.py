@@ -100,6 +100,9 @@ class AsyncServers:
             def begin_auth(self, username: str) -> bool:
                 return True
 
+            def connection_requested(self, *_: object) -> bool:  # host, port, and the same of the client
+                return True
+
             def public_key_auth_supported(self) -> bool:
                 return True
 

@@ -7,26 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.core.catalog import Catalog
+from orchestrator.core.exposed import JUPYTER, SAFE, exposures, job_texts
 from orchestrator.core.preflight.facts import SourceFacts
 from orchestrator.core.preflight.finding import Hit, Level, rule
-from orchestrator.core.preflight.words import joined
 from orchestrator.core.spec import Spec
 
-_APP: Final = r"(?:NotebookApp|ServerApp|LabApp|JupyterApp|IdentityProvider|PasswordIdentityProvider)"
-_END: Final = r"(?=\s|$|[;&|,)}\]])"
-_QUOTE: Final = r"(?:\\?[\"'])"
-_NO_TOKEN: Final = (
-    # A flag or a variable with nothing behind its sign, or with empty quotes.
-    re.compile(rf"(?:--(?:{_APP}\.)?token|\bJUPYTER_TOKEN)={_QUOTE}{{0,3}}{_END}"),
-    re.compile(rf"--(?:{_APP}\.)?token{_QUOTE}?[\s,]+(?:''|\"\"){_END}"),
-    # A settings file, or a variable that Python sets.
-    re.compile(rf"(?:{_APP}\.token|\bJUPYTER_TOKEN[\"'\]]*)\s*[=:]\s*(?:[bru]?(?:''|\"\")(?![\"'])|None\b)"),
-)
-_NO_TOKEN_JSON: Final = re.compile(r"[\"']token[\"']\s*:\s*(?:\"\"|''|null)")
-_ANY: Final = rf"(?:{_QUOTE}?(?:0(?:\.0){{0,3}}|\\?\*|\[?::\]?){_QUOTE}?|''|\"\"){_END}"
-_EVERYWHERE: Final = re.compile(rf"(?:--ip|{_APP}\.ip)(?:{_QUOTE}?[\s,=:]+{_ANY}|={_END})")
-_EVERYWHERE_JSON: Final = re.compile(rf"[\"']ip[\"']\s*:\s*{_ANY}")
-JUPYTER: Final = re.compile(rf"jupyter|ipython\s+notebook|{_APP}", re.IGNORECASE)
 _SECRETS: Final = {
     "a Hugging Face token": re.compile(r"\bhf_[A-Za-z0-9]{20,}"),
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY"),
@@ -45,18 +30,13 @@ _NAMED: Final = re.compile(
 @rule("open-notebook", Level.STOP)
 def open_notebook(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     """
-    Look for Jupyter without a token, or on all addresses: whoever finds the machine runs code on it.
+    Look for Jupyter without a token, and for Jupyter or TensorBoard that all computers can reach.
 
-    In every spelling of flags, settings files and variables. Lines that are comments do not count.
+    Whoever finds the machine runs code on it, or reads the logs. In every spelling of flags, settings
+    files and variables; the deployment file itself is refused with it. Comment lines do not count.
     """
-    fix = "listen on 127.0.0.1, keep the token, and reach it through: tpuctl ssh"
-    for where, text, known in _texts(spec, facts):
-        if not (known or JUPYTER.search(text)):
-            continue
-        if any(form.search(text) for form in _NO_TOKEN) or (known and _NO_TOKEN_JSON.search(text)):
-            yield Hit(where, "Jupyter with an empty token: whoever reaches the port has a shell", fix)
-        if _EVERYWHERE.search(text) or (known and _EVERYWHERE_JSON.search(text)):
-            yield Hit(where, "Jupyter listens on 0.0.0.0, that is on all addresses of the machine", fix)
+    for where, text, about in _texts(spec, facts):
+        yield from (Hit(where, message, SAFE) for message in exposures(text, about=about))
 
 
 @rule("secret-in-env", Level.STOP, Level.WARN)
@@ -91,9 +71,7 @@ def _texts(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, str, bool]]:
     """
     Yield where, text and whether the file is known to be about Jupyter.
     """
-    yield "job.command", joined(spec.job.command), False
-    yield "job.setup", joined(spec.job.setup), False
-    yield from ((f"job.env.{name}", f"{name}={value}", False) for name, value in spec.job.env.items())
+    yield from job_texts(spec)
     lines = [line for line in facts.lines if not line.text.lstrip().startswith(("#", "//"))]
     about = {line.file for line in lines if JUPYTER.search(line.text) or JUPYTER.search(line.file)}
     for line in lines:

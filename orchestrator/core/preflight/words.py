@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
+from orchestrator.core.exposed import joined
 from orchestrator.core.preflight.facts import SourceFacts
 from orchestrator.core.spec import Spec
 
@@ -22,13 +23,6 @@ def commands(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, str]]:
     for line in facts.lines:
         if _is_shell(line.file) and not line.text.lstrip().startswith("#"):
             yield line.where, line.text
-
-
-def joined(text: str) -> str:
-    """
-    Return a command with lines that a backslash continues put together.
-    """
-    return text.replace("\\\n", " ")
 
 
 def _is_shell(file: str) -> bool:

@@ -19,6 +19,7 @@ from orchestrator.local.hosts.standin import install_stand_ins, package_parent
 from orchestrator.local.model.machines import Machine
 
 TRASH = ".trash"
+AUTHORITIES = "authorities.pem"
 
 
 class MachineHosts(ABC):
@@ -159,6 +160,7 @@ class MachineHosts(ABC):
         state.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
         install_stand_ins(state / "bin")
+        (state / AUTHORITIES).write_bytes(self.settings.authorities)
         config = state / "config.json"
         self._guest_config(machine, folder, state).write(config)
         return config
@@ -171,7 +173,12 @@ class MachineHosts(ABC):
 
     def _environment(self, machine: Machine, files: Path, binaries: Path, temporary: Path) -> dict[str, str]:
         return machine_environment(
-            machine, self.settings, files=files, binaries=binaries, temporary=temporary
+            machine,
+            self.settings,
+            files=files,
+            binaries=binaries,
+            temporary=temporary,
+            authorities=binaries.with_name(AUTHORITIES),
         )
 
     def _first_environment(self, machine: Machine) -> dict[str, str]:

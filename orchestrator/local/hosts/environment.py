@@ -14,16 +14,24 @@ from orchestrator.local.model.machines import Machine
 INHERITED = ("LANG", "TZ", "TPUCTL_VENV_CACHE")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TPU_DEVICES = 8
+NO_PROXY = "localhost,127.0.0.1,::1,127.0.0.0/8"
 
 
 def machine_environment(
-    machine: Machine, settings: HostSettings, *, files: Path, binaries: Path, temporary: Path
+    machine: Machine,
+    settings: HostSettings,
+    *,
+    files: Path,
+    binaries: Path,
+    temporary: Path,
+    authorities: Path,
 ) -> dict[str, str]:
     """
     Return what SSH sessions, cron jobs and scripts of *machine* see, HOME excepted.
 
-    *files* is the root of the machine's own files, *binaries* its folder of stand-ins. Only what
-    INHERITED names passes from the caller, so that no credential variable can.
+    *files* is the root of the machine's own files, *binaries* its folder of stand-ins, *authorities* the
+    file of certificates that it trusts. Only what INHERITED names passes from the caller, so that no
+    credential variable can.
     """
     python = str(Path(sys.executable).parent)
     path = os.pathsep.join([str(binaries), python, os.environ.get("PATH", SYSTEM_PATH)])
@@ -33,8 +41,11 @@ def machine_environment(
         "TMPDIR": str(temporary),
         "TPUCTL_ROOT": str(files / "opt/tpuctl"),
         "TPUCTL_CRON_DIR": str(files / "etc/cron.d"),
+        # Machines share the computer's network: each has its own loopback address.
+        "TPUCTL_LOOPBACK": machine.address,
         MARKER: f"{settings.cloud_id}/{machine.id}",
         **cloud_environment(machine, settings),
+        **proxy_environment(settings, authorities),
         **(_tpu_environment() if machine.kind == "tpu" else {}),
     }
 
@@ -67,6 +78,24 @@ def cloud_environment(machine: Machine, settings: HostSettings) -> dict[str, str
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{endpoint}/storage/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/compute/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{endpoint}/",
+    }
+
+
+def proxy_environment(settings: HostSettings, authorities: Path) -> dict[str, str]:
+    """
+    Return the variables that lead TensorFlow to the local cloud, and nobody else out (docs/rehearsal.md).
+
+    Programs read one spelling or the other. Clients that know no address ranges in no_proxy reach the
+    machines' addresses through the proxy all the same.
+    """
+    return {
+        "TPUCTL_LOCAL_CLOUD": settings.endpoint.rstrip("/"),
+        "TPUCTL_SETUP_PROXY": settings.setup_proxy,
+        **dict.fromkeys(("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"), settings.proxy),
+        "no_proxy": NO_PROXY,
+        "NO_PROXY": NO_PROXY,
+        "CURL_CA_BUNDLE": str(authorities),
+        "NO_GCE_CHECK": "true",
     }
 
 

@@ -20,6 +20,8 @@ class HostSettings:
     *root* holds one folder for each machine, *cloud_id* is the uid of this local cloud, *endpoint*
     its base URL such as `http://127.0.0.1:8080`. *cron_minute_seconds* is how long one minute of
     the machine's cron takes (60: real time). *notice_seconds* is the time between `notice` and the kill.
+    *proxy* is where https_proxy leads, *setup_proxy* the same for installs, *authorities* what
+    CURL_CA_BUNDLE holds, as PEM.
     """
 
     root: Path
@@ -29,6 +31,9 @@ class HostSettings:
     metadata_port: int
     cron_minute_seconds: float = 60.0
     notice_seconds: float = 30.0
+    proxy: str = ""
+    setup_proxy: str = ""
+    authorities: bytes = field(default=b"", repr=False)
 
     def folder(self, machine_id: str) -> Path:
         """

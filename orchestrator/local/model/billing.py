@@ -7,7 +7,7 @@ a disk from its creation to its deletion. A TPU or VM preempted within its first
 Addresses and traffic are not billed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 FREE_IF_PREEMPTED_WITHIN = 60.0
@@ -53,14 +53,16 @@ def per_hour(usd_gib_month: float | None, gib: int) -> float | None:
     return None if usd_gib_month is None else usd_gib_month * gib / _HOURS_A_MONTH
 
 
-def close(usage: Iterable[Usage], resource: str, kind: str, now: float, preempted: bool = False) -> None:
+def close(usage: Sequence[Usage], resource: str, kind: str, now: float, preempted: bool = False) -> None:
     """
-    End the open stretch of *resource*; a preemption within the first minute makes it free.
+    End the newest stretch of *resource*, if it is open; a preemption within the first minute makes it free.
     """
-    for item in usage:
-        if item.resource == resource and item.kind == kind and item.end is None:
-            item.end = now
-            item.free = preempted and now - item.start < FREE_IF_PREEMPTED_WITHIN
+    for item in reversed(usage):
+        if item.resource == resource and item.kind == kind:
+            if item.end is None:
+                item.end = now
+                item.free = preempted and now - item.start < FREE_IF_PREEMPTED_WITHIN
+            return
 
 
 def bill(usage: Iterable[Usage], now: float) -> list[BillLine]:

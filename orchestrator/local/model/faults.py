@@ -9,6 +9,8 @@ from orchestrator.errors import LocalCloudError
 from orchestrator.local.model import methods
 from orchestrator.local.model.errors import cases
 
+_PLAIN = ("drop-answer", "stuck", "unreachable")
+
 
 class FaultKind(Enum):
     """
@@ -20,6 +22,7 @@ class FaultKind(Enum):
     DROP_ANSWER = "drop-answer"
     STUCK = "stuck"
     LATENCY = "latency"
+    UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,10 @@ class FaultSpec:
     @classmethod
     def parse(cls, method: str, text: str) -> "FaultSpec":
         """
-        Read `drop-answer`, `stuck`, `latency:SECONDS` or a case name; errors: LocalCloudError.
+        Read `drop-answer`, `stuck`, `unreachable`, `latency:SECONDS` or a case name; errors: LocalCloudError.
         """
         check_method(method)
-        if text in ("drop-answer", "stuck"):
+        if text in _PLAIN:
             fault = cls(FaultKind(text))
         elif text.startswith("latency:"):
             fault = cls(FaultKind.LATENCY, seconds=_seconds(text))
@@ -70,6 +73,8 @@ def check(method: str, fault: FaultSpec) -> FaultSpec:
         raise _refused(
             f"fault {fault.case or fault.kind.value} on {method}: the method starts no operation", ""
         )
+    if fault.kind is FaultKind.UNREACHABLE and method not in methods.PARTIAL:
+        raise _refused(f"fault unreachable on {method}: its answer is never partial", "")
     if fault.case and _kind_of_case(method, fault.case) is not fault.kind:
         raise _refused(f"fault {fault.case} on {method}: it is not a {fault.kind.value}", "")
     if not 0 <= fault.seconds < float("inf"):
@@ -83,7 +88,7 @@ def _kind_of_case(method: str, name: str) -> FaultKind:
     if case is None:
         known = ", ".join(sorted(n for api, n in cases() if api == table))
         raise _refused(
-            f"fault {name!r} on {method}: unknown", f"known: drop-answer, stuck, latency:SECONDS, {known}"
+            f"fault {name!r} on {method}: unknown", f"known: {', '.join(_PLAIN)}, latency:SECONDS, {known}"
         )
     return FaultKind.CALL_ERROR if case.where == "call" else FaultKind.OPERATION_ERROR
 

@@ -117,18 +117,31 @@ class Kernel:
         """
         self.state.calls[method] += 1
         table = methods.error_table_of(method)
-        values = self.values(place, permission=methods.permission_of(method))
-        collection = "projects/{project}/locations/{zone}" if place.zone else "projects/{project}"
-        values["resource"] = "//tpu.googleapis.com/" + collection.format(**values)
         if f"{method.split('.', maxsplit=1)[0]}.googleapis.com" in self.settings.disabled_apis:
-            raise cases().get((table, "api disabled"), cases()["compute v1", "api disabled"]).error(**values)
+            case = cases().get((table, "api disabled"), cases()["compute v1", "api disabled"])
+            raise case.error(**self._call_values(method, place))
         if methods.permission_of(method) in self.settings.denied_permissions:
-            raise self._denied(table, values)
+            raise self._denied(table, self._call_values(method, place))
         fault = self._next_fault(method)
         self.armed = fault
         if fault and fault.kind is FaultKind.CALL_ERROR:
-            raise cases()[table, fault.case].error(**{**_OF_FAULTS, **values})
+            raise cases()[table, fault.case].error(**{**_OF_FAULTS, **self._call_values(method, place)})
         return fault
+
+    def _call_values(self, method: str, place: Place) -> dict[str, object]:
+        """
+        Return the placeholders of error texts for a call of *method*.
+        """
+        values = self.values(place, permission=methods.permission_of(method))
+        collection = "projects/{project}/locations/{zone}" if place.zone else "projects/{project}"
+        return {**values, "resource": "//tpu.googleapis.com/" + collection.format(**values)}
+
+    @property
+    def partial(self) -> bool:
+        """
+        Say whether the list that is being answered shall be incomplete.
+        """
+        return self.armed is not None and self.armed.kind is FaultKind.UNREACHABLE
 
     def _denied(self, table: str, values: dict[str, object]) -> ApiError:
         if table != "storage v1":

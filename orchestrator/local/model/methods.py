@@ -22,6 +22,9 @@ WITH_OPERATION = frozenset(
     + ["compute.disks.delete", "compute.firewalls.insert", "compute.firewalls.delete"]
 )
 
+# Lists that say which places they could not ask.
+PARTIAL = frozenset({"tpu.nodes.list", "compute.instances.list"})
+
 TPU = frozenset(
     [
         *(m for m in WITH_OPERATION if m.startswith("tpu.")),

@@ -51,15 +51,29 @@ def bad_request(kernel: Kernel, text: str) -> ApiError:
     return ApiError(400, "INVALID_ARGUMENT", f"Cloud TPU received a bad request. {text} [EID: 0x{eid}]")
 
 
+def missing(path: str) -> ApiError:
+    """
+    Build the 404 for the resource *path*; the wording is by analogy with nodes.
+    """
+    return ApiError(404, "NOT_FOUND", f"Resource '{path}' was not found")
+
+
+def check_worker(node: Node, index: int) -> None:
+    """
+    Refuse a worker that the node does not have.
+    """
+    if not 0 <= index < len(node.workers):
+        raise ApiError(400, "INVALID_ARGUMENT", f"The node has {len(node.workers)} workers.")
+
+
 def check_zone(kernel: Kernel, zone: str) -> None:
     """
     Refuse a zone that the project may not see (403) or that has no TPUs (400).
     """
-    values = kernel.values(Place(zone))
     if zone in kernel.settings.hidden_zones:
-        raise tpu_case("zone hidden from project").error(**values)
+        raise tpu_case("zone hidden from project").error(**kernel.values(Place(zone)))
     if zone not in tables.zone_types():
-        raise tpu_case("zone without TPU service").error(**values)
+        raise tpu_case("zone without TPU service").error(**kernel.values(Place(zone)))
 
 
 def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple[Accelerator, dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.local.model import methods
 from orchestrator.local.model.errors import ApiError, compute_case, tpu_case
-from orchestrator.local.model.faults import FaultKind, FaultSpec
+from orchestrator.local.model.gate import admitted, admitted_storage
 from orchestrator.local.model.kernel import Place
 from orchestrator.local.model.shapes import Shape, check_shape
 from orchestrator.local.model.world import LocalCloud
@@ -51,11 +51,8 @@ def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
 
     try:
         if method in methods.TPU | methods.COMPUTE:
-            with cloud.lock:
-                return _answer(cloud, request, method, parts, call)
-        if method in methods.STORAGE:
-            return _answer_storage(cloud, request, method, call)
-        return call()
+            return _answer(cloud, request, method, parts, call)
+        return admitted_storage(cloud, method, call) if method in methods.STORAGE else call()
     except Exception as error:
         if is_api_error(error):
             return error_response(request, error)
@@ -68,38 +65,13 @@ def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
 def _answer(
     cloud: LocalCloud, request: Request, method: str, parts: dict[str, str], call: Callable[[], Response]
 ) -> Response:
-    kernel, place = cloud.kernel, _place(method, request, parts)
-    kernel.tick()
-    try:
-        fault = kernel.admit(method, place)
+    place = _place(method, request, parts)
+
+    def checked() -> Response:
         _check_project(cloud, method, place, parts)
-        if fault and fault.kind is FaultKind.LATENCY and method not in methods.WITH_OPERATION:
-            cloud.pause(fault.seconds)
-        return _unless_dropped(request, fault, call())
-    finally:
-        kernel.armed = None
+        return call()
 
-
-def _answer_storage(
-    cloud: LocalCloud, request: Request, method: str, call: Callable[[], Response]
-) -> Response:
-    with cloud.lock:
-        cloud.kernel.tick()
-        try:
-            fault = cloud.kernel.admit(method, Place())
-        finally:
-            cloud.kernel.armed = None
-    if fault and fault.kind is FaultKind.LATENCY:
-        cloud.clock.wait(fault.seconds)
-    return _unless_dropped(request, fault, call())
-
-
-def _unless_dropped(request: Request, fault: FaultSpec | None, response: Response) -> Response:
-    if fault and fault.kind is FaultKind.DROP_ANSWER:
-        error = tpu_case("transient").error()
-        reason = error.reason if request.path.startswith("/v2/") else "backendError"
-        return plain_error(request, error.status, reason, error.message)
-    return response
+    return admitted(cloud, method, place, checked)
 
 
 def _place(method: str, request: Request, parts: dict[str, str]) -> Place:

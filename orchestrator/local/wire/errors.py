@@ -28,18 +28,23 @@ def error_response(request: Request, error: Any) -> Response:
     """
     Build the answer for *error*, in the form of the API that *request* speaks to.
     """
-    if request.path.startswith("/v2/"):
+    return Response.of({"error": error_body(request.path, error)}, error.status)
+
+
+def error_body(path: str, error: Any) -> dict[str, Any]:
+    """
+    Return the `error` object of the answer to a request for *path*.
+    """
+    if path.startswith("/v2/"):
         body = {"code": error.status, "message": error.message, "status": error.reason}
     else:
         domain = "usageLimits" if error.reason in _USAGE_LIMITS else "global"
         item = {"message": error.message, "domain": domain, "reason": error.reason}
         body = {"code": error.status, "message": error.message, "errors": [item]}
-        if request.path.startswith("/compute/") and error.reason in _STATUSES:
+        if path.startswith("/compute/") and error.reason in _STATUSES:
             body["status"] = _STATUSES[error.reason]
     details = getattr(error, "details", ())
-    if details:
-        body["details"] = list(details)
-    return Response.of({"error": body}, error.status)
+    return {**body, "details": list(details)} if details else body
 
 
 def plain_error(request: Request, status: int, reason: str, message: str) -> Response:

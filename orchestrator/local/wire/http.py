@@ -73,7 +73,7 @@ class Router:
     """
 
     def __init__(self) -> None:
-        self._routes: list[tuple[str, re.Pattern[str], Handler]] = []
+        self._routes: list[tuple[str, str, re.Pattern[str], Handler]] = []
 
     def add(self, method: str, pattern: str, handler: Handler) -> None:
         """
@@ -81,14 +81,17 @@ class Router:
         """
         regex = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+?)", re.escape(pattern))
         regex = re.sub(r"\\{(\w+):path\\}", r"(?P<\1>.+)", regex)
-        self._routes.append((method, re.compile(f"^{regex}$"), handler))
+        start = pattern.partition("{")[0]
+        self._routes.append((method, start, re.compile(f"^{regex}$"), handler))
 
     def find(self, request: Request) -> tuple[Handler, dict[str, str]] | None:
         """
         Return the handler and its path parts, or None when nothing matches.
         """
-        for method, regex, handler in self._routes:
-            match = regex.match(request.path) if method == request.method else None
+        for method, start, regex, handler in self._routes:
+            if method != request.method or not request.path.startswith(start):
+                continue
+            match = regex.match(request.path)
             if match:
                 return handler, {k: unquote(v) for k, v in match.groupdict().items()}
         return None

@@ -2,12 +2,10 @@
 Calls on VMs and their disks.
 """
 
-import hashlib
-import json
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.local.model import shapes, tables, vm_rules
+from orchestrator.local.model import replays, shapes, tables
 from orchestrator.local.model.errors import compute_case
 from orchestrator.local.model.instance import Instance
 from orchestrator.local.model.operations import Operation
@@ -24,23 +22,9 @@ _SERIAL_RING = 1024 * 1024
 def once(cloud: LocalCloud, request: Request, act: Callable[[], Operation]) -> Response:
     """
     Answer a mutating call; the same requestId gives the same operation again.
-
-    Errors: ApiError 400 for a zero or malformed requestId, and for one that came before with
-    another body (the real text of that refusal was not seen).
     """
-    key = request.query.get("requestId", "")
-    vm_rules.check_request_id(key)
-    state, place = cloud.kernel.state, f"{request.method} {request.path} {key}"
-    body = hashlib.sha256(json.dumps(body_of(request), sort_keys=True).encode()).hexdigest()
-    if key and place in state.replays:
-        known, name = state.replays[place]
-        if known != body:
-            raise vm_rules.invalid(f"The requestId '{key}' was used before with another request body.")
-        return Response.of(operation_json(cloud.settings.project, state.operations[name]))
-    operation = act()
-    if key:
-        operation.request_id = key
-        state.replays[place] = (body, operation.name)
+    call, request_id = f"{request.method} {request.path}", request.query.get("requestId", "")
+    operation = replays.once(cloud, call, request_id, body_of(request), act)
     return Response.of(operation_json(cloud.settings.project, operation))
 
 
@@ -67,6 +51,9 @@ class InstanceRequests:
         Answer instances.list.
         """
         path = f"projects/{self._cloud.settings.project}/zones/{call.zone}/instances"
+        if self._cloud.kernel.partial:
+            warning = {"code": "UNREACHABLE", "message": f"'{call.zone}' did not answer."}
+            return Response.of({"kind": "compute#instanceList", "id": path, "warning": warning})
         vms = [self._shown(vm) for vm in self._cloud.compute.in_zone(call.zone)]
         return listed(call.request, "instance", path, vms)
 

@@ -9,8 +9,8 @@ from orchestrator.local.model.storage.values import Preconditions, without_nulls
 from orchestrator.local.wire.http import Request, Response
 from orchestrator.local.wire.storage_media import download
 from orchestrator.local.wire.storage_shapes import (
+    base_of,
     body_of,
-    host_of,
     list_query,
     number,
     object_json,
@@ -37,7 +37,7 @@ class ObjectRequests:
             return Response.of(answer)
         found, page = self._objects.page(bucket, list_query(request.query))
         if found:
-            answer["items"] = [object_json(held, host_of(request)) for held in found]
+            answer["items"] = [object_json(held, base_of(request)) for held in found]
         if page.prefixes:
             answer["prefixes"] = list(page.prefixes)
         if page.next_token:
@@ -53,7 +53,7 @@ class ObjectRequests:
         self._storage.buckets.get(bucket, "storage.objects.get")
         held = self._objects.get(bucket, name, number(request.query, "generation"))
         preconditions(request.query).check_read(held.generation, held.metageneration)
-        return Response.of(object_json(held, host_of(request)))
+        return Response.of(object_json(held, base_of(request)))
 
     def media(self, request: Request, bucket: str, name: str) -> Response:
         """
@@ -72,7 +72,7 @@ class ObjectRequests:
         self._objects.get(bucket, name, number(request.query, "generation"))
         asked = preconditions(request.query)
         return Response.of(
-            object_json(self._objects.patch(bucket, name, body_of(request.body), asked), host_of(request))
+            object_json(self._objects.patch(bucket, name, body_of(request.body), asked), base_of(request))
         )
 
     def delete(self, request: Request, bucket: str, name: str) -> Response:
@@ -96,7 +96,7 @@ class ObjectRequests:
         sources = [_component(bucket, part) for part in parts]
         asked = preconditions(request.query)
         made = self._objects.compose(sources, bucket, name, body.get("destination", {}), asked)
-        return Response.of(object_json(made, host_of(request)))
+        return Response.of(object_json(made, base_of(request)))
 
     def copy(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Response:
         """
@@ -108,7 +108,7 @@ class ObjectRequests:
         source = Source(bucket, name, generation, preconditions(request.query, "Source"))
         asked = preconditions(request.query)
         made = self._objects.copy(source, to_bucket, to_name, body_of(request.body), asked)
-        return Response.of(object_json(made, host_of(request)))
+        return Response.of(object_json(made, base_of(request)))
 
     def rewrite(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Response:
         """
@@ -123,7 +123,7 @@ class ObjectRequests:
             "objectSize": size,
             "done": True,
         }
-        return Response.of({**done, "resource": object_json(made, host_of(request))}, resource.status)
+        return Response.of({**done, "resource": object_json(made, base_of(request))}, resource.status)
 
     def move(self, request: Request, bucket: str, name: str, to_name: str) -> Response:
         """

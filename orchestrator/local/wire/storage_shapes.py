@@ -33,12 +33,12 @@ def bucket_json(bucket: Bucket) -> dict[str, Any]:
     }
 
 
-def object_json(held: StoredObject, host: str) -> dict[str, Any]:
+def object_json(held: StoredObject, base: str) -> dict[str, Any]:
     """
     Return the object resource; 64-bit numbers are strings, and a composed object has no md5Hash.
 
-    *host* is the Host header of the request: gcloud's sliced downloads follow mediaLink. Without
-    a host there is no mediaLink.
+    *base* is the URL by which the client came: gcloud's sliced downloads follow mediaLink. Without
+    it there is no mediaLink.
     """
     resource = {
         "kind": "storage#object",
@@ -55,9 +55,9 @@ def object_json(held: StoredObject, host: str) -> dict[str, Any]:
         "updated": rfc3339(held.updated),
         **held.fields,
     }
-    if host:
+    if base:
         path = f"/download/storage/v1/b/{held.bucket}/o/{quote(held.name, safe='')}"
-        resource["mediaLink"] = f"http://{host}{path}?generation={held.generation}&alt=media"
+        resource["mediaLink"] = f"{base}{path}?generation={held.generation}&alt=media"
     if held.md5 is not None:
         resource["md5Hash"] = held.md5
     if held.components is not None:
@@ -65,11 +65,15 @@ def object_json(held: StoredObject, host: str) -> dict[str, Any]:
     return resource
 
 
-def host_of(request: Request) -> str:
+def base_of(request: Request) -> str:
     """
-    Return the host that the client reached us by, or nothing when it does not say.
+    Return the base URL that the client reached us by, or nothing when it does not say.
+
+    Google's own names are reached through a TLS tunnel only.
     """
-    return request.headers.get("host", "")
+    host = request.headers.get("host", "")
+    scheme = "https" if host.endswith(".googleapis.com") else "http"
+    return f"{scheme}://{host}" if host else ""
 
 
 def body_of(content: bytes) -> dict[str, Any]:

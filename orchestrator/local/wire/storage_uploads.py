@@ -11,7 +11,7 @@ from orchestrator.local.model.storage.names import check_object_name
 from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.wire.http import Request, Response
 from orchestrator.local.wire.storage_multipart import parts
-from orchestrator.local.wire.storage_shapes import body_of, host_of, object_json, preconditions
+from orchestrator.local.wire.storage_shapes import base_of, body_of, object_json, preconditions
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 _HASH_FIELDS = {"crc32c": "crc32c", "md5": "md5Hash"}
@@ -53,7 +53,7 @@ class UploadRequests:
         session = request.query.get("upload_id", "")
         made = self._uploads.finished(session)
         if made is not None:
-            return Response.of(object_json(made, host_of(request)))
+            return Response.of(object_json(made, base_of(request)))
         start, total = _content_range(request)
         if start is not None:
             self._uploads.append(session, start, request.body)
@@ -61,7 +61,7 @@ class UploadRequests:
         if total is None or held < total:
             return Response(308, b"", {"range": f"bytes=0-{held - 1}"} if held else {})
         return Response.of(
-            object_json(self._uploads.finish(session, total, _hashes(request.headers)), host_of(request))
+            object_json(self._uploads.finish(session, total, _hashes(request.headers)), base_of(request))
         )
 
     def cancel(self, request: Request, **_values: str) -> Response:
@@ -77,8 +77,8 @@ class UploadRequests:
             body = {"contentType": request.headers["x-upload-content-type"], **body}
         name = check_object_name(request.query.get("name") or body.get("name"))
         session = self._uploads.start(bucket, name, body, preconditions(request.query))
-        host = host_of(request) or "localhost"
-        url = f"http://{host}{request.path}?uploadType=resumable&upload_id={session.id}"
+        base = base_of(request) or "http://localhost"
+        url = f"{base}{request.path}?uploadType=resumable&upload_id={session.id}"
         return Response(200, b"", {"location": url, "x-guploader-uploadid": session.id})
 
     def _multipart(self, request: Request, bucket: str) -> Response:
@@ -93,7 +93,7 @@ class UploadRequests:
         name = check_object_name(request.query.get("name") or body.get("name"))
         wanted = {**body, **_hashes(request.headers)}
         made = self._storage.objects.insert(bucket, name, data, wanted, preconditions(request.query))
-        return Response.of(object_json(made, host_of(request)))
+        return Response.of(object_json(made, base_of(request)))
 
 
 def _without_null(body: Mapping[str, Any]) -> dict[str, Any]:

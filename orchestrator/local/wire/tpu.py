@@ -5,8 +5,7 @@ The routes of Cloud TPU v2: nodes.
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.local.model import shapes
-from orchestrator.local.model.errors import ApiError
+from orchestrator.local.model import node_rules, shapes
 from orchestrator.local.model.operations import Operation
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.dispatch import Call, body_of, named
@@ -66,8 +65,11 @@ class NodeRequests:
 
     def list(self, call: Call) -> Response:
         """
-        Answer ListNodes.
+        Answer ListNodes; of a partial answer nothing but the place that was not reached is shown.
         """
+        if self._cloud.kernel.partial:
+            place = f"projects/{self._cloud.settings.project}/locations/{call.zone}"
+            return Response.of({"nodes": [], "unreachable": [place]})
         return listed(call.request, "nodes", self._cloud.tpu.in_zone(call.zone), node_json)
 
     def get(self, call: Call) -> Response:
@@ -113,8 +115,8 @@ class NodeRequests:
         body = body_of(call.request)
         found, query = self._cloud.tpu.get(call.zone, call.name), body.get("queryPath", "")
         indices = [int(i) for i in body.get("workerIds") or range(len(found.workers))]
-        if any(not 0 <= i < len(found.workers) for i in indices):
-            raise ApiError(400, "INVALID_ARGUMENT", f"The call.name has {len(found.workers)} workers.")
+        for index in indices:
+            node_rules.check_worker(found, index)
         return Response.of({"guestAttributes": [self._worker(found.workers[i].id, query) for i in indices]})
 
     def _worker(self, machine_id: str, query: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from orchestrator.local.model import node_rules, tables
-from orchestrator.local.model.errors import ApiError
 from orchestrator.local.model.operations import Api, Operation
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.dispatch import Call
@@ -57,7 +56,7 @@ class Catalog:
         """
         node_rules.check_zone(self._cloud.kernel, call.zone)
         if call.name not in tables.zone_types()[call.zone]:
-            raise missing(f"{self._parent(call.zone)}/acceleratorTypes/{call.name}")
+            raise node_rules.missing(f"{self._parent(call.zone)}/acceleratorTypes/{call.name}")
         return Response.of(self._type(call.zone, call.name))
 
     def runtimes(self, call: Call) -> Response:
@@ -75,7 +74,7 @@ class Catalog:
         """
         node_rules.check_zone(self._cloud.kernel, call.zone)
         if call.name not in tables.runtimes():
-            raise missing(f"{self._parent(call.zone)}/runtimeVersions/{call.name}")
+            raise node_rules.missing(f"{self._parent(call.zone)}/runtimeVersions/{call.name}")
         return Response.of(self._runtime(call.zone, call.name))
 
     def identity(self, _call: Call) -> Response:
@@ -152,18 +151,11 @@ class TpuOperations:
         found = self._cloud.kernel.find_operation(Api.TPU, f"zones/{zone}", name)
         if found is None:
             project = self._cloud.settings.project
-            raise missing(f"projects/{project}/locations/{zone}/operations/{name}")
+            raise node_rules.missing(f"projects/{project}/locations/{zone}/operations/{name}")
         return found
 
     def _shown(self, operation: Operation) -> dict[str, Any]:
         return operation_json(self._cloud.settings.project, operation)
-
-
-def missing(path: str) -> ApiError:
-    """
-    Build the 404 for the resource *path*; the wording is by analogy with nodes.
-    """
-    return ApiError(404, "NOT_FOUND", f"Resource '{path}' was not found")
 
 
 def listed(request: Request, key: str, items: Sequence[Any], show: Callable[[Any], Any] = dict) -> Response:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -36,7 +36,7 @@ class Bucket:
         """
         Return the bucket as JSON for the backend.
         """
-        return asdict(self)
+        return {**vars(self)}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class StoredObject:
         """
         Return the object as JSON for the backend.
         """
-        return asdict(self)
+        return {**vars(self)}
 
 
 def etag(*numbers: int) -> str:

@@ -1,13 +1,17 @@
 """
-The VM that we ask for: a Debian machine with an outside address, labelled, with a limited life.
+The machines that we ask for: the bodies of our requests, in Python's field names and in JSON's.
+
+The VM is a Debian machine with an outside address, labelled, with a limited life.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.ports import VmOrder
+from orchestrator.ports import NodeOrder, VmOrder
 
 IMAGE = "projects/debian-cloud/global/images/family/debian-12"
 NETWORK = "global/networks/default"
+_MAPS = ("labels", "metadata")  # their keys are data
 MIN_RUN_SECONDS, MAX_RUN_SECONDS = 30, 120 * 86400  # limits of maxRunDuration (docs/facts.md 2.3)
 
 
@@ -30,6 +34,23 @@ def instance_body(order: VmOrder) -> dict[str, Any]:
         "service_accounts": [{"email": order.service_account, "scopes": list(order.scopes)}],
         "shielded_instance_config": {"enable_vtpm": True, "enable_integrity_monitoring": True},
         "scheduling": _scheduling(order),
+    }
+
+
+def node_body(order: NodeOrder) -> dict[str, Any]:
+    """
+    Return the node to send (tpu v2 Node, python field names).
+
+    Guest attributes are switched on, because they are how a machine tells us its host keys.
+    """
+    return {
+        "accelerator_type": order.type,
+        "runtime_version": order.runtime,
+        "network_config": {"enable_external_ips": order.external_ip},
+        "service_account": {"email": order.service_account, "scope": list(order.scopes)},
+        "scheduling_config": {"spot": order.spot},
+        "labels": dict(order.labels),
+        "metadata": {"enable-guest-attributes": "TRUE", **order.metadata},
     }
 
 
@@ -57,3 +78,31 @@ def _scheduling(order: VmOrder) -> dict[str, Any]:
         "instance_termination_action": "DELETE",
         "automatic_restart": True,
     }
+
+
+def as_json(body: Mapping[str, Any], *, presence: bool) -> dict[str, Any]:
+    """
+    Return *body* as the clients write it: camel case, int64 (our only numbers) as text.
+
+    Empty lists and maps are left out; where the API knows no *presence* of a field (tpu v2; compute v1
+    does), so are empty texts and False.
+    """
+    shown = {_camel(key): _as_json(key, value, presence) for key, value in body.items()}
+    return {key: value for key, value in shown.items() if not _left_out(value, presence)}
+
+
+def _as_json(key: str, value: Any, presence: bool) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value) if key in _MAPS else as_json(value, presence=presence)
+    if isinstance(value, list):
+        return [_as_json("", item, presence) for item in value]
+    return str(value) if type(value) is int else value
+
+
+def _left_out(value: Any, presence: bool) -> bool:
+    return not value if not presence else isinstance(value, dict | list) and not value
+
+
+def _camel(name: str) -> str:
+    head, *tail = name.rstrip("_").split("_")
+    return head + "".join(part.capitalize() for part in tail)

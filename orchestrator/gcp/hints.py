@@ -4,7 +4,7 @@ What the user does next, for each kind of refusal.
 
 import re
 
-from orchestrator.cloud.failure import Failure
+from orchestrator.gcp.failure import Failure
 
 _ROLES = {
     "tpu.googleapis.com": "roles/tpu.admin",

@@ -1,0 +1,137 @@
+"""
+Whether this machine belongs to a rehearsal, and whether a child started here could reach the real service.
+
+A client that finds its variable missing goes to Google without a word. So on a machine of the local cloud
+nothing is started while one is missing or leads elsewhere. On any other machine this module changes nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Dict, List, Mapping, Tuple
+from urllib.parse import urlsplit
+
+from .errors import UnsafeError
+
+MARKS = ("TPUCTL_LOCAL_CLOUD", "TPUCTL_MACHINE")
+"""
+What the local cloud gives its machines: two variables by two ways, neither of which a job can set.
+"""
+
+STORAGE = ("TPUCTL_LOCAL_CLOUD", "STORAGE_EMULATOR_HOST", "TENSORSTORE_GCS_HTTP_URL")
+METADATA = ("GCE_METADATA_HOST", "GCE_METADATA_IP", "GCE_METADATA_ROOT")
+PROXIES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY")
+GCLOUD = (
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU",
+)
+ADDRESSES = (*STORAGE, *METADATA, *PROXIES, "TPUCTL_SETUP_PROXY", *GCLOUD)
+"""
+Variables that must lead to this computer.
+"""
+
+VALUES = {"NO_GCE_CHECK": "true", "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"}
+FILES = ("CURL_CA_BUNDLE",)
+BYPASSES = ("no_proxy", "NO_PROXY")
+REQUIRED = (*ADDRESSES, *VALUES, *FILES, *BYPASSES)
+NETWORK = "REHEARSAL_NETWORK"
+NOWHERE = "http://127.0.0.1:9"
+_GOOGLE = ("storage.googleapis.com", "www.googleapis.com")
+
+
+def is_rehearsal(environ: Mapping[str, str]) -> bool:
+    """
+    Say whether the machine belongs to a local cloud.
+    """
+    return any(mark in environ for mark in MARKS)
+
+
+def problems(environ: Mapping[str, str]) -> List[str]:
+    """
+    Return what is wrong with the variables, one text each; nothing outside of a rehearsal.
+    """
+    if not is_rehearsal(environ):
+        return []
+    missing = [name for name in REQUIRED if not environ.get(name)]
+    here = [(name, environ[name]) for name in REQUIRED if environ.get(name)]
+    wrong = [f"{name} is {value!r}{text}" for name, value in here for text in [_fault(name, value)] if text]
+    if environ.get(NETWORK, "closed") not in ("open", "closed"):
+        wrong.append(f"{NETWORK} is {environ[NETWORK]!r}, expected open or closed")
+    return [f"{name} is missing" for name in missing] + wrong
+
+
+def check(environ: Mapping[str, str]) -> None:
+    """
+    Raise UnsafeError that names every variable with which a child could leave the rehearsal.
+    """
+    found = problems(environ)
+    if found:
+        raise UnsafeError(
+            "nothing was started, because it could reach the real service. This machine belongs to a "
+            f"rehearsal, but {'; '.join(found)}. Take that out of job.env, then run: tpuctl up"
+        )
+
+
+def trusted(environ: Mapping[str, str]) -> Dict[str, str]:
+    """
+    Return the environment for the agent's own calls, which stay here whatever job.env says.
+    """
+    if not is_rehearsal(environ):
+        return dict(environ)
+    storage, metadata = _first_here(environ, STORAGE), _first_here(environ, METADATA)
+    return dict(environ, STORAGE_EMULATOR_HOST=storage, GCE_METADATA_HOST=metadata.rpartition("/")[2])
+
+
+def for_setup(environ: Mapping[str, str]) -> Dict[str, str]:
+    """
+    Return the environment of an install: foreign hosts can be reached, Google's cannot.
+    """
+    if not is_rehearsal(environ):
+        return dict(environ)
+    return dict(environ, **dict.fromkeys(PROXIES, environ.get("TPUCTL_SETUP_PROXY", "")))
+
+
+def for_job(environ: Mapping[str, str]) -> Dict[str, str]:
+    """
+    Return the environment of the job, which reaches foreign hosts only when it says so.
+    """
+    return for_setup(environ) if environ.get(NETWORK) == "open" else dict(environ)
+
+
+def _fault(name: str, value: str) -> str:
+    """
+    Return what is wrong with a value, empty when it is right.
+    """
+    if name in ADDRESSES and not _is_here(value):
+        return ", which is not on this computer"
+    if name in VALUES and value != VALUES[name]:
+        return f", expected {VALUES[name]}"
+    if name in FILES and not Path(value).is_file():
+        return ", and there is no such file"
+    if name in BYPASSES and any(_covers(word) for word in value.replace(",", " ").split()):
+        return ", which leads past the proxy to Google"
+    return ""
+
+
+def _is_here(value: str) -> bool:
+    try:
+        host = urlsplit(value if "://" in value else f"//{value}").hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _covers(word: str) -> bool:
+    """
+    Say whether an entry of no_proxy stands for one of Google's hosts.
+    """
+    name = word.lower().partition(":")[0].lstrip("*").lstrip(".")
+    if not name:
+        return word == "*"
+    return any(host == name or host.endswith(f".{name}") for host in _GOOGLE)
+
+
+def _first_here(environ: Mapping[str, str], names: Tuple[str, ...]) -> str:
+    return next((environ[name] for name in names if _is_here(environ.get(name, ""))), NOWHERE)

@@ -1,0 +1,180 @@
+"""
+Put the loop of `tpuctl watch` on the VM, and take it back.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from orchestrator import wheel
+from orchestrator.cli.machines import look
+from orchestrator.cli.output import print_json, say
+from orchestrator.cli.wiring import Session
+from orchestrator.config.adapter import document_of
+from orchestrator.core.lease import HAND_OVER, LOOP, Holder
+from orchestrator.core.names import LEASE
+from orchestrator.core.world import Present, VmState
+from orchestrator.engine import on_vm
+from orchestrator.engine.blueprint import ROOT
+from orchestrator.engine.deliver import vm_host
+from orchestrator.errors import HostKeyError, NotFoundError, RemoteError, UsageError
+from orchestrator.ports import Host
+from orchestrator.render import loop_script
+
+BOOT_SECONDS = 180.0
+"""Seconds for the first contact: a VM that boots takes one or two minutes."""
+START_SECONDS = 600.0
+"""Seconds for the loop on the VM to take the lease: the first time it installs tpuctl there."""
+LOG = f"{ROOT}/log/watch.log"
+
+
+def hand_over(session: Session) -> None:
+    """
+    Bring the loop to the VM, start it and wait until it holds the lease.
+
+    Raise UsageError when there is no VM that could run it, LeaseHeldError when somebody acts who goes on.
+    """
+    host, seen = _contact(session)
+    packed = _packed(session)
+    if seen.digest == packed.digest and seen.running:
+        _report(session, host, packed.digest, changes=0)
+        return
+    fresh = seen.digest != packed.digest
+    with session.alone(HAND_OVER):
+        if fresh:
+            say(f"tpuctl {len(packed.data) / 1000:.0f} kB: on its way to {host.name}")
+            on_vm.install(session.cloud.remote, host, packed)
+    on_vm.start(session.cloud.remote, host)
+    _wait(session, host)
+    _report(session, host, packed.digest, changes=1)
+
+
+def take_back(session: Session) -> None:
+    """
+    End the loop on the VM and keep cron from starting it.
+    """
+    host, before = _contact(session)
+    with session.alone(HAND_OVER):
+        on_vm.stop(session.cloud.remote, host)
+    if session.choice.as_json:
+        print_json("watch-on-vm", {"vm": host.name, "running": False, "changes": int(before.running)})
+        return
+    say(f"no loop runs on {host.name} any more; the job goes on")
+    say("  next:  go on here with `tpuctl watch`, or there with `tpuctl watch --on-vm`")
+
+
+def over(session: Session) -> bool:
+    """
+    Say for the loop on the VM whether there is nothing to do: the deployment has ended, no TPU is left.
+
+    A loop that has acted since the VM's boot goes on, for it has yet to stop the VM. At a later boot somebody
+    has started the VM to look at something, and it is not stopped under his hands.
+    """
+    acting = session.folder / "acting"
+    if session.record.history.outcome and not acting.exists():
+        world = look(session)
+        if not (isinstance(world.nodes, Present) and world.nodes.value):
+            return True
+    session.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    acting.touch()
+    return False
+
+
+def _contact(session: Session) -> tuple[Host, on_vm.LoopState]:
+    """
+    Return the VM and what it says of its loop; wait for one that boots.
+    """
+    end, said = session.clock.now() + BOOT_SECONDS, False
+    while True:
+        try:
+            host = _host(session)
+            return host, on_vm.look(session.cloud.remote, host)
+        except (RemoteError, NotFoundError) as error:
+            if isinstance(error, HostKeyError) or session.clock.now() > end:
+                raise
+            if not said:
+                say(f"waiting for the VM: {error.message}")
+            said = True
+        session.clock.wait(2.0)
+
+
+def _host(session: Session) -> Host:
+    """
+    Return the VM; raise UsageError when there is none that could run the loop.
+    """
+    spec, kept = session.spec, "nothing was changed"
+    if not spec.watch.on_vm:
+        raise UsageError(
+            f"{spec.name}: its VM is not made for the loop",
+            hint="add `on_vm: true` to watch in tpuctl.yaml; then make the VM anew: tpuctl down, tpuctl up",
+            unchanged=kept, code="TPU-136",
+        )  # fmt: skip
+    if not session.record.history.bundle:
+        raise UsageError(f"{spec.name} is not up", hint="run: tpuctl up", unchanged=kept, code="TPU-130")
+    world = look(session)
+    state = world.vm.value.state if isinstance(world.vm, Present) else None
+    if state is not VmState.RUNNING:
+        seen = f"is {state.value}" if state else "is not in sight"
+        raise UsageError(f"the VM {seen}, so no loop can run on it", hint="run: tpuctl up",
+            unchanged=kept, code="TPU-136")  # fmt: skip
+    return vm_host(session.cloud, world)
+
+
+def _packed(session: Session) -> on_vm.Packed:
+    """
+    Return what goes to the VM: tpuctl itself, the deployment file with all overrides in it, and the key.
+    """
+    local = session.choice.cloud == "local"
+    project = session.project
+    spec = replace(session.spec, project=project, service_account=session.blueprint.service_account)
+    script = loop_script(
+        wheel=wheel.NAME,
+        cloud=session.choice.cloud,
+        project=project,
+        deployment=spec.name,
+        ssh_port=session.cloud.ssh_port if local else 22,
+    )
+    return on_vm.pack(
+        {
+            "run-watch": (script.encode(), 0o700),
+            wheel.NAME: (wheel.build(), 0o600),
+            "tpuctl.yaml": (document_of(spec).encode(), 0o600),
+            "id_ed25519": (session.ssh.settings.key.read_bytes(), 0o600),
+        }
+    )
+
+
+def _wait(session: Session, host: Host) -> None:
+    """
+    Wait until the loop holds the lease. Raise RemoteError with its own words when it cannot.
+    """
+    end, said = session.clock.now() + START_SECONDS, ""
+    while not _holds(session):
+        state = on_vm.look(session.cloud.remote, host)
+        if state.failed or session.clock.now() > end:
+            raise RemoteError(
+                f"the loop on {host.name} does not run: {state.state or 'it says nothing'}",
+                hint=f"see: tpuctl ssh --vm -- sudo tail -n 30 {LOG}",
+                unchanged="it is there, and cron tries again each minute; until then use: tpuctl watch",
+            )
+        if state.state != said:
+            said = state.state
+            note = "installing; the first time takes a minute" if said == "installing" else said
+            say(f"{host.name}: {note}")
+        session.clock.wait(0.5)
+
+
+def _holds(session: Session) -> bool:
+    found = session.cloud.store.read(LEASE)
+    return found is not None and Holder.from_json(found.data).command == LOOP
+
+
+def _report(session: Session, host: Host, digest: str, *, changes: int) -> None:
+    if session.choice.as_json:
+        body: dict[str, Any] = {"vm": host.name, "running": True, "digest": digest, "changes": changes}
+        print_json("watch-on-vm", body)
+    elif changes:
+        say(f"the loop runs on {host.name}; this computer is not needed any more", style="green")
+        say("  next:  tpuctl status, logs and down work from anywhere")
+        say("         take it back: tpuctl watch --on-vm --stop")
+    else:
+        say(f"no changes: the loop runs on {host.name}")

@@ -1,0 +1,210 @@
+"""
+Find a service on a machine, wait until it answers, and keep a tunnel to it while machines come and go.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.cli.machines import the_vm, worker_hosts
+from orchestrator.cli.output import say
+from orchestrator.cli.wiring import Session
+from orchestrator.core.sidecars import REQUIREMENTS, log_folder, sidecars
+from orchestrator.core.spec import Spec
+from orchestrator.engine.blueprint import ROOT
+from orchestrator.engine.deliver import deliver_sidecars
+from orchestrator.errors import HostKeyError, NotFoundError, RemoteError, Retry, TpuctlError, UsageError
+from orchestrator.ports import Host
+from orchestrator.remote.elevate import elevated
+from orchestrator.remote.link import Link
+from orchestrator.remote.run import run_on
+from orchestrator.remote.tunnel import HERE, Target, Tunnel
+
+PATIENCE = 180.0
+"""Seconds for the first contact: a machine that boots takes one or two minutes."""
+PAUSE = 2.0
+LOOPBACK = 'printf %s "${TPUCTL_LOOPBACK:-127.0.0.1}"'
+"""Asks a machine where its programs listen: machines of the local cloud share the computer's network."""
+STATE = 'script=$1/run-sidecars; [ ! -s "$script.local" ] || script=$script.local; exec "$script" state "$2"'
+
+
+@dataclass(frozen=True)
+class Service:
+    """
+    Hold what is to be reached: a sidecar of this *name*, or any program on *port*.
+    """
+
+    name: str
+    role: str
+    port: int
+    worker: int = 0
+    sidecar: bool = False
+
+
+def find_service(spec: Spec, text: str, *, on_vm: bool, worker: int) -> Service:
+    """
+    Return what the command line means. Raise UsageError when there is no such thing.
+    """
+    if text not in REQUIREMENTS:
+        if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+            raise UsageError(
+                f"there is no service {text!r}", hint="write tensorboard, jupyter or the number of a port",
+                unchanged="nothing was changed",
+            )  # fmt: skip
+        return Service(f"port {int(text)}", "vm" if on_vm else "tpu", int(text), worker)
+    found = [s for s in sidecars(spec, "") if s.name == text]
+    if not found:
+        raise UsageError(
+            f"{spec.name} has no {text}",
+            hint=f"add `sidecars: {{{text}: {{}}}}` to tpuctl.yaml, then run: tpuctl up",
+            unchanged="nothing was changed",
+            code="TPU-134",
+        )
+    if on_vm or worker:
+        hint = f"{text} runs on the machine that sidecars.{text}.on names; leave --vm and --worker out"
+        raise UsageError("--vm and --worker go with the number of a port", hint=hint)
+    return Service(text, found[0].role, found[0].port, sidecar=True)
+
+
+def keep_open(
+    session: Session, service: Service, tunnel: Tunnel, ready: Callable[[Service, str], None]
+) -> None:
+    """
+    Keep the tunnel connected until the deployment is over; *ready* gets each machine's token, or nothing.
+
+    Raise the last error when the first contact fails for PATIENCE seconds.
+    """
+    first_end, connected, said = session.clock.now() + PATIENCE, False, ""
+    while True:
+        try:
+            over = _over(session, service)
+            if over and connected:
+                say(f"closed: {over.message}")
+                return
+            if over:
+                raise over
+            host = _host(session, service)
+            said = _say_once(said, f"connecting to {host.name}")
+            with Link(host, session.ssh.settings, None) as link:
+                target, token = _reach(session, service, host, link, fresh=not connected)
+                tunnel.lead(target)
+                ready(service, token)
+                if connected:
+                    say(f"connected again, to {host.name}", style="green")
+                connected = True
+                while link.alive and not (service.sidecar and tunnel.refused.is_set()):
+                    session.clock.wait(0.5)
+            said = _say_once(said, f"{host.name} does not answer any more; waiting for it")
+        except HostKeyError:
+            raise
+        except TpuctlError as error:
+            passing = (
+                error.retry is Retry.TRANSIENT or isinstance(error, NotFoundError) or error.code == "TPU-131"
+            )
+            if not passing or (not connected and session.clock.now() > first_end):
+                raise
+            said = _say_once(said, f"waiting: {error.message}")
+        finally:
+            tunnel.lead(None)
+        session.clock.wait(PAUSE)
+
+
+def _say_once(said: str, text: str) -> str:
+    if text != said:
+        say(text)
+    return text
+
+
+def _over(session: Session, service: Service) -> UsageError | None:
+    """
+    Say that no machine will come back, when the deployment has ended.
+    """
+    # The local cloud stops with its last machine; the record's copy on this computer is then the only one.
+    history = session.record.load(forgiving=session.choice.cloud == "local")
+    if history.outcome:
+        why, hint = (
+            f"the deployment is over ({history.outcome}): its machines are stopped",
+            "see: tpuctl logs",
+        )
+        if service.name == "tensorboard":
+            logs = log_folder(session.spec, session.blueprint.bucket)
+            tools = REQUIREMENTS[service.name]
+            hint = f"here: pip install {tools}; tensorboard --load_fast=false --logdir {logs}"
+    elif not history.bundle:
+        why, hint = f"{session.spec.name} is not up", "run: tpuctl up"
+    else:
+        return None
+    return UsageError(why, hint=hint, unchanged="nothing was changed", code="TPU-130")
+
+
+def _host(session: Session, service: Service) -> Host:
+    if service.role == "vm":
+        return the_vm(session)
+    hosts = worker_hosts(session)
+    if not 0 <= service.worker < len(hosts):
+        raise UsageError(
+            f"--worker {service.worker}: there are workers 0 to {len(hosts) - 1}", code="TPU-132"
+        )
+    return hosts[service.worker]
+
+
+def _reach(session: Session, service: Service, host: Host, link: Link, *, fresh: bool) -> tuple[Target, str]:
+    """
+    Return where the service listens, and its token; wait for a sidecar until it answers.
+
+    At the *fresh* first contact the machine gets the settings of the deployment file; later ones may be
+    older than what it has. Raise UsageError when the sidecar has failed.
+    """
+    if not service.sidecar:
+        target = Target(link, run_on(link, LOOPBACK).stdout.strip() or HERE, service.port)
+        if not target.listens():
+            say(f"nothing listens on port {service.port} of {host.name} yet; the tunnel stands all the same")
+        return target, ""
+    if fresh:
+        deliver_sidecars(session.cloud, session.blueprint, host, service.role)
+    said = ""
+    while True:
+        state = _state(link, service)
+        target = Target(link, str(state["address"]), int(state["port"]))
+        if state["state"] == "running" and _answers(target, service):
+            return target, str(state["token"])
+        if str(state["state"]).startswith("failed"):
+            raise _failed(host, service, str(state["state"]))
+        said = _say_once(said, f"{service.name} on {host.name}: {_words(str(state['state']))}")
+        session.clock.wait(PAUSE)
+
+
+def _words(state: str) -> str:
+    return "installing; the first time takes a minute or two" if state == "installing" else "starting"
+
+
+def _answers(target: Target, service: Service) -> bool:
+    """
+    Say whether the service is there; a notebook that lets everybody in is refused.
+    """
+    if service.name != "jupyter":
+        return bool(target.answers("/"))
+    status = target.answers("/api/status")
+    if status == 200:
+        raise UsageError("JupyterLab answers without its token: a settings file of the machine takes it away",
+            hint="look below /etc/jupyter there: tpuctl ssh", unchanged="no tunnel was opened")  # fmt: skip
+    return status == 403
+
+
+def _state(link: Link, service: Service) -> dict[str, Any]:
+    command = elevated("tpuctl-state", STATE, ROOT, service.name)
+    done = run_on(link, command)
+    if done.exit_code:
+        raise RemoteError(f"{service.name}: its state cannot be read: {done.stderr.strip()[-300:]}")
+    state: dict[str, Any] = json.loads(done.stdout)
+    return state
+
+
+def _failed(host: Host, service: Service, state: str) -> UsageError:
+    flag = " --vm" if service.role == "vm" else ""
+    return UsageError(
+        f"{service.name} on {host.name} {state}",
+        hint=f"see: tpuctl ssh{flag} -- sudo tail -n 30 {ROOT}/log/sidecar-{service.name}.log",
+        unchanged="the job is not touched by this; it is tried again each minute",
+    )

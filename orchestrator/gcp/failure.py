@@ -1,0 +1,133 @@
+"""
+One shape for every refusal: HTTP answers, google.rpc statuses and compute operation errors.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+RPC_NAMES = {
+    1: "CANCELLED",
+    2: "UNKNOWN",
+    3: "INVALID_ARGUMENT",
+    4: "DEADLINE_EXCEEDED",
+    5: "NOT_FOUND",
+    6: "ALREADY_EXISTS",
+    7: "PERMISSION_DENIED",
+    8: "RESOURCE_EXHAUSTED",
+    9: "FAILED_PRECONDITION",
+    10: "ABORTED",
+    11: "OUT_OF_RANGE",
+    12: "UNIMPLEMENTED",
+    13: "INTERNAL",
+    14: "UNAVAILABLE",
+    15: "DATA_LOSS",
+    16: "UNAUTHENTICATED",
+}
+HTTP_NAMES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    408: "DEADLINE_EXCEEDED",
+    409: "ALREADY_EXISTS",
+    412: "CONDITION_NOT_MET",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_SERVICE_BY_PATH = (
+    ("/compute/", "compute.googleapis.com"),
+    ("/storage/", "storage.googleapis.com"),
+    ("/v2/", "tpu.googleapis.com"),
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """
+    Hold what is known of a refusal.
+
+    *name* is the google.rpc name of the status, *reasons* the finer words of the API, *details* the
+    google.rpc detail objects as JSON. *in_operation* tells the error of an operation from the error
+    of a call. *structured* is False when the answer did not have the form of a Google error.
+    """
+
+    name: str
+    reasons: tuple[str, ...] = ()
+    message: str = ""
+    details: tuple[Mapping[str, Any], ...] = ()
+    in_operation: bool = False
+    structured: bool = True
+    url: str = ""
+
+    def detail(self, kind: str) -> Mapping[str, Any] | None:
+        """
+        Return the first detail of a type such as `QuotaFailure`, or None.
+        """
+        return next((d for d in self.details if str(d.get("@type", "")).endswith(f".{kind}")), None)
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """
+        Return the metadata of the ErrorInfo detail.
+        """
+        return (self.detail("ErrorInfo") or {}).get("metadata") or {}
+
+    @property
+    def service(self) -> str:
+        """
+        Return the API that answered, for example tpu.googleapis.com, or "" when nothing tells.
+        """
+        path = urlsplit(self.url).path
+        by_path = next((service for part, service in _SERVICE_BY_PATH if part in path), "")
+        return self.metadata.get("service", "") or by_path
+
+    @property
+    def project(self) -> str:
+        """
+        Return the project that the answer is about, or "".
+        """
+        for text in (self.metadata.get("consumer", ""), urlsplit(self.url).path):
+            match = re.search(r"projects/([^/]+)", text)
+            if match:
+                return match[1]
+        return ""
+
+
+def of_answer(status: int, error: Mapping[str, Any], url: str) -> Failure:
+    """
+    Read the `error` object of an HTTP answer to a request for *url*.
+    """
+    details = tuple(error.get("details") or ())
+    infos = [d.get("reason") for d in details if str(d.get("@type", "")).endswith(".ErrorInfo")]
+    words = [*infos[:1], *(e.get("reason") for e in error.get("errors") or ())]
+    return Failure(
+        name=error.get("status") or HTTP_NAMES.get(status, ""),
+        reasons=tuple(str(word) for word in words if word),
+        message=str(error.get("message") or ""),
+        details=details,
+        url=url,
+    )
+
+
+def of_status(code: int, message: str, details: Iterable[Mapping[str, Any]] = ()) -> Failure:
+    """
+    Read the google.rpc.Status inside a long-running operation.
+    """
+    failure = Failure(RPC_NAMES.get(code, ""), message=message, details=tuple(details), in_operation=True)
+    reason = str((failure.detail("ErrorInfo") or {}).get("reason", ""))
+    return replace(failure, reasons=(reason,))
+
+
+def of_compute(code: str, message: str, http_status: int) -> Failure:
+    """
+    Read one entry of a compute operation's `error.errors` with the operation's httpErrorStatusCode.
+    """
+    return Failure(HTTP_NAMES.get(http_status, ""), reasons=(code,), message=message, in_operation=True)

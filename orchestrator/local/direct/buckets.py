@@ -1,0 +1,160 @@
+"""
+Buckets straight on the model.
+"""
+
+from functools import partial
+from typing import Any
+
+from orchestrator.core.names import DEPLOYMENT_LABEL
+from orchestrator.core.world import Bucket, Sight
+from orchestrator.errors import ConflictError, NotFoundError, TpuctlError
+from orchestrator.gcp.bucket_rules import BATCH, EMPTY_TRIES, POLICY_TRIES, ROLE, not_ours, still_written
+from orchestrator.gcp.sights import seen
+from orchestrator.local.direct.door import Door
+from orchestrator.local.model.storage import values as model
+from orchestrator.local.model.storage.listing import Query
+from orchestrator.local.model.storage.values import Preconditions
+from orchestrator.ports import BucketOrder
+
+
+class DirectBuckets:
+    """
+    Observe, create and delete buckets; *adopted* ones may belong to another project.
+    """
+
+    def __init__(self, door: Door, *, adopted: bool = False) -> None:
+        self._door = door
+        self._store = door.store
+        self._adopted = adopted
+
+    def observe(self, name: str) -> Sight[Bucket]:
+        """
+        Look at one bucket; errors become Unknown.
+        """
+        return seen(lambda: self._found(name))
+
+    def create(self, order: BucketOrder) -> None:
+        """
+        Create the bucket and grant the writer; raise ConflictError when the name is somebody else's.
+        """
+        try:
+            self._insert(order)
+        except ConflictError:
+            self._check_ours(order)
+        self._grant(order.name, order.writer)
+
+    def delete(self, name: str) -> None:
+        """
+        Delete the bucket with all objects in it; a bucket that is gone is fine.
+        """
+        for _ in range(EMPTY_TRIES):
+            try:
+                self._empty(name)
+                self._delete(name)
+            except NotFoundError:
+                return
+            except ConflictError:
+                continue
+            return
+        raise still_written(name)
+
+    def _found(self, name: str) -> Bucket | None:
+        what, buckets = f"look at bucket '{name}'", self._store.buckets
+        if self._adopted:
+            return self._door.storage(what, "storage.buckets.get", lambda: bucket_of(buckets.get(name)))
+        listed = self._door.storage(
+            what, "storage.buckets.list", lambda: buckets.list(self._door.project, name)
+        )
+        return next((bucket_of(bucket) for bucket in listed if bucket.name == name), None)
+
+    def _insert(self, order: BucketOrder) -> None:
+        body: dict[str, Any] = {
+            "name": order.name,
+            "location": order.location,
+            "labels": dict(order.labels),
+            "iamConfiguration": {
+                "uniformBucketLevelAccess": {"enabled": True},
+                "publicAccessPrevention": "enforced",
+            },
+            "softDeletePolicy": {"retentionDurationSeconds": 0},
+        }
+        self._door.storage(
+            f"create bucket '{order.name}' in {order.location}",
+            "storage.buckets.insert",
+            lambda: self._store.buckets.create(self._door.project, body),
+        )
+
+    def _check_ours(self, order: BucketOrder) -> None:
+        held = self._found(order.name)
+        mark = order.labels.get(DEPLOYMENT_LABEL)
+        if held is None or mark is None or held.labels.get(DEPLOYMENT_LABEL) != mark:
+            raise not_ours(order.name)
+
+    def _grant(self, name: str, writer: str, tries: int = POLICY_TRIES) -> None:
+        try:
+            self._grant_once(name, f"serviceAccount:{writer}", f"grant {ROLE} on bucket '{name}' to {writer}")
+        except ConflictError:
+            if tries <= 1:
+                raise
+            self._grant(name, writer, tries - 1)
+
+    def _grant_once(self, name: str, member: str, what: str) -> None:
+        buckets = self._store.buckets
+        policy = self._door.storage(what, "storage.buckets.getIamPolicy", lambda: buckets.policy(name))
+        plain = [b for b in policy["bindings"] if b["role"] == ROLE and not b.get("condition")]
+        if any(member in binding["members"] for binding in plain):
+            return
+        bindings = [*policy["bindings"], {"role": ROLE, "members": [member]}]
+        body = {"etag": policy["etag"], "version": 3, "bindings": bindings}
+        self._door.storage(what, "storage.buckets.setIamPolicy", lambda: buckets.set_policy(name, body))
+
+    def _empty(self, name: str) -> None:
+        what, token = f"empty bucket '{name}'", ""
+        while True:
+            query = Query(page_token=token)
+            found, page = self._door.storage(what, "storage.objects.list", partial(self._page, name, query))
+            for start in range(0, len(found), BATCH):
+                self._delete_batch(name, found[start : start + BATCH], what)
+            token = page.next_token
+            if not token:
+                return
+
+    def _page(self, name: str, query: Query) -> Any:
+        self._store.buckets.get(name, "storage.objects.list")
+        return self._store.objects.page(name, query)
+
+    def _delete_batch(self, name: str, held: list[model.StoredObject], what: str) -> None:
+        errors: list[TpuctlError] = []
+        for one in held:
+            try:
+                self._door.storage(what, "storage.objects.delete", partial(self._delete_one, name, one))
+            except TpuctlError as error:
+                errors.append(error)
+        # Of several refusals in one batch the client raises the last.
+        if errors and not isinstance(errors[-1], NotFoundError):
+            raise errors[-1]
+
+    def _delete_one(self, name: str, one: model.StoredObject) -> None:
+        self._store.buckets.get(name, "storage.objects.delete")
+        self._store.objects.delete(name, one.name, one.generation, Preconditions())
+
+    def _delete(self, name: str) -> None:
+        def act() -> None:
+            self._store.buckets.delete(name, self._store.objects.is_empty(name), Preconditions())
+
+        self._door.storage(f"delete bucket '{name}'", "storage.buckets.delete", act)
+
+
+def bucket_of(bucket: model.Bucket) -> Bucket:
+    """
+    Return our value for a bucket of the model.
+    """
+    access = bucket.fields.get("iamConfiguration", {})
+    return Bucket(
+        name=bucket.name,
+        location=bucket.location.lower(),
+        labels=dict(bucket.fields.get("labels", {})),
+        soft_delete_seconds=int(bucket.fields["softDeletePolicy"]["retentionDurationSeconds"]),
+        uniform_access=bool(access.get("uniformBucketLevelAccess", {}).get("enabled")),
+        public_access_prevented=access.get("publicAccessPrevention") == "enforced",
+    )

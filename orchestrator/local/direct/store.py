@@ -1,0 +1,202 @@
+"""
+Objects straight on the model.
+"""
+
+import hashlib
+import mimetypes
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from orchestrator.errors import NotFoundError, PreconditionError, TransientError
+from orchestrator.local.direct.door import Door
+from orchestrator.local.direct.times import millis
+from orchestrator.local.model.storage import values as model
+from orchestrator.local.model.storage.blobs import BLOCK
+from orchestrator.local.model.storage.checksums import checksums
+from orchestrator.local.model.storage.listing import Query
+from orchestrator.local.model.storage.names import check_object_name
+from orchestrator.local.model.storage.values import Preconditions
+from orchestrator.ports import StoredObject
+
+T = TypeVar("T")
+
+READ_TRIES = 5
+_BYTES = "application/octet-stream"
+_AT_ONCE = 8 << 20  # the client sends larger files in a session of their own
+_CHUNK = 100 << 20  # bytes that the client sends at a time in a session
+
+
+class DirectStore:
+    """
+    Read and write objects of one bucket.
+    """
+
+    def __init__(self, door: Door, bucket: str) -> None:
+        self._door = door
+        self._objects = door.store.objects
+        self._name = bucket
+
+    def read(self, name: str, offset: int = 0) -> StoredObject | None:
+        """
+        Return an object with its data from *offset* on, or None when it is not there.
+        """
+        for _ in range(READ_TRIES):
+            held = self._look(name)
+            if held is None:
+                return None
+            try:
+                return _stored(held, self._data(held, offset))
+            except NotFoundError:
+                continue
+        raise TransientError(f"read {self._url(name)}: it is being replaced faster than it can be read")
+
+    def sha256(self, name: str) -> str | None:
+        """
+        Read an object of any size and return the sha256 of its bytes in hex, None when it is not there.
+        """
+        digest = hashlib.sha256()
+        held = self._look(name)
+        if held is None:
+            return None
+
+        def act() -> None:
+            found = self._get(name, held.generation)
+            for start in range(0, found.size, BLOCK):
+                digest.update(self._objects.read(found, start, min(start + BLOCK, found.size)))
+
+        if held.size:
+            self._media(name, act)
+        return digest.hexdigest()
+
+    def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
+        """
+        Write an object, return its generation; 0 means "must not exist".
+        """
+        return self._insert(name, data, _BYTES, if_generation, f"write {self._url(name)}")
+
+    def upload(self, name: str, path: Path) -> int:
+        """
+        Write a file unless an object of that name exists; return the object's generation.
+        """
+        what = f"upload {path.name} to {self._url(name)}"
+        kind = mimetypes.guess_type(path.name)[0] or _BYTES
+        try:
+            if path.stat().st_size <= _AT_ONCE:
+                return self._insert(name, path.read_bytes(), kind, 0, what)
+            return self._session(name, path, kind, what)
+        except PreconditionError:
+            held = self._look(name)
+            if held is None or held.crc32c != _crc32c(path):
+                raise
+        return held.generation
+
+    def list(self, prefix: str) -> list[StoredObject]:
+        """
+        List all objects under *prefix*, without data.
+        """
+        found: list[StoredObject] = []
+        token = ""
+        while True:
+            query = Query(prefix=prefix, page_token=token)
+            held, token = self._call(f"list {self._url(prefix)}", "list", partial(self._page, query))
+            found += held
+            if not token:
+                return found
+
+    def delete(self, name: str, if_generation: int | None = None) -> None:
+        """
+        Delete an object; one that is gone is fine.
+        """
+
+        def act() -> None:
+            self._bucket("delete")
+            self._objects.delete(self._name, name, None, Preconditions(if_generation))
+
+        try:
+            self._call(f"delete {self._url(name)}", "delete", act)
+        except NotFoundError:
+            return
+
+    def _look(self, name: str) -> model.StoredObject | None:
+        try:
+            return self._call(f"look at {self._url(name)}", "get", lambda: self._get(name))
+        except NotFoundError:
+            return None
+
+    def _data(self, held: model.StoredObject, offset: int) -> bytes:
+        if offset >= held.size:
+            return b""
+
+        def act() -> bytes:
+            return self._objects.read(self._get(held.name, held.generation), offset)
+
+        return self._media(held.name, act)
+
+    def _media(self, name: str, act: Callable[[], T]) -> T:
+        """
+        Read the bytes of one generation; one that is gone was replaced meanwhile.
+        """
+        try:
+            return self._call(f"read {self._url(name)}", "get", act)
+        except NotFoundError as gone:
+            raise NotFoundError(f"read {self._url(name)}: replaced meanwhile") from gone
+
+    def _get(self, name: str, generation: int | None = None) -> model.StoredObject:
+        self._bucket("get")
+        return self._objects.get(self._name, name, generation)
+
+    def _page(self, query: Query) -> tuple[tuple[StoredObject, ...], str]:
+        self._bucket("list")
+        found, page = self._objects.page(self._name, query)
+        return tuple(_stored(held) for held in found), page.next_token
+
+    def _insert(self, name: str, data: bytes, kind: str, if_generation: int | None, what: str) -> int:
+        def act() -> int:
+            self._bucket("create")
+            asked = Preconditions(if_generation)
+            body = {"contentType": kind}
+            return self._objects.insert(self._name, check_object_name(name), data, body, asked).generation
+
+        return self._call(what, "insert", act)
+
+    def _session(self, name: str, path: Path, kind: str, what: str) -> int:
+        """
+        Send a large file in the calls that the client makes: one to begin, one for each chunk.
+        """
+        uploads, size = self._door.store.uploads, path.stat().st_size
+
+        def begin() -> str:
+            self._bucket("create")
+            asked, body = Preconditions(0), {"contentType": kind, "name": name}
+            return uploads.start(self._name, check_object_name(name), body, asked).id
+
+        def send(start: int, chunk: bytes) -> int:
+            self._bucket("create")
+            held = uploads.append(session, start, chunk)
+            return uploads.finish(session, size, {}).generation if held >= size else 0
+
+        session, generation = self._call(what, "insert", begin), 0
+        with path.open("rb") as file:
+            for start in range(0, size, _CHUNK):
+                generation = self._call(what, "insert", partial(send, start, file.read(_CHUNK)))
+        return generation
+
+    def _bucket(self, verb: str) -> None:
+        self._door.store.buckets.get(self._name, f"storage.objects.{verb}")
+
+    def _call(self, what: str, verb: str, act: Callable[[], T]) -> T:
+        return self._door.storage(what, f"storage.objects.{verb}", act)
+
+    def _url(self, name: str) -> str:
+        return f"gs://{self._name}/{name}"
+
+
+def _stored(held: model.StoredObject, data: bytes = b"") -> StoredObject:
+    return StoredObject(held.name, held.size, held.generation, millis(held.updated), data)
+
+
+def _crc32c(path: Path) -> str:
+    with path.open("rb") as file:
+        return checksums(iter(partial(file.read, BLOCK), b""))[0]

@@ -1,0 +1,95 @@
+"""
+What goes to the VM with the loop, for whom it steps aside, and what `status` says of it.
+"""
+
+import dataclasses
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.cli.status import _loop_line
+from orchestrator.config.adapter import document_of
+from orchestrator.config.load import load, read
+from orchestrator.core.lease import PEOPLE
+from tests.cli.cli_kit import ROOT, here
+from tests.core.core_kit import make_spec
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+
+ALIVE = {
+    "where": "vm",
+    "who": "root@vm",
+    "command": "watch on the VM",
+    "since": 0.0,
+    "renewed_age_s": 8.0,
+    "alive": True,
+}
+NONE = "loop: none runs; a preempted TPU is not replaced"
+
+
+def line(loop, *, vm="RUNNING", outcome=None):
+    """Return the line for one state of things."""
+    return _loop_line({"loop": loop, "outcome": outcome, "resources": [{"kind": "VM", "state": vm}]})
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (line(ALIVE), "loop: on the VM, last renewed 8 s ago"),
+        (
+            line({**ALIVE, "where": "elsewhere", "who": "me@laptop", "command": "watch"}),
+            "loop: tpuctl watch of me@laptop, last renewed 8 s ago",
+        ),
+        (
+            line(ALIVE, vm="TERMINATED"),
+            f"{NONE} (the VM is TERMINATED: tpuctl up)",
+        ),
+        (
+            line({**ALIVE, "alive": False}),
+            f"{NONE} (the one on the VM is silent: tpuctl watch --on-vm)",
+        ),
+        (line(None), f"{NONE} (tpuctl watch)"),
+        (line(None, outcome="done"), ""),
+        (line({**ALIVE, "alive": False}, outcome="done"), ""),
+    ],
+)
+def test_status_says_where_the_loop_runs(found, text):
+    """And, when none does, what follows and what to do."""
+    assert found == text
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*/tpuctl.yaml")), ids=lambda p: p.parent.name)
+def test_the_vm_gets_the_deployment_file_with_all_overrides(path):
+    """What the loop reads means the same as file, variables and flags did here."""
+    spec = load(path, {"tpu.spot": "false", "watch.poll": "2.5s", "vm.zone": ""}, {"TPUCTL_WATCH__TTL": "3d"})
+    assert read(document_of(spec).encode(), "x", {}, {}) == spec
+
+
+@settings(deadline=None)
+@given(value=TEXTS)
+def test_no_text_of_the_file_is_changed_on_the_way(value):
+    """Emoji, control characters and quotes arrive as they are."""
+    spec = make_spec()
+    spec = dataclasses.replace(
+        spec, job=dataclasses.replace(spec.job, env={"A": value}, command=f"true {value}")
+    )
+    assert read(document_of(spec).encode(), "x", {}, {}).job == spec.job
+
+
+def test_the_loop_steps_aside_for_every_command_that_takes_the_lease():
+    """A new one has to be added to PEOPLE."""
+    texts = [path.read_text() for path in (ROOT / "orchestrator" / "cli").glob("*.py")]
+    found = {word for text in texts for word in re.findall(r"\.alone\(\s*\"([^\"]+)", text)}
+    assert {"up", "down"} <= found <= set(PEOPLE)
+
+
+def test_a_vm_not_made_for_it_is_told_at_once(tmp_path, monkeypatch, capsys):
+    """Before any cloud is asked; --stop alone is refused too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tpuctl.yaml").write_text(document_of(make_spec()))
+    code, _, err = here(capsys, "watch", "--on-vm")
+    assert (code, "add `on_vm: true` to watch" in err) == (2, True)
+    code, _, err = here(capsys, "watch", "--stop")
+    assert (code, "--stop goes with --on-vm" in err) == (2, True)

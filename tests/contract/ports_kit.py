@@ -1,0 +1,184 @@
+"""
+Contract cases over the ports, and the two ways to run one: the official clients, and straight on the model.
+
+A case is a function of a `Way`. It runs once on each way, over two clouds that are alike, and both must
+give the same answers, the same errors and leave the same cloud behind.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from requests.adapters import BaseAdapter
+
+from orchestrator.clock import VirtualClock
+from orchestrator.cloud.buckets import GcsBuckets
+from orchestrator.cloud.clients import Clients, CloudSettings
+from orchestrator.cloud.nodes import TpuNodes
+from orchestrator.cloud.store import GcsStore
+from orchestrator.cloud.vms import ComputeVms
+from orchestrator.errors import TpuctlError
+from orchestrator.local.direct.buckets import DirectBuckets
+from orchestrator.local.direct.door import Door
+from orchestrator.local.direct.nodes import DirectNodes
+from orchestrator.local.direct.store import DirectStore
+from orchestrator.local.direct.vms import DirectVms
+from orchestrator.local.model.machines import NoHosts
+from orchestrator.local.model.settings import PROFILES
+from orchestrator.local.model.settings import CloudSettings as LocalSettings
+from orchestrator.local.model.storage.service import Storage
+from orchestrator.local.model.world import LocalCloud
+from orchestrator.local.wire.compute import compute_routes
+from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.local.wire.http import Router
+from orchestrator.local.wire.mount import BASE, CloudAdapter
+from orchestrator.local.wire.storage import storage_routes
+from orchestrator.local.wire.tpu import tpu_routes
+from tests.cloud.cloud_kit import LABEL, PROJECT, ZONE, a_bucket, a_node, a_vm
+
+BUCKET, NODE, VM = "demo-bucket", "demo-tpu-g3", "demo-vm"
+START = 1_800_000_000.123456789  # so that cut fractions of seconds show
+
+
+@dataclass(frozen=True)
+class Case:
+    """One sentence of the contract: what to do, on which cloud."""
+
+    act: Callable[["Way"], object]
+    settings: dict[str, Any]
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(**settings: Any) -> Callable[[Callable[["Way"], object]], object]:
+    """Register a case; *settings* are those of the local cloud, latency by its profile's name."""
+
+    def register(act):
+        CASES[act.__name__] = Case(act, settings)
+        return act
+
+    return register
+
+
+def each(values: Iterable[Any], **settings: Any) -> Callable[[Callable[..., object]], object]:
+    """Register one case for each value, which the function gets as its second argument."""
+
+    def register(act):
+        for value in values:
+            shown = "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            CASES[f"{act.__name__}[{shown}]"] = Case(partial(act, value=value), settings)
+        return act
+
+    return register
+
+
+class _Current(BaseAdapter):
+    """Hand every request to the way that runs: clients cost 60 ms, so all cases share theirs."""
+
+    wire: CloudAdapter
+
+    def send(self, request, **options):
+        return self.wire.send(request, **options)
+
+    def close(self):
+        pass
+
+
+_CURRENT = _Current()
+_CLIENTS = Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=_CURRENT))
+
+
+@dataclass
+class Way:
+    """A cloud, the ports to it, and what was answered so far."""
+
+    clock: VirtualClock
+    local: LocalCloud
+    storage: Storage
+    nodes: Any
+    vms: Any
+    buckets: Any
+    adopted: Any
+    store_of: Callable[[str], Any]
+    log: list[object] = field(default_factory=list)
+
+    @property
+    def store(self):
+        return self.store_of(BUCKET)
+
+    def ok(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Call a port that must succeed; note and return the answer."""
+        value = call(*args, **options)
+        self.log.append(value)
+        return value
+
+    def refused(self, call: Callable[..., Any], *args: Any, **options: Any) -> TpuctlError:
+        """Call a port that must refuse; note and return the error."""
+        outcome = self.tried(call, *args, **options)
+        assert isinstance(outcome, TpuctlError), outcome
+        return outcome
+
+    def tried(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Call a port; note and return the answer or the error."""
+        try:
+            return self.ok(call, *args, **options)
+        except TpuctlError as error:
+            self.log.append((type(error).__name__, error.as_dict(), getattr(error, "aborted", None)))
+            return error
+
+    def seen(self) -> Any:
+        """Return the nodes of the usual zone, as the list shows them."""
+        return self.ok(self.nodes.labelled, LABEL, "demo", [ZONE])
+
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.local.tick()
+
+    def furnish(self) -> tuple[Any, Any]:
+        """Make a bucket with an object, a node and a VM; return the operations of the last two."""
+        self.buckets.create(a_bucket())
+        self.store.write("a", b"hello")
+        return self.nodes.create(a_node()), self.vms.create(a_vm())
+
+    def state(self) -> dict[str, Any]:
+        """Return all that the cloud remembers, without the names of blobs, which are random."""
+        self.local.tick()
+        whole = dict(vars(self.local.kernel.state))
+        whole["random"], whole["pool"] = whole["random"].getstate(), vars(whole["pool"])
+        whole["objects"] = [
+            replace(held, blob=self.storage.objects.read(held).hex()) for held in self.storage.objects.all()
+        ]
+        return {**whole, "buckets": sorted(self.storage.buckets._buckets.items())}
+
+
+def _cloud(latency: str = "instant", **settings: Any) -> tuple[VirtualClock, LocalCloud, Storage]:
+    clock = VirtualClock(START)
+    local = LocalCloud(clock, NoHosts(), LocalSettings(latency=PROFILES[latency], **settings))
+    return clock, local, Storage(clock, taken_names=["somebody-elses"])
+
+
+def over_clients(**settings: Any) -> Way:
+    """Return the way through the official clients and the wire, in-process."""
+    clock, local, storage = _cloud(**settings)
+    router = Router()
+    tpu_routes(router, local)
+    compute_routes(router, local)
+    storage_routes(router, storage, lambda request: dispatch(router, local, request))
+    _CURRENT.wire = CloudAdapter(router, local)
+    return Way(clock, local, storage, TpuNodes(_CLIENTS), ComputeVms(_CLIENTS), GcsBuckets(_CLIENTS),
+               GcsBuckets(_CLIENTS, adopted=True), partial(GcsStore, _CLIENTS))  # fmt: skip
+
+
+def straight(**settings: Any) -> Way:
+    """Return the way straight on the model."""
+    clock, local, storage = _cloud(**settings)
+    door = Door(local, storage)
+    return Way(clock, local, storage, DirectNodes(door), DirectVms(door), DirectBuckets(door),
+               DirectBuckets(door, adopted=True), partial(DirectStore, door))  # fmt: skip
+
+
+WAYS = {"clients": over_clients, "direct": straight}
+
+__all__ = ["BUCKET", "CASES", "LABEL", "NODE", "VM", "WAYS", "ZONE", "Case", "Way", "case", "each"]

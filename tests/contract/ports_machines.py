@@ -1,0 +1,336 @@
+"""
+Cases about machines: states, labels, lists, operations, ends, addresses, host keys.
+"""
+
+from orchestrator.core.world import Absent, NodeState, Operation, Present, Unknown, VmState
+from orchestrator.errors import Retry
+from orchestrator.gcp.bodies import as_json, instance_body
+from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node, a_vm
+from tests.contract.ports_kit import NODE, VM, case, each
+
+QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
+NODE_STATES = [s.name for s in NodeState if s is not NodeState.STATE_UNSPECIFIED]
+ORDERS = {
+    "spot": {},
+    "on demand": {"spot": False},
+    "no outside address": {"external_ip": False},
+    "slice": {"type": "v5litepod-16"},
+    "no labels": {"labels": {}},
+    "odd labels": {"labels": {LABEL: "demo", "empty": "", "a_b-c": "x_y-z"}},
+    "no metadata": {"metadata": {}},
+    "odd metadata": {"metadata": {"Some_Key": "ünï\n'\"", "empty": "", "snake_case": "1"}},
+    "no account": {"service_account": "", "scopes": ()},
+    "wrong type": {"type": "v4-8"},
+    "no such type": {"type": "v99-8"},
+    "wrong zone": {"zone": "europe-north9-z"},
+    "bad name": {"name": "Not_A_Name"},
+    "no name": {"name": ""},
+    "other zone": {"zone": OTHER_ZONE, "type": "v5litepod-4"},
+}
+VM_ORDERS = {
+    "standard": {},
+    "spot": {"spot": True},
+    "short life": {"ttl": 1.0},
+    "long life": {"ttl": 1e9},
+    "odd life": {"ttl": 3600.7},
+    "large disk": {"disk_gb": 5000},
+    "no labels": {"labels": {}},
+    "odd labels": {"labels": {LABEL: "demo", "empty": ""}},
+    "no metadata": {"metadata": {}},
+    "odd metadata": {"metadata": {"Some_Key": "ünï\n'\"", "empty": ""}},
+    "bad metadata": {"metadata": {"a key": "x"}},
+    "no account": {"service_account": "", "scopes": ()},
+    "no such machine": {"machine": "e9-huge"},
+    "v5e machine": {"machine": "ct5lp-hightpu-4t"},
+    "wrong zone": {"zone": "europe-north9-z"},
+    "bad name": {"name": "Not_A_Name"},
+}
+
+
+@each([*ORDERS])
+def a_node_is_made_as_ordered(way, value):
+    """The order becomes the same node, or meets the same refusal, and the list shows the same."""
+    order = a_node(**ORDERS[value])
+    outcome = way.tried(way.nodes.create, order)
+    if isinstance(outcome, Operation):
+        way.ok(way.nodes.poll, outcome)
+    way.tried(way.nodes.labelled, LABEL, "demo", [order.zone])
+
+
+@each([*VM_ORDERS])
+def a_vm_is_made_as_ordered(way, value):
+    """The order becomes the same VM with the same end, or meets the same refusal."""
+    order = a_vm(**VM_ORDERS[value])
+    outcome = way.tried(way.vms.create, order)
+    if isinstance(outcome, Operation):
+        way.ok(way.vms.poll, outcome)
+    way.tried(way.vms.observe, order.name, order.zone)
+
+
+@each(NODE_STATES)
+def a_node_shows_its_state_and_can_be_deleted(way, value):
+    """Each state of the API, what a delete answers there, and what is left."""
+    way.ok(way.nodes.create, a_node())
+    way.local.set_node_state(NODE, value)
+    (node,) = way.seen().value
+    assert node.state is NodeState[value]
+    way.tried(way.nodes.delete, NODE, ZONE)
+    way.seen()
+
+
+@each(["TIMEOUT", "UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENANCE", "HEALTHY", "vanish"])
+def a_node_shows_its_health(way, value):
+    """READY alone does not mean healthy; a node may vanish without a word."""
+    way.ok(way.nodes.create, a_node())
+    way.local.set_node_state(NODE, value)
+    way.seen()
+
+
+@each(["scaled", "realistic"])
+def a_life_takes_its_time(way, value):
+    """Creating, ready, preempted after its notice, deleted: seen every half second."""
+    way.local.kernel.settings = type(way.local.settings)(latency=_profile(value))
+    made, vm = way.ok(way.nodes.create, a_node()), way.ok(way.vms.create, a_vm(spot=True))
+    for step in range(12):
+        way.wait(20 if value == "realistic" else 0.3)
+        way.ok(way.nodes.poll, made), way.ok(way.vms.poll, vm), way.seen(), way.ok(way.vms.observe, VM, ZONE)
+        if step == 9:
+            way.local.preempt(NODE)
+            way.local.preempt(VM)
+    way.wait(60)
+    gone = way.ok(way.nodes.delete, NODE, ZONE)
+    way.seen(), way.ok(way.nodes.poll, gone)
+    way.wait(100)
+    assert way.ok(way.nodes.poll, gone).done
+    assert way.seen() == Present(())
+
+
+def _profile(name):
+    from orchestrator.local.model.settings import PROFILES
+
+    return PROFILES[name]
+
+
+@case(latency="scaled")
+def a_vm_goes_through_its_statuses(way):
+    """Made, stopped, started, deleted: each status and each operation on the way."""
+    operation = way.ok(way.vms.create, a_vm(spot=True))
+    for verb in (way.vms.stop, way.vms.start, way.vms.delete):
+        for _ in range(6):
+            way.ok(way.vms.observe, VM, ZONE)
+            way.ok(way.vms.poll, operation)
+            way.wait(0.3)
+        operation = way.ok(verb, VM, ZONE)
+    way.wait(5)
+    assert way.ok(way.vms.observe, VM, ZONE) == Absent()
+
+
+@case()
+def nodes_of_others_are_left_out(way):
+    """Only the label and the value that were asked for."""
+    for name, labels in (("ours-tpu-g1", {LABEL: "demo"}), ("else-tpu-g1", {LABEL: "else"}), ("bare", {})):
+        way.ok(way.nodes.create, a_node(name=name, labels=labels))
+    assert [n.name for n in way.seen().value] == ["ours-tpu-g1"]
+
+
+@case()
+def vms_of_others_are_left_out(way):
+    """The same for VMs."""
+    for name, labels in (("ours", {LABEL: "demo"}), ("else", {LABEL: "else"}), ("bare", {})):
+        way.ok(way.vms.create, a_vm(name=name, labels=labels))
+    assert [v.name for v in way.ok(way.vms.labelled, LABEL, "demo", [ZONE]).value] == ["ours"]
+
+
+@each([(), (ZONE,), (ZONE, ZONE), (OTHER_ZONE, ZONE), (ZONE, "europe-north9-z")])
+def zones_are_asked_once_each_in_their_order(way, value):
+    """No zones have no machines; a zone that there is not makes the whole unknown."""
+    way.furnish()
+    way.ok(way.nodes.create, a_node(name="demo-tpu-g4", zone=OTHER_ZONE, type="v5litepod-4"))
+    way.ok(way.vms.create, a_vm(name="other-vm", zone=OTHER_ZONE))
+    way.ok(way.nodes.labelled, LABEL, "demo", value)
+    way.ok(way.vms.labelled, LABEL, "demo", value)
+    assert way.local.calls["tpu.nodes.list"] == len(set(value))
+
+
+@case(hidden_zones=frozenset({OTHER_ZONE}))
+def a_hidden_zone_makes_the_whole_list_unknown(way):
+    """Unknown is not absent, and waiting does not help."""
+    way.ok(way.nodes.create, a_node())
+    sight = way.ok(way.nodes.labelled, LABEL, "demo", [ZONE, OTHER_ZONE])
+    assert isinstance(sight, Unknown)
+    assert sight.retry is Retry.PERMANENT
+
+
+@case()
+def long_lists_of_nodes_have_pages(way):
+    """More nodes than a page holds are all listed."""
+    for number in range(501):
+        body = {
+            "acceleratorType": "v5litepod-1",
+            "runtimeVersion": "v2-alpha-tpuv5-lite",
+            "labels": {LABEL: "demo"},
+        }
+        way.local.tpu.create(ZONE, f"demo-tpu-g{number}", body)
+    assert len(way.seen().value) == 501
+    assert way.local.calls["tpu.nodes.list"] == 2
+
+
+@case()
+def long_lists_of_vms_have_pages(way):
+    """The filter comes first, then the pages."""
+    for number in range(503):
+        order = a_vm(name=f"vm-{number}", labels={LABEL: "demo" if number > 1 else "else"})
+        way.local.compute.insert(ZONE, as_json(instance_body(order), presence=True))
+    assert len(way.ok(way.vms.labelled, LABEL, "demo", [ZONE]).value) == 501
+    assert way.local.calls["compute.instances.list"] == 2
+
+
+@case(quotas={(QUOTA, ZONE): 8})
+def quota_is_refused_at_the_call(way):
+    """A preempted node still holds it."""
+    way.ok(way.nodes.create, a_node())
+    way.local.preempt(NODE)
+    assert way.refused(way.nodes.create, a_node(name="demo-tpu-g4")).code == "TPU-350"
+    way.ok(way.nodes.delete, NODE, ZONE)
+    way.ok(way.nodes.create, a_node(name="demo-tpu-g4"))
+
+
+@case(quotas={("CPUS", "europe-west4"): 2})
+def a_vm_beyond_the_quota_fails_in_its_operation(way):
+    """The call succeeds."""
+    way.ok(way.vms.create, a_vm())
+    result = way.ok(way.vms.poll, way.ok(way.vms.create, a_vm(name="second")))
+    assert result.retry is Retry.QUOTA
+
+
+@case(stockouts=frozenset({ZONE}), latency="scaled")
+def a_stockout_shows_in_the_operation(way):
+    """For nodes and for VMs, after a while."""
+    node, vm = way.ok(way.nodes.create, a_node()), way.ok(way.vms.create, a_vm())
+    for _ in range(3):
+        way.ok(way.nodes.poll, node), way.ok(way.vms.poll, vm), way.seen()
+        way.wait(0.4)
+    assert way.ok(way.nodes.poll, node).code == way.ok(way.vms.poll, vm).code == "TPU-300"
+
+
+@case()
+def a_taken_name_is_a_conflict(way):
+    """Of a node and of a VM; the same VM order is the same request."""
+    way.furnish()
+    assert not way.refused(way.nodes.create, a_node()).aborted
+    assert not way.refused(way.vms.create, a_vm(disk_gb=60)).aborted
+    way.ok(way.vms.create, a_vm())
+
+
+@case()
+def an_insert_after_a_deletion_is_a_new_vm(way):
+    """Compute Engine remembers the request id longer than the VM lives."""
+    first = way.ok(way.vms.create, a_vm())
+    way.ok(way.vms.delete, VM, ZONE)
+    assert way.ok(way.vms.create, a_vm()).id != first.id
+    assert way.ok(way.vms.observe, VM, ZONE).value.state is VmState.RUNNING
+
+
+@case()
+def a_failed_insert_is_not_replayed(way):
+    """After the failure was seen, the next try has another request id."""
+    way.local.fail_next("compute.instances.insert", ["stockout"])
+    way.ok(way.vms.poll, way.ok(way.vms.create, a_vm()))
+    assert way.ok(way.vms.poll, way.ok(way.vms.create, a_vm())).retry is None
+
+
+@case(latency="scaled")
+def a_repeated_insert_is_the_same_operation(way):
+    """After a lost answer too."""
+    way.local.fail_next("compute.instances.insert", ["drop-answer"])
+    way.refused(way.vms.create, a_vm())
+    assert way.ok(way.vms.create, a_vm()).id == way.ok(way.vms.create, a_vm()).id
+
+
+@case()
+def what_is_gone_needs_no_deletion(way):
+    """Delete and stop say None; start says that there is nothing."""
+    assert way.ok(way.nodes.delete, NODE, ZONE) is None
+    assert way.ok(way.vms.delete, VM, ZONE) is None
+    assert way.ok(way.vms.stop, VM, ZONE) is None
+    assert way.refused(way.vms.start, VM, ZONE).code == "TPU-404"
+    assert way.ok(way.vms.observe, VM, ZONE) == Absent()
+
+
+@case(latency="scaled")
+def a_node_that_is_being_deleted_is_busy(way):
+    """A second delete is an aborted conflict; the first goes on."""
+    way.ok(way.nodes.create, a_node())
+    way.wait(5)
+    way.ok(way.nodes.delete, NODE, ZONE)
+    assert way.refused(way.nodes.delete, NODE, ZONE).aborted
+
+
+@each(["node", "vm"])
+def an_operation_that_nobody_remembers_is_over(way, value):
+    """Only the resource can tell how it ended."""
+    way.furnish()
+    place = f"projects/local-project/locations/{ZONE}/operations/" if value == "node" else ""
+    port = way.nodes if value == "node" else way.vms
+    result = way.ok(port.poll, Operation(f"{place}operation-0", value, "create", "x", ZONE))
+    assert (result.done, result.retry) == (True, Retry.UNKNOWN)
+
+
+@each([0, 2, 7])
+def host_keys_are_those_of_the_worker(way, value):
+    """Each worker has its own; a worker that there is not is a mistake of ours."""
+    way.ok(way.nodes.create, a_node(type="v5litepod-16"))
+    for index, machine in enumerate(way.local.machines()):
+        for kind in ("ssh-rsa", "ssh-ed25519"):
+            way.local.put_guest_attribute(machine.id, "hostkeys", kind, f"{kind[4]}{index}")
+        way.local.put_guest_attribute(machine.id, "guest", "other", "x")
+    way.tried(way.nodes.host_keys, NODE, ZONE, value)
+    way.local.kill_worker(NODE, 2)
+    way.tried(way.nodes.host_keys, NODE, ZONE, value)
+
+
+@case()
+def host_keys_come_with_the_boot(way):
+    """Before, and for machines that are not there, none is found."""
+    way.furnish()
+    assert way.refused(way.nodes.host_keys, NODE, ZONE, 0).code == "TPU-404"
+    assert way.refused(way.vms.host_keys, VM, ZONE).code == "TPU-404"
+    way.refused(way.nodes.host_keys, "nobody", ZONE, 0)
+    way.refused(way.vms.host_keys, "nobody", ZONE)
+    for machine in way.local.machines():
+        way.local.put_guest_attribute(machine.id, "hostkeys", "ssh-ed25519", "AAAA")
+    assert way.ok(way.vms.host_keys, VM, ZONE) == way.ok(way.nodes.host_keys, NODE, ZONE, 0)
+
+
+@each([True, False])
+def a_life_ends_by_itself(way, value):
+    """A standard VM is deleted at the end of its life, a spot VM stops."""
+    way.ok(way.vms.create, a_vm(ttl=3600, spot=value))
+    way.wait(3599)
+    way.ok(way.vms.observe, VM, ZONE)
+    way.wait(2)
+    assert isinstance(way.ok(way.vms.observe, VM, ZONE), Present if value else Absent)
+
+
+@case(disabled_apis=frozenset({"tpu.googleapis.com", "compute.googleapis.com"}))
+def an_api_that_is_off_names_the_command(way):
+    """API and project come from the answer."""
+    hints = [way.refused(way.nodes.create, a_node()).hint, way.refused(way.vms.create, a_vm()).hint]
+    assert all("gcloud services enable" in hint and "local-project" in hint for hint in hints)
+
+
+@each(["tpu.nodes.create", "compute.instances.create", "storage.buckets.create", "storage.objects.create"])
+def a_denied_permission_is_named(way, value):
+    """With the role that has it."""
+    from tests.cloud.cloud_kit import a_bucket
+
+    if value == "storage.objects.create":
+        way.buckets.create(a_bucket())
+    settings = type(way.local.settings)(denied_permissions=frozenset({value}))
+    way.local.kernel.settings = settings
+    steps = {"tpu": lambda: way.refused(way.nodes.create, a_node()),
+             "compute": lambda: way.refused(way.vms.create, a_vm()),
+             "storage": lambda: way.refused(*((way.store.write, "a", b"x") if "objects" in value
+                                              else (way.buckets.create, a_bucket())))}  # fmt: skip
+    error = steps[value.partition(".")[0]]()
+    assert value in error.hint

@@ -1,0 +1,50 @@
+"""
+A rehearsal on real machines of the local cloud: nothing that could reach Google's services is started.
+"""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+LOOK = """
+import os, ssl, urllib.request
+trust = ssl.create_default_context(cafile=os.environ["CURL_CA_BUNDLE"])
+beat = "{TPUCTL_BUCKET}/.tpuctl/heartbeat/{TPUCTL_INCARNATION}/0".format(**os.environ)
+for name, url in (("storage", "https://www.googleapis.com/storage/v1/b?project=local-project"),
+                  ("object", f"https://storage.googleapis.com/{beat}"),
+                  ("control", "https://storage.googleapis.com/_local/status"),
+                  ("google", "https://tpu.googleapis.com/"), ("foreign", "https://models.invalid/")):
+    try:
+        print("SEEN", name, urllib.request.urlopen(url, context=trust, timeout=20).status, flush=True)
+    except OSError as error:
+        print("SEEN", name, error, flush=True)
+"""
+
+
+def test_unsafe_job_is_refused_and_runs_once_the_variable_is_gone(stage):
+    """The controller says which variable it is; the same machine runs the job after `up` without it."""
+    (stage.work / "look.py").write_text(LOOK)
+    stage.write(command="python3 look.py", setup="echo SETUP RAN", env={"no_proxy": "*"})
+    stage.tpuctl("up", expect=None)
+    beat = stage.wait_for(
+        "a refusal", lambda: next((b for b in stage.beats() if b["phase"] == "failed"), None)
+    )
+    assert "no_proxy is '*', which leads past the proxy to Google" in beat["message"]
+    assert beat["starts"] == 0
+    assert "RAN" not in stage.logs(1)
+
+    stage.write(command="python3 look.py", setup="echo SETUP RAN")
+    stage.tpuctl("up", expect=None)
+    stage.wait_for("a finished job", lambda: [b for b in stage.beats() if b["phase"] == "done"])
+    incarnation = stage.beats()[0]["incarnation"]
+    log = stage.wait_for(
+        "its log", lambda: text if "SEEN foreign" in (text := stage.logs(incarnation)) else ""
+    )
+    seen = dict(line.split(" ", 2)[1:] for line in log.splitlines() if line.startswith("SEEN"))
+    assert seen["storage"] == seen["object"] == "200"
+    assert seen["control"] == "HTTP Error 404: Not Found"
+    assert "403 tpu.googleapis.com:443 is Google's" in seen["google"]
+    assert "403 models.invalid:443" in seen["foreign"]
+    refused = json.loads(stage.get("/_local/status"))["refused"]
+    assert refused == {"tpu.googleapis.com:443": 1, "models.invalid:443": 1}

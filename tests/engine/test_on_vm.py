@@ -1,0 +1,144 @@
+"""
+The loop is put on a machine and kept there: real bash, real flock, a folder that stands for the machine.
+"""
+
+import json
+import subprocess
+import time
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from orchestrator.core.scopes import CLOUD_PLATFORM, STORAGE
+from orchestrator.engine import on_vm
+from orchestrator.errors import RemoteError, UsageError
+from orchestrator.ports import Host, RunResult
+from orchestrator.render import loop_script
+from tests.render_kit import Box, serve
+
+HOST = Host("demo-vm", "10.0.0.1", ())
+LOOP = "import os, sys, time\nprint(os.getpid(), *sys.argv[1:], flush=True)\ntime.sleep(600)\n"
+SCOPES = "service-accounts/default/?recursive=true"
+
+
+class Machine(Box):
+    """A prepared machine of the local cloud that is reached without SSH."""
+
+    def put(self, hosts, data, target, mode):
+        path = self.root / target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(mode)
+
+    def run_elevated(self, hosts, script, deadline):
+        done = self.run(["bash", "--norc", "-c", script, "run", str(self.root)])
+        return [RunResult(done.returncode, done.stdout, done.stderr)]
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Offer a machine whose account may call every API; at the end nothing of it runs."""
+    with serve() as cloud:
+        cloud.attributes[SCOPES] = json.dumps({"scopes": [STORAGE, CLOUD_PLATFORM]})
+        one = Machine(tmp_path, cloud)
+        one.cloud = cloud
+        one.root.mkdir(parents=True)
+        (one.root / "machine.env").write_text(
+            f"TPUCTL_LOCAL_CLOUD=http://127.0.0.1:1\nTPUCTL_CRON_DIR={one.cron}\n"
+        )
+        yield one
+        on_vm.stop(one, HOST)
+
+
+def packed(text="first", loop=LOOP):
+    """Pack a loop that tells how it was started, and sleeps."""
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("orchestrator/__init__.py", "")
+        archive.writestr("orchestrator/__main__.py", loop)
+    script = loop_script(wheel="x.whl", cloud="local", project="it's", deployment="demo", ssh_port=2222)
+    files = {"run-watch": (script.encode(), 0o700), "x.whl": (buffer.getvalue(), 0o600)}
+    return on_vm.pack({**files, "tpuctl.yaml": (text.encode(), 0o600), "id_ed25519": (b"key", 0o600)})
+
+
+def running(machine, seconds=20.0):
+    """Wait for the loop's first words and return them."""
+    log, end = machine.root / "log/watch.log", time.monotonic() + seconds
+    while True:
+        lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+        live = [words for words in lines if words[0].isdigit() and Path(f"/proc/{words[0]}").exists()]
+        if live:
+            return live[-1]
+        assert time.monotonic() < end, lines
+        time.sleep(0.05)
+
+
+def test_the_same_content_has_the_same_name():
+    """So the second `watch --on-vm` changes nothing."""
+    assert packed() == packed()
+    assert packed().digest != packed("second").digest
+
+
+def test_a_machine_without_the_scope_is_refused_and_keeps_nothing(machine):
+    """A loop there could not act."""
+    machine.cloud.attributes[SCOPES] = json.dumps({"scopes": [STORAGE]})
+    with pytest.raises(UsageError, match="without the scope cloud-platform"):
+        on_vm.install(machine, HOST, packed())
+    assert list((machine.root / "controller").iterdir()) == []
+    del machine.cloud.attributes[SCOPES]
+    with pytest.raises(RemoteError, match="404"):
+        on_vm.install(machine, HOST, packed())
+
+
+def test_a_life_of_the_loop(machine):
+    """Installed, started once, killed, brought back by cron, replaced, stopped, not revived by a boot."""
+    first, base = packed(), machine.root / "controller"
+    assert on_vm.look(machine, HOST) == on_vm.LoopState("", False, "")
+    (base / ".fresh").mkdir(parents=True)
+    (base / ".fresh/torn").write_text("what a cut install left")
+    on_vm.install(machine, HOST, first)
+    assert not on_vm.look(machine, HOST).running
+    on_vm.start(machine, HOST)
+    pid, *words = running(machine)
+    assert words[:4] == ["watch", "--loop", "--cloud", "local"]
+    assert words[-1] == "tpuctl.yaml" or words[-1].endswith(f"controller/{first.digest}/tpuctl.yaml")
+    assert on_vm.look(machine, HOST) == on_vm.LoopState(first.digest, True, "running")
+    key = base / "home/local/it's/demo/id_ed25519"
+    assert (key.read_text(), key.stat().st_mode & 0o777) == ("key", 0o600)
+
+    on_vm.start(machine, HOST)
+    line = (machine.cron / "tpuctl-watch").read_text().splitlines()[-1]
+    assert line.startswith("* * * * * root ")
+    command = ["/bin/sh", "-c", line.removeprefix("* * * * * root ").replace("\\%", "%")]
+    bare = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh"}
+    assert subprocess.run(command, env=bare, cwd="/", check=False).returncode == 75, "it runs already"
+    assert running(machine)[0] == pid
+    subprocess.run(["kill", "-9", pid], check=True)
+    with subprocess.Popen(command, env=bare, cwd="/") as cron:
+        assert running(machine)[0] != pid
+        second = packed("second")
+        on_vm.install(machine, HOST, second)
+        assert cron.wait(20) != 0
+    assert [p.name for p in base.iterdir() if len(p.name) == 64] == [second.digest]
+    assert not on_vm.look(machine, HOST).running
+    on_vm.start(machine, HOST)
+    running(machine)
+    on_vm.stop(machine, HOST)
+    boot = machine.run([str(base / "current/run-watch"), "boot"])
+    assert (boot.returncode, on_vm.look(machine, HOST)) == (
+        0,
+        on_vm.LoopState(second.digest, False, "stopped"),
+    )
+    assert not (machine.cron / "tpuctl-watch").exists()
+
+
+def test_a_loop_that_ends_says_how(machine):
+    """The person who waits for it hears of it."""
+    on_vm.install(machine, HOST, packed(loop="import sys\nsys.exit(6)\n"))
+    on_vm.start(machine, HOST)
+    end = time.monotonic() + 20
+    while (seen := on_vm.look(machine, HOST)).state != "ended with status 6":
+        assert time.monotonic() < end, seen
+    assert not seen.failed

@@ -1,0 +1,119 @@
+"""
+examples/jax-lm: killed at any moment it goes on with the same losses, from a folder or a bucket.
+"""
+
+import re
+import signal
+import urllib.request
+from json import loads
+from urllib.parse import quote
+
+import pytest
+
+from tests.e2e.stage import Stage, kill
+from tests.recipes.jax_lm import COMMAND, Bucket, settings
+from tests.recipes.kit import Recipe, Run, losses, prepared
+from tests.recipes.life import live
+
+pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("jax-lm")]
+STEPS = 40
+DEVICES = 8
+SLOW = {"JAX_LM_STEP_SECONDS": "0.1"}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """Return a copy of the recipe, with its environment made."""
+    folder = tmp_path_factory.mktemp("jax-lm")
+    one = prepared("jax-lm", folder, JAX_PLATFORMS="cpu", **settings(STEPS, DEVICES, folder / "compiled"))
+    yield one
+    one.close()
+
+
+def start(recipe: Recipe, out: str, **more: str) -> Run:
+    """Start the training as tpuctl.yaml does, with checkpoints in *out*."""
+    return recipe.start(COMMAND, JAX_LM_OUT=out, **more)
+
+
+@pytest.fixture(scope="module")
+def straight(recipe) -> dict[int, str]:
+    """Return the losses of a run that nothing interrupts."""
+    found = losses(start(recipe, "straight").wait())
+    assert list(found) == list(range(1, STEPS + 1))
+    assert float(found[STEPS]) < float(found[1]) - 1.0
+    return found
+
+
+def test_killed_and_stopped_run_resumes_with_the_same_losses(recipe, straight):
+    """SIGKILL after a save, SIGTERM later, then to the end: every loss equals that of the unbroken run."""
+    committed = recipe.folder / "out/8/commit_success.txt"
+    run = start(recipe, "out", **SLOW).until("^step 10 ").wait_for(committed.exists)
+    run.kill()
+    parts = [run.text()]
+
+    run = start(recipe, "out", **SLOW).until("^step 18 ")
+    run.process.send_signal(signal.SIGTERM)
+    parts.append(run.wait(128 + signal.SIGTERM, 30))
+    saved = int(re.findall(r"asked to stop: saved step (\d+)", parts[-1])[0])
+    assert (recipe.folder / f"out/{saved}/commit_success.txt").exists()
+
+    parts.append(start(recipe, "out").wait())
+    assert f"resumed from step {saved}" in parts[-1]
+    assert losses("\n".join(parts)) == straight
+
+
+def test_bucket_takes_and_gives_back_checkpoints(recipe, straight):
+    """Straight to gs://: killed and resumed, each step declared complete once."""
+    bucket = Bucket()
+    with bucket.served("job") as (places,):
+        run = start(recipe, "gs://data/checkpoints", **SLOW, **places)
+        run.wait_for(lambda: ("job", "8") in bucket.committed())
+        run.kill()
+        text = run.text() + start(recipe, "gs://data/checkpoints", **places).wait()
+    assert "resumed from step" in text
+    steps = [int(step) for _, step in bucket.committed()]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == STEPS
+    assert losses(text) == straight
+
+
+def test_an_error_ends_the_process_at_once(recipe):
+    """A batch that the devices cannot share is refused in words; an exception leaves with 1, and is shown."""
+    assert "--batch 12 cannot be shared equally by 8 devices" in start(
+        recipe, "never", JAX_LM_BATCH="12"
+    ).wait(1)
+    (recipe.folder / "file").write_text("no folder")
+    assert "Traceback" in start(recipe, "file").wait(1, 60)
+
+
+def store(stage: Stage, name: str, data: bytes) -> None:
+    """Put an object into the deployment's bucket."""
+    endpoint = loads((stage.cloud / "daemon.json").read_text())["endpoint"]
+    url = f"{endpoint}/upload/storage/v1/b/{stage.bucket()}/o?uploadType=media&name={quote(name, safe='')}"
+    urllib.request.urlopen(urllib.request.Request(url, data, method="POST"), timeout=30).close()
+
+
+def tear(stage: Stage) -> None:
+    """
+    Add a newer step that was never declared complete, and kill the job: nobody may resume from it.
+    """
+    for name in ("_CHECKPOINT_METADATA", "default/_METADATA"):
+        store(stage, f"checkpoints/900/{name}", stage.read(f"checkpoints/8/{name}"))
+    for pid in stage.jobs(b"train.py"):
+        kill(pid)
+    stage.wait_for("the second attempt", lambda: stage.at(9, attempt=2), 90)
+    assert stage.beats(1)[0]["resumed_from"] < 900
+
+
+@pytest.mark.e2e
+def test_whole_life_on_the_local_cloud(stage, recipe, straight):
+    """A torn newest step, SIGKILL of the machine, notice with SIGTERM: the losses of an unbroken run."""
+    env = {**settings(STEPS, DEVICES, recipe.folder.parent / "compiled"), "JAX_LM_STEP_SECONDS": "0.3"}
+    life = live(
+        stage, "jax-lm", kill_at=8, notice_at=18, early=tear,
+        settings={"target_steps": STEPS, **{f"env.{key}": value for key, value in env.items()}},
+    )  # fmt: skip
+    assert life.losses() == straight
+    assert "asked to stop: saved step" in life.logs[1]
+    assert life.beats[1]["committed_step"] == max(losses(life.logs[1])), "the notice must cost no step"
+    assert f"checkpoints/{STEPS}/commit_success.txt" in life.objects

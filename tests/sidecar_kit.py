@@ -1,0 +1,60 @@
+"""
+Stand-ins for TensorBoard and JupyterLab, small but real servers, in environments that count as installed.
+"""
+
+import hashlib
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from orchestrator.core.sidecars import REQUIREMENTS
+
+PROGRAM = """\
+#!{python}
+import http.server, json, os, re, sys
+words = " ".join(sys.argv)
+address = re.search(r"--(?:host|ServerApp.ip)[ =](\\S+)", words)[1]
+port = int(re.search(r"--(?:ServerApp.)?port[ =](\\d+)", words)[1])
+token = ""
+config = re.search(r"--config=(.*?/config.py)", words)
+if config:
+    class c:
+        class IdentityProvider: pass
+    exec(open(config[1]).read())
+    token = c.IdentityProvider.token
+if os.path.exists(os.path.join(os.path.dirname(__file__), "broken")):
+    sys.exit("no way")
+class Page(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_): pass
+    def do_GET(self):
+        known = not token or "token=" + token in self.path
+        body = json.dumps({{"argv": sys.argv, "pid": os.getpid(), "known": known}}).encode()
+        self.send_response(200 if known else 403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+print("listening", flush=True)
+http.server.ThreadingHTTPServer((address, port), Page).serve_forever()
+"""
+
+
+def fake_environments(cache: Path) -> Path:
+    """Make both environments in *cache*, as if they had been installed; return it."""
+    version = subprocess.run(["python3", "--version"], capture_output=True, text=True, check=True).stdout
+    for name, wanted in REQUIREMENTS.items():
+        folder = cache / hashlib.sha256(f"{wanted}\n".encode()).hexdigest()
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin/python").symlink_to(sys.executable)
+        (folder / f"bin/{name}").write_text(PROGRAM.format(python=sys.executable))
+        (folder / f"bin/{name}").chmod(0o755)
+        own = subprocess.run([folder / "bin/python", "--version"], capture_output=True, text=True, check=True)
+        (folder / "complete").write_text(own.stdout or version)
+    return cache
+
+
+def free_port() -> int:
+    """Return a port that nobody uses on 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,56 @@
+"""
+Replay one seed, or live many: `python -m tests.simulation 42 --trace FILE`, `--seeds 0:1000 --jobs 2`.
+"""
+
+import argparse
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.simulation.life import live
+from tests.simulation.report import replay, summary, write
+
+
+def main():
+    """Read the command line and live."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    parser.add_argument("seed", nargs="?", type=int)
+    parser.add_argument("--trace", type=Path, help="write what happens, a line for each call and event")
+    parser.add_argument("--seeds", help="FIRST:LAST, the last one not included")
+    parser.add_argument("--jobs", type=int, default=1, help="processes to live in")
+    parser.add_argument("--write", type=Path, help="document that gets the figures")
+    chosen = parser.parse_args()
+    if chosen.seeds is None and chosen.seed is None:
+        parser.error("name a seed, or --seeds FIRST:LAST")
+    began = time.monotonic()
+    lives = list(_one(chosen) if chosen.seeds is None else _many(chosen))
+    wall = time.monotonic() - began
+    print(summary(lives, wall))
+    if chosen.write is not None:
+        write(chosen.write, lives, wall)
+    return 1 if any(life.problem for life in lives) else 0
+
+
+def _one(chosen):
+    with ExitStack() as stack:
+        trace = None if chosen.trace is None else stack.enter_context(chosen.trace.open("w"))
+        yield _told(live(chosen.seed, lambda line: trace and trace.write(line + "\n")))
+
+
+def _many(chosen):
+    seeds = range(*map(int, chosen.seeds.split(":")))
+    with ProcessPoolExecutor(chosen.jobs) as pool:
+        for life in pool.map(live, seeds, chunksize=4):
+            yield _told(life)
+
+
+def _told(life):
+    if life.problem:
+        print(replay(life), flush=True)
+    return life
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""
+Watch one life: gather what the invariants need, after every call, every save and every pass.
+"""
+
+import re
+from collections import Counter, defaultdict
+
+from orchestrator.core import names
+from orchestrator.core.cost import hourly
+from orchestrator.core.plan import Kind
+from orchestrator.engine.observe import zones_to_look_at
+from orchestrator.local.model.instance import Status
+from orchestrator.local.model.node import DEAD, Health, NodeState
+from tests.simulation import invariants
+from tests.simulation.invariants import Live, Violation
+from tests.simulation.wire import MUTATING
+from tests.simulation.world import shared_catalog
+
+LOOKS = {"tpu.nodes.list": Kind.NODE, "compute.instances.get": Kind.VM, "storage.buckets.list": Kind.BUCKET}
+ASKS = {"tpu.nodes.create": "TPU", "compute.instances.insert": "VM", "compute.instances.start": "VM start"}
+QUIESCE = 900.0
+"""Seconds after `down` in which a call that was under way may still arrive (the slowest takes 120 s)."""
+
+
+class Checks:
+    """
+    Check the invariants of one life as it goes; the first violation ends it.
+    """
+
+    def __init__(self, world):
+        self.world = world
+        self.mutations = Counter()
+        self._asks, self._starts = defaultdict(list), defaultdict(list)
+        self._newest, self._good, self._sure = {}, {}, {}
+        self.blind_seconds = Counter()
+        world.on_call = self.called
+        world.network.calling = self.calling
+        world.fleet.changed = lambda gang: self._saved(gang.deployment)
+
+    def demand(self, invariant, problem, about=""):
+        """Raise Violation unless *problem* is empty."""
+        if problem:
+            raise Violation(f"{invariant} {about}: {problem}")
+
+    # Facts.
+
+    def live(self, deployment):
+        """Return what is billed for, or blocks a name or quota: nodes, VMs, disks."""
+        state = self.world.cloud.kernel.state
+        nodes = [Live("TPU", n.name, n.zone, n.body.get("labels", {})) for n in self.world.nodes(deployment)]
+        vm = self.world.vm(deployment)
+        vms = [Live("VM", vm.name, vm.zone, dict(vm.labels))] if vm is not None else []
+        own = {vm.name} if vm is not None else set()
+        disks = [
+            Live("disk", name, zone, {}) for zone, name in state.disks
+            if name.startswith(f"{deployment}-vm") and name not in own
+        ]  # fmt: skip
+        return [*nodes, *vms, *disks]
+
+    def works(self, node):
+        """Say whether a node and its job are in order."""
+        if node.state is not NodeState.READY or node.health is not Health.HEALTHY:
+            return False
+        running = self.world.cloud.kernel.state.flags
+        if not all(w.id in running and running[w.id].running for w in node.workers):
+            return False
+        gang = self.world.fleet.gangs.get(f"{node.zone}-{node.name}-{node.numeric_id}")
+        return gang is not None and not gang.silent and gang.phase == "run"
+
+    # What happens.
+
+    def started(self, process):
+        self._starts[process.deployment].append(self.world.now())
+
+    def began(self, process):
+        """Note that a pass begins."""
+        process.pass_began, process.looks, process.acted = self.world.now(), {}, False
+
+    def called(self, process, method, request, status, fault):
+        """Check what one call says about its caller."""
+        if method in LOOKS and not process.acted:
+            process.looks[method, request.path] = status in {200, 404} and fault != "truncated"
+        if method in MUTATING:
+            process.acted = True
+            self.mutations[process.deployment, method] += 1
+        if method in ASKS:
+            zone = re.search(r"(?:locations|zones)/([^/]+)", request.path)[1]
+            times = self._asks[process.deployment, method, zone]
+            times.append(self.world.now())
+            starts = sum(1 for t in self._starts[process.deployment] if self.world.now() - t < 3600)
+            self.demand(
+                "I5", invariants.i5_bounded(times, self.world.now(), starts), f"{ASKS[method]} {zone}"
+            )
+
+    def calling(self, process, method, request):
+        """Check that a call will not take a working node out of use before its end has come."""
+        self._note(process.deployment)
+        if method not in {"tpu.nodes.create", "tpu.nodes.delete"} or process.command == "down":
+            return
+        for node in self.world.nodes(process.deployment):
+            newest = node.numeric_id == self._newest_node(process.deployment)
+            deleted = method == "tpu.nodes.delete" and request.path.endswith(f"/{node.name}")
+            created = method == "tpu.nodes.create" and request.query.get("nodeId") != node.name
+            if newest and (deleted or created) and not self._at_end(process.deployment):
+                good = self._good.get(node.numeric_id)
+                self.demand("I7", invariants.i7_healthy(node.name, good, process.pass_began), process.name)
+
+    def _newest_node(self, deployment):
+        nodes = self.world.nodes(deployment)
+        return max(nodes, key=lambda n: (n.created, n.numeric_id)).numeric_id if nodes else None
+
+    def _at_end(self, deployment):
+        """Say whether the record or the workers tell an end, at which machines may go."""
+        history = self.world.stored_history(deployment)
+        gangs = [g for g in self.world.fleet.gangs.values() if g.deployment == deployment]
+        spec = self.world.specs[deployment]
+        spending = spec.watch.budget_usd is not None or spec.watch.ttl < 7 * 86400
+        over = any(g.phase in {"done", "failed"} for g in gangs)
+        return over or spending or (history is not None and history.outcome != "")
+
+    def passed(self, controller, result):
+        """Check everything after one pass."""
+        process, deployment = controller.process, controller.spec.name
+        self.world.passes += 1
+        unseen = {LOOKS[method] for (method, _), sure in process.looks.items() if not sure}
+        self.demand("I7", invariants.i7_sure(result.plan.changes, unseen), process.name)
+        now = self.world.now()
+        if not unseen:
+            last = self._sure.get(deployment, now)
+            self.blind_seconds[deployment] += max(0.0, now - last - float(controller.spec.watch.poll))
+            self._sure[deployment] = now
+        self.moment(deployment)
+
+    def moment(self, deployment):
+        """Check what must hold at every moment."""
+        self._note(deployment)
+        spec, history = self.world.specs[deployment], self.world.stored_history(deployment)
+        vm_zone = () if spec.vm == "none" else (names.vm_zone(spec),)
+        known = zones_to_look_at(spec, history) if history is not None else spec.tpu.zones
+        live = [one for one in self.live(deployment) if one.kind != "disk"]
+        self.demand("I1", invariants.i1_findable(live, deployment, {*known, *vm_zone}), deployment)
+        fleet = self.world.fleet
+        self.demand("I2", invariants.i2_one_writer(fleet.writes, fleet.zombie_writes))
+        if history is not None:
+            done = any(d == deployment for d, _ in fleet.truly_done)
+            self.demand("I8", invariants.i8_truly(history.outcome == "done", done), deployment)
+
+    def _note(self, deployment):
+        """Note since when each node works."""
+        for node in self.world.nodes(deployment):
+            if not self.works(node):
+                self._good.pop(node.numeric_id, None)
+            else:
+                self._good.setdefault(node.numeric_id, self.world.now())
+
+    def _saved(self, deployment):
+        newest = next(iter(self.world.bucket(deployment).complete()), None)
+        step = newest.step if newest else None
+        self.demand("I3", invariants.i3_never_back(self._newest.get(deployment), step), deployment)
+        self._newest[deployment] = step
+
+    def over(self, process, error):
+        """Check what a command told at its end."""
+        if process.command == "down":
+            return
+        done = any(d == process.deployment for d, _ in self.world.fleet.truly_done)
+        self.demand("I8", invariants.i8_truly(getattr(process, "told", "") == "done", done), process.name)
+
+    def went_down(self, owner):
+        """Check that `down` has left nothing, now and a while later."""
+        if owner.deleting:
+            self._forget(owner.name)
+        since = owner.down
+
+        def later():
+            if owner.down == since:
+                self.demand("I1", invariants.i1_gone(self.live(owner.name)), owner.name)
+
+        self.demand("I1", invariants.i1_gone(self.live(owner.name)), owner.name)
+        self.world.scheduler.after(QUIESCE, later)
+
+    def _forget(self, deployment):
+        """Begin anew: with the bucket its steps and incarnations are gone."""
+        fleet = self.world.fleet
+        self._newest.pop(deployment, None)
+        for key in [key for key in fleet.writes if key[0] == deployment]:
+            del fleet.writes[key]
+        fleet.truly_done = {key for key in fleet.truly_done if key[0] != deployment}
+
+    # The end.
+
+    def settled(self, owner):
+        """Return why the deployment is not as its owner wants it, empty when it is."""
+        deployment = owner.name
+        live = [one for one in self.live(deployment) if one.kind != "disk"]
+        vm = self.world.vm(deployment)
+        stopped = vm is not None and vm.status is Status.TERMINATED
+        if owner.ended and owner.ended != "down":
+            live = [one for one in live if not (one.kind == "VM" and stopped)]
+        wanted = not owner.ended and self.world.specs[deployment].vm != "none"
+        if wanted and (vm is None or vm.status is not Status.RUNNING):
+            return "the VM does not run"
+        nodes = [n for n in self.world.nodes(deployment) if n.state not in DEAD]
+        expected = nodes[0].accelerator.hosts if nodes else 1
+        running = sum(len(g.alive) for g in self.world.fleet.gangs.values()
+                      if g.deployment == deployment and g.phase == "run" and not g.over)  # fmt: skip
+        return invariants.i4_settled(owner.ended != "", live, running, expected)
+
+    def spend(self, deployment):
+        """Check the bill against the budget."""
+        spec = self.world.specs[deployment]
+        if spec.watch.budget_usd is None:
+            return
+        mine = (f"/{deployment}-tpu-", f"/{deployment}-vm")
+        lines = [b for b in self.world.cloud.bill() if any(part in b.resource for part in mine)]
+        usd = sum(b.usd or 0.0 for b in lines if b.kind != "disk")
+        rate = max(hourly(spec, shared_catalog(), zone).billed_usd or 0.0 for zone in spec.tpu.zones)
+        incarnations = sum(1 for b in lines if b.kind == "tpu")
+        seconds = (incarnations + 2) * float(spec.watch.poll) + 600 + self.blind_seconds[deployment]
+        self.demand("I6", invariants.i6_within_budget(usd, spec.watch.budget_usd, rate, seconds), deployment)

@@ -1,0 +1,155 @@
+"""
+From one integer everything: what is deployed, how long it lives, and how bad the world is.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+HOUR = 3600.0
+SLICES = (
+    # type, runtime, zones of one region that have it
+    ("v2-8", "tpu-ubuntu2204-base", ("us-central1-b", "us-central1-c", "us-central1-f")),
+    ("v3-8", "tpu-ubuntu2204-base", ("us-central1-a", "us-central1-b", "us-central1-f")),
+    ("v5litepod-8", "v2-alpha-tpuv5-lite", ("us-east5-a", "us-east5-b", "us-east5-c")),
+    ("v5litepod-16", "v2-alpha-tpuv5-lite", ("europe-west4-b", "europe-west4-a")),
+)
+PASSES = 260
+"""Looks that all controllers of one life make about: short lives look often, long ones seldom."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """
+    How often what goes wrong: shares of calls, of passes, or events per TPU and hour.
+    """
+
+    api_error: float = 0.0
+    lost_answer: float = 0.0
+    slow: float = 0.0
+    stuck: float = 0.0
+    stale: float = 0.0
+    truncated: float = 0.0
+    ssh: float = 0.0
+    kill: float = 0.0
+    pause: float = 0.0
+    jump: float = 0.0
+    rival: float = 0.0
+    preemption: float = 0.0
+    trouble: float = 0.0
+
+
+@dataclass(frozen=True)
+class JobCase:
+    """
+    A training job: seconds of a step, seconds between saves, steps in all (None: it never ends).
+    """
+
+    step_seconds: float
+    save_seconds: float
+    target: int | None
+    crashes: float
+    hopeless: bool
+
+
+@dataclass(frozen=True)
+class DeploymentCase:
+    """
+    One deployment: overrides of its spec, its job, and when its owner takes it down (hours, None: never).
+
+    At *edit_at* the owner changes the file to *edited* and runs `up`.
+    """
+
+    name: str
+    spec: dict = field(hash=False)
+    job: JobCase
+    down_at: float | None
+    delete_data: bool
+    up_again: bool
+    edit_at: float | None
+    edited: dict = field(hash=False)
+
+
+@dataclass(frozen=True)
+class Case:
+    """
+    One whole life.
+    """
+
+    seed: int
+    hours: float
+    realistic: bool
+    retries: bool
+    quota: int | None
+    deployments: tuple[DeploymentCase, ...]
+    rates: Rates
+
+
+def draw(seed):
+    """Return the case of *seed*."""
+    r = Random(f"case {seed}")
+    hours = r.choices((r.uniform(2, 4), r.uniform(4, 12), r.uniform(12, 48)), (78, 18, 4))[0]
+    count = r.choices((1, 2, 3, 4), (60, 22, 12, 6))[0]
+    shortest = min(300.0, max(15.0, hours * HOUR * count / PASSES))
+    slice_ = r.choice(SLICES)
+    deployments = tuple(_deployment(r, f"sim{n}", hours, shortest, slice_) for n in range(count))
+    quota = r.choice((None, None, None, count * 16, count * 16 + 16)) if slice_[0] == "v5litepod-16" else None
+    return Case(seed, hours, r.random() < 0.7, r.random() < 0.3, quota, deployments, _rates(r))
+
+
+def _deployment(r, name, hours, shortest, slice_):
+    kind, runtime, zones = slice_
+    chosen = r.sample(zones, r.randint(1, len(zones)))
+    vm = r.choice(("none", "spot", "ondemand"))
+    spec = {
+        "name": name,
+        "tpu__type": kind,
+        "tpu__runtime": runtime,
+        "tpu__zones": chosen,
+        "tpu__spot": r.random() < 0.9,
+        "watch__poll": f"{min(300, int(r.uniform(shortest, shortest * 4)))}s",
+        "job__failures": r.randint(1, 5),
+    }
+    if vm == "none":
+        spec["vm"] = "none"
+    else:
+        spec["vm__spot"] = vm == "spot"
+    if r.random() < 0.25:
+        spec["watch__budget_usd"] = round(r.uniform(0.5, 12.0), 2)
+    if r.random() < 0.1:
+        spec["watch__ttl"] = f"{int(hours * r.uniform(0.4, 0.9) * 60)}m"
+    step = r.uniform(1, 20)
+    length = hours * HOUR * r.uniform(0.2, 1.5)
+    job = JobCase(
+        step, r.uniform(120, 1500), None if r.random() < 0.4 else max(1, int(length / step)),
+        r.choice((0.0, 0.0, 0.02, 0.1)), r.random() < 0.06,
+    )  # fmt: skip
+    down = r.choices((None, hours, hours * r.uniform(0.2, 0.8)), (50, 25, 25))[0]
+    edit = hours * r.uniform(0.1, 0.9) if r.random() < 0.2 else None
+    edited = {**spec, "tpu__zones": r.sample(zones, r.randint(1, len(zones)))}
+    return DeploymentCase(name, spec, job, down, r.random() < 0.5, r.random() < 0.5, edit, edited)
+
+
+def _rates(r):
+    """
+    Draw each rate from its range; many lives have calm parts, so that each trouble is also seen alone.
+    """
+
+    def some(most, share=0.6):
+        return r.uniform(0, most) if r.random() < share else 0.0
+
+    return Rates(
+        api_error=some(0.3) * r.choice((0.3, 1.0)),
+        lost_answer=some(0.1),
+        slow=some(0.1),
+        stuck=some(0.03),
+        stale=some(0.1),
+        truncated=some(0.1),
+        ssh=some(0.3),
+        kill=some(0.03),
+        pause=some(0.03),
+        jump=some(0.03),
+        rival=some(0.03),
+        # 0.1 to 4 preemptions per TPU and day would leave short lives untouched: made dense by 12.
+        preemption=r.uniform(0.1, 4) / 24 * 12,
+        trouble=some(1.0),
+    )

@@ -1,0 +1,168 @@
+"""
+Live one whole life from a seed: faults for hours, then calm, the desired state, and a day without a change.
+"""
+
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+
+from orchestrator.core.decide_node import CREATE_DEADLINE
+from tests.simulation import invariants
+from tests.simulation.baton import HostClock, sleep
+from tests.simulation.checks import Checks
+from tests.simulation.draw import HOUR, draw
+from tests.simulation.invariants import SETTLE, Violation
+from tests.simulation.people import Owner
+from tests.simulation.weather import Weather
+from tests.simulation.world import World
+
+CREATE = 400.0
+"""Seconds that a create, the boot and the start of the job take at most in a calm world."""
+HOLDS = 720.0
+"""Seconds for which the desired state must last to count: loops still learn what happened before the calm."""
+STRETCH = (0, 0, 0, 0, 600, 600, 3600, 3600, 3600, 6 * 3600, 6 * 3600, 6 * 3600)
+"""Seconds by which the pauses of a settled day grow: the loop is seen at many moments, not every 15 s."""
+
+
+@dataclass
+class Life:
+    """
+    What came of one seed. *problem* is empty when all invariants held.
+    """
+
+    seed: int
+    problem: str = ""
+    hours: float = 0.0
+    tpu_hours: float = 0.0
+    rough_hours: float = 0.0
+    deployments: int = 0
+    commands: int = 0
+    seconds: float = 0.0
+    passes: int = 0
+    settle: float = 0.0
+    events: Counter = field(default_factory=Counter)
+    calls: int = 0
+
+
+def live(seed, trace=lambda line: None):
+    """Live the life of *seed*; *trace* gets each line of what happened."""
+    began, life = time.process_time(), Life(seed)
+    world = World(draw(seed), trace)
+    with world.running():
+        try:
+            Story(world, life).run()
+        except Violation as violation:
+            life.problem = str(violation)
+        except Exception:
+            life.problem = traceback.format_exc()
+        if life.problem:
+            world.say(f"VIOLATION {life.problem}")
+        life.hours = (world.now() - world.start) / HOUR
+        life.rough_hours = min(life.hours, world.case.hours)
+        life.deployments, life.commands = len(world.specs), len(world.processes)
+        life.passes = world.passes
+        life.events.update(world.events)
+        life.events.update(world.network.faults)
+        life.calls = sum(world.cloud.calls.values())
+        life.tpu_hours = sum(b.seconds for b in world.cloud.bill() if b.kind == "tpu") / HOUR
+        for process in world.processes:
+            process.kill()
+        world.quiet = world.network.quiet = True
+        world.scheduler.run_until(world.now() + 1)
+    life.seconds = time.process_time() - began
+    return life
+
+
+class Story:
+    """
+    The parts of a life.
+    """
+
+    def __init__(self, world, life):
+        self.world, self.life = world, life
+        self.checks = Checks(world)
+        self.owners = [Owner(world, case, self.checks) for case in world.case.deployments]
+
+    def run(self):
+        world, r = self.world, self.world.random
+        for owner in self.owners:
+            owner.launch("up", r.uniform(0, 300))
+            if owner.case.down_at is not None:
+                world.scheduler.after(owner.case.down_at * HOUR - 1, lambda o=owner: self._down(o))
+            if owner.case.edit_at is not None:
+                world.scheduler.after(owner.case.edit_at * HOUR, owner.edit)
+        Weather(world)
+        world.scheduler.run_until(world.start + world.case.hours * HOUR)
+        self._calm()
+        self._quiet_day()
+        for owner in self.owners:
+            self.checks.moment(owner.name)
+            self.checks.spend(owner.name)
+
+    def _down(self, owner):
+        if not owner.going_down:
+            middle = owner.case.down_at < self.world.case.hours
+            owner.take_down(delete=owner.case.delete_data, again=middle and owner.case.up_again)
+
+    def _calm(self):
+        """End all faults and wait for the desired state."""
+        world = self.world
+        world.say("calm")
+        world.calm()
+        began, bound = world.now(), SETTLE + CREATE + CREATE_DEADLINE
+        settled = None
+        while settled is None or world.now() - settled < HOLDS:
+            problems = [p for p in map(self._unsettled, self.owners) if p]
+            if not problems:
+                settled = world.now() if settled is None else settled
+            elif world.now() - began > bound:
+                raise Violation(f"I4 not settled {bound / 60:.0f} min after the last fault: {problems}")
+            else:
+                settled = None
+            world.scheduler.run_until(world.now() + 60)
+        self.life.settle = settled - began
+
+    def _unsettled(self, owner):
+        problem = self.checks.settled(owner)
+        return f"{owner.name}: {problem}" if problem else ""
+
+    def _quiet_day(self):
+        """Let a day pass in which nothing happens; the loops look, and change nothing."""
+        world = self.world
+        for gang in world.fleet.gangs.values():
+            gang.rest()
+        world.scheduler.run_until(world.now() + 300)
+        for owner in self.owners:
+            self.demand_settled(owner)
+        before = Counter(self.checks.mutations)
+        world.say("a quiet day")
+        world.stretched = True
+        world.scheduler.run_until(world.now() + 24 * HOUR)
+        extra = self.checks.mutations - before
+        for (deployment, method), count in extra.items():
+            if not self._may_end(deployment):
+                problem = invariants.i4_stable({method: count})
+                raise Violation(f"I4 {deployment}: {problem}")
+
+    def demand_settled(self, owner):
+        self.checks.demand("I4", self._unsettled(owner), "after it had settled")
+
+    def _may_end(self, deployment):
+        """Say whether the day may bring the end of the budget or of the time to live."""
+        spec = self.world.specs[deployment]
+        return spec.watch.budget_usd is not None or spec.watch.ttl < 7 * 86400
+
+
+def stretched_wait(self, seconds, wake=None):
+    """Wait longer than asked on a quiet day: equal looks need not all be made."""
+    if wake is not None and wake.is_set():
+        return
+    process, world = self._process, self._process.world
+    if world.stretched:
+        seconds += STRETCH[min(process.stretch, len(STRETCH) - 1)]
+        process.stretch += self._scheduler.current is process.threads[0]
+    sleep(self._scheduler, max(0.0, seconds))
+
+
+HostClock.wait = stretched_wait

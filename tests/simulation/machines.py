@@ -1,0 +1,355 @@
+"""
+The machines of a simulated life: they boot, train, save, report, die, and are told apart from zombies.
+
+What the agent's pure rules decide is decided by them: which checkpoint is complete, what its objects are
+called, what may be removed, which attempt comes next. Only time and files are simulated: a save is its
+manifest, and the reports of a worker are written when somebody looks at them.
+"""
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import asdict
+from types import SimpleNamespace
+
+from orchestrator.agent.checkpoints import completed_by, disposable
+from orchestrator.agent.errors import TornError
+from orchestrator.agent.gang import PREFIX as GANG
+from orchestrator.agent.gang import next_attempt
+from orchestrator.agent.manifest import CHECKPOINTS, Manifest, manifest_name, parse, parse_name
+from orchestrator.core import names
+from orchestrator.errors import RemoteError
+from orchestrator.local.model.machines import NoHosts
+from orchestrator.local.model.storage.values import Preconditions
+from orchestrator.ports import PushResult, RunResult
+from orchestrator.render import begin_script
+
+KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+KEEP = 3
+_ID = re.compile(r"tpu-(?P<node>.+-tpu-g(?P<incarnation>\d+)-\d+)-w(?P<worker>\d+)")
+
+
+class Bucket:
+    """
+    The bucket as machines use it, without the official clients.
+    """
+
+    def __init__(self, storage, name):
+        self.storage, self.name = storage, name
+
+    @property
+    def exists(self):
+        return any(b.name == self.name for b in self.storage.buckets.list("local-project"))
+
+    def put(self, name, data, new=False):
+        """Write an object; with *new* only if there is none. Return whether it was written."""
+        if not self.exists or (new and self.get(name) is not None):
+            return False
+        self.storage.objects.insert(self.name, name, data, {}, Preconditions())
+        return True
+
+    def get(self, name):
+        held = self.storage.objects._objects.get(self.name, {}).get(name)
+        return None if held is None else self.storage.objects.read(held)
+
+    def names(self, prefix=""):
+        return [n for n in self.storage.objects._names.get(self.name, ()) if n.startswith(prefix)]
+
+    def delete(self, name):
+        if self.get(name) is not None:
+            self.storage.objects.delete(self.name, name, None, Preconditions())
+
+    def manifests(self):
+        """Return the readable manifests by (step, incarnation)."""
+        found = defaultdict(list)
+        for name in self.names(CHECKPOINTS):
+            key = parse_name(name)
+            if key is not None:
+                try:
+                    found[key[:2]].append(parse(self.get(name), name))
+                except TornError:
+                    continue
+        return found
+
+    def complete(self):
+        """Return the complete checkpoints, newest first."""
+        found = (completed_by(group) for group in self.manifests().values())
+        return sorted((one for one in found if one is not None), reverse=True)
+
+    def newest_gang(self):
+        """Return the highest incarnation that has started."""
+        started = (int(n[len(GANG) :].split("/")[0]) for n in self.names(GANG))
+        return max(started, default=0)
+
+
+class Gang:
+    """
+    The job on one slice: all of its workers, alike.
+    """
+
+    def __init__(self, fleet, deployment, node, incarnation, workers):
+        self.fleet, self.deployment, self.node = fleet, deployment, node
+        self.incarnation, self.workers = incarnation, workers
+        self.bucket = fleet.bucket_of(deployment)
+        self.job = fleet.jobs[deployment]
+        self.alive = set(range(workers))
+        self.attempt, self.phase, self.since, self.base = None, "boot", fleet.now(), 0
+        self.over, self.silent, self.message, self.bundle = False, False, "", ""
+        self.committed = None
+        self._turn = 0
+
+    # The life of the job.
+
+    def boot(self):
+        """Begin as startup does: with the code in the bucket, or wait until it is pushed."""
+        if self.bucket.names(names.BUNDLES):
+            self.start()
+
+    def start(self, restart=False):
+        """Start the job unless it runs; with *restart* also if it does."""
+        if self.phase in {"done", "failed"} or (self._turn and not restart and not self.over):
+            return
+        self._turn += 1
+        self.over, self.message = False, ""
+        self.bundle = self.fleet.digests["bundle"]
+        self._report("setup")
+        self._after(self.fleet.random.uniform(5, 60), lambda: self._begin("asked for", counted=False))
+
+    def _after(self, seconds, event):
+        turn = self._turn
+
+        def still():
+            if turn == self._turn and not self.over and self.alive:
+                event()
+
+        self.fleet.scheduler.after(seconds, still)
+
+    def _begin(self, reason, counted):
+        """Agree on an attempt, resume from the newest complete checkpoint."""
+        if self._fenced():
+            return
+        newest = next(iter(self.bucket.complete()), None)
+        self.attempt = next_attempt(self.attempt, newest, reason, 0, counted)
+        name = f"{GANG}{self.incarnation}/{self.attempt.attempt:06d}.json"
+        self.bucket.put(name, json.dumps(asdict(self.attempt)).encode())
+        if self.attempt.failures >= self.job.failures:
+            self.message = "no progress"
+            self._end("failed")
+            return
+        self.base = self.attempt.resume_step or 0
+        self._report("run")
+        if self.job.hopeless:
+            self._after(20, lambda: self._begin("status 1", counted=True))
+        else:
+            self._plan()
+
+    def _plan(self):
+        """Plan the next save, or the end if that comes first."""
+        step = self.step()
+        left = float("inf") if self.job.target is None else (self.job.target - step) * self.job.step_seconds
+        if left <= self.job.save_seconds:
+            self._after(left, lambda: self._save(done=True))
+        else:
+            self._after(self.job.save_seconds, self._save)
+
+    def step(self):
+        """Return the step that the job has reached by now."""
+        if self.phase != "run":
+            return self.base
+        made = 0 if self._frozen() else int((self.fleet.now() - self.since) / self.job.step_seconds)
+        reached = self.base + made
+        return reached if self.job.target is None else min(reached, self.job.target)
+
+    def _frozen(self):
+        """Say whether the job hangs because a machine of the slice is dead."""
+        return len(self.alive) < self.workers
+
+    def _save(self, done=False):
+        step = self.job.target if done else self.step()
+        self._commit(0, step, done)
+
+    def _commit(self, worker, step, done):
+        """Let *worker* commit its part, then the next one, then go on training."""
+        if self._frozen() or self._fenced():
+            return
+        if worker < self.workers:
+            self.commit_part(worker, step)
+            self._after(0.7, lambda: self._commit(worker + 1, step, done))
+            return
+        self.committed = step
+        self._retain()
+        self.fleet.changed(self)
+        if done:
+            self.fleet.truly_done.add((self.deployment, self.incarnation))
+            self._end("done")
+        elif self.fleet.random.random() < self.job.crashes:
+            self._begin("status 139", counted=True)
+        else:
+            self._plan()
+
+    def commit_part(self, worker, step):
+        """Write one worker's manifest, which must not exist."""
+        part = Manifest(
+            step, self.incarnation, worker, self.workers, self.attempt.attempt, "x", (), self.fleet.now()
+        )
+        name = manifest_name(step, self.incarnation, worker)
+        if self.bucket.put(name, part.text().encode(), new=True):
+            self.fleet.writes[self.deployment, self.incarnation, worker].add(self.node)
+            if self.bucket.newest_gang() > self.incarnation:
+                self.fleet.zombie_writes.append((self.deployment, self.incarnation, step))
+
+    def _retain(self):
+        old = disposable(self.bucket.complete(), KEEP)
+        for name in self.bucket.names(CHECKPOINTS):
+            if old and int(name[len(CHECKPOINTS) :].split("/")[0]) <= old[0]:
+                self.bucket.delete(name)
+
+    def _fenced(self):
+        if self.bucket.newest_gang() > self.incarnation:
+            self._end("stopped", "a newer incarnation exists")
+        return self.over
+
+    def _end(self, phase, message=""):
+        self._report(phase)
+        self.message = message or self.message
+        self.beat()
+        self.over = True
+
+    def _report(self, phase):
+        self.base, self.phase, self.since = self.step(), phase, self.fleet.now()
+
+    # What happens to the machines.
+
+    def lose(self, worker):
+        """Let one machine die."""
+        self.beat()
+        self.base, self.since = self.step(), self.fleet.now()
+        self.alive.discard(worker)
+
+    def notice(self):
+        """Stop in good order, as the warning asks."""
+        if self.phase == "run" and not self.over and not self._frozen() and not self._fenced():
+            step = self.step()
+            for worker in range(self.workers):
+                self.commit_part(worker, step)
+            self.fleet.changed(self)
+        if not self.over:
+            self._end("stopped", "notice")
+
+    def rest(self):
+        """Save and end nothing more, but go on: what is planned is forgotten."""
+        self._turn += 1
+        self.job = SimpleNamespace(**{**vars(self.job), "target": None})
+
+    def beat(self):
+        """Write the last report of each worker that is alive and can reach the bucket."""
+        if self.over or self.silent or not self._turn:
+            return
+        for worker in sorted(self.alive):
+            body = {
+                "incarnation": self.incarnation, "worker": worker, "workers": self.workers, "schema": 1,
+                "phase": self.phase, "bundle": self.bundle, "step": self.step(), "message": self.message,
+                "committed_step": self.committed, "attempt": self.attempt.attempt if self.attempt else 0,
+                "notice": self.message == "notice",
+            }  # fmt: skip
+            self.bucket.put(f"{names.HEARTBEAT}{self.incarnation}/{worker}", json.dumps(body).encode())
+
+
+class Fleet(NoHosts):
+    """
+    All machines of the simulated cloud.
+    """
+
+    def __init__(self, scheduler, random, digests):
+        super().__init__()
+        self.scheduler, self.random, self.digests = scheduler, random, digests
+        self.cloud = self.storage = None
+        self.jobs, self.buckets, self.gangs = {}, {}, {}
+        self.writes = defaultdict(set)
+        self.truly_done, self.zombie_writes = set(), []
+        self.changed = lambda gang: None
+        self.unreachable = set()
+
+    def now(self):
+        return self.scheduler.now()
+
+    def bucket_of(self, deployment):
+        return Bucket(self.storage, self.buckets[deployment])
+
+    def boot(self, machine):
+        self.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY
+        if machine.kind != "tpu":
+            return
+        node = _ID.match(machine.id)
+        if node["worker"] != "0":
+            return
+        name = machine.id.rsplit("-tpu-g", 1)[0]
+        deployment = next(d for d in self.jobs if name.endswith(f"-{d}"))
+        count = len(machine.attributes["worker-network-endpoints"].split(","))
+        gang = Gang(self, deployment, node["node"], int(node["incarnation"]), count)
+        self.gangs[node["node"]] = gang
+        self.scheduler.after(self.random.uniform(10, 40), gang.boot)
+
+    def gang_of(self, machine_id):
+        found = _ID.match(machine_id)
+        return (self.gangs.get(found["node"]), int(found["worker"])) if found else (None, 0)
+
+    def notice(self, machine_id):
+        gang, worker = self.gang_of(machine_id)
+        if gang is not None and worker == 0:
+            gang.notice()
+
+    def stop(self, machine_id):
+        gang, worker = self.gang_of(machine_id)
+        if gang is not None:
+            gang.lose(worker)
+
+    remove = stop
+
+    def report(self, bucket):
+        """Let all machines that write to *bucket* report."""
+        for gang in self.gangs.values():
+            if gang.bucket.name == bucket:
+                gang.beat()
+
+
+class Ssh:
+    """
+    The way to machines over SSH: fails where the machine is dead, and now and then.
+    """
+
+    def __init__(self, fleet, process, fails):
+        self.fleet, self.process, self._fails = fleet, process, fails
+
+    def push(self, hosts, bundle, digest, root):
+        return [PushResult(h.name, 1000, 0.1, self._trouble(h)) for h in hosts]
+
+    def put(self, hosts, data, target, mode):
+        for host in hosts:
+            self._reach(host)
+
+    def run(self, hosts, command, deadline, stdin=""):
+        return [RunResult(0) for host in hosts if self._reach(host) is None]
+
+    def run_elevated(self, hosts, script, deadline):
+        gangs = [self._reach(host) for host in hosts]
+        for gang in dict.fromkeys(gangs):
+            if gang is not None:
+                gang.start(restart=script == begin_script(restart=True))
+        return [RunResult(0) for _ in hosts]
+
+    def _reach(self, host):
+        trouble = self._trouble(host)
+        if trouble:
+            raise RemoteError(f"{host.name}: {trouble}")
+        machine = self.fleet.cloud.machine_by_address(host.address)
+        return self.fleet.gang_of(machine.id)[0]
+
+    def _trouble(self, host):
+        self.process.step()
+        machine = self.fleet.cloud.machine_by_address(host.address)
+        if machine is None or not self.fleet.cloud.machine_state(machine.id).running:
+            return "no route to host"
+        if machine.id in self.fleet.unreachable or self._fails():
+            return "connection timed out"
+        return ""

@@ -1,0 +1,217 @@
+"""
+The owners of the deployments: they run `up`, `watch` and `down`, and start again what died.
+"""
+
+import shutil
+from types import SimpleNamespace
+
+from orchestrator.cli.up import _stop_on
+from orchestrator.core.plan import Outcome
+from orchestrator.engine.watch import raise_hopeless, raise_outcome
+from orchestrator.errors import JobFailedError, LeaseHeldError, LeftoverError, SpendStopError, TpuctlError
+from tests.core.core_kit import make_spec
+from tests.simulation.baton import Kill, Process
+from tests.simulation.wire import PROJECT
+from tests.simulation.world import Controller
+
+
+class Owner:
+    """
+    One person with one deployment and two computers, `a` and `b`.
+
+    *ended* is the outcome that a command told, *down* the time since when all is gone.
+    """
+
+    def __init__(self, world, case, checks):
+        self.world, self.case, self.checks = world, case, checks
+        self.name = case.name
+        self.random = world.random
+        self.host, self.ended, self.down, self.wants_down = "a", "", None, False
+        self.going_down = self.deleting = False
+        self.main = None
+        self._count, self._again = 0, False
+        wrong = (0.0,) if world.case.rates.jump == 0 else (0.0, -90.0, 400.0, -4000.0)
+        self.skews = {host: self.random.choice(wrong) for host in ("a", "b")}
+        world.fleet.jobs[case.name] = replace_job(case, self.spec)
+
+    @property
+    def spec(self):
+        """Return the deployment file as it is now."""
+        return self.world.specs[self.name]
+
+    def edit(self):
+        """Change the zones in the file and run `up`."""
+        if self.going_down or self.ended:
+            return
+        self.world.events["edited file"] += 1
+        self.world.specs[self.name] = make_spec(project=PROJECT, **self.case.edited)
+        if self.main is not None:
+            self.main.kill()
+            self.main = None
+        self.launch("up", self.random.uniform(1, 60))
+
+    # Commands.
+
+    def launch(self, command, after=0.0, host=None, rival=False):
+        """Start a command after a while; a main one unless it is a *rival*'s."""
+
+        def start():
+            if not rival and self.going_down and command != "down":
+                return
+            self._start(command, host or self.host, rival)
+
+        self.world.scheduler.after(after, start)
+
+    def _start(self, command, host, rival):
+        self._count += 1
+        name = f"{self.name}/{host}/{command}{self._count}"
+        process = Process(self.world.scheduler, name, host, self.skews[host])
+        process.command, process.deployment, process.rival = command, self.name, rival
+        process.stretch = 0
+        self.checks.began(process)
+        process.world = self.world
+        self.world.processes.append(process)
+        if not rival:
+            self.main = process
+        self.checks.started(process)
+        self.world.say(f"{process.name} starts")
+        process.start(lambda: getattr(self, f"_{command}")(process), lambda error: self._over(process, error))
+
+    def _up(self, process):
+        controller = Controller(self.world, self.spec, process, "up")
+
+        def after(result):
+            self.checks.passed(controller, result)
+            controller.sink.flush()
+            for failure in result.failures:
+                _stop_on(failure, result)
+            if result.plan.outcome is Outcome.REFUSED:
+                raise_outcome(result)
+            if result.plan.outcome is None:
+                raise_hopeless(controller.record.history)
+            self._tick(process)
+
+        with controller.alone():
+            controller.want()
+            watcher = process.watcher = controller.watcher(self.checks.began)
+            raise_outcome(watcher.run(lambda r: r.plan.empty and not r.plan.waiting, after))
+
+    def _watch(self, process):
+        controller = Controller(self.world, self.spec, process, "watch")
+        with controller.alone():
+            if not controller.record.history.bundle:
+                return
+            watcher = process.watcher = controller.watcher(self.checks.began)
+
+            def after(result):
+                self.checks.passed(controller, result)
+                controller.sink.flush()
+                if result.plan.outcome is None:
+                    raise_hopeless(controller.record.history)
+                self._tick(process)
+
+            result = watcher.run(lambda _: False, after)
+            raise_outcome(result)
+            if result.plan.outcome is Outcome.DONE:
+                process.told = "done"
+
+    def _down(self, process):
+        controller = Controller(self.world, self.spec, process, "down", forgiving=True)
+        with controller.alone():
+            sweep = controller.sweep()
+            sweep.begin()
+            left = list(sweep.machines())
+            if not left:
+                bucket = controller.deployment.bucket
+                kept = sweep.bucket(bucket) if self.deleting else sweep.close()
+                left += [kept] if kept else []
+            if self.deleting and not left:
+                shutil.rmtree(controller.folder, ignore_errors=True)
+        if left:
+            raise LeftoverError("; ".join(f"{i.kind} {i.name} {i.state}" for i in left))
+
+    # What happens between two looks.
+
+    def _tick(self, process):
+        """Kill, pause or mis-set the process, or let the other computer start one as well."""
+        rates, r = self.world.case.rates, self.random
+        if self.world.quiet:
+            return
+        if r.random() < rates.kill:
+            self.world.events["kill"] += 1
+            process.calls_to_live = r.randint(0, 14)
+        if r.random() < rates.pause:
+            self.world.events["pause"] += 1
+            process.paused_until = self.world.now() + r.uniform(20, 1200)
+        if r.random() < rates.jump:
+            self.world.events["clock jump"] += 1
+            process.skew += r.choice((-1, 1)) * r.choice((5, 120, 3700))
+            self.skews[process.host] = process.skew
+        if r.random() < rates.rival:
+            self.world.events["second controller"] += 1
+            other = "b" if process.host == "a" else "a"
+            self.launch(r.choice(("watch", "watch", "up")), r.uniform(0, 30), other, rival=True)
+
+    def _over(self, process, error):
+        """Judge how a command ended, and do what its owner would do next."""
+        kind = type(error).__name__ if error is not None else "ok"
+        self.world.say(f"{process.name} ends: {kind} {error if error is not None else ''}".rstrip())
+        if error is not None and not isinstance(error, TpuctlError | Kill):
+            raise error
+        self.checks.over(process, error)
+        if process.rival or process is not self.main:
+            return
+        r, calm = self.random, self.world.quiet
+        soon = r.uniform(5, 60) if calm else r.uniform(5, 600)
+        if process.command == "down":
+            self._after_down(process, error, soon)
+            return
+        again = process.command
+        if isinstance(error, JobFailedError | SpendStopError) or getattr(process, "told", "") == "done":
+            self.ended = getattr(process, "told", "") or type(error).__name__
+            return
+        if error is None:
+            again = "watch"
+        elif isinstance(error, Kill):
+            self.host = self.host if r.random() < 0.7 else ("b" if self.host == "a" else "a")
+        elif "the bucket with checkpoints" in str(error):
+            # What the hint says: begin anew.
+            self.take_down(delete=True, again=True)
+            return
+        elif not isinstance(error, LeaseHeldError):
+            again = "up"
+        self.launch(again, soon)
+
+    def take_down(self, *, delete, again):
+        """Run `down`, beside, after or instead of what runs."""
+        self.going_down, self.deleting, self._again = True, delete, again
+        main, r = self.main, self.random
+        if main is not None and not main.ended and not main.dead:
+            way = r.choice(("interrupt", "kill", "leave"))
+            if way == "interrupt" and hasattr(main, "watcher"):
+                main.watcher.stop.set()
+                main.watcher.wake.set()
+            elif way == "kill":
+                main.kill()
+            else:
+                self.host = "b" if self.host == "a" else "a"
+        self.launch("down", r.uniform(1, 60))
+
+    def _after_down(self, process, error, soon):
+        if error is not None:
+            self.launch("down", soon)
+            return
+        self.down, self.ended = self.world.now(), "down"
+        self.checks.went_down(self)
+        if self._again:
+            self.going_down = False
+            self.launch("up", self.random.uniform(60, 1200))
+            self.world.scheduler.after(0, self._reopen)
+
+    def _reopen(self):
+        self.down, self.ended, self._again = None, "", False
+
+
+def replace_job(case, spec):
+    """Return the job with what the deployment file says about it."""
+    return SimpleNamespace(**{**vars(case.job), "failures": spec.job.failures})

@@ -1,0 +1,149 @@
+"""
+What happens to machines and zones behind everybody's back.
+"""
+
+from dataclasses import replace
+
+from orchestrator.errors import LocalCloudError
+from orchestrator.local.model.node import NodeState
+
+PASSING = ("REPAIRING", "RESTARTING", "HIDDEN", "UNKNOWN", "STOPPING")
+
+
+class Weather:
+    """
+    Strike at random times, as often as the case says for each TPU and hour.
+    """
+
+    def __init__(self, world):
+        self.world, self.random = world, world.random
+        count = len(world.case.deployments)
+        rates = world.case.rates
+        self._kinds = {self.preempt: rates.preemption * count, self.trouble: rates.trouble * count}
+        for kind, rate in self._kinds.items():
+            if rate > 0:
+                self._plan(kind, rate)
+
+    def _plan(self, kind, rate):
+        def strike():
+            if not self.world.quiet:
+                kind()
+                self._plan(kind, rate)
+
+        self.world.scheduler.after(self.random.expovariate(rate / 3600), strike)
+
+    def _node(self, *, spot=False):
+        self.world.cloud.tick()
+        nodes = [
+            n for _, n in sorted(self.world.cloud.kernel.state.nodes.items())
+            if (n.spot or not spot) and n.state in {NodeState.READY, NodeState.CREATING}
+        ]  # fmt: skip
+        return self.random.choice(nodes) if nodes else None
+
+    def _say(self, what, about=""):
+        self.world.events[what] += 1
+        self.world.say(f"* {what} {about}".rstrip())
+
+    def preempt(self):
+        node = self._node(spot=True)
+        if node is not None:
+            self._say("preemption", node.name)
+            self.world.cloud.preempt(f"{node.zone}/{node.name}", notice=self.random.random() < 0.6)
+
+    def trouble(self):
+        kinds = (
+            self.machine_death, self.odd_state, self.unhealthy, self.vanish, self.partition, self.no_ssh,
+            self.stockout, self.vm_trouble,
+        )  # fmt: skip
+        self.random.choice(kinds)()
+
+    def machine_death(self):
+        node = self._node()
+        if node is not None and node.workers:
+            self._say("machine death", node.name)
+            index = self.random.randrange(len(node.workers))
+            try:
+                self.world.cloud.kill_worker(f"{node.zone}/{node.name}", index)
+            except LocalCloudError:
+                return
+
+    def odd_state(self):
+        node = self._node()
+        if node is None or node.state is not NodeState.READY:
+            return
+        state = self.random.choice(PASSING)
+        self._say("odd state", f"{node.name} {state}")
+        self.world.cloud.set_node_state(f"{node.zone}/{node.name}", state)
+        if self.random.random() < 0.7:
+            epoch = node.epoch
+            self.world.scheduler.after(self.random.uniform(30, 1200), lambda: self._heal(node, epoch))
+
+    def _heal(self, node, epoch):
+        if node.epoch == epoch:
+            node.enter(NodeState.READY)
+
+    def unhealthy(self):
+        node = self._node()
+        if node is None or node.state is not NodeState.READY:
+            return
+        self._say("unhealthy", node.name)
+        self.world.cloud.set_node_state(f"{node.zone}/{node.name}", "UNHEALTHY_MAINTENANCE")
+        if self.random.random() < 0.5:
+            key = (node.zone, node.name)
+            self.world.scheduler.after(self.random.uniform(5, 600), lambda: self._recover(key))
+
+    def _recover(self, key):
+        node = self.world.cloud.kernel.state.nodes.get(key)
+        if node is not None:
+            self.world.cloud.set_node_state(f"{node.zone}/{node.name}", "HEALTHY")
+
+    def vanish(self):
+        node = self._node()
+        if node is not None:
+            self._say("vanish", node.name)
+            self.world.cloud.set_node_state(f"{node.zone}/{node.name}", "vanish")
+
+    def partition(self):
+        gangs = [g for g in self.world.fleet.gangs.values() if g.alive and not g.over]
+        if gangs:
+            gang = self.random.choice(gangs)
+            self._say("partition", gang.node)
+            gang.beat()
+            gang.silent = True
+            self.world.scheduler.after(self.random.uniform(60, 1500), lambda: setattr(gang, "silent", False))
+
+    def no_ssh(self):
+        machines = self.world.cloud.machines()
+        if machines:
+            machine = self.random.choice(machines)
+            self._say("no ssh", machine.id)
+            self.world.fleet.unreachable.add(machine.id)
+            self.world.scheduler.after(
+                self.random.uniform(60, 3000), lambda: self.world.fleet.unreachable.discard(machine.id)
+            )
+
+    def stockout(self):
+        zones = sorted({zone for d in self.world.case.deployments for zone in d.spec["tpu__zones"]})
+        zone = self.random.choice(zones)
+        self._say("stockout", zone)
+        self._dry({zone}, set())
+        self.world.scheduler.after(self.random.uniform(60, 3600), lambda: self._dry(set(), {zone}))
+
+    def _dry(self, more, less):
+        kernel = self.world.cloud.kernel
+        kernel.settings = replace(kernel.settings, stockouts=(kernel.settings.stockouts | more) - less)
+
+    def vm_trouble(self):
+        vms = [v for _, v in sorted(self.world.cloud.kernel.state.instances.items())]
+        if not vms:
+            return
+        vm = self.random.choice(vms)
+        try:
+            if vm.spot:
+                self._say("vm preemption", vm.name)
+                self.world.cloud.preempt(f"{vm.zone}/{vm.name}", notice=self.random.random() < 0.5)
+            else:
+                self._say("vm stopped by hand", vm.name)
+                self.world.cloud.compute.stop(vm.zone, vm.name)
+        except Exception as error:
+            self.world.say(f"* spared: {type(error).__name__}")

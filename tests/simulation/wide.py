@@ -1,0 +1,306 @@
+"""
+Long and wide lives: `python -m tests.simulation.wide --seeds 0:50 --jobs 2`, or one seed with `--trace FILE`.
+
+A hundred deployments of one TPU each share a project, its quota and three zones for thirty virtual days.
+That takes a minute or two of CPU a seed. With `--shape ci` even seeds are wide (40 TPUs, 2 days), odd ones
+long (3 TPUs, 30 days).
+"""
+
+import argparse
+import hashlib
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+from orchestrator.core.decide_node import CREATE_DEADLINE
+from orchestrator.engine.artifacts import agent_file, bundle_file
+from tests.simulation import invariants
+from tests.simulation.draw import JobCase, Rates
+from tests.simulation.invariants import SETTLE, Violation
+from tests.simulation.report import commit
+from tests.simulation.weather import Weather
+from tests.simulation.wide_checks import WideChecks
+from tests.simulation.wide_loop import DAY, Loop
+from tests.simulation.wide_world import WideWorld
+from tests.simulation.world import CONTENT, DIGEST
+
+ZONES = ("us-central1-b", "us-central1-c", "us-central1-f")
+QUOTA = "TPUV2sPreemptiblePerProjectPerZoneForTPUAPI"
+HOUR = 3600.0
+TPUS, DAYS = 100, 30.0
+SHAPES = {"full": ((TPUS, DAYS),), "ci": ((40, 2.0), (3, DAYS))}
+CREATE = 400.0
+"""Seconds that a create, the boot and the start of the job take at most in a calm world."""
+HOLDS = 720.0
+"""Seconds for which the desired state must last to count."""
+DOWNS = 5
+"""Deployments that are taken down at the end, to prove that nothing is left of them."""
+
+
+@dataclass(frozen=True)
+class WideDeployment:
+    """One deployment of a wide life; *ttl_ends* says that its time to live ends within the life."""
+
+    name: str
+    spec: dict = field(hash=False)
+    job: JobCase
+    ttl_ends: bool
+
+
+@dataclass(frozen=True)
+class WideCase:
+    """One wide life."""
+
+    seed: int
+    days: float
+    quotas: dict = field(hash=False)
+    deployments: tuple[WideDeployment, ...]
+    rates: Rates
+
+
+@dataclass
+class WideLife:
+    """What came of it. *problem* is empty when all invariants held."""
+
+    seed: int
+    tpus: int
+    asked: float
+    problem: str = ""
+    days: float = 0.0
+    tpu_days: float = 0.0
+    seconds: float = 0.0
+    passes: int = 0
+    calls: int = 0
+    settle: float = 0.0
+    digest: str = ""
+    events: Counter = field(default_factory=Counter)
+
+
+def draw(seed, tpus=TPUS, days=DAYS):
+    """Return the case of *seed*."""
+    r = Random(f"wide case {seed}")
+    deployments = tuple(_deployment(r, f"w{n}", days) for n in range(tpus))
+    # Cores: all zones together have room for everybody, but not each zone.
+    quotas = {(QUOTA, zone): 8 * (tpus * 2 // 5 + 1) for zone in ZONES} if r.random() < 0.3 else {}
+
+    def some(most, share=0.6):
+        return r.uniform(0, most) if r.random() < share else 0.0
+
+    rates = Rates(
+        api_error=some(0.3) * r.choice((0.3, 1.0)), lost_answer=some(0.1), slow=some(0.05),
+        stuck=some(0.03), stale=some(0.1), truncated=some(0.1), kill=some(0.03),
+        preemption=0.1 * 40 ** r.random() / 24, trouble=some(0.5) / 24,
+    )  # fmt: skip
+    return WideCase(seed, days, quotas, deployments, rates)
+
+
+def _deployment(r, name, days):
+    zones = r.sample(ZONES, r.choice((1, 2, 3, 3, 3)))
+    ttl_ends = r.random() < 0.05
+    spec = {
+        "name": name, "tpu__type": "v2-8", "tpu__runtime": "tpu-ubuntu2204-base", "tpu__zones": zones,
+        "watch__poll": f"{r.randint(60, 300)}s", "job__failures": r.randint(2, 5),
+        "watch__ttl": f"{max(1, int(days * r.uniform(0.3, 0.9) * 24))}h" if ttl_ends else "100d",
+    }  # fmt: skip
+    vm = r.choices(("none", "spot", "ondemand"), (80, 10, 10))[0]
+    spec.update({"vm": "none"} if vm == "none" else {"vm__spot": vm == "spot"})
+    if r.random() < 0.1:
+        spec["watch__budget_usd"] = round(r.uniform(1.0, 25.0 * days), 2)
+    step = r.uniform(5, 60)
+    target = None if r.random() < 0.7 else int(days * DAY * r.uniform(0.2, 1.2) / step)
+    job = JobCase(step, r.uniform(2, 8) * HOUR, target, r.choice((0.0, 0.0, 0.01)), False)
+    return WideDeployment(name, spec, job, ttl_ends)
+
+
+class WideWeather(Weather):
+    """
+    Weather whose strikes are news for the controller concerned.
+    """
+
+    def _say(self, what, about=""):
+        super()._say(what, about)
+        self.world.tell(about)
+
+    def _heal(self, node, epoch):
+        super()._heal(node, epoch)
+        self.world.tell(node.name)
+
+    def _recover(self, key):
+        super()._recover(key)
+        self.world.tell(key[1])
+
+
+def live(seed, tpus=TPUS, days=DAYS, trace=lambda line: None):
+    """Live the wide life of *seed*."""
+    began, life, digest = time.process_time(), WideLife(seed, tpus, days), hashlib.sha256()
+
+    def say(line):
+        digest.update(line.encode() + b"\n")
+        trace(line)
+
+    world = WideWorld(draw(seed, tpus, days), say)
+    world.bundles = _bundles()
+    with world.running():
+        try:
+            Story(world, life).run()
+        except Violation as violation:
+            life.problem = str(violation)
+        except Exception:  # a crash of the product is a violation too
+            life.problem = traceback.format_exc()
+    shutil.rmtree(world.bundles)
+    life.days = (world.now() - world.start) / DAY
+    life.tpu_days = sum(line.seconds for line in world.cloud.bill() if line.kind == "tpu") / DAY
+    life.events.update(world.events)
+    life.events.update(world.faults)
+    life.calls, life.digest = sum(world.cloud.calls.values()), digest.hexdigest()
+    life.seconds = time.process_time() - began
+    return life
+
+
+def _bundles():
+    folder = Path(tempfile.mkdtemp(prefix="tpuctl-wide-"))
+    for name, path in (("bundle", bundle_file), ("agent", agent_file)):
+        place = path(folder, DIGEST[name])
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(CONTENT[name])
+    return folder
+
+
+class Story:
+    """
+    The parts of a wide life.
+    """
+
+    def __init__(self, world, life):
+        self.world, self.life = world, life
+        self.checks = WideChecks(world)
+        for one in world.case.deployments:
+            failures = world.specs[one.name].job.failures
+            world.fleet.jobs[one.name] = SimpleNamespace(**vars(one.job), failures=failures)
+        self.loops = {one.name: Loop(world, one, self.checks) for one in world.case.deployments}
+        world.news = self._news
+
+    def _news(self, deployment):
+        self.checks.note(deployment)
+        self.loops[deployment].news()
+
+    def run(self):
+        world, r = self.world, self.world.random
+        for loop in self.loops.values():
+            world.scheduler.after(r.uniform(0, HOUR), loop.start)
+        WideWeather(world)
+        try:
+            world.run_until(world.start + world.case.days * DAY)
+            self._calm()
+            self._quiet_day()
+            self._downs()
+            self.checks.all_over(self.loops.values())
+        finally:
+            self.life.passes = sum(loop.passes for loop in self.loops.values())
+
+    def _calm(self):
+        """End all faults and wait for the desired state."""
+        world = self.world
+        world.say("calm")
+        world.quiet = True
+        world.fleet.unreachable.clear()
+        for gang in world.fleet.gangs.values():
+            gang.silent = False
+        world.cloud.kernel.settings = replace(world.cloud.kernel.settings, stockouts=frozenset(), quotas={})
+        for loop in self.loops.values():
+            loop.news()
+        began, settled = world.now(), None
+        bound = SETTLE + CREATE + CREATE_DEADLINE
+        while settled is None or world.now() - settled < HOLDS:
+            problems = [p for p in map(self.checks.unsettled, self.loops.values()) if p]
+            if not problems:
+                settled = world.now() if settled is None else settled
+            elif world.now() - began > bound:
+                raise Violation(f"I4 not settled {bound / 60:.0f} min after the last fault: {problems}")
+            else:
+                settled = None
+            world.run_until(world.now() + 60)
+        self.life.settle = settled - began
+
+    def _quiet_day(self):
+        """Let a day pass in which nothing happens."""
+        world = self.world
+        for gang in world.fleet.gangs.values():
+            gang.rest()
+        world.run_until(world.now() + 300)
+        before = Counter(self.checks.mutations)
+        world.say("a quiet day")
+        world.run_until(world.now() + DAY)
+        for name in self.checks.mutations - before:
+            loop = self.loops[name]
+            if loop.spec.watch.budget_usd is None and not loop.case.ttl_ends:
+                raise Violation(f"I4 {name}: {invariants.i4_stable({name: self.checks.mutations[name]})}")
+
+    def _downs(self):
+        """Take some down; all that is left of them is their data."""
+        running = [loop for loop in self.loops.values() if not loop.ended]
+        for loop in running[:DOWNS]:
+            self.checks.demand("I1", "; ".join(map(str, loop.take_down())), loop.name)
+            self.checks.demand("I1", invariants.i1_gone(self.checks.live(loop.name)), loop.name)
+
+
+def summary(lives, wall):
+    """Return the figures of many wide lives, as text."""
+    events = sum((life.events for life in lives), Counter())
+    bad = [life.seed for life in lives if life.problem]
+    shown = ", ".join(f"{name} {count}" for name, count in sorted(events.items()))
+    days, tpu_days = sum(life.days for life in lives), sum(life.tpu_days for life in lives)
+    passes, calls = sum(life.passes for life in lives), sum(life.calls for life in lives)
+    each = sum(life.seconds for life in lives) / max(1, len(lives))
+    return (
+        f"wide seeds {len(lives)}, virtual days {days:.0f}, TPU days {tpu_days:.0f}, passes {passes}, "
+        f"calls {calls}\nviolations {len(bad)}" + (f": seeds {bad[:40]}" if bad else "") + "\n"
+        f"injected: {shown}\ntime {wall:.0f} s, {each:.1f} CPU-s a seed"
+    )
+
+
+def shaped(seed, shape="full"):
+    """Live the life of *seed* in the size that the shape has for it."""
+    sizes = SHAPES[shape]
+    return live(seed, *sizes[seed % len(sizes)])
+
+
+def main():
+    """Read the command line and live."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.wide")
+    parser.add_argument("seed", nargs="?", type=int, default=0)
+    parser.add_argument("--trace", type=Path)
+    parser.add_argument("--seeds", help="FIRST:LAST, the last one not included")
+    parser.add_argument("--shape", choices=SHAPES, default="full")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--tpus", type=int, default=TPUS)
+    parser.add_argument("--days", type=float, default=DAYS)
+    chosen = parser.parse_args()
+    began = time.monotonic()
+    if chosen.seeds:
+        seeds = range(*map(int, chosen.seeds.split(":")))
+        with ProcessPoolExecutor(chosen.jobs) as pool:
+            lives = list(pool.map(partial(shaped, shape=chosen.shape), seeds))
+    else:
+        with (chosen.trace or Path("/dev/null")).open("w") as file:
+            lives = [live(chosen.seed, chosen.tpus, chosen.days, lambda line: print(line, file=file))]
+    for life in lives:
+        if life.problem:
+            print(f"wide seed {life.seed} at {commit()}: {life.problem}")
+            size = f"--tpus {life.tpus} --days {life.asked:g}"
+            print(f"  replay: python -m tests.simulation.wide {life.seed} {size} --trace trace.txt")
+    print(summary(lives, time.monotonic() - began))
+    return 1 if any(life.problem for life in lives) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

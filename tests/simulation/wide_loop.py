@@ -1,0 +1,220 @@
+"""
+The loop of one deployment in a wide life: real passes, made when something can have changed.
+
+A pass is a function of what is seen, of the record and of time that has passed. So a loop that found
+nothing to do and nothing to wait for sleeps until there is news of its machines, until its budget or its
+time to live ends, or until a day is over; one that waits looks at growing distances. After news it looks
+when its poll would have.
+"""
+
+from orchestrator.cli.artifacts import want
+from orchestrator.core.bill import spent
+from orchestrator.core.cost import hourly
+from orchestrator.core.job import job_digest
+from orchestrator.core.lease import Holder
+from orchestrator.engine.blueprint import Blueprint
+from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.down import Sweep
+from orchestrator.engine.eventlog import EventLog
+from orchestrator.engine.journal import Journal
+from orchestrator.engine.lease import Lease
+from orchestrator.engine.record import Record
+from orchestrator.engine.watch import BLIND_PASSES, Watcher, blind, raise_bucket_gone, raise_hopeless
+from orchestrator.errors import LeaseHeldError, Retry, TpuctlError
+from orchestrator.local.direct.cloud import direct_cloud
+from tests.simulation.baton import Kill
+from tests.simulation.machines import KEY, Ssh
+from tests.simulation.wide_world import DIGEST, FaultyDoor, Host, shared_catalog
+
+DAY, HOUR = 86400.0, 3600.0
+LONGEST_STRETCH = 60.0
+
+
+class Pauses:
+    """
+    The clock of a loop: it tells the time, and notes the pause that is asked for instead of making it.
+    """
+
+    def __init__(self, clock, passing=None):
+        self.now, self.monotonic, self.asked = clock.now, clock.monotonic, 0.0
+        self._passing = passing
+
+    def wait(self, seconds, wake=None):
+        self.asked = seconds
+        if self._passing is not None:
+            self._passing(seconds)
+
+
+class Loop:
+    """
+    One controller after the other for one deployment, on one host.
+    """
+
+    def __init__(self, world, case, checks):
+        self.world, self.case, self.checks = world, case, checks
+        self.name, self.spec, self.host = case.name, world.specs[case.name], Host()
+        self.poll = float(self.spec.watch.poll)
+        self.ended, self.passes, self._turn, self._count = "", 0, 0, 0
+        self.calls_to_live, self._stretch, self._blind = None, 0.0, 0
+        self.asleep = False
+        self.checks.join(self)
+
+    # One process.
+
+    def start(self):
+        """Start a controller, as `tpuctl watch` does; `up` first where nothing is wanted yet."""
+        self._count += 1
+        self.checks.started(self)
+        self._build()
+        try:
+            self.lease.acquire()
+            self.record.load()
+            self.record.claim(self.lease.token)
+            if not self.record.history.bundle:
+                now = self.world.now()
+                digest = job_digest(self.spec)
+                self.record.update(lambda h: want(h, DIGEST["bundle"], DIGEST["agent"], digest, now))
+        except (Kill, TpuctlError) as error:
+            self._dies(error)
+            return
+        self._again(0.2)
+
+    def _build(self, clock=None):
+        world, spec = self.world, self.spec
+        self.calls_to_live, self._blind, self._stretch = None, 0, 0.0
+        self.clock = clock or Pauses(world.scheduler.clock)
+        remote = Ssh(world.fleet, self, lambda: False)
+        cloud = direct_cloud(FaultyDoor(world, self), spec, remote)
+        self.record = Record(self.host.record, cloud.store, spec.name)
+        holder = Holder(f"{self.name}/{self._count}", "a", "watch", world.now(), pid=1, boot="a")
+        self.lease = Lease(cloud.store, self.clock, holder, lambda _: True)
+        self.sink = EventLog(cloud.store, self._event, lambda: self.record.history.bucket_seen)
+        journal = Journal(self.host.journal, cloud.store, self.clock)
+        blueprint = Blueprint(spec, cloud.account, f"tpuctl:ssh-ed25519 {KEY}")
+        self.deployment = Deployment(
+            spec=spec, cloud=cloud, blueprint=blueprint, bundles=world.bundles, record=self.record,
+            journal=journal, lease=self.lease, clock=self.clock, sink=self.sink, spent=self._spent,
+        )  # fmt: skip
+        self.watcher = Watcher(self.deployment)
+
+    def _spent(self, history, now):
+        return spent(self.spec, shared_catalog(), history, now).known_usd
+
+    def _event(self, event):
+        if event.kind not in {"waiting", "progress"}:
+            self.world.say(f"{self.name} # {event.kind}: {event.text}")
+
+    def step(self):
+        """Count a call to the outside; die at the last one that is allowed."""
+        if self.calls_to_live is not None:
+            self.calls_to_live -= 1
+            if self.calls_to_live < 0:
+                raise Kill
+
+    def calling(self, method, place):
+        self.checks.calling(self, method, place)
+
+    def called(self, method, place, seen):
+        self.checks.called(self, method, place, seen)
+
+    # Its passes.
+
+    def news(self):
+        """Look when the poll would next do so."""
+        if self.asleep:
+            self.asleep = False
+            self._again(self.world.random.uniform(0.2, self.poll))
+
+    def _again(self, seconds):
+        self._turn += 1
+        turn = self._turn
+        self.world.scheduler.after(seconds, lambda: self._look() if turn == self._turn else None)
+
+    def _look(self):
+        self.asleep = False
+        self.checks.began(self)
+        try:
+            result = self.watcher._reconciler.one_pass()
+            self._judge(result)
+        except (Kill, TpuctlError) as error:
+            if isinstance(error, TpuctlError) and error.retry is Retry.TRANSIENT:
+                self._later(self.poll, steady=False)
+            else:
+                self._dies(error)
+
+    def _judge(self, result):
+        """Do what the loop and the command do with a pass, then plan the next one."""
+        self.passes += 1
+        self.checks.passed(self, result)
+        self.sink.flush()
+        history = self.record.history
+        if result.plan.outcome is None:
+            raise_hopeless(history)
+        raise_bucket_gone(result, history)
+        self._blind = self._blind + 1 if blind(result) else 0
+        if self._blind >= BLIND_PASSES:
+            raise TpuctlError("the cloud cannot be looked at")
+        plan = result.plan
+        if plan.outcome is not None and plan.empty and not plan.waiting:
+            self.checks.over(self, plan.outcome)
+            self.ended = plan.outcome.value
+            self.world.say(f"{self.name} ends: {self.ended}")
+            return
+        rates = self.world.case.rates
+        if not self.world.quiet and self.world.random.random() < rates.kill:
+            self.world.events["kill"] += 1
+            self.calls_to_live = self.world.random.randint(0, 14)
+        self._rest(result)
+
+    def _rest(self, result):
+        plan = result.plan
+        self.watcher._pause(result)
+        if plan.changes or result.failures:
+            self._stretch = 0.0
+            self._again(self.clock.asked)
+        else:
+            self._later(self.clock.asked, steady=not plan.waiting and plan.outcome is None)
+
+    def _later(self, pause, *, steady):
+        """Look again after *pause* or later; news cut a long sleep short."""
+        well = self.checks.works_well(self.name)
+        self._stretch = min(2 * self._stretch or pause, max(pause, HOUR if well else LONGEST_STRETCH))
+        seconds = self.world.random.expovariate(1 / DAY) if steady and well else max(pause, self._stretch)
+        seconds = min(seconds, self._left())
+        self.asleep = seconds > self.poll
+        self._again(seconds)
+
+    def _left(self):
+        """Return the seconds until budget or time to live may end the deployment."""
+        history, now = self.record.history, self.world.now()
+        left = [(history.started_at or now) + self.spec.watch.ttl - now]
+        budget = self.spec.watch.budget_usd
+        if budget is not None:
+            rate = max(
+                hourly(self.spec, shared_catalog(), zone).billed_usd or 0.0 for zone in self.spec.tpu.zones
+            )
+            left.append((budget - self._spent(history, now)) / max(rate, 1e-6) * 3600)
+        return max(1.0, min(left) + self.world.random.uniform(0, self.poll))
+
+    def _dies(self, error):
+        self._turn += 1
+        self.asleep = False
+        self.world.say(f"{self.name} dies: {type(error).__name__} {error}".rstrip())
+        if not isinstance(error, Kill | TpuctlError):
+            raise error
+        if isinstance(error, TpuctlError) and not isinstance(error, LeaseHeldError):
+            self.world.events["command failed"] += 1
+        soon = 60 if self.world.quiet else 600
+        self.world.scheduler.after(self.world.random.uniform(5, soon), self.start)
+
+    def take_down(self):
+        """Run `down`; time passes for all others meanwhile. Return what is left."""
+        self._turn += 1
+        self._count += 1
+        self.ended = "down"
+        clock = Pauses(self.world.scheduler.clock, lambda s: self.world.run_until(self.world.now() + s))
+        self._build(clock)
+        self.lease.acquire()
+        self.record.load(forgiving=True)
+        self.checks.began(self)
+        return Sweep(self.deployment).machines()

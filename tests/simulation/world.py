@@ -1,0 +1,311 @@
+"""
+One simulated world: a cloud, its machines, a network, and controllers that come and go on hosts.
+
+The only file here that knows how a controller is put together; the rest drives its loop.
+"""
+
+import hashlib
+import shutil
+import tempfile
+import uuid
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+from google.api_core.retry import retry_base, retry_unary
+from google.protobuf import json_format
+
+from orchestrator.catalog import load_catalog
+from orchestrator.cli.artifacts import ended, want
+from orchestrator.clock import SteadyClock
+from orchestrator.cloud import sights
+from orchestrator.cloud.factory import open_cloud
+from orchestrator.core import names
+from orchestrator.core.bill import spent
+from orchestrator.core.job import job_digest
+from orchestrator.core.lease import Holder
+from orchestrator.engine import act, files, heartbeats, journal, lease, observe, record
+from orchestrator.engine.artifacts import agent_file, bundle_file
+from orchestrator.engine.blueprint import Blueprint
+from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.down import Sweep
+from orchestrator.engine.eventlog import EventLog
+from orchestrator.engine.journal import Journal
+from orchestrator.engine.lease import Lease
+from orchestrator.engine.record import Record, decode
+from orchestrator.engine.watch import Watcher
+from orchestrator.local.model.settings import PROFILES
+from orchestrator.local.model.settings import CloudSettings as LocalSettings
+from orchestrator.local.model.storage.service import Storage
+from orchestrator.local.model.world import LocalCloud
+from orchestrator.local.wire.compute import compute_routes
+from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.local.wire.http import Router
+from orchestrator.local.wire.storage import storage_routes
+from orchestrator.local.wire.tpu import tpu_routes
+from orchestrator.ports import CloudAccount
+from tests.core.core_kit import make_spec
+from tests.simulation.baton import HostClock, Inline, Process, Scheduler, Threading, sleep
+from tests.simulation.machines import KEY, Fleet, Ssh
+from tests.simulation.wire import CURRENT, PROJECT, Network, make_clients
+
+CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}
+DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
+QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
+shared_clients = cache(make_clients)
+shared_catalog = cache(load_catalog)
+
+
+class World:
+    """
+    Everything of one life. *trace* gets one line for each call and event; *quiet* ends all faults.
+    """
+
+    def __init__(self, case, trace):
+        self.case, self._trace = case, trace
+        self.scheduler = Scheduler()
+        self.start = self.scheduler.now()
+        self.folder = Path(tempfile.mkdtemp(prefix="tpuctl-simulation-"))
+        self.random = Random(f"world {case.seed}")
+        self.quiet = self.stretched = False
+        self.processes, self.passes = [], 0
+        self.events = Counter()
+        self.fleet = Fleet(self.scheduler, Random(f"machines {case.seed}"), DIGEST)
+        latency = PROFILES["realistic" if case.realistic else "scaled"]
+        zones = {zone for d in case.deployments for zone in d.spec["tpu__zones"]}
+        quotas = {(QUOTA, zone): case.quota for zone in zones} if case.quota else {}
+        settings = LocalSettings(latency=latency, seed=case.seed, quotas=quotas)
+        self.cloud = LocalCloud(self.scheduler.clock, self.fleet, settings)
+        self.storage = Storage(self.scheduler.clock)
+        self.fleet.cloud, self.fleet.storage = self.cloud, self.storage
+        router = Router()
+        tpu_routes(router, self.cloud)
+        compute_routes(router, self.cloud)
+        storage_routes(router, self.storage, lambda request: dispatch(router, self.cloud, request))
+        self.network = Network(
+            self.scheduler, self.cloud, self.storage, router,
+            rates=case.rates, random=Random(f"wire {case.seed}"), seen=self._called,
+        )  # fmt: skip
+        self.network.heartbeat_lists = self.fleet.report
+        self.clients = shared_clients(5.0 if case.retries else 0.0)
+        self.specs, self.on_call = {}, lambda process, method, request, status, fault: None
+        for one in case.deployments:
+            spec = make_spec(project=PROJECT, **one.spec)
+            self.specs[one.name] = spec
+            self.fleet.buckets[one.name] = names.bucket_name(spec, PROJECT)
+
+    def now(self):
+        return self.scheduler.now()
+
+    def say(self, text):
+        """Write a line of the trace."""
+        self._trace(f"{self.now() - self.start:11.3f} {text}")
+
+    def calm(self):
+        """End all faults."""
+        self.quiet = self.network.quiet = True
+        self.fleet.unreachable.clear()
+        for gang in self.fleet.gangs.values():
+            gang.silent = False
+        self.cloud.kernel.settings = replace(self.cloud.kernel.settings, stockouts=frozenset())
+
+    def _called(self, process, method, request, status, fault):
+        path = request.path.rpartition("/")[2] if request.method == "GET" else request.path
+        self.say(f"{process.name} {method} {path} {status} {fault}".rstrip())
+        self.on_call(process, method, request, status, fault)
+
+    # What is there, as only a god sees it.
+
+    def nodes(self, deployment):
+        """Return the deployment's nodes."""
+        self.cloud.tick()
+        return [n for n in self.cloud.kernel.state.nodes.values() if n.name.startswith(f"{deployment}-tpu-")]
+
+    def vm(self, deployment):
+        """Return the deployment's VM, or None."""
+        self.cloud.tick()
+        vms = self.cloud.kernel.state.instances.values()
+        return next((v for v in vms if v.name == f"{deployment}-vm"), None)
+
+    def bucket(self, deployment):
+        """Return the deployment's bucket."""
+        return self.fleet.bucket_of(deployment)
+
+    def stored_history(self, deployment):
+        """Return the newest history that a fresh controller on any host would find, or None."""
+        copies = [p.read_bytes() for p in sorted(self.folder.glob(f"{deployment}-*/record.json"))]
+        held = self.bucket(deployment).get(names.RECORD)
+        copies += [held] if held is not None else []
+        return max((decode(c, deployment) for c in copies), key=lambda h: h.serial, default=None)
+
+    @contextmanager
+    def running(self):
+        """Be the world of this process: its network, clock, threads, locks and ids."""
+        CURRENT.network = self.network
+        ids = Random(f"ids {self.case.seed}")
+        threads = Threading(self.scheduler)
+        clock = RetryTime(self.scheduler)
+        with ExitStack() as stack:
+            for module in (observe, act, heartbeats, sights):
+                stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
+            for module in (lease, record, journal):
+                stack.enter_context(patch.object(module, "threading", threads))
+            for module, name, value in (
+                (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
+                (files.os, "fsync", lambda _: None),  # A kill of the process loses nothing unsynced.
+                (record, "write_atomically", self._on_disk(files.write_atomically)),
+                (journal, "append_synced", self._on_disk(files.append_synced)),
+                (retry_unary, "time", clock),
+                (retry_base, "random", ids),
+                (json_format, "Parse", parse_json),
+            ):
+                stack.enter_context(patch.object(module, name, value))
+            yield self
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _on_disk(self, write):
+        def written(path, data):
+            process = self.scheduler.current.process
+            process.step()
+            if path.suffix == ".jsonl":
+                self.say(f"{process.name} writes {data.decode().strip()}")
+            write(path, data)
+
+        return written
+
+
+class RetryTime:
+    """
+    Time for the retries of Google's clients: their pauses are virtual too.
+    """
+
+    def __init__(self, scheduler):
+        self.monotonic = scheduler.clock.monotonic
+        self.sleep = lambda seconds: sleep(scheduler, seconds)
+
+
+_parsed = {}
+_parse = json_format.Parse
+
+
+def parse_json(text, message, **options):
+    """Parse JSON into a protobuf message; equal texts are parsed once."""
+    key = (type(message), text)
+    known = _parsed.get(key)
+    if known is None:
+        if len(_parsed) > 5000:
+            _parsed.clear()
+        known = _parsed[key] = _parse(text, type(message)(), **options)
+    message.CopyFrom(known)
+    return message
+
+
+class LeaseStore:
+    """
+    The store as the lease sees it: renewals take the short way.
+    """
+
+    def __init__(self, store, world):
+        self._store, self._world = store, world
+        self.read, self.delete = store.read, store.delete
+
+    def write(self, name, data, if_generation=None):
+        if name != names.LEASE or not if_generation:
+            return self._store.write(name, data, if_generation)
+        return self._world.network.renew(self._store._name, name, data, if_generation)
+
+
+class Controller:
+    """
+    One process of tpuctl for one deployment: what `cli/wiring.py` puts together.
+    """
+
+    def __init__(self, world, spec, process: Process, command, *, forgiving=False):
+        self.world, self.spec, self.process = world, spec, process
+        self.clock = SteadyClock(HostClock(process))
+        self.folder = world.folder / f"{spec.name}-{process.host}"
+        self.events, self.failures = [], []
+        remote = Ssh(world.fleet, process, self._ssh_fails)
+        cloud = open_cloud(replace(world.clients.settings, read_retry=0), spec, remote, ask_account=False)
+        account = CloudAccount(PROJECT, world.cloud.settings.default_service_account)
+        self.cloud = replace(cloud, account=account)
+        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.store):
+            adapter._clients = world.clients
+        self.record = Record(self.folder / "record.json", cloud.store, spec.name)
+        yields = ("up", "down") if command == "watch" else ()
+        me = Holder(
+            uuid.uuid4().hex, process.host, command, self.clock.now(), pid=1, boot=process.host, yields=yields
+        )
+        process.holder = me.id
+        self.lease = Lease(LeaseStore(cloud.store, world), self.clock, me, self._dead_here)
+        self.forgiving = forgiving
+        self.journal = Journal(self.folder / "journal.jsonl", cloud.store, self.clock)
+        self.sink = EventLog(cloud.store, self._event, lambda: self.record.history.bucket_seen)
+        bundles = world.folder / "bundles"
+        for name, path in (("bundle", bundle_file), ("agent", agent_file)):
+            place = path(bundles, DIGEST[name])
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(CONTENT[name])
+        self.deployment = Deployment(
+            spec=spec, cloud=self.cloud, blueprint=Blueprint(spec, account, f"tpuctl:ssh-ed25519 {KEY}"),
+            bundles=bundles, record=self.record, journal=self.journal, lease=self.lease, clock=self.clock,
+            sink=self.sink, spent=self.spent,
+        )  # fmt: skip
+
+    def spent(self, history, now):
+        """Return the estimated cost, as the command line does."""
+        return spent(self.spec, shared_catalog(), history, now).known_usd
+
+    def _ssh_fails(self):
+        return not self.world.quiet and self.world.random.random() < self.world.case.rates.ssh
+
+    def _dead_here(self, holder):
+        """Say whether a holder was a process of this host that is dead, as its own kernel knows."""
+        if holder.boot != self.process.host:
+            return False
+        alive = [p for p in self.world.processes if not (p.dead or p.ended)]
+        return holder.id not in {getattr(p, "holder", "") for p in alive}
+
+    def _event(self, event):
+        self.events.append(event)
+        if event.kind not in {"waiting", "progress"}:
+            self.world.say(f"{self.process.name} # {event.kind}: {event.text}")
+
+    @contextmanager
+    def alone(self):
+        """Hold lease and record, as `Session.alone` does."""
+        self.lease.acquire()
+        with self.lease.renewing():
+            self.record.load(forgiving=self.forgiving)
+            if not self.forgiving:
+                self.record.claim(self.lease.token)
+            yield
+
+    def want(self):
+        """Want the code and the settings, as `up` does first."""
+        beats = heartbeats.read_heartbeats(self.cloud.store, self.record.history.incarnation)
+        now = self.clock.now()
+        self.record.update(
+            lambda h: want(ended(beats, h), DIGEST["bundle"], DIGEST["agent"], job_digest(self.spec), now)
+        )
+
+    def watcher(self, began):
+        """Return the loop; *began* is told of each pass before it looks."""
+        watcher = Watcher(self.deployment)
+        one_pass = watcher._reconciler.one_pass
+
+        def told():
+            began(self.process)
+            return one_pass()
+
+        watcher._reconciler.one_pass = told
+        return watcher
+
+    def sweep(self):
+        """Return what `down` does."""
+        return Sweep(self.deployment)
