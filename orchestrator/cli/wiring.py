@@ -230,8 +230,11 @@ class Session:
         *yields* names the commands for which this one steps aside.
         """
         self.holder = this_process(command, self.clock.now(), yields)
-        with only_here(self.folder, self.holder, lambda: self.lease.wish()), self._leased():
+        with only_here(self.folder, self.holder, self._wish), self._leased():
             yield
+
+    def _wish(self) -> None:
+        self.lease.wish()
 
     @contextmanager
     def _leased(self) -> "Iterator[None]":

@@ -10,7 +10,7 @@ from orchestrator.core.events import Event
 from orchestrator.core.history import History
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.recovery import SECOND_WITNESS
-from orchestrator.core.world import NodeState, Operation, Present, Unknown, VmState
+from orchestrator.core.world import NodeState, Operation, OperationResult, Present, Unknown, VmState
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import zones_to_look_at
 from orchestrator.engine.watch import wait_until
@@ -73,12 +73,12 @@ class Sweep:
         self._coming = [o for o in history.operations if o.verb in {"create", "start"}]
         # An order whose answer was lost may still take effect; it is waited for, not forgotten.
         self._deletions: dict[str, Operation] = {}
-        self._shown: set[str] = set()
+        self._gone: set[str] = set()
         # What the record says exists; a first list that does not show it may be an old one.
         self._known = {s.name for s in history.spans if s.until is None}
         if history.accepted:
             self._known.add(names.node_name(spec, history.incarnation))
-        self._unseen_since: float | None = None
+        self._missing: dict[str, float] = {}
         unconfirmed = not history.accepted and not history.refusals and history.requested_at > 0
         self._settled = history.requested_at + SECOND_WITNESS if unconfirmed else 0.0
 
@@ -161,25 +161,23 @@ class Sweep:
         """
         Return what an empty list does not prove to be gone: one list may be older than what it lists.
 
-        A deletion that we asked for counts when its operation is done. What the record knows and no list
-        has shown counts as gone when it is missing twice, half a minute apart.
+        What the record knows or a list has shown is gone when the operation of its deletion has succeeded, or
+        when it is missing twice, half a minute apart.
         """
-        now = self._clock.now()
-        self._shown |= {item.name for item in listed}
+        now, here = self._clock.now(), {item.name for item in listed}
+        self._known |= here - {"?"}
         running = {n: o for n, o in self._deletions.items() if now - o.started_at < DELETE_AGAIN}
         self._deletions = {n: o for n, o in running.items() if not self._done(o)}
-        here = {item.name for item in listed}
+        self._gone |= {n for n, o in running.items() if n not in self._deletions and self._succeeded(o)}
         left = [
             Left(o.kind, n, o.zone, "its deletion is running")
             for n, o in self._deletions.items()
             if n not in here
         ]
-        missing = sorted(self._known - self._shown)
-        if missing:
-            self._unseen_since = now if self._unseen_since is None else self._unseen_since
-            if now - self._unseen_since < SECOND_WITNESS:
-                left += [Left("?", name, "", "not in sight; looking once more") for name in missing]
-        return tuple(left)
+        doubtful = sorted(self._known - here - self._gone - set(self._deletions))
+        self._missing = {name: self._missing.get(name, now) for name in doubtful}
+        unsure = [name for name, since in self._missing.items() if now - since < SECOND_WITNESS]
+        return (*left, *(Left("?", name, "", "not in sight; looking once more") for name in unsure))
 
     def _on_their_way(self) -> tuple[Left, ...]:
         """
@@ -196,13 +194,24 @@ class Sweep:
         return tuple(coming)
 
     def _done(self, operation: Operation) -> bool:
+        result = self._polled(operation)
+        return result is not None and result.done
+
+    def _succeeded(self, operation: Operation) -> bool:
+        result = self._polled(operation)
+        return result is not None and result.done and result.retry is None
+
+    def _polled(self, operation: Operation) -> OperationResult | None:
+        """
+        Look at an operation; one that the cloud has forgotten is done, and None means that nobody knows.
+        """
         adapter = self._cloud.nodes if operation.kind == Kind.NODE.value else self._cloud.vms
         try:
-            return adapter.poll(operation).done
+            return adapter.poll(operation)
         except NotFoundError:
-            return True
+            return OperationResult(operation, done=True)
         except TpuctlError:
-            return False
+            return None
 
     def _delete(self, item: Left) -> None:
         """

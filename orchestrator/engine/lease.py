@@ -52,7 +52,7 @@ class Lease:
         self._lock = threading.RLock()
         self._generation: int | None = None
         self._renewed = 0.0
-        self._told = 0.0
+        self._told: float | None = None
         self._lost: LeaseHeldError | None = None
         self._asked = False
         self.me = me
@@ -134,12 +134,14 @@ class Lease:
         """
         Set the clock by the bucket's: the lease was written this moment.
         """
-        self._told = self._clock.monotonic()
-        if isinstance(self._clock, SteadyClock):
-            with contextlib.suppress(TpuctlError):
-                written = self._store.read(LEASE)
-                if written is not None and written.generation == self._generation:
-                    self._clock.set(written.updated + self._clock.monotonic() - self._renewed)
+        if not isinstance(self._clock, SteadyClock):
+            self._told = self._clock.monotonic()
+            return
+        with contextlib.suppress(TpuctlError):
+            written = self._store.read(LEASE)
+            if written is not None and written.generation == self._generation:
+                self._clock.set(written.updated + self._clock.monotonic() - self._renewed)
+                self._told = self._clock.monotonic()
 
     def _age(self, found: StoredObject) -> float:
         """
@@ -155,19 +157,39 @@ class Lease:
         Make sure that we may act now; renew when it is time. Without a bucket there is nothing to keep.
 
         Raise LeaseHeldError when somebody else has it, TransientError when it could not be renewed for so
-        long that somebody might.
+        long that somebody might, or when our clock was never compared with the bucket's.
         """
         with self._lock:
             if self._lost is not None:
                 raise self._lost
             if self._generation is None:
                 return
-            if self._clock.monotonic() - self._renewed >= RENEWAL:
+            if self._told is None or self._clock.monotonic() - self._renewed >= RENEWAL:
                 self._renew()
             age = self._clock.monotonic() - self._renewed
             if age >= SAFE:
                 raise TransientError(
                     f"the lease in the bucket could not be renewed for {age:.0f} s",
+                    hint="nothing to do: tpuctl goes on as soon as the bucket answers",
+                    unchanged="nothing is created or deleted meanwhile",
+                )
+            if self._told is None:
+                raise TransientError(
+                    "the bucket has not told the time yet, and clocks of computers differ",
+                    hint="nothing to do: tpuctl goes on as soon as the bucket answers",
+                    unchanged="nothing is created or deleted meanwhile",
+                )
+            if self._told is None:
+                self._tell_the_time()
+            if self._told is None:
+                raise TransientError(
+                    "the bucket's time could not be read, and ages cannot be told by a clock that may be wrong",
+                    hint="nothing to do: tpuctl goes on as soon as the bucket answers",
+                    unchanged="nothing is created or deleted meanwhile",
+                )
+            if self._told is None:
+                raise TransientError(
+                    "the bucket has not told the time yet, and clocks of computers differ",
                     hint="nothing to do: tpuctl goes on as soon as the bucket answers",
                     unchanged="nothing is created or deleted meanwhile",
                 )
@@ -177,7 +199,7 @@ class Lease:
         try:
             self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=self._generation)
             self._renewed = started
-            if started - self._told >= TELLING:
+            if self._told is None or started - self._told >= TELLING:
                 self._tell_the_time()
         except PreconditionError:
             self._settle(started)

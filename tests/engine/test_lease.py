@@ -217,3 +217,21 @@ def test_a_computer_whose_clock_is_wrong_by_hours_does_what_others_do(lab, ahead
     other = lab.controller(state="another computer", ahead=-ahead)
     lab.wait(60)
     assert other.one_pass().plan.changes == ()
+
+
+def test_a_clock_that_nobody_has_compared_decides_nothing(lab):
+    """
+    The bucket did not tell its time when the lease was taken: the healthy node is not touched meanwhile.
+    """
+    lab.up()
+    lab.wait(60)
+    lab.cloud.fail_next("storage.objects.get", ["latency:0", "latency:0", "rate of one object"])
+    lab.ended.update(lab.processes)
+    controller = lab.controller(ahead=400.0)
+    assert controller.clock.now() > lab.clock.now() + 300
+    lab.cloud.fail_next("storage.objects.get", ["rate of one object"])
+    with pytest.raises(TransientError, match="told the time"):
+        controller.one_pass()
+    controller.one_pass()
+    assert controller.clock.now() == pytest.approx(lab.clock.now(), abs=5)
+    assert list(lab.nodes()) == ["demo-tpu-g1"]

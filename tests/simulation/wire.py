@@ -26,7 +26,7 @@ PROJECT = "local-project"
 STALE_FOR = 25.0
 """Seconds for which a caller may get old lists in a row: less than the time between two witnesses."""
 OLD_LISTS = 20
-STALE_FOR_DOWN = False
+STALE_FOR_DOWN = True
 REFUSALS = {
     "tpu.nodes.create": ("concurrent operation", "quota exceeded", "stockout", "preempted while creating"),
     "tpu.nodes.delete": ("concurrent operation",),

@@ -119,10 +119,10 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """
-        Keep the full name of something imported.
+        Keep the full name of something imported and read; one that is given a value is no use of it.
         """
         name = self.values.imported_name(node)
-        if name:
+        if name and isinstance(node.ctx, ast.Load):
             self.names.setdefault(name, node.lineno)
         self.generic_visit(node)
 

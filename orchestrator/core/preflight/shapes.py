@@ -71,7 +71,8 @@ def last_batch(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     message = "the last batch may be smaller: 2 shapes, 2 compiles, and uneven work over the cores"
     torch = facts.uses("torch_xla", "torch_tpu")
     for code, call in facts.calls({"torch.utils.data.DataLoader"}) if torch else ():
-        own = call.value("batch_sampler", 4) is not None
+        given = call.keywords.get("batch_size", 1) is None  # the data set makes the batches
+        own = given or call.value("batch_sampler", 4) is not None
         if not own and call.value("drop_last", 8) in (None, False):
             yield Hit(code.where(call.line), message, "add drop_last=True")
     for code, call in facts.calls(methods={"batch", "padded_batch"}):
