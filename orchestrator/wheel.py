@@ -39,7 +39,7 @@ def build() -> bytes:
     members[f"{INFO}/RECORD"] = _record(members)
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
+        for name, content in sorted(members.items()):
             entry = zipfile.ZipInfo(name, EPOCH)
             entry.create_system = 3
             entry.external_attr = 0o100644 << 16
@@ -89,7 +89,7 @@ def _record(members: dict[str, bytes]) -> bytes:
     Return the list of files with their checksums, as PEP 376 and PEP 427 want it.
     """
     lines = []
-    for name, content in members.items():
+    for name, content in sorted(members.items()):
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
         lines.append(f"{name},sha256={digest},{len(content)}\n")
     return "".join([*lines, f"{INFO}/RECORD,,\n"]).encode()

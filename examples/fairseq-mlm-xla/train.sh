@@ -2,15 +2,14 @@
 # Train. Flags given here come last and so win: sh train.sh --max-update 1000 --lr 1e-4
 # A small model that a CPU trains in seconds; for the real one: --arch roberta_base and no sizes, and on a
 # TPU with 8 cores --distributed-world-size 8.
-# Blocks of one length (--sample-break-mode none) and no smaller batch at the end of an epoch: XLA compiles a
-# program for each shape it meets.
+# Blocks of one length (--sample-break-mode none): XLA compiles a program for each shape it meets.
 set -eu
 cd "$(dirname "$0")"
 data=$(echo data-bin/[0-9]* | tr ' ' ':')
 exec sh venv.sh python launch.py train "$data" \
     --tpu --distributed-world-size 1 --num-workers 0 \
     --task masked_lm --criterion masked_lm --sample-break-mode none \
-    --tokens-per-sample 32 --max-positions 32 --batch-size 32 --skip-remainder-batch \
+    --tokens-per-sample 32 --max-positions 32 --batch-size 32 \
     --arch roberta_base --encoder-layers 2 --encoder-embed-dim 64 --encoder-ffn-embed-dim 256 \
     --encoder-attention-heads 4 --dropout 0.1 --attention-dropout 0.1 \
     --optimizer adam --adam-betas '(0.9,0.98)' --adam-eps 1e-6 --weight-decay 0.01 --clip-norm 0.0 \

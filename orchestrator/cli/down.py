@@ -27,6 +27,7 @@ def command(
     It can be run again at any time, and finds its resources by label even without a record.
     """
     from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.expired import sweep_expired
     from orchestrator.cli.wiring import Choice, Session
     from orchestrator.engine.down import Sweep
 
@@ -34,6 +35,7 @@ def command(
     printer = EventPrinter()
     session = Session(Choice(file, settings, cloud, as_json), printer)
     session.needs_no_record = True
+    sweep_expired(session)
     with session.alone("down"):
         sweep = Sweep(session.deployment)
         _announce(session, sweep, delete_data=delete_data)

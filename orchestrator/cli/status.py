@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 @deployment_options
 def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool) -> None:
     """
-    Show bucket, VM, TPU and job as the cloud shows them now. Changes nothing.
+    Show bucket, VM, TPU and job as the cloud shows them now. Changes nothing of them.
     """
     from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.expired import sweep_expired
     from orchestrator.cli.output import print_json
     from orchestrator.cli.wiring import Choice, Session
 
     session = Session(Choice(file, settings, cloud, as_json), EventPrinter())
+    sweep_expired(session)
     body = look(session)
     if as_json:
         print_json("status", body)

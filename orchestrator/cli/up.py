@@ -45,6 +45,7 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
     """
     from orchestrator.cli.artifacts import build_artifacts, ended, want
     from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.expired import remember, sweep_expired
     from orchestrator.cli.output import print_json, say
     from orchestrator.cli.wiring import Session
     from orchestrator.core.job import job_digest
@@ -56,7 +57,9 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
 
     printer = EventPrinter()
     session = Session(choice, printer)
+    sweep_expired(session)
     with session.alone("up"), printer:
+        remember(session)
         bundle, agent = build_artifacts(session)
         record = session.record
         beats = read_heartbeats(session.cloud.store, record.history.incarnation)

@@ -61,6 +61,7 @@ def _watch(choice: "Choice", *, loop: bool) -> None:
     Run the loop until the deployment has ended; *loop* says that this is the one on the VM.
     """
     from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.expired import sweep_expired
     from orchestrator.cli.on_vm import over
     from orchestrator.cli.output import print_json, say
     from orchestrator.cli.progress import Progress
@@ -75,6 +76,7 @@ def _watch(choice: "Choice", *, loop: bool) -> None:
     if loop and over(session):
         say(f"the deployment is over ({session.record.history.outcome}); `tpuctl up` opens it again")
         return
+    sweep_expired(session)
     mine, yields = (LOOP, PEOPLE) if loop else ("watch", ("down", HAND_OVER))
     with session.alone(mine, yields), printer:
         if not session.record.history.bundle:

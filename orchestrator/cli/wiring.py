@@ -72,12 +72,12 @@ class Session:
     Hold one deployment with everything that acts on it. Parts are made when first used.
     """
 
-    def __init__(self, choice: Choice, sink: Sink) -> None:
+    def __init__(self, choice: Choice, sink: Sink, spec: Spec | None = None) -> None:
         self.choice = choice
         self._sink = sink
         self.needs_no_record = False
         self.holder = this_process("?", 0.0)
-        self.path, self.spec = read_spec(choice)
+        self.path, self.spec = (Path(), spec) if spec else read_spec(choice)
         self.clock = SteadyClock(SystemClock())
         self.catalog = load_catalog()
 

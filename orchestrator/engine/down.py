@@ -230,7 +230,9 @@ class Sweep:
             entry = self._journal.intend(change, in_bucket=False)
             adapter = self._cloud.nodes if kind is Kind.NODE else self._cloud.vms
             operation = adapter.delete(item.name, item.zone)
-            if operation is not None:
+            if operation is None:
+                self._gone.add(item.name)  # The API says without doubt that it is not there.
+            else:
                 self._deletions[item.name] = replace(operation, started_at=self._clock.now())
             self._journal.result(entry, "ok", in_bucket=False)
         except NotFoundError:

@@ -183,7 +183,7 @@ class Lease:
                 self._tell_the_time()
             if self._told is None:
                 raise TransientError(
-                    "the bucket's time could not be read, and ages cannot be told by a clock that may be wrong",
+                    "the bucket's time could not be read, and without it no age is certain",
                     hint="nothing to do: tpuctl goes on as soon as the bucket answers",
                     unchanged="nothing is created or deleted meanwhile",
                 )

@@ -156,7 +156,20 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert "hello" in [json.loads(line)["line"] for line in cloud("logs", "--json")[1].splitlines()]
     assert document(cloud("local", "status", "--json")[1])["running"]
 
+    # Another deployment of this computer, whose ttl is over: every command sees to it that its machines go.
+    other = folder.parent / "other"
+    (other / "src").mkdir(parents=True)
+    (other / "tpuctl.yaml").write_text(FILE.format(project="local-project").replace("mine", "other"))
+    told = ("--file", str(other / "tpuctl.yaml"))
+    assert cloud("up", *told)[0] == 0
+    (kept,) = (folder.parent / "cloud").glob("deployments/*/other/spec.json")
     process, terminal, _ = watch_on_a_terminal(folder, "heard")
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "watch": {"poll": "1s", "ttl": "2s"}}))
+    code, out, err = cloud("status")
+    assert code == 0
+    assert "other: its time to live of 2s is over" in err
+    assert "TPU other-tpu-g1: deletion asked for" in err
+    assert cloud("down", "--yes", "--delete-data", *told)[0] == 0
     code, out, err = cloud("down", "--yes", "--delete-data", "--json")
     assert (code, document(out)["left"]) == (0, []), err
     assert process.wait(30) == 6

@@ -62,7 +62,7 @@ def test_killed_run_goes_on_from_the_end_of_its_epoch(recipe, straight):
     assert 0 < saved < 15
     assert list(losses(text)) == list(range(saved + 1, UPDATES + 1))
     assert losses(run.text(), text) == pytest.approx(straight, abs=CLOSE)
-    assert list((recipe.folder / "out").glob(f"checkpoint_*_{UPDATES}.pt"))
+    assert f"@ {UPDATES} updates" in start(recipe, "out").wait(0, PATIENCE)
 
 
 def test_saves_within_epochs_are_refused(recipe):
@@ -82,4 +82,4 @@ def test_whole_life_on_the_local_cloud(stage, straight):
     }
     life = live(stage, "fairseq-mlm-xla", kill_at=4, notice_at=13, settings=settings, patience=PATIENCE)
     assert losses(*life.logs) == pytest.approx(straight, abs=CLOSE)
-    assert any(name.endswith(f"_{UPDATES}.pt") for name in life.objects)
+    assert any(name.startswith(f"checkpoints/{UPDATES:08d}/g3/w0/") for name in life.objects)

@@ -1,0 +1,72 @@
+"""
+Deployments of this computer whose time to live is over while nobody watched: their machines are taken away.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.core.spec import Spec
+from orchestrator.errors import LeaseHeldError, TpuctlError
+
+if TYPE_CHECKING:
+    from orchestrator.cli.wiring import Session
+
+KEPT = "spec.json"
+"""What `up` wanted, kept beside the record: by it a deployment is known without its file."""
+
+
+def remember(session: "Session") -> None:
+    """
+    Keep the spec of a deployment that is coming up.
+    """
+    from orchestrator.config.adapter import document_of
+    from orchestrator.engine.files import write_atomically
+
+    spec = replace(session.spec, project=session.project)
+    write_atomically(session.folder / KEPT, document_of(spec).encode())
+
+
+def sweep_expired(session: "Session") -> None:
+    """
+    Ask for the end of every other deployment of this computer whose ttl is over, one pass each.
+
+    Only what its record and its labels name is touched, data stays, and one that somebody holds the lease
+    of is left to them. What fails here is said and stops nothing: the next command tries again.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.cli.wiring import Session as Opened
+    from orchestrator.cli.wiring import state_folder
+
+    for spec in _expired(state_folder(session.choice.cloud), session.clock.now()):
+        if (spec.project, spec.name) == (session.project, session.spec.name):
+            continue
+        say(f"{spec.name}: its time to live of {spec.watch.ttl} is over and nobody watched; its machines go")
+        other = Opened(session.choice, lambda event: say(f"  {event.text}"), spec)
+        try:
+            with other.alone("expire"):
+                other.watcher().run(lambda _: True)
+        except LeaseHeldError as held:
+            say(f"  left to its holder: {held.message}")
+        except TpuctlError as error:
+            say(f"  not now: {error.message}")
+
+
+def _expired(folder: Path, now: float) -> Iterator[Spec]:
+    """
+    Yield the specs of deployments whose ttl is over and whose record knows of something that is billed.
+    """
+    from orchestrator.config.adapter import restore
+    from orchestrator.engine.record import decode
+
+    for kept in sorted(folder.glob(f"*/*/{KEPT}")):
+        try:
+            spec = restore(json.loads(kept.read_bytes()))
+            history = decode((kept.parent / "record.json").read_bytes(), spec.name)
+        except (OSError, ValueError, TypeError, TpuctlError):
+            continue  # Not ours to judge; its own next command says what is wrong with it.
+        billed = any(span.until is None for span in history.spans) or history.accepted
+        if billed and history.started_at and now - history.started_at >= spec.watch.ttl:
+            yield spec
