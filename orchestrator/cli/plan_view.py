@@ -156,7 +156,17 @@ def _sums(preview: Preview) -> list[str]:
         lines.append(
             f"On top: storage, {price.storage_usd_gib_month:g} USD per GiB and month of what the job keeps."
         )
-    return [*lines, f"{price.date_text}. An estimate, not a bill."]
+    return [*lines, f"{price.date_text}. An estimate, not a bill.", *_without_tpuctl(preview)]
+
+
+def _without_tpuctl(preview: Preview) -> list[str]:
+    """
+    Say what ends the bill when no tpuctl runs any more.
+    """
+    ttl = preview.spec.watch.ttl
+    vm = "" if preview.spec.vm == "none" else f"Google ends the VM after {ttl} by itself. "
+    later = f"after {ttl} the next tpuctl command on this computer deletes it."
+    return [f"If nobody watches: {vm}A TPU has no such limit at Google; {later}"]
 
 
 def _usd(usd: float | None) -> str:

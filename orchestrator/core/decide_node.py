@@ -114,7 +114,10 @@ def _judge_missing(world: World, history: History) -> Judgement:
         return Judgement(Verdict.CREATE, "there is none yet")
     refused = [r for r in history.refusals if r.kind is Kind.NODE]
     if refused and not history.accepted:
-        return Judgement(Verdict.REPLACE, f"the last create was refused ({refused[-1].retry.value})")
+        # A create whose answer was lost may have made the node: asked for by its own name, it stays one.
+        unsure = refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
+        why = f"the last create was refused ({refused[-1].retry.value})"
+        return Judgement(Verdict.CREATE if unsure else Verdict.REPLACE, why)
     if not history.accepted:
         return Judgement(Verdict.CREATE, "its create was never confirmed")
     if any(o.kind == "node" and o.verb == "create" for o in history.operations):

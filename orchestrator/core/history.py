@@ -221,7 +221,8 @@ def _sightings(history: History, world: World, now: float) -> dict[str, float]:
     """
     Return the doubtful states seen now, each with the time it was first seen without a break.
 
-    On Unknown the old sightings stay: not seeing is no evidence for either side.
+    On Unknown the old sightings stay: not seeing is no evidence for either side. Only the absence of a node
+    has to be seen anew: it is believed after two complete lists in a row.
     """
     seen: set[str] = set()
     kept: set[str] = set()
@@ -238,7 +239,8 @@ def _sightings(history: History, world: World, now: float) -> dict[str, float]:
         seen |= {deletion_key(n.name) for n in world.nodes.value if n.state is NodeState.DELETING}
         kept |= {deletion_key(n.name) for n in world.nodes.value}
     else:
-        kept |= {key for key in history.sightings if key.startswith(("node:", "deleting:"))}
+        doubts = (key for key in history.sightings if key.startswith(("node:", "deleting:")))
+        kept |= {key for key in doubts if not key.endswith(":absent")}
     return {key: history.sightings.get(key, now) for key in seen | (kept & set(history.sightings))}
 
 

@@ -4,6 +4,9 @@ Who may act on a deployment: the content of the lease object, and the times that
 
 import json
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timezone
+
+from orchestrator.errors import LeaseHeldError
 
 LIFE = 60.0
 """Seconds after which a lease that was not renewed may be taken over."""
@@ -58,3 +61,17 @@ class Holder:
             return cls(**{**body, "yields": tuple(body.get("yields", ()))})
         except (ValueError, TypeError, AttributeError):
             return cls("", "somebody (the lease object cannot be read)", "?", 0.0)
+
+
+def held_by(holder: Holder, age: float) -> LeaseHeldError:
+    """
+    Return the error that says who holds the lease.
+    """
+    since = datetime.fromtimestamp(holder.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    start = f" since {since}" if holder.since else ""
+    left = max(0.0, LIFE - age)
+    return LeaseHeldError(
+        f"{holder.who} holds the lease{start} (tpuctl {holder.command}, last renewed {age:.0f} s ago)",
+        hint=f"stop it with Ctrl-C there; if it is dead, run the same command again in {left:.0f} s",
+        unchanged="nothing was changed",
+    )

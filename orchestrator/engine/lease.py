@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from orchestrator.clock import Clock, SteadyClock
-from orchestrator.core.lease import LIFE, RENEWAL, SAFE, Holder
+from orchestrator.core.lease import LIFE, RENEWAL, SAFE, Holder, held_by
 from orchestrator.core.names import LEASE, LEASE_WISH
 from orchestrator.engine.record import bucket_refused
 from orchestrator.errors import (
@@ -285,19 +285,3 @@ class Lease:
             self._clock.wait(RENEWAL / 4, over)
             with contextlib.suppress(TpuctlError):
                 self.keep()
-
-
-def held_by(holder: Holder, age: float) -> LeaseHeldError:
-    """
-    Return the error that says who holds the lease.
-    """
-    from datetime import datetime, timezone
-
-    since = datetime.fromtimestamp(holder.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
-    start = f" since {since}" if holder.since else ""
-    left = max(0.0, LIFE - age)
-    return LeaseHeldError(
-        f"{holder.who} holds the lease{start} (tpuctl {holder.command}, last renewed {age:.0f} s ago)",
-        hint=f"stop it with Ctrl-C there; if it is dead, run the same command again in {left:.0f} s",
-        unchanged="nothing was changed",
-    )

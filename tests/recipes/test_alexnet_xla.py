@@ -1,7 +1,7 @@
 """
 examples/alexnet-xla: eight replicas on two cores, killed, stopped and resumed, keep the losses of one run.
 
-Opt-in: TPUCTL_RECIPES=xla. The environment has 6.6 GB, and each start compiles for half a minute.
+Opt-in: TPUCTL_RECIPES=xla. The environment has 6.5 GB, and each start compiles for half a minute.
 """
 
 import json
@@ -91,7 +91,7 @@ def test_dead_replicas_are_a_failure(recipe, straight):
 
 
 def test_the_recipes_on_xla_share_one_environment():
-    """Equal lists have equal checksums, so 6.6 GB are installed once."""
+    """Equal lists have equal checksums, so 6.5 GB are installed once."""
     lists = {(EXAMPLES / name / "requirements.txt").read_bytes() for name in (
         "alexnet-xla", "hf-clm-xla", "fairseq-mlm-xla",
     )}  # fmt: skip

@@ -1,7 +1,7 @@
 """
 examples/fairseq-mlm-xla: fairseq --tpu saves at the ends of epochs, and goes on from there when killed.
 
-Opt-in: TPUCTL_RECIPES=xla. The environment has 6.6 GB.
+Opt-in: TPUCTL_RECIPES=xla. The environment has 6.5 GB.
 """
 
 import re

@@ -1,7 +1,7 @@
 """
 examples/hf-clm-xla: the Trainer's GPT-2 on PyTorch/XLA, killed and stopped, goes on close to an unbroken run.
 
-Opt-in: TPUCTL_RECIPES=xla. The environment has 6.6 GB.
+Opt-in: TPUCTL_RECIPES=xla. The environment has 6.5 GB.
 """
 
 import re

@@ -1,7 +1,7 @@
 """
 examples/hf-tf-legacy: model.fit with transformers' TensorFlow classes, killed and stopped, keeps its losses.
 
-Opt-in: TPUCTL_RECIPES=xla. The environment has 2.4 GB and holds what transformers no longer has.
+Opt-in: TPUCTL_RECIPES=xla. The environment has 1.8 GB and holds what transformers no longer has.
 """
 
 import json
