@@ -24,6 +24,8 @@ BOOT_SECONDS = 180.0
 """Seconds for the first contact: a VM that boots takes one or two minutes."""
 START_SECONDS = 600.0
 """Seconds for the loop on the VM to take the lease: the first time it installs tpuctl there."""
+LOOK_SECONDS = 3.0
+"""Seconds between two questions over SSH while the loop starts; the lease is looked at more often."""
 LOG = f"{ROOT}/log/watch.log"
 
 
@@ -147,19 +149,21 @@ def _wait(session: Session, host: Host) -> None:
     """
     Wait until the loop holds the lease. Raise RemoteError with its own words when it cannot.
     """
-    end, said = session.clock.now() + START_SECONDS, ""
+    end, said, look_at = session.clock.now() + START_SECONDS, "", 0.0
     while not _holds(session):
-        state = on_vm.look(session.cloud.remote, host)
-        if state.failed or session.clock.now() > end:
-            raise RemoteError(
-                f"the loop on {host.name} does not run: {state.state or 'it says nothing'}",
-                hint=f"see: tpuctl ssh --vm -- sudo tail -n 30 {LOG}",
-                unchanged="it is there, and cron tries again each minute; until then use: tpuctl watch",
-            )
-        if state.state != said:
-            said = state.state
-            note = "installing; the first time takes a minute" if said == "installing" else said
-            say(f"{host.name}: {note}")
+        now = session.clock.now()
+        if now >= look_at:
+            state, look_at = on_vm.look(session.cloud.remote, host), now + LOOK_SECONDS
+            if state.failed or now > end:
+                raise RemoteError(
+                    f"the loop on {host.name} does not run: {state.state or 'it says nothing'}",
+                    hint=f"see: tpuctl ssh --vm -- sudo tail -n 30 {LOG}",
+                    unchanged="it is there, and cron tries again each minute; until then use: tpuctl watch",
+                )
+            if state.state != said:
+                said = state.state
+                more = "; the first time takes a minute" if said == "installing" else ""
+                say(f"{host.name}: {said}{more}")
         session.clock.wait(0.5)
 
 

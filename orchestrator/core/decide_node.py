@@ -115,7 +115,7 @@ def _judge_missing(world: World, history: History) -> Judgement:
     refused = [r for r in history.refusals if r.kind is Kind.NODE]
     if refused and not history.accepted:
         # A create whose answer was lost may have made the node: asked for by its own name, it stays one.
-        unsure = refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
+        unsure = history.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
         why = f"the last create was refused ({refused[-1].retry.value})"
         return Judgement(Verdict.CREATE if unsure else Verdict.REPLACE, why)
     if not history.accepted:

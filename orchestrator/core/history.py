@@ -61,7 +61,7 @@ class History:
 
     *fence* is the token of the lease under which it was last claimed. *incarnation* is the newest one
     asked for (0: none yet) and *accepted* says that the cloud took its
-    create. *refusals* are those since the last success of their kind. *sightings* maps a doubtful state
+    create; *requested_at* is 0 when that create has surely failed. *refusals* are those since the last success of their kind. *sightings* maps a doubtful state
     to the time it was first seen in a row. *bucket_ready* says that the bucket was made completely, grant
     included, which a killed create may have left undone. *job* is the digest of the job's settings that
     `up` wants, *settings_due* says that running machines still have others. *pushed* names the bundle
@@ -191,7 +191,8 @@ def _learn_operation(history: History, result: OperationResult, now: float) -> H
         accepted = history.vm_accepted and done.verb == "start"
         return replace(history, vm_accepted=accepted, refusals=_refused(history, result, now))
     if failed and done.kind == "node" and done.verb == "create" and done.incarnation == history.incarnation:
-        return replace(history, accepted=False, refusals=_refused(history, result, now))
+        refusals = _refused(history, result, now)
+        return replace(history, accepted=False, requested_at=0.0, refusals=refusals)
     return history
 
 

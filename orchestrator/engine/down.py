@@ -36,7 +36,7 @@ def closed(history: History, now: float) -> History:
     spans = tuple(replace(s, until=s.until or now) for s in history.spans)
     return replace(
         closing(history), incarnation=history.incarnation + 1, zone="", accepted=False, vm_accepted=False,
-        operations=(), refusals=(), sightings={}, pushed="", spans=spans, started_at=0.0,
+        operations=(), refusals=(), sightings={}, pushed="", spans=spans, started_at=0.0, requested_at=0.0,
     )  # fmt: skip
 
 
@@ -76,8 +76,9 @@ class Sweep:
         self._gone: set[str] = set()
         # What the record says exists; a first list that does not show it may be an old one.
         self._known = {s.name for s in history.spans if s.until is None}
-        if history.accepted:
-            self._known.add(names.node_name(spec, history.incarnation))
+        newest = names.node_name(spec, history.incarnation)
+        if history.accepted and all(s.name != newest for s in history.spans):
+            self._known.add(newest)  # Asked for, and never seen.
         self._missing: dict[str, float] = {}
         unconfirmed = not history.accepted and not history.refusals and history.requested_at > 0
         self._settled = history.requested_at + SECOND_WITNESS if unconfirmed else 0.0

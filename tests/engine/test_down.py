@@ -224,3 +224,18 @@ def test_down_does_not_believe_one_list_that_is_older_than_the_node(tmp_path, mo
     assert sweep.machines() == ()
     assert lab.nodes() == {}
     assert len(looks) > 3
+
+
+def test_down_waits_for_nothing_that_was_seen_to_go(lab):
+    """
+    A deployment that is done, and a second `down`: no half minute for what is known to be gone.
+    """
+    controller = lab.up()
+    lab.machines.report(phase="done")
+    lab.controller().run()
+    start = lab.clock.now()
+    controller = lab.controller()
+    assert controller.sweep().machines() == ()
+    controller.sweep().close()
+    assert lab.controller().sweep().machines() == ()
+    assert lab.clock.now() - start < 20
