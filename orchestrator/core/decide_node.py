@@ -118,6 +118,8 @@ def _judge_missing(world: World, history: History) -> Judgement:
         unsure = history.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
         why = f"the last create was refused ({refused[-1].retry.value})"
         return Judgement(Verdict.CREATE if unsure else Verdict.REPLACE, why)
+    if not history.accepted and history.requested_at == 0 and history.zone:
+        return Judgement(Verdict.REPLACE, "it was deleted")
     if not history.accepted:
         return Judgement(Verdict.CREATE, "its create was never confirmed")
     if any(o.kind == "node" and o.verb == "create" for o in history.operations):

@@ -4,8 +4,9 @@ The end of a deployment: when it has come, and how its machines go.
 
 from orchestrator.core import names
 from orchestrator.core.decide_node import CREATE_DEADLINE, delete_node, deleting
-from orchestrator.core.history import History, finished
+from orchestrator.core.history import History, finished, lasted
 from orchestrator.core.plan import Change, Kind, Outcome, Plan, Verb
+from orchestrator.core.recovery import SECOND_WITNESS
 from orchestrator.core.spec import Spec
 from orchestrator.core.world import Phase, Present, Unknown, VmState, World
 
@@ -67,6 +68,8 @@ def wind_down(
     going = isinstance(world.nodes, Present) and bool(world.nodes.value)
     waiting = ("the end is not certain yet: the cloud did not answer",) if unsure else ()
     waiting = waiting or (("the TPU is being deleted",) if going else ())
+    if not unsure and not going and not _surely_gone(world, history):
+        waiting = ("the TPU is not in sight; looking once more before it counts as gone",)
     if _on_its_way(world, history):
         waiting = (*waiting, "a machine is still being made; it is removed as soon as it shows")
     wake_in = None
@@ -77,6 +80,14 @@ def wind_down(
             why = f"the job is {outcome.value}"
             changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))
     return Plan(tuple(changes), waiting, outcome, reason, wake_in)
+
+
+def _surely_gone(world: World, history: History) -> bool:
+    """
+    Say whether an empty list is to be believed: the deletion is done, or two lists half a minute apart agree.
+    """
+    asked_for = history.incarnation > 0 and history.requested_at > 0
+    return not asked_for or lasted(history, world, f"node:{history.incarnation}:absent", SECOND_WITNESS)
 
 
 def _on_its_way(world: World, history: History) -> bool:

@@ -60,13 +60,13 @@ class History:
     Hold the record of a deployment. Times are seconds since the epoch.
 
     *fence* is the token of the lease under which it was last claimed. *incarnation* is the newest one
-    asked for (0: none yet) and *accepted* says that the cloud took its
-    create; *requested_at* is 0 when that create has surely failed. *refusals* are those since the last success of their kind. *sightings* maps a doubtful state
-    to the time it was first seen in a row. *bucket_ready* says that the bucket was made completely, grant
-    included, which a killed create may have left undone. *job* is the digest of the job's settings that
-    `up` wants, *settings_due* says that running machines still have others. *pushed* names the bundle
-    that went to the machines over SSH. *sidecars* maps the kind of a machine to the digest of the
-    settings that its sidecars have.
+    asked for (0: none yet) and *accepted* says that the cloud took its create; *requested_at* is 0 when
+    that node surely does not exist: its create has failed, or its deletion is done. *refusals* are those
+    since the last success of their kind. *sightings* maps a doubtful state to the time it was first seen in
+    a row. *bucket_ready* says that the bucket was made completely, grant included, which a killed create may
+    have left undone. *job* is the digest of the job's settings that `up` wants, *settings_due* says that
+    running machines still have others. *pushed* names the bundle that went to the machines over SSH.
+    *sidecars* maps the kind of a machine to the digest of the settings that its sidecars have.
     """
 
     serial: int = 0
@@ -193,6 +193,8 @@ def _learn_operation(history: History, result: OperationResult, now: float) -> H
     if failed and done.kind == "node" and done.verb == "create" and done.incarnation == history.incarnation:
         refusals = _refused(history, result, now)
         return replace(history, accepted=False, requested_at=0.0, refusals=refusals)
+    if not failed and (done.kind, done.verb, done.incarnation) == ("node", "delete", history.incarnation):
+        return replace(history, accepted=False, requested_at=0.0)
     return history
 
 

@@ -33,15 +33,15 @@ def test_the_vm_is_stopped_when_no_tpu_is_left_and_the_end_is_recorded():
     gone = world(heartbeats=DONE, nodes=Present(()))
     assert decide(LOOPED, gone, history()).empty, "the end is not recorded yet"
     assert decide(LOOPED, gone, history()).waiting
-    assert kinds(decide(LOOPED, gone, history(outcome="done"))) == [(Kind.VM, Verb.STOP)]
+    assert kinds(decide(LOOPED, gone, history(outcome="done", requested_at=0.0))) == [(Kind.VM, Verb.STOP)]
     unseen = world(heartbeats=DONE, nodes=Unknown("503"))
-    assert decide(LOOPED, unseen, history(outcome="done")).empty
+    assert decide(LOOPED, unseen, history(outcome="done", requested_at=0.0)).empty
 
 
 def test_a_stopped_vm_is_the_end():
     """Then nothing is waited for."""
     over = world(heartbeats=DONE, nodes=Present(()), vm=Present(vm(state=VmState.TERMINATED)))
-    plan = decide(LOOPED, over, history(outcome="done"))
+    plan = decide(LOOPED, over, history(outcome="done", requested_at=0.0))
     assert (plan.empty, plan.waiting) == (True, ())
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.core.plan import Outcome
-from orchestrator.core.world import NodeState
+from orchestrator.core.world import Absent, NodeState
 from orchestrator.errors import JobFailedError, SpendStopError
 from tests.engine.engine_lab import Lab, a_spec
 
@@ -46,7 +46,7 @@ def test_up_after_the_end_changes_nothing_unless_the_code_is_new(lab):
     reopened.record.update(lambda h: replace(h, bundle="other"))
     reopened.want()
     reopened.run(lambda r: r.plan.empty and not r.plan.waiting)
-    assert lab.nodes() == {"demo-tpu-g2": NodeState.READY}
+    assert lab.nodes() == {"demo-tpu-g3": NodeState.READY}
     assert lab.vms() == {"demo-vm": "RUNNING"}
 
 
@@ -101,7 +101,7 @@ def test_up_after_a_failure_starts_again(lab):
         controller.run()
     lab.clock.advance(10)
     lab.up()
-    assert lab.nodes() == {"demo-tpu-g2": NodeState.READY}
+    assert lab.nodes() == {"demo-tpu-g3": NodeState.READY}
 
 
 def test_the_budget_stops_before_one_poll_too_many(tmp_path):
@@ -142,3 +142,23 @@ def test_signals_and_silence_are_not_an_end(lab):
     controller = lab.up()
     lab.machines.report(phase="stopped", notice=True, exit_code=0)
     assert controller.one_pass().plan.outcome is None
+
+
+def test_an_end_does_not_believe_one_list(lab, monkeypatch):
+    """
+    The budget is used up, and in that pass the list is an old, empty one: the node is looked for again.
+    """
+    lab.up()
+    spec = a_spec(watch__budget_usd=0.000001)
+    controller = lab.controller(spec)
+    listed, looks = type(controller.cloud.nodes).labelled, []
+
+    def stale(self, *words):
+        looks.append(words)
+        return Absent() if len(looks) == 1 else listed(self, *words)
+
+    monkeypatch.setattr(type(controller.cloud.nodes), "labelled", stale)
+    lab.wait(600)
+    with pytest.raises(SpendStopError):
+        controller.run()
+    assert lab.nodes() == {}
