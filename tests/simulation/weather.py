@@ -2,6 +2,7 @@
 What happens to machines and zones behind everybody's back.
 """
 
+import contextlib
 from dataclasses import replace
 
 from orchestrator.errors import LocalCloudError
@@ -95,6 +96,7 @@ class Weather:
     def _recover(self, key):
         node = self.world.cloud.kernel.state.nodes.get(key)
         if node is not None:
+            with contextlib.suppress(LocalCloudError):  # the look itself may bring the node's end
             self.world.cloud.set_node_state(f"{node.zone}/{node.name}", "HEALTHY")
 
     def vanish(self):
