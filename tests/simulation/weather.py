@@ -94,10 +94,8 @@ class Weather:
             self.world.scheduler.after(self.random.uniform(5, 600), lambda: self._recover(key))
 
     def _recover(self, key):
-        node = self.world.cloud.kernel.state.nodes.get(key)
-        if node is not None:
-            with contextlib.suppress(LocalCloudError):  # the look itself may bring the node's end
-            self.world.cloud.set_node_state(f"{node.zone}/{node.name}", "HEALTHY")
+        with contextlib.suppress(LocalCloudError):  # it may be gone meanwhile
+            self.world.cloud.set_node_state(f"{key[0]}/{key[1]}", "HEALTHY")
 
     def vanish(self):
         node = self._node()
