@@ -168,31 +168,9 @@ class Lease:
                 self._renew()
             age = self._clock.monotonic() - self._renewed
             if age >= SAFE:
-                raise TransientError(
-                    f"the lease in the bucket could not be renewed for {age:.0f} s",
-                    hint="nothing to do: tpuctl goes on as soon as the bucket answers",
-                    unchanged="nothing is created or deleted meanwhile",
-                )
+                raise _in_doubt(f"the lease in the bucket could not be renewed for {age:.0f} s")
             if self._told is None:
-                raise TransientError(
-                    "the bucket has not told the time yet, and clocks of computers differ",
-                    hint="nothing to do: tpuctl goes on as soon as the bucket answers",
-                    unchanged="nothing is created or deleted meanwhile",
-                )
-            if self._told is None:
-                self._tell_the_time()
-            if self._told is None:
-                raise TransientError(
-                    "the bucket's time could not be read, and without it no age is certain",
-                    hint="nothing to do: tpuctl goes on as soon as the bucket answers",
-                    unchanged="nothing is created or deleted meanwhile",
-                )
-            if self._told is None:
-                raise TransientError(
-                    "the bucket has not told the time yet, and clocks of computers differ",
-                    hint="nothing to do: tpuctl goes on as soon as the bucket answers",
-                    unchanged="nothing is created or deleted meanwhile",
-                )
+                raise _in_doubt("the bucket has not told the time yet, and clocks of computers differ")
 
     def _renew(self) -> None:
         started = self._clock.monotonic()
@@ -285,3 +263,11 @@ class Lease:
             self._clock.wait(RENEWAL / 4, over)
             with contextlib.suppress(TpuctlError):
                 self.keep()
+
+
+def _in_doubt(message: str) -> TransientError:
+    return TransientError(
+        message,
+        hint="nothing to do: tpuctl goes on as soon as the bucket answers",
+        unchanged="nothing is created or deleted meanwhile",
+    )
