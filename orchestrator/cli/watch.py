@@ -12,7 +12,7 @@ from orchestrator.cli.options import deployment_options
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Choice
+    from orchestrator.cli.wiring import Choice, Session
     from orchestrator.engine.reconcile import Pass
 
 
@@ -56,6 +56,22 @@ def _on_vm(choice: "Choice", *, stop: bool) -> None:
     take_back(session) if stop else hand_over(session)
 
 
+def _begin(session: "Session", *, loop: bool) -> None:
+    """
+    Make sure that there is something to watch, and forget what was refused to an earlier `watch`.
+    """
+    from dataclasses import replace
+
+    if not session.record.history.bundle:
+        raise UsageError(
+            f"{session.spec.name} is not up: there is nothing to watch", hint="run: tpuctl up",
+            unchanged="nothing was changed", code="TPU-130",
+        )  # fmt: skip
+    if not loop:
+        # A person who runs it again has mended what was refused, or wants to know whether it still is.
+        session.record.update(lambda h: replace(h, refusals=()))
+
+
 def _watch(choice: "Choice", *, loop: bool) -> None:
     """
     Run the loop until the deployment has ended; *loop* says that this is the one on the VM.
@@ -79,11 +95,7 @@ def _watch(choice: "Choice", *, loop: bool) -> None:
     sweep_expired(session)
     mine, yields = (LOOP, PEOPLE) if loop else ("watch", ("down", HAND_OVER))
     with session.alone(mine, yields), printer:
-        if not session.record.history.bundle:
-            raise UsageError(
-                f"{session.spec.name} is not up: there is nothing to watch", hint="run: tpuctl up",
-                unchanged="nothing was changed", code="TPU-130",
-            )  # fmt: skip
+        _begin(session, loop=loop)
         watcher = session.watcher()
         progress = Progress(printer, session.spec)
 

@@ -24,6 +24,8 @@ from orchestrator.errors import Retry
 
 LATEST_TRY = 60.0
 """Seconds after the last try over SSH after which its failures are too old to count, and longest pause."""
+FORGIVEN = 3600.0
+"""Seconds after which a refusal counts no more: what was refused then is asked for again."""
 TERMINAL = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})
 
 
@@ -137,7 +139,9 @@ def learn(history: History, world: World) -> History:
 
 def _up_to(history: History, now: float) -> History:
     """
-    Return the history with no time after *now*: a clock that was wrong must not make us wait for hours.
+    Return the history with no time after *now* and no old refusal.
+
+    A clock that was wrong must not make us wait for hours, nor a quota that was used up end us for ever.
     """
     return replace(
         history,
@@ -147,7 +151,7 @@ def _up_to(history: History, now: float) -> History:
         remote_failed_since=None
         if history.remote_failed_since is None
         else min(history.remote_failed_since, now),
-        refusals=tuple(replace(r, at=min(r.at, now)) for r in history.refusals),
+        refusals=tuple(replace(r, at=min(r.at, now)) for r in history.refusals if now - r.at < FORGIVEN),
         sightings={key: min(since, now) for key, since in history.sightings.items()},
         operations=tuple(replace(o, started_at=min(o.started_at, now)) for o in history.operations),
     )

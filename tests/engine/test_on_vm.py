@@ -63,12 +63,12 @@ def packed(text="first", loop=LOOP):
     return on_vm.pack({**files, "tpuctl.yaml": (text.encode(), 0o600), "id_ed25519": (b"key", 0o600)})
 
 
-def running(machine, but="", seconds=30.0):
-    """Wait for the first words of a loop other than process *but* and return them."""
+def running(machine, but=(), seconds=30.0):
+    """Wait for the first words of a loop that is none of the processes *but*, and return them."""
     log, end = machine.root / "log/watch.log", time.monotonic() + seconds
     while True:
         lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
-        pids = [words for words in lines if words[0].isdigit() and words[0] != but]
+        pids = [words for words in lines if words[0].isdigit() and words[0] not in but]
         live = [words for words in pids if Path(f"/proc/{words[0]}").exists()]
         if live:
             return live[-1]
@@ -118,14 +118,14 @@ def test_a_life_of_the_loop(machine):
     assert running(machine)[0] == pid
     subprocess.run(["kill", "-9", pid], check=True)
     with subprocess.Popen(command, env=bare, cwd="/") as cron:
-        running(machine, but=pid)
+        (later, *_) = running(machine, but={pid})
         second = packed("second")
         on_vm.install(machine, HOST, second)
         assert cron.wait(20) != 0
     assert [p.name for p in base.iterdir() if len(p.name) == 64] == [second.digest]
     assert not on_vm.look(machine, HOST).running
     on_vm.start(machine, HOST)
-    running(machine)
+    running(machine, but={pid, later})
     on_vm.stop(machine, HOST)
     boot = machine.run([str(base / "current/run-watch"), "boot"])
     assert (boot.returncode, on_vm.look(machine, HOST)) == (

@@ -73,6 +73,25 @@ def test_a_quota_of_nothing_stops_with_its_reason(lab):
     assert lab.mutations()["tpu.nodes.create"] <= 5
 
 
+def test_a_quota_that_was_used_up_ends_no_deployment_for_ever(lab):
+    """
+    An hour later a loop that is started again asks again, a few times; then, when there is some, it goes on.
+    """
+    lab.up()
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    lab.change(quotas={(QUOTA, ZONE): 0})
+    for _ in range(2):
+        before = lab.mutations()["tpu.nodes.create"]
+        for _ in range(3):
+            with pytest.raises(QuotaError):
+                lab.controller().run()
+        assert 1 <= lab.mutations()["tpu.nodes.create"] - before <= 5
+        lab.wait(3700)
+    lab.change(quotas={})
+    lab.controller().run(lambda r: r.plan.empty and not r.plan.waiting)
+    assert list(lab.nodes().values()) == [NodeState.READY]
+
+
 @pytest.mark.parametrize(
     ("permission", "method"),
     [

@@ -26,6 +26,8 @@ PROJECT = "local-project"
 STALE_FOR = 25.0
 """Seconds for which a caller may get old lists in a row: less than the time between two witnesses."""
 OLD_LISTS = 20
+OLDEST = 900.0
+"""Seconds for which a list may go on being shown after it stopped being true."""
 STALE_FOR_DOWN = True
 REFUSALS = {
     "tpu.nodes.create": ("concurrent operation", "quota exceeded", "stockout", "preempted while creating"),
@@ -168,8 +170,8 @@ class Network:
         response = dispatch(self.router, self.cloud, request)
         if method in LISTS and response.status == 200:
             known = self._old.setdefault(request.path, [])
-            if not known or known[-1].body != response.body:
-                self._old[request.path] = [*known[-OLD_LISTS:], response]
+            if not known or known[-1][1].body != response.body:
+                self._old[request.path] = [*known[-OLD_LISTS:], (self.scheduler.now(), response)]
         return response
 
     def _api_error(self, request, method, limit):
@@ -221,13 +223,15 @@ class Network:
         self.seen(process, method, request, response.status, "late")
 
     def _stale(self, request, method, limit):
-        """Show a list as it was once, hours ago perhaps; but never to a caller that looks again later."""
+        """Show a list as it was a while ago; but never to a caller that looks again later."""
         key, now = (self.scheduler.current.process.name, request.path), self.scheduler.now()
         since = self._stale_since.get(key)
         known = self._old.get(request.path)
-        if known and (since is None or now - since < STALE_FOR):
+        ends = [*(began for began, _ in known[1:]), now]
+        recent = [answer for (_, answer), end in zip(known, ends, strict=True) if now - end < OLDEST]
+        if recent and (since is None or now - since < STALE_FOR):
             self._stale_since[key] = now if since is None else since
-            return self.random.choice(known)
+            return self.random.choice(recent)
         return self._through(request, method)
 
     def _truncated(self, request, method, limit):
