@@ -226,9 +226,9 @@ class Network:
         """Show a list as it was a while ago; but never to a caller that looks again later."""
         key, now = (self.scheduler.current.process.name, request.path), self.scheduler.now()
         since = self._stale_since.get(key)
-        known = self._old.get(request.path)
+        known = self._old.get(request.path, [])
         ends = [*(began for began, _ in known[1:]), now]
-        recent = [answer for (_, answer), end in zip(known, ends, strict=True) if now - end < OLDEST]
+        recent = [answer for (_, answer), end in zip(known, ends, strict=False) if now - end < OLDEST]
         if recent and (since is None or now - since < STALE_FOR):
             self._stale_since[key] = now if since is None else since
             return self.random.choice(recent)
