@@ -31,7 +31,7 @@ class Checks:
         self.world = world
         self.mutations = Counter()
         self._asks, self._starts = defaultdict(list), defaultdict(list)
-        self._newest, self._good, self._sure = {}, {}, {}
+        self._newest, self._good, self._sure, self._anew = {}, {}, {}, {}
         self.blind_seconds = Counter()
         world.on_call = self.called
         world.network.calling = self.calling
@@ -141,7 +141,8 @@ class Checks:
         self.demand("I1", invariants.i1_findable(live, deployment, {*known, *vm_zone}), deployment)
         fleet = self.world.fleet
         self.demand("I2", invariants.i2_one_writer(fleet.writes, fleet.zombie_writes))
-        if history is not None:
+        # Another computer may still keep the record of a life whose bucket is gone: it was true then.
+        if history is not None and history.started_at >= self._anew.get(deployment, 0.0):
             done = any(d == deployment for d, _ in fleet.truly_done)
             self.demand("I8", invariants.i8_truly(history.outcome == "done", done), deployment)
 
@@ -182,6 +183,7 @@ class Checks:
     def _forget(self, deployment):
         """Begin anew: with the bucket its steps and incarnations are gone."""
         fleet = self.world.fleet
+        self._anew[deployment] = self.world.now()
         self._newest.pop(deployment, None)
         for key in [key for key in fleet.writes if key[0] == deployment]:
             del fleet.writes[key]
