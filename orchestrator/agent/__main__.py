@@ -122,7 +122,7 @@ def _notice(layout: Layout) -> int:
     while time.monotonic() < end:
         if _running(layout) != pid:
             return 0
-        time.sleep(0.1)
+        time.sleep(0.1)  # The agent is another process; it ends in real time.
     return 1
 
 

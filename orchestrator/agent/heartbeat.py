@@ -130,6 +130,7 @@ class Reporter:
         Raises OSError or AgentError when either cannot be written.
         """
         if not at_once:
+            # Cloud Storage takes about one write a second of one object.
             time.sleep(max(0.0, self._last + self._spacing - time.monotonic()))
         with self._lock:
             self._last = time.monotonic()

@@ -71,7 +71,7 @@ class Job:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.session, number)
         while time.monotonic() < end and (self.exit_code() is None or processes_of(self._root, self.session)):
-            time.sleep(PAUSE)
+            time.sleep(PAUSE)  # Its children are not ours to wait for: only a look tells that they are gone.
 
     def clear(self) -> List[int]:
         """

@@ -46,7 +46,7 @@ def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(PAUSE)
+        time.sleep(PAUSE)  # A killed process needs real time to go, and nobody tells when an orphan has.
 
 
 def start_time(pid: int) -> str:

@@ -33,4 +33,4 @@ def retrying(call: Callable[[float], T], seconds: float) -> T:
             tries += 1
             if time.monotonic() + pause >= end:
                 raise
-            time.sleep(pause)
+            time.sleep(pause)  # The agent runs on real machines only: the service needs real time to recover.

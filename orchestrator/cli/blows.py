@@ -55,9 +55,8 @@ class Blows:
         if kill is Kill.SAVE:
             beat = self._at_a_save() or beat
         elif kill in {Kill.NOTICE, Kill.KILL}:
-            time.sleep(
-                self._chance.uniform(0, 1.0)
-            )  # Real time passes on the stage: a moment of its own each time.
+            # Each blow has a moment of its own, in the real time of a real job.
+            time.sleep(self._chance.uniform(0, 1.0))
         self._preempt(node, notice=kill is Kill.NOTICE)
         blow = self._blow(kill, beat)
         if kill is Kill.TWICE:

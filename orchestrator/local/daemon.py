@@ -151,7 +151,7 @@ class Daemon:
                 self.cloud.tick()
                 self._save()
                 due = self.cloud.next_due()
-            except Exception:
+            except Exception:  # One event that fails, or a full disk, does not stop the time of the rest.
                 traceback.print_exc()
                 due = None
             nap = LONGEST_NAP if due is None else min(LONGEST_NAP, max(0.0, due - self.cloud.clock.now()))

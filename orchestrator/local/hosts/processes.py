@@ -116,7 +116,7 @@ def kill_all(
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             raise _survivors(found)
-        time.sleep(PAUSE)
+        time.sleep(PAUSE)  # Killed processes need real time to go.
 
 
 def _survivors(pids: Iterable[int]) -> LocalCloudError:
