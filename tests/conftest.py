@@ -2,9 +2,21 @@
 The order of the tests, and which of them stay together when several processes share them (pytest -n).
 """
 
+import signal
+
 import pytest
 
 LONG = ("e2e", "gcloud", "slow_cron")
+
+
+def pytest_configure():
+    """
+    Let Ctrl-C reach what the tests start, also when a shell has started them in the background.
+
+    Such a shell has SIGINT ignored, and every process below it would inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
