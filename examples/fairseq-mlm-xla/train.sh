@@ -2,12 +2,14 @@
 # Train. Flags given here come last and so win: sh train.sh --max-update 1000 --lr 1e-4
 # A small model that a CPU trains in seconds; for the real one: --arch roberta_base and no sizes, and on a
 # TPU with 8 cores --distributed-world-size 8.
+# --data-buffer-size 0: else fairseq reads ahead in a thread, and that one and the one of the validation draw
+# their masks from NumPy's one global generator. After a stop in mid-epoch a batch then gets another mask.
 # Blocks of one length (--sample-break-mode none): XLA compiles a program for each shape it meets.
 set -eu
 cd "$(dirname "$0")"
 data=$(echo data-bin/[0-9]* | tr ' ' ':')
 exec sh venv.sh python launch.py train "$data" \
-    --tpu --distributed-world-size 1 --num-workers 0 \
+    --tpu --distributed-world-size 1 --num-workers 0 --data-buffer-size 0 \
     --task masked_lm --criterion masked_lm --sample-break-mode none \
     --tokens-per-sample 32 --max-positions 32 --batch-size 32 \
     --arch roberta_base --encoder-layers 2 --encoder-embed-dim 64 --encoder-ffn-embed-dim 256 \

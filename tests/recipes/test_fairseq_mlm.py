@@ -130,21 +130,10 @@ def harm(stage: Stage) -> None:
 
 @pytest.mark.e2e
 def test_whole_life_on_the_local_cloud(stage, straight):
-    """
-    Up, torn alias, SIGKILL of the machine, notice with SIGTERM, done; the losses are the unbroken run's.
-
-    To the last digit up to the notice. After a stop in mid-epoch fairseq promises the update, not the digits.
-    """
+    """Up, torn alias, SIGKILL of the machine, notice with SIGTERM, done; the losses are the unbroken run's."""
     settings = {"command": "exec sh train.sh --log-interval 1", "env.FAIRSEQ_STEP_SECONDS": 0.15}
     life = live(stage, "fairseq-mlm", kill_at=40, notice_at=75, settings=settings, early=harm)
-    found = losses("\n".join(life.logs))
-    stopped = max(losses(life.logs[1]))
-    assert {n: loss for n, loss in found.items() if n <= stopped} == {
-        n: straight[n] for n in range(1, stopped + 1)
-    }
-    assert sorted(found) == sorted(straight)
-    assert all(abs(float(found[n]) - float(straight[n])) < 0.3 for n in straight)
-    assert abs(float(found[UPDATES]) - float(straight[UPDATES])) < 0.05
+    assert losses("\n".join(life.logs)) == straight
     # The agent committed what SIGTERM made fairseq save: no update was made twice.
     assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))
     assert any(name.endswith(f"_{UPDATES}.pt") for name in life.objects)

@@ -2,22 +2,10 @@
 Figures of many lives, for the terminal and for docs/reliability.md.
 """
 
-import re
-import subprocess
 from collections import Counter
-from pathlib import Path
 
-START, END = "<!-- simulation: begin -->", "<!-- simulation: end -->"
-HEAD = "# How reliable it is, measured\n\nEach part below is written by the run that it reports.\n"
-
-
-def commit():
-    """Return the commit of the checkout, or that nobody knows."""
-    done = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    return done.stdout.strip() or "an unknown commit"
+from tests import figures as document
+from tests.figures import commit
 
 
 def replay(life):
@@ -63,14 +51,9 @@ def summary(lives, wall):
 
 def write(path, lives, wall):
     """Put the figures into the part of the document that is ours."""
-    rows = "\n".join(f"| {name} | {value} |" for name, value in figures(lives, wall).items())
     seeds = f"{lives[0].seed}:{lives[-1].seed + 1}"
-    part = (
-        f"{START}\n## Lives from seeds\n\n"
+    about = (
         "Real engine, real adapters, official clients, virtual time; see tests/simulation. Written by\n"
-        f"`python -m tests.simulation --seeds {seeds}`, on commit {commit()}.\n\n"
-        f"| figure | value |\n| --- | --- |\n{rows}\n{END}"
+        f"`python -m tests.simulation --seeds {seeds}`."
     )
-    text = path.read_text() if path.exists() else HEAD
-    ours = re.compile(f"{re.escape(START)}.*?{re.escape(END)}", re.DOTALL)
-    path.write_text(ours.sub(lambda _: part, text) if ours.search(text) else f"{text.rstrip()}\n\n{part}\n")
+    document.write(path, "simulation", "Lives from seeds", about, figures(lives, wall))
