@@ -1,8 +1,8 @@
 """
 A stage for real deployments: own folder, own local cloud, public commands, and proof that nothing is left.
 
-Commands run as processes, as a user's do. What the tests wait for is read straight from the bucket and
-from /proc, because a command line costs a second of computing time for each look.
+Commands run as processes, as a user's do; see warm.py. What the tests wait for is read straight from the
+bucket and from /proc, because a command line costs computing time for each look.
 """
 
 import json
@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
+
+from tests.e2e.warm import Command, start
 
 REPO = Path(__file__).parents[2]
 EXAMPLE = REPO / "examples" / "numpy-lm"
@@ -54,7 +55,7 @@ class Stage:
 
     folder: Path
     name: str = "e2e"
-    running: list[subprocess.Popen] = field(default_factory=list)
+    running: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.work = self.folder / "work"
@@ -95,36 +96,27 @@ class Stage:
         """Let the job run at full speed from now on."""
         (self.folder / "fast").touch()
 
-    def start(self, *words: str) -> subprocess.Popen:
+    def start(self, *words: str) -> Command:
         """Start a command and return its process; what it prints is kept in files."""
         number = len(self.running)
         with (
             (self.folder / f"{number}.out").open("wb") as out,
             (self.folder / f"{number}.err").open("wb") as err,
         ):
-            process = subprocess.Popen(
-                [sys.executable, "-m", "orchestrator", *words], cwd=self.work, env=self.environment,
-                stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-            )  # fmt: skip
-        process.number = number  # type: ignore[attr-defined]
-        self.running.append(process)
-        return process
+            self.running.append(start(number, words, self.work, self.environment, out, err))
+        return self.running[-1]
 
-    def said(self, process: subprocess.Popen) -> str:
+    def said(self, process: Command) -> str:
         """Return what a command has printed to standard error so far."""
-        return (self.folder / f"{process.number}.err").read_text(errors="replace")  # type: ignore[attr-defined]
+        return (self.folder / f"{process.number}.err").read_text(errors="replace")
 
-    def end(
-        self, process: subprocess.Popen, expect: int | None = 0, seconds: float = COMMAND_SECONDS
-    ) -> Done:
+    def end(self, process: Command, expect: int | None = 0, seconds: float = COMMAND_SECONDS) -> Done:
         """Wait for a command; *expect* is the exit code that it must have."""
         try:
-            code = process.wait(timeout=seconds)
+            code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(
-                f"{process.args[3:]} still runs after {seconds:.0f} s\n{self.story()}"
-            ) from None
-        out = (self.folder / f"{process.number}.out").read_text(errors="replace")  # type: ignore[attr-defined]
+            raise AssertionError(f"{process.args} still runs after {seconds:.0f} s\n{self.story()}") from None
+        out = (self.folder / f"{process.number}.out").read_text(errors="replace")
         done = Done(code, out, self.said(process))
         assert expect is None or code == expect, f"exit code {code}, not {expect}:\n{done.out}\n{done.err}"
         return done
@@ -152,7 +144,7 @@ class Stage:
 
     def story(self) -> str:
         """Return what the commands said last, for a failed test."""
-        parts = [f"-- {p.args[3:]}\n{self.said(p)[-1500:]}" for p in self.running[-3:]]
+        parts = [f"-- {p.args}\n{self.said(p)[-1500:]}" for p in self.running[-3:]]
         return "\n".join([*parts, f"-- heartbeats\n{self.beats()}", f"-- machines\n{self.machines()}"])
 
     def get(self, path: str) -> bytes:
@@ -244,7 +236,7 @@ class Stage:
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                process.wait(30)
         self.processes()
         if self.cloud.exists():
             self.tpuctl("local", "reset")

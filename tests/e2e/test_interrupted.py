@@ -27,7 +27,7 @@ def test_up_killed_at_several_moments_ends_with_one_tpu_and_one_vm(stage):
         else:
             time.sleep(0.7)
         up.kill()
-        up.wait()
+        up.wait(30)
     stage.tpuctl("up")
     assert '"changes": 0' in stage.tpuctl("up", "--json").out
     kinds = sorted(m["id"].split("-")[0] for m in stage.machines())

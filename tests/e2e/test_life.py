@@ -57,7 +57,7 @@ def test_a_job_survives_notice_kill_and_interrupted_watches_to_the_same_loss(sta
     stage.tpuctl("local", "preempt", "e2e-tpu-g2", "--no-notice")
     stage.wait_for("recovery", lambda: "e2e-tpu-g2: deletion asked for" in stage.said(watch))
     watch.kill()
-    watch.wait()
+    watch.wait(30)
     follow = stage.start("logs", "-f")
     stage.hurry()
     done = stage.end(stage.start("watch"))

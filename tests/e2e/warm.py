@@ -1,0 +1,151 @@
+"""
+Commands of tpuctl as processes that need not import Google's clients again, which takes a second each time.
+
+One process imports everything and waits. For each command it forks: the child gets the command's own folder,
+environment and files, and runs the same `main`. It is a process of its own, to be signalled and killed.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from io import FileIO
+from pathlib import Path
+from typing import BinaryIO
+
+REPO = Path(__file__).parents[2]
+ORDER_BYTES = 1_000_000
+
+
+class Command:
+    """A running command; the part of subprocess.Popen that the tests use."""
+
+    def __init__(self, number: int, words: Sequence[str], told: FileIO) -> None:
+        self.number, self.args, self._told = number, list(words), told
+        self.pid = int(told.readline())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, nothing while the process runs."""
+        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+            self.returncode = int(self._told.readline())
+            self._told.close()
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """Return the exit code, negative for a signal; raise TimeoutExpired after *timeout* seconds."""
+        end = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            select.select([self._told], [], [], left)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL, unless the process has ended."""
+        self.send_signal(signal.SIGKILL)
+
+
+def start(
+    number: int,
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    out: BinaryIO,
+    err: BinaryIO,
+) -> Command:
+    """Start `tpuctl WORDS` in *folder*; its standard input is empty."""
+    order = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)})
+    read, write = os.pipe()
+    try:
+        socket.send_fds(_parent(), [order.encode()], [out.fileno(), err.fileno(), write])
+    finally:
+        os.close(write)
+    return Command(number, words, os.fdopen(read, "rb", buffering=0))
+
+
+@cache
+def _parent() -> socket.socket:
+    """Start the process that imports everything; it ends with this one, whose socket it reads."""
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ORDER_BYTES)
+    with its:
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.e2e.warm", str(its.fileno())], cwd=REPO, pass_fds=[its.fileno()],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=None,
+        )  # fmt: skip
+    return mine
+
+
+def _import_everything() -> None:
+    import pkgutil
+    from importlib import import_module
+
+    import fabric  # noqa: F401
+    import google.cloud.storage
+    import google.cloud.tpu_v2  # noqa: F401
+
+    from orchestrator.cloud.compute import client_class
+
+    client_class("instances", "InstancesClient")
+    client_class("zone_operations", "ZoneOperationsClient")
+    client_class("projects", "ProjectsClient")
+    for name in ("cli", "cloud", "engine", "remote"):
+        package = import_module(f"orchestrator.{name}")
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
+
+
+def _serve(orders: socket.socket) -> list[str]:
+    """Fork for each order. Return the words in the child; leave when nobody can order any more."""
+    # The processes between this one and the commands end unseen.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        order, files, _, _ = socket.recv_fds(orders, ORDER_BYTES, 3)
+        if not order:
+            sys.exit()
+        if os.fork() == 0:
+            orders.close()
+            return _between(json.loads(order), *files)
+        for file in files:
+            os.close(file)
+
+
+def _between(order: dict, out: int, err: int, told: int) -> list[str]:
+    """Fork the command and tell its number and, at its end, its exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid:
+        os.write(told, f"{pid}\n".encode())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.write(told, f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
+        os._exit(0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    for file in (out, err, told):
+        os.close(file)
+    os.chdir(order["folder"])
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    return order["words"]
+
+
+if __name__ == "__main__":
+    _import_everything()
+    sys.argv[1:] = _serve(socket.socket(fileno=int(sys.argv[1])))
+    from orchestrator.cli.main import main
+
+    main()
