@@ -63,26 +63,28 @@ def start(as_json: bool, **choices: object) -> None:
 
 
 @command.command("stop")
-def stop() -> None:
+@json_option
+def stop(as_json: bool) -> None:
     """
     Stop it and all its machines. Disks and buckets stay for the next start.
     """
-    from orchestrator.cli.output import say
     from orchestrator.local import control
 
-    say("the local cloud is stopped" if control.stop() else "the local cloud did not run")
+    ran = control.stop()
+    text = "the local cloud is stopped" if ran else "the local cloud did not run"
+    _answer(text, {"running": False, "stopped": ran}, as_json=as_json)
 
 
 @command.command("reset")
-def reset() -> None:
+@json_option
+def reset(as_json: bool) -> None:
     """
     Stop it and delete everything it holds: machines, disks, buckets, settings.
     """
-    from orchestrator.cli.output import say
     from orchestrator.local import control
 
     control.reset()
-    say("the local cloud is gone with everything in it")
+    _answer("the local cloud is gone with everything in it", {"running": False}, as_json=as_json)
 
 
 @command.command("status")
@@ -106,6 +108,8 @@ def status(as_json: bool) -> None:
         click.echo(
             f"{machine['name']}  {machine['address']}  {'running' if machine['running'] else 'stopped'}"
         )
+    for queued in body.get("queued", []):
+        click.echo(f"queued resource {queued['name']}  {queued['zone']}  {queued['state']}")
     for fault in body.get("unused_faults", []):
         click.echo(f"fault not met yet: {fault['method']} {fault['fault']}")
     if body.get("bill"):
@@ -136,41 +140,55 @@ def env(as_json: bool) -> None:
 @click.argument("name")
 @click.option("--no-notice", is_flag=True, help="SIGKILL at once, without the notice.")
 @click.option("--worker", type=int, help="Kill only this machine of a slice; the node stays READY.")
-def preempt(name: str, no_notice: bool, worker: int | None) -> None:
+@json_option
+def preempt(name: str, no_notice: bool, worker: int | None, as_json: bool) -> None:
     """
     Take a spot TPU or VM away: notice, grace, SIGKILL of everything on it.
     """
-    from orchestrator.cli.output import say
     from orchestrator.local import control
 
+    body: dict[str, object] = {"name": name, "worker": worker, "notice": not no_notice and worker is None}
     if worker is not None:
         control.call("kill", {"name": name, "worker": worker})
-        say(f"worker {worker} of {name} was killed")
-        return
-    control.call("preempt", {"name": name, "notice": not no_notice})
-    say(f"{name} was preempted" if no_notice else f"{name} has its notice")
+        text = f"worker {worker} of {name} was killed"
+    else:
+        control.call("preempt", {"name": name, "notice": not no_notice})
+        text = f"{name} was preempted" if no_notice else f"{name} has its notice"
+    _answer(text, body, as_json=as_json)
 
 
 @command.command("fault")
 @click.argument("method")
 @click.argument("failures", nargs=-1, required=True)
-def fault(method: str, failures: tuple[str, ...]) -> None:
+@json_option
+def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
     """
     Let the next calls of METHOD meet FAILURES, one each: for example tpu.nodes.create stockout drop-answer.
 
     METHOD `state` puts a node into an odd state instead: tpuctl local fault state NAME UNHEALTHY_MAINTENANCE.
+    A queued resource is named queued/NAME: tpuctl local fault state queued/NAME FAILED.
     """
-    from orchestrator.cli.output import say
     from orchestrator.errors import UsageError
     from orchestrator.local import control
 
-    if method == "state":
-        if len(failures) != 2:
-            raise UsageError(
-                "local fault state: name a node and a state", hint="tpuctl local fault state NAME STATE"
-            )
-        control.call("state", {"name": failures[0], "state": failures[1]})
-        say(f"{failures[0]} is now {failures[1]}")
+    if method != "state":
+        control.call("fault", {"method": method, "failures": list(failures)})
+        text = f"the next {len(failures)} calls of {method} will fail"
+        _answer(text, {"method": method, "failures": list(failures)}, as_json=as_json)
         return
-    control.call("fault", {"method": method, "failures": list(failures)})
-    say(f"the next {len(failures)} calls of {method} will fail")
+    if len(failures) != 2:
+        raise UsageError(
+            "local fault state: name a node and a state", hint="tpuctl local fault state NAME STATE"
+        )
+    name, state = failures
+    control.call("state", {"name": name, "state": state})
+    _answer(f"{name} is now {state}", {"name": name, "state": state}, as_json=as_json)
+
+
+def _answer(text: str, body: dict[str, object], *, as_json: bool) -> None:
+    from orchestrator.cli.output import print_json, say
+
+    if as_json:
+        print_json("local", body)
+    else:
+        say(text)

@@ -129,3 +129,20 @@ def test_what_follows_two_dashes_is_for_another_program(capsys):
 
     assert wants_json(["exec", "--json", "--", "x"])
     assert not wants_json(["exec", "--", "x", "--json"])
+
+
+def every_command(command=cli, path=()):
+    """Return each command with its words."""
+    if not isinstance(command, click.Group):
+        return [(" ".join(path), command)]
+    names = command.list_commands(click.Context(command))
+    pairs = ((name, command.get_command(click.Context(command), name)) for name in names)
+    return [found for name, one in pairs for found in every_command(one, (*path, name))]
+
+
+def test_every_command_answers_programs_too():
+    """`demo` shows commands that do, and `schema` prints nothing but JSON."""
+    without = [
+        name for name, one in every_command() if not any("--json" in option.opts for option in one.params)
+    ]
+    assert without == ["demo", "schema"]
