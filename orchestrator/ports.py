@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.core.world import Bucket, Node, Operation, OperationResult, Sight, Vm
+from orchestrator.queue_port import QueuedResources
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,7 @@ class Vms(Protocol):
 
     def host_keys(self, name: str, zone: str) -> tuple[str, ...]:
         """
-        Return the machine's public host keys (`ssh-ed25519 AAAA...`) from its guest attributes.
-
-        Raise NotFoundError while the machine has not published any.
+        Return the public host keys (`ssh-ed25519 AAAA...`); NotFoundError while there are none.
         """
 
 
@@ -139,6 +138,11 @@ class Nodes(Protocol):
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
         """
         List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown.
+        """
+
+    def observe(self, name: str, zone: str) -> Sight[Node]:
+        """
+        Look at one node of any owner; errors become Unknown.
         """
 
     def create(self, order: NodeOrder) -> Operation:
@@ -294,6 +298,7 @@ class Cloud:
     buckets: Buckets
     vms: Vms
     nodes: Nodes
+    queued: QueuedResources[NodeOrder]
     store: Store
     remote: Remote
     ssh_port: int = 22

@@ -8,7 +8,6 @@ names of variables, which are checked.
 
 import functools
 import hashlib
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,24 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from orchestrator.core.sidecars import REQUIREMENTS, log_folder, sidecars
 from orchestrator.core.spec import Spec
 from orchestrator.errors import UsageError
+from orchestrator.shell_text import check_environment, check_text
 
 if TYPE_CHECKING:
     from jinja2 import Template
     from jinja2.sandbox import SandboxedEnvironment
 
-RAW_NAMES = frozenset({"job_env", "run_job", "start_job", "run_sidecars", "cron", "mark", "name"})
-LONGEST_VALUE = 120_000  # bytes; Linux refuses one argument or variable above 128 KiB
+RAW_NAMES = frozenset(
+    ("job_env", "run_job", "start_job", "run_sidecars", "cron", "run_expire", "expire_cron", "mark", "name")
+)
 LONGEST_SCRIPT = 256 * 1024  # bytes; limit of one metadata value (docs/facts.md 2.4)
 STOP_SECONDS = 60  # how long `start-job --restart` waits for the old agent, unless the grace is longer
-
-# Bash refuses to assign the first six and computes the others itself: a value could not come through.
-BASH_OWNED = frozenset((
-    "BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "_", "BASHPID", "BASH_ARGC",
-    "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS", "BASH_ALIASES", "BASH_COMMAND", "BASH_LINENO", "BASH_SOURCE",
-    "BASH_SUBSHELL", "COMP_WORDBREAKS", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "FUNCNAME", "GROUPS",
-    "HISTCMD", "LINENO", "OPTIND", "PIPESTATUS", "POSIXLY_CORRECT", "RANDOM", "SECONDS", "SHLVL", "SRANDOM",
-    "PWD", "OLDPWD",
-))  # fmt: skip
 
 FILE_KEYS = {
     "command": "job.command",
@@ -51,6 +43,7 @@ class Target:
 
     *bundle* and *agent* are sha256 digests in hex, *heartbeat* is in seconds. *runs_job* says whether
     the job runs here. *tpu_address* is the TPU's internal IP for a job on the VM, empty while unknown.
+    *expires_at* is when the machine may delete itself, in seconds since the epoch; None when it may not.
     """
 
     role: Literal["tpu", "vm"]
@@ -64,6 +57,7 @@ class Target:
     zone: str = ""
     tpu_address: str = ""
     heartbeat: float = 30
+    expires_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ class Scripts:
     Hold the rendered files. Metadata needs *startup* and *shutdown* only: startup embeds the others.
 
     *cron* carries `@ROOT@` where the machine's root folder goes; startup fills it in. *run_sidecars* is
-    empty on a machine without any.
+    empty on a machine without any, *run_expire* and *expire_cron* on one that does not delete itself.
     """
 
     startup: str
@@ -82,6 +76,8 @@ class Scripts:
     start_job: str
     cron: str
     run_sidecars: str
+    run_expire: str
+    expire_cron: str
 
 
 def machine_scripts(spec: Spec, target: Target) -> Scripts:
@@ -92,13 +88,15 @@ def machine_scripts(spec: Spec, target: Target) -> Scripts:
     variable name, a value above 120,000 bytes, a startup script above 256 KiB.
     """
     values = _values(spec, target)
-    _check_environment(spec)
+    check_environment(spec)
     files = {
         "job_env": _render("job.env.j2", values),
         "run_job": _render("run-job.sh.j2", values),
         "start_job": _render("start-job.sh.j2", values),
         "cron": _render("cron.j2", values),
         "run_sidecars": sidecar_script(spec, target.role, target.bucket, wanted_only=True),
+        "run_expire": _render("run-expire.sh.j2", values) if target.expires_at is not None else "",
+        "expire_cron": _render("expire-cron.j2", values) if target.expires_at is not None else "",
     }
     startup = _render("startup.sh.j2", {**values, **files, "mark": _mark(files)})
     size = len(startup.encode())
@@ -142,6 +140,13 @@ def loop_script(**values: str | int) -> str:
     return _render("run-watch.sh.j2", values)
 
 
+def stop_seconds(spec: Spec) -> float:
+    """
+    Return how long `start-job --restart` waits for the old agent, in seconds.
+    """
+    return max(STOP_SECONDS, (spec.job.grace or 0) + 20)
+
+
 def quote(value: object) -> str:
     """
     Return *value* as one word for bash, always in single quotes.
@@ -149,7 +154,7 @@ def quote(value: object) -> str:
     Raises UsageError when it holds a NUL or a lone surrogate, which no shell word can carry.
     """
     text = str(value)
-    _check_text("value", text)
+    check_text("value", text)
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
@@ -164,6 +169,7 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         **asdict(target),
         "runs_job": "1" if target.runs_job else "0",
         "heartbeat": _number(target.heartbeat),
+        "expires_at": "" if target.expires_at is None else _number(target.expires_at),
         "deployment": spec.name,
         "setup": spec.job.setup,
         "command": spec.job.command,
@@ -180,10 +186,10 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         "grace": "" if grace is None else _number(grace),
         "stall": _number(spec.watch.stall),
         "tensorboard_dir": log_folder(spec, target.bucket),
-        "stop_seconds": _number(max(STOP_SECONDS, (grace or 0) + 20)),
+        "stop_seconds": _number(stop_seconds(spec)),
     }
     for name, value in values.items():
-        _check_text(FILE_KEYS.get(name, name), str(value))
+        check_text(FILE_KEYS.get(name, name), str(value))
     return {**values, "user_env": dict(spec.job.env)}
 
 
@@ -205,39 +211,6 @@ def _number(value: float) -> str:
     Return a number without exponent, and without a fraction where there is none.
     """
     return str(int(value)) if float(value).is_integer() else repr(float(value))
-
-
-def _check_environment(spec: Spec) -> None:
-    """
-    Refuse variables that bash would not hand to the job as they are.
-    """
-    for name, value in spec.job.env.items():
-        where = f"job.env.{name!a}"
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise UsageError(f"{where}: not a name of a variable", hint="use letters, digits and '_' only")
-        if name in BASH_OWNED or name.startswith("TPUCTL_"):
-            owner = "tpuctl" if name.startswith("TPUCTL_") else "bash"
-            raise UsageError(f"{where}: {owner} sets this variable itself", hint="choose another name")
-        _check_text(f"job.env.{name}", value)
-
-
-def _check_text(where: str, text: str) -> None:
-    """
-    Refuse text that no environment variable can hold.
-    """
-    if "\0" in text:
-        raise UsageError(f"{where}: holds a NUL character", hint="remove it", unchanged="nothing was changed")
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError as error:
-        message = f"{where}: character {error.start} is a lone surrogate and not Unicode text"
-        raise UsageError(message, hint="remove it", unchanged="nothing was changed") from error
-    if size > LONGEST_VALUE:
-        raise UsageError(
-            f"{where}: {size:,} bytes are too long; at most {LONGEST_VALUE:,} fit",
-            hint="move the text into a file of the source folder",
-            unchanged="nothing was changed",
-        )
 
 
 def _mark(files: dict[str, str]) -> str:

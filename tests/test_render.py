@@ -5,6 +5,7 @@ Rendered scripts: what goes in comes out, nothing else runs, and a machine boots
 import dataclasses
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.core.spec import CheckpointSpec, JupyterSpec, SidecarsSpec, TensorboardSpec
+from orchestrator.engine.deliver import START_SECONDS
 from orchestrator.errors import UsageError
 from orchestrator.render import (
     RAW_NAMES,
@@ -22,6 +24,7 @@ from orchestrator.render import (
     loop_script,
     machine_scripts,
     quote,
+    stop_seconds,
 )
 from tests.render_kit import make_spec, make_target
 
@@ -184,3 +187,12 @@ def test_checkpoint_folder_follows_the_root(tmp_path):
     for folder, expected in places.items():
         text = machine_scripts(make_spec(checkpoint=CheckpointSpec(dir=folder)), make_target()).job_env
         assert sourced(text, tmp_path, TPUCTL_ROOT="/r")["TPUCTL_CHECKPOINT_DIR"] == expected
+
+
+def test_the_link_waits_longer_than_the_script_that_restarts_a_job():
+    """A job with a long grace is stopped by `start-job --restart`; SSH must not give up on it before."""
+    for grace in (None, 30.0, 600.0):
+        spec = make_spec(grace=grace)
+        assert stop_seconds(spec) >= (grace or 0) + 20
+        waits = int(re.search(r"within (\d+) s", begin_script(restart=True))[1])
+        assert START_SECONDS + stop_seconds(spec) > waits + stop_seconds(spec) + 5

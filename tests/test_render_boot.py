@@ -62,6 +62,23 @@ def test_cron_gets_the_same_environment(box):
     assert "UNRELATED" not in seen
 
 
+@pytest.mark.parametrize("runs_job", [True, False])
+def test_cron_asks_each_minute_whether_the_machine_is_to_delete_itself(box, runs_job):
+    """Also where the job does not run or was stopped; a machine without the timer has no such line."""
+    target = make_target(expires_at=1_800_000_000.0, runs_job=runs_job)
+    assert box.boot(machine_scripts(make_spec(), target)).returncode == 0
+    if runs_job:
+        box.ran()
+    (box.root / "state/stop").write_text("the job is done")
+    line = (box.cron / "tpuctl-expire").read_text().splitlines()[-1]
+    assert line.startswith("* * * * * root flock -n -E 75 ")
+    command = line.split("root ", 1)[1].replace("\\%", "%")
+    subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, cwd="/", check=True)
+    seen = box.ran("expire")
+    assert (seen["TPUCTL_EXPIRES_AT"], seen["TPUCTL_PROJECT"]) == ("1800000000", "proj")
+    assert seen["GCE_METADATA_HOST"] == box.environment["GCE_METADATA_HOST"]
+
+
 def test_boot_is_repeatable_and_removes_the_stop_mark(box):
     """A second boot with other settings replaces the first; a stop of the last life is forgotten."""
     box.boot(machine_scripts(make_spec(env={"OLD": "1"}), make_target()))
@@ -82,6 +99,7 @@ def test_machine_without_the_job_starts_nothing(box):
     assert box.run([str(box.root / "start-job")]).returncode == 0
     subprocess.run([box.root / "run-job"], check=True)
     assert not (box.cron / "tpuctl").exists()
+    assert not (box.cron / "tpuctl-expire").exists()
     assert not (box.root / "state/ran-run").exists()
     assert (box.root / "agent.pyz").read_bytes() == AGENT
 

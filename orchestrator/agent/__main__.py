@@ -1,5 +1,5 @@
 """
-Commands of the agent: run | stop | notice | status | fetch | exec.
+Commands of the agent: run | stop | notice | expire | status | fetch | exec.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from typing import List, Mapping, Optional
 
 from .bundle import fetch
 from .errors import AgentError
+from .expire import Timer, made_until
 from .layout import Layout, read_json, write_atomically
 from .loop import Agent
 from .metadata import Metadata
+from .own_node import NodeApi, own_node
 from .parts import wire
 from .processes import start_time
-from .rehearsal import check, for_job, for_setup
+from .rehearsal import check, for_job, for_setup, trusted
 from .settings import layout_of, read_settings
 from .storage import Bucket
 from .threads import say
@@ -42,6 +45,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     commands.add_parser(
         "notice", help="the machine is being taken away: stop, commit, and wait for the agent to leave"
     )
+    commands.add_parser("expire", help="delete this TPU if the deployment's time is over and nobody is there")
     commands.add_parser("status", help="print the last heartbeat as JSON")
     commands.add_parser("fetch", help="unpack the bundle of job.env and switch to it")
     start = commands.add_parser("exec", help="become another program, unless it could leave a rehearsal")
@@ -62,7 +66,9 @@ def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if asked.command == "stop":
         return _stop(layout, asked.hold)
     if asked.command == "notice":
-        return _notice(layout)
+        return _notice(layout, LEAVE_SECONDS)
+    if asked.command == "expire":
+        return _expire(layout, environ)
     if asked.command == "status":
         pid = _running(layout)
         print(json.dumps(dict(read_json(layout.status), agent_pid=pid), sort_keys=True))
@@ -109,16 +115,31 @@ def _stop(layout: Layout, hold: Optional[str]) -> int:
     return 0
 
 
-def _notice(layout: Layout) -> int:
+def _expire(layout: Layout, environ: Mapping[str, str]) -> int:
     """
-    Pass the notice on and wait until the agent has left, or its time is over.
+    Delete this machine's node if its time is over.
+    """
+    settings, own = read_settings(environ), trusted(environ)
+    metadata = Metadata.from_environ(own)
+    bucket = Bucket.from_environ(settings.bucket, own, metadata)
+
+    def leave(seconds: float) -> None:
+        _notice(layout, seconds)
+
+    api = NodeApi(own, metadata)
+    return Timer(settings, made_until(environ), bucket, api, partial(own_node, metadata), leave).step()
+
+
+def _notice(layout: Layout, seconds: float) -> int:
+    """
+    Pass the notice on and wait until the agent has left, or the *seconds* are over.
     """
     pid = _running(layout)
     if pid is None:
         return 0
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    end = time.monotonic() + LEAVE_SECONDS
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         if _running(layout) != pid:
             return 0

@@ -82,6 +82,10 @@ class Advance:
         if self._settings.worker:
             self._pause(attempt, BREAKER_PATIENCE)
             return wanted
+        newer = parts.patiently("look for a newer incarnation", parts.gang.newer_incarnation)
+        if newer is not None:
+            # The replacement may just be starting from that checkpoint.
+            raise Interrupted(Ending(Kind.FENCED, f"incarnation {newer} exists, this machine is not needed"))
         return parts.patiently("go one checkpoint back", lambda: go_back(parts.catalogue, wanted, newest))
 
     def _pause(self, attempt: Attempt, seconds: float) -> None:

@@ -11,7 +11,7 @@ from .checkpoints import Checkpoint, completed_by
 from .errors import AgentError, PreconditionError, TornError
 from .formats.base import Format, Listing, StoredStep
 from .formats.marker import step_of
-from .manifest import CHECKPOINTS, Manifest, folder_name, manifest_name, parse, parse_name
+from .manifest import CHECKPOINTS, Manifest, file_name, folder_name, manifest_name, parse, parse_name
 from .settings import Settings
 from .storage import SECONDS, Bucket
 
@@ -107,8 +107,14 @@ class Catalogue:
                     yield found
 
     def _judge(self, folder: str, seconds: float) -> Optional[Checkpoint]:
+        """
+        Return the checkpoint under *folder* if it is complete: all its manifests, and every file they name.
+
+        A worker that slept may write its manifest when its files have been removed as old ones.
+        """
         manifests = []
-        for name in self._bucket.level(folder, seconds)[0]:
+        names = set(self._bucket.list(folder, seconds))
+        for name in sorted(names):
             key = parse_name(name)
             held = self._bucket.read(name, seconds) if key else None
             if key is None or held is None:
@@ -117,7 +123,8 @@ class Catalogue:
                 manifest = parse(held.data, name)
             except TornError:
                 continue
-            if (manifest.step, manifest.incarnation, manifest.worker) == key:
+            there = all(file_name(*key, file.name) in names for file in manifest.files)
+            if there and (manifest.step, manifest.incarnation, manifest.worker) == key:
                 manifests.append(manifest)
         return completed_by(manifests)
 

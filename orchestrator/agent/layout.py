@@ -83,6 +83,13 @@ class Layout:
         return self.root / "state" / "job.json"
 
     @property
+    def expire(self) -> Path:
+        """
+        Return what the dead-man timer remembers between two minutes.
+        """
+        return self.root / "state" / "expire.json"
+
+    @property
     def progress(self) -> Path:
         """
         Return the file in which the job may report its step.

@@ -27,6 +27,8 @@ GCLOUD = (
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE",
     "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU",
 )
+TPU = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU", "TPUCTL_LOCAL_CLOUD")
+GOOGLE_TPU = "https://tpu.googleapis.com"
 ADDRESSES = (*STORAGE, *METADATA, *PROXIES, "TPUCTL_SETUP_PROXY", *GCLOUD)
 """
 Variables that must lead to this computer.
@@ -82,6 +84,13 @@ def trusted(environ: Mapping[str, str]) -> Dict[str, str]:
         return dict(environ)
     storage, metadata = _first_here(environ, STORAGE), _first_here(environ, METADATA)
     return dict(environ, STORAGE_EMULATOR_HOST=storage, GCE_METADATA_HOST=metadata.rpartition("/")[2])
+
+
+def tpu_endpoint(environ: Mapping[str, str]) -> str:
+    """
+    Return where the TPU API is: Google's, or on a machine of a local cloud only the one on this computer.
+    """
+    return _first_here(environ, TPU).rstrip("/") if is_rehearsal(environ) else GOOGLE_TPU
 
 
 def for_setup(environ: Mapping[str, str]) -> Dict[str, str]:

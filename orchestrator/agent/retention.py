@@ -19,15 +19,17 @@ def retain(settings: Settings, bucket: Bucket, catalogue: Catalogue, gang: Gang)
 
     Does nothing for checkpoints that the framework keeps itself, nor when a newer incarnation exists.
     """
-    if settings.checkpoints.in_bucket or gang.newer_incarnation() is not None:
+    if settings.checkpoints.in_bucket:
         return
     complete = list(catalogue.complete())
     old = disposable(complete, settings.checkpoints.keep)
     if not old:
         return
-    for step, folder in catalogue.steps():
-        if step <= old[0]:
-            names = bucket.list(folder)
-            for name in sorted(names, key=lambda one: (parse_name(one) is None, one)):
-                bucket.delete(name)
-            say(f"removed the checkpoint of step {step}: newer complete ones exist")
+    doomed = [(step, bucket.list(folder)) for step, folder in catalogue.steps() if step <= old[0]]
+    # The look comes after the choice: who sleeps in between must not delete what its replacement has made.
+    if gang.newer_incarnation() is not None:
+        return
+    for step, names in doomed:
+        for name in sorted(names, key=lambda one: (parse_name(one) is None, one)):
+            bucket.delete(name)
+        say(f"removed the checkpoint of step {step}: newer complete ones exist")

@@ -5,9 +5,11 @@ The deployment's bucket over the JSON API of Cloud Storage.
 from __future__ import annotations
 
 import base64
+import calendar
 import hashlib
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
@@ -17,7 +19,7 @@ from . import gcloud
 from .errors import AgentError, PreconditionError, TornError, TransientError
 from .metadata import Metadata, Tokens
 from .retry import retrying
-from .transport import Reply, Transport
+from .transport import Reply, Transport, time_of
 
 DEFAULT_BASE = "https://storage.googleapis.com"
 SECONDS = 60.0
@@ -69,6 +71,18 @@ class Bucket:
         """
         reply = self._call("GET", f"/storage/v1{self._object(name)}", seconds)
         return None if reply.status == 404 else json.loads(reply.body)
+
+    def age(self, name: str, seconds: float = SECONDS) -> Tuple[Optional[float], float]:
+        """
+        Return the seconds since the object was written, None when it is not there, and the bucket's time.
+
+        Both are told by the bucket's clock; raises TransientError when it does not tell the time.
+        """
+        reply = self._call("GET", f"/storage/v1{self._object(name)}", seconds)
+        now = time_of(reply)
+        if reply.status == 404:
+            return None, now
+        return now - seconds_of(str(json.loads(reply.body)["updated"])), now
 
     def write(
         self, name: str, data: bytes, if_generation: Optional[int] = None, seconds: float = SECONDS
@@ -192,6 +206,17 @@ def sha256_of(path: Path) -> str:
         for block in iter(lambda: file.read(1 << 20), b""):
             digest.update(block)
     return digest.hexdigest()
+
+
+def seconds_of(text: str) -> float:
+    """
+    Return an RFC 3339 time in UTC as seconds since the epoch. Raises TransientError when it is none.
+    """
+    whole, _, _ = text.partition(".")
+    try:
+        return float(calendar.timegm(time.strptime(whole.rstrip("Z"), "%Y-%m-%dT%H:%M:%S")))
+    except ValueError as error:
+        raise TransientError(f"{text!r} is no time") from error
 
 
 def _resource(reply: Reply, what: str) -> Dict[str, Any]:

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from email.message import Message
+from email.utils import parsedate_to_datetime
 from typing import IO, Dict, Mapping, Optional, Union
 
 from .errors import TransientError
@@ -26,6 +27,16 @@ class Reply:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+def time_of(reply: Reply) -> float:
+    """
+    Return the time by the server's clock, in seconds since the epoch. Raise TransientError without one.
+    """
+    try:
+        return parsedate_to_datetime(reply.headers["date"]).timestamp()
+    except (KeyError, TypeError, ValueError) as error:
+        raise TransientError("the answer does not tell the time") from error
 
 
 class Transport:

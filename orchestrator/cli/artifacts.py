@@ -8,7 +8,10 @@ from pathlib import Path
 from orchestrator import agentzip
 from orchestrator.cli.wiring import Session
 from orchestrator.core.history import History
+from orchestrator.core.job import job_digest
 from orchestrator.core.plan import Outcome
+from orchestrator.core.shape import reshaped, shape_of
+from orchestrator.core.spec import Spec
 from orchestrator.core.world import Heartbeat, Phase, Present, Sight
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.remote.bundle import build
@@ -45,6 +48,13 @@ def ended(beats: Sight[tuple[Heartbeat, ...]], history: History) -> History:
     return replace(history, outcome=Outcome.FAILED.value) if failed else history
 
 
+def as_wanted(spec: Spec, history: History, bundle: str, agent: str, now: float) -> History:
+    """
+    Return the history with all that `up` wants: code, agent, the job's settings and the shape of the TPU.
+    """
+    return want(reshaped(history, shape_of(spec)), bundle, agent, job_digest(spec), now)
+
+
 def want(history: History, bundle: str, agent: str, job: str, now: float) -> History:
     """
     Return the history with what `up` wants: code, agent and the digest of the job's settings.
@@ -52,7 +62,9 @@ def want(history: History, bundle: str, agent: str, job: str, now: float) -> His
     New code or settings open an ended deployment again, and reach machines that run already.
     """
     changed = (bundle, agent, job) != (history.bundle, history.agent, history.job)
-    due = history.settings_due or (history.pushed != "" and history.job != job)
+    # Machines that took everything from the bucket were never pushed to, and have the old settings too.
+    asked = history.job != "" and (history.accepted or history.requested_at > 0)
+    due = history.settings_due or ((history.pushed != "" or asked) and history.job != job)
     history = replace(
         history, bundle=bundle, agent=agent, job=job, settings_due=due, started_at=history.started_at or now
     )

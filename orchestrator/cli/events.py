@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from orchestrator.cli.live import LiveLine
     from orchestrator.engine.act import Failure
 
-COLOURS = {"preempted": "red", "refused": "yellow", "failure": "yellow", "done": "green", "ready": "green"}
+COLOURS = {
+    "preempted": "red", "invariant": "red", "refused": "yellow", "failure": "yellow",
+    "done": "green", "ready": "green",
+}  # fmt: skip
 REMINDER = 300.0
 """Seconds after which a wait that still lasts is said once more where no live line shows it."""
 

@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.core.seal import sealed, unsealed
 from orchestrator.core.spec import Spec
+from orchestrator.core.world import Unknown
 from orchestrator.errors import LeaseHeldError, TpuctlError
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
+    from orchestrator.engine.reconcile import Pass
 
 KEPT = "spec.json"
 """What `up` wanted, kept beside the record: by it a deployment is known without its file."""
@@ -20,13 +23,13 @@ KEPT = "spec.json"
 
 def remember(session: "Session") -> None:
     """
-    Keep the spec of a deployment that is coming up.
+    Keep the spec of a deployment that is coming up, sealed: a changed time to live must not end it.
     """
-    from orchestrator.config.adapter import document_of
+    from orchestrator.config.adapter import dump
     from orchestrator.engine.files import write_atomically
 
     spec = replace(session.spec, project=session.project)
-    write_atomically(session.folder / KEPT, document_of(spec).encode())
+    write_atomically(session.folder / KEPT, json.dumps(sealed(dump(spec)), indent=1, sort_keys=True).encode())
 
 
 def sweep_expired(session: "Session") -> None:
@@ -47,26 +50,47 @@ def sweep_expired(session: "Session") -> None:
         other = Opened(session.choice, lambda event: say(f"  {event.text}"), spec)
         try:
             with other.alone("expire"):
-                other.watcher().run(lambda _: True)
+                doubts = _doubts(other.watcher().run(lambda _: True))
+            for why in doubts:
+                say(f"  not now: {why}")
         except LeaseHeldError as held:
             say(f"  left to its holder: {held.message}")
         except TpuctlError as error:
             say(f"  not now: {error.message}")
 
 
+def _doubts(result: "Pass") -> list[str]:
+    """
+    Say what kept this pass from ending the deployment: what it could not see, and what was refused.
+    """
+    sights = (result.world.nodes, result.world.vm)
+    unseen = [sight.why for sight in sights if isinstance(sight, Unknown)]
+    return [*unseen, *(failure.error.message for failure in result.failures)]
+
+
 def _expired(folder: Path, now: float) -> Iterator[Spec]:
     """
     Yield the specs of deployments whose ttl is over and whose record knows of something that is billed.
     """
+    from orchestrator.cli.output import say
     from orchestrator.config.adapter import restore
     from orchestrator.engine.record import decode
 
     for kept in sorted(folder.glob(f"*/*/{KEPT}")):
         try:
-            spec = restore(json.loads(kept.read_bytes()))
+            spec = restore(unsealed(kept.read_bytes()))
             history = decode((kept.parent / "record.json").read_bytes(), spec.name)
-        except (OSError, ValueError, TypeError, TpuctlError):
-            continue  # Not ours to judge; its own next command says what is wrong with it.
-        billed = any(span.until is None for span in history.spans) or history.accepted
+        except OSError:
+            continue  # It has come no further than its spec, or is being taken away.
+        except (ValueError, TypeError, TpuctlError):
+            # Not ours to judge, but what nobody ends goes on costing.
+            say(
+                f"{kept.parent.name}: what is kept of it cannot be read, so nobody here ends it when its "
+                "time to live is over; run tpuctl up or tpuctl down with its file"
+            )
+            continue
+        # A TPU that was asked for may exist though nobody lived to see the answer.
+        asked = history.accepted or history.requested_at > 0
+        billed = asked or any(span.until is None for span in history.spans)
         if billed and history.started_at and now - history.started_at >= spec.watch.ttl:
             yield spec

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.core.cost import to_budget, to_ttl
+from orchestrator.core.dead_man import legs
 from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.preview import Preview
-from orchestrator.core.scopes import MACHINE_SCOPES
+from orchestrator.core.scopes import node_scopes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +83,7 @@ def _facts(preview: Preview) -> "Table":
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
-    scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in MACHINE_SCOPES)
+    scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in node_scopes(preview.spec))
     facts = {
         "project": preview.project or "not known yet: set project, GOOGLE_CLOUD_PROJECT or --set project=ID",
         "region": f"{preview.region} (TPU, VM and bucket together: traffic is free and fast)",
@@ -163,10 +164,8 @@ def _without_tpuctl(preview: Preview) -> list[str]:
     """
     Say what ends the bill when no tpuctl runs any more.
     """
-    ttl = preview.spec.watch.ttl
-    vm = "" if preview.spec.vm == "none" else f"Google ends the VM after {ttl} by itself. "
-    later = f"after {ttl} the next tpuctl command on this computer deletes it."
-    return [f"If nobody watches: {vm}A TPU has no such limit at Google; {later}"]
+    shown = [f"  {'armed' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in legs(preview.spec)]
+    return ["If nobody watches:", *shown]
 
 
 def _usd(usd: float | None) -> str:

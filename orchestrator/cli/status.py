@@ -2,6 +2,7 @@
 tpuctl status: what exists and how far the job is.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from orchestrator.cli.words import span_text, usd_text
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
+    from orchestrator.core.history import History
+    from orchestrator.core.plan import Plan
     from orchestrator.core.world import World
 
 
@@ -35,9 +38,21 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
         _show(body, session)
 
 
-def look(session: "Session") -> dict[str, Any]:
+@dataclass(frozen=True)
+class Glance:
     """
-    Return what `status --json` prints.
+    Hold what one look at a deployment has shown, and what a pass would make of it.
+    """
+
+    world: "World"
+    history: "History"
+    usd: float
+    plan: "Plan"
+
+
+def glance(session: "Session") -> Glance:
+    """
+    Look once, as a pass does, and change nothing.
     """
     from orchestrator.core.decide import decide
     from orchestrator.core.history import learn
@@ -47,7 +62,15 @@ def look(session: "Session") -> dict[str, Any]:
     world = observe(session.cloud, session.spec, history, session.blueprint.bucket, session.clock.now())
     history = learn(history, world)
     usd = session.cost(history, world.seen_at)
-    plan = decide(session.spec, world, history, usd)
+    return Glance(world, history, usd, decide(session.spec, world, history, usd))
+
+
+def look(session: "Session") -> dict[str, Any]:
+    """
+    Return what `status --json` prints.
+    """
+    seen = glance(session)
+    world, history, plan, usd = seen.world, seen.history, seen.plan, seen.usd
     steps = [f"{c.verb.name.lower()} {c.kind.value} {c.name}: {c.why}" for c in plan.changes]
     return {
         "name": session.spec.name,
@@ -58,7 +81,7 @@ def look(session: "Session") -> dict[str, Any]:
         "cost_usd": round(usd, 4),
         "resources": _resources(session, world),
         "workers": _workers(world),
-        "loop": _loop(session, world),
+        "loop": holder_of(session, world),
         "next": steps or list(plan.waiting),
     }
 
@@ -98,7 +121,7 @@ def _resources(session: "Session", world: "World") -> list[dict[str, str]]:
     return rows
 
 
-def _loop(session: "Session", world: "World") -> dict[str, Any] | None:
+def holder_of(session: "Session", world: "World") -> dict[str, Any] | None:
     """
     Say who holds the lease, None when nobody does; *where* is "vm" for the loop on the VM.
     """

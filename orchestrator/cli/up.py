@@ -43,12 +43,11 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
     """
     Run passes until the job runs everywhere with the wanted code.
     """
-    from orchestrator.cli.artifacts import build_artifacts, ended, want
+    from orchestrator.cli.artifacts import as_wanted, build_artifacts, ended
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import remember, sweep_expired
     from orchestrator.cli.output import print_json, say
     from orchestrator.cli.wiring import Session
-    from orchestrator.core.job import job_digest
     from orchestrator.core.plan import Outcome
     from orchestrator.core.recovery import hopeless
     from orchestrator.engine.heartbeats import read_heartbeats
@@ -63,8 +62,8 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
         bundle, agent = build_artifacts(session)
         record = session.record
         beats = read_heartbeats(session.cloud.store, record.history.incarnation)
-        job, now = job_digest(session.spec), session.clock.now()
-        record.update(lambda h: want(ended(beats, h), bundle, agent, job, now))
+        now = session.clock.now()
+        record.update(lambda h: as_wanted(session.spec, ended(beats, h), bundle, agent, now))
         changes = 0
 
         def after(result: Pass) -> None:
@@ -73,6 +72,7 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
             session.sink.flush()
             for failure in result.failures:
                 _stop_on(failure, result)
+                printer.failure(failure, session.clock.now())
             if result.plan.outcome is not None:
                 if result.plan.outcome is Outcome.REFUSED:
                     raise_outcome(result)
@@ -107,6 +107,9 @@ def _stop_on(failure: "Failure", result: "Pass") -> None:
 
     if failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError):
         return
+    goes = any(c.kind is Kind.NODE and c.verb is Verb.DELETE for c in result.plan.changes)
+    if failure.error.retry is Retry.QUOTA and goes:
+        return  # The old TPU holds the quota until it is gone.
     if failure.error.retry in {Retry.PERMANENT, Retry.QUOTA}:
         failed = [f.change for f in result.failures]
         made = [c for c in result.plan.changes if c.verb is Verb.CREATE and c not in failed]

@@ -131,6 +131,12 @@ class Clients:
         """
         return self._once("projects", lambda: self._compute("projects", "ProjectsClient"))
 
+    def compute(self, service: str, name: str) -> Any:
+        """
+        Return another client of Compute Engine, such as `compute("regions", "RegionsClient")`.
+        """
+        return self._once(service, lambda: self._compute(service, name))
+
     @property
     def storage(self) -> Any:
         """

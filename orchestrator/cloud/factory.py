@@ -8,6 +8,7 @@ from orchestrator.cloud.account import read_account
 from orchestrator.cloud.buckets import GcsBuckets
 from orchestrator.cloud.clients import Clients, CloudSettings
 from orchestrator.cloud.nodes import TpuNodes
+from orchestrator.cloud.queued import TpuQueued
 from orchestrator.cloud.store import GcsStore
 from orchestrator.cloud.vms import ComputeVms
 from orchestrator.core.names import bucket_name
@@ -33,6 +34,7 @@ def open_cloud(settings: CloudSettings, spec: Spec, remote: Remote, *, ask_accou
         buckets=GcsBuckets(clients, adopted=spec.bucket.adopt),
         vms=ComputeVms(clients),
         nodes=TpuNodes(clients),
+        queued=TpuQueued(clients),
         store=GcsStore(clients, bucket),
         remote=remote,
         ssh_port=settings.ssh_port,

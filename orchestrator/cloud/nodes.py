@@ -15,6 +15,7 @@ from orchestrator.core.plan import Verb
 from orchestrator.core.world import Node, NodeState, Operation, OperationResult, Sight, Worker
 from orchestrator.errors import NotFoundError, TransientError
 from orchestrator.gcp.bodies import node_body
+from orchestrator.gcp.sights import seen
 from orchestrator.ports import NodeOrder
 
 PAGE = 1000
@@ -37,6 +38,18 @@ class TpuNodes:
         return across_zones(
             zones, lambda zone: [n for n in self._listed(zone) if n.labels.get(label) == value]
         )
+
+    def observe(self, name: str, zone: str) -> Sight[Node]:
+        """
+        Look at one node of any owner; errors become Unknown.
+        """
+
+        def look() -> Node:
+            request = {"name": self._path(name, zone)}
+            with translated(f"look at TPU node '{name}' in {zone}"):
+                return node_of(self._clients.tpu.get_node(request=request, **self._clients.reading))
+
+        return seen(look)
 
     def create(self, order: NodeOrder) -> Operation:
         """

@@ -10,6 +10,7 @@ from orchestrator.core.history import TERMINAL, History, current_node, deletion_
 from orchestrator.core.job import out_of_reach
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.recovery import SECOND_WITNESS, held_back, next_zone
+from orchestrator.core.shape import unwanted
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
 from orchestrator.core.world import Absent, Node, NodeState, Present, Unknown, World
@@ -92,6 +93,8 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
     state = node.state
     if state in TERMINAL or state is NodeState.DELETING:
         return Judgement(Verdict.REPLACE, f"it is {state.name}")
+    if unwanted(history):
+        return Judgement(Verdict.REPLACE, f"tpuctl.yaml wants another TPU: {history.shape}")
     if state is NodeState.STOPPED:
         return Judgement(Verdict.REPLACE, "it is STOPPED; a spot node cannot be started again")
     if state is NodeState.CREATING:

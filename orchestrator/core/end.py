@@ -40,6 +40,13 @@ def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> t
     return None, ""
 
 
+def expiry(spec: Spec, history: History) -> float:
+    """
+    Return the end that TPUs may act on by themselves, 0 when they may not.
+    """
+    return history.started_at + spec.watch.ttl if spec.watch.self_delete and history.started_at else 0.0
+
+
 def _misplaced(spec: Spec, world: World) -> str:
     """
     Say why a bucket in another region than the TPU is refused: each checkpoint would be billed as egress.

@@ -61,19 +61,20 @@ class History:
     """
     Hold the record of a deployment. Times are seconds since the epoch.
 
-    *fence* is the token of the lease under which it was last claimed. *incarnation* is the newest one
-    asked for (0: none yet) and *accepted* says that the cloud took its create; *requested_at* is 0 when
-    that node surely does not exist: its create has failed, or its deletion is done. *refusals* are those
-    since the last success of their kind. *sightings* maps a doubtful state to the time it was first seen in
-    a row. *bucket_ready* says that the bucket was made completely, grant included, which a killed create may
-    have left undone. *job* is the digest of the job's settings that `up` wants, *settings_due* says that
-    running machines still have others. *pushed* names the bundle that went to the machines over SSH.
-    *sidecars* maps the kind of a machine to the digest of the settings that its sidecars have.
+    *fence* is the token of the lease under which it was last claimed, *expires_at* when TPUs may delete
+    themselves (0: never). *incarnation* is the newest one asked for (0: none yet), *accepted* says that the
+    cloud took its create; *requested_at* is 0 when that node surely does not exist: its create has failed,
+    or its deletion is done. *refusals* are those since the last success of their kind. *sightings* maps a
+    doubtful state to the time it was first seen in a row. *bucket_ready* says that its grant is made too.
+    *job* is the digest of the job's settings that `up` wants, *settings_due* says that machines have others,
+    *pushed* names the bundle that went there over SSH, *sidecars* has digests of their settings by machine.
+    *shape* is the TPU that `up` wants, *unwanted* the incarnation that was asked for with another one.
     """
 
     serial: int = 0
     fence: int = 0
     started_at: float = 0.0
+    expires_at: float = 0.0
     incarnation: int = 0
     zone: str = ""
     accepted: bool = False
@@ -86,6 +87,8 @@ class History:
     agent: str = ""
     job: str = ""
     settings_due: bool = False
+    shape: str = ""
+    unwanted: int = 0
     uploaded: str = ""
     pushed: str = ""
     sidecars: Mapping[str, str] = field(default_factory=dict)
@@ -273,13 +276,10 @@ def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
             n for n in world.nodes.value if n.state not in TERMINAL and n.state is not NodeState.CREATING
         )
         live |= {("node", n.name): n.zone for n in billed}
-    if not (isinstance(world.vm, Present | Absent)):
-        pass
-    elif isinstance(world.vm, Present) and world.vm.value.state is not VmState.TERMINATED:
+    if isinstance(world.vm, Present | Absent):
         sure.add("vm")
+    if isinstance(world.vm, Present) and world.vm.value.state is not VmState.TERMINATED:
         live[("vm", world.vm.value.name)] = world.vm.value.zone
-    else:
-        sure.add("vm")
     spans = tuple(
         replace(s, until=now) if s.until is None and s.kind in sure and (s.kind, s.name) not in live else s
         for s in history.spans

@@ -5,7 +5,9 @@ Who may act on a deployment: the content of the lease object, and the times that
 import json
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
+from functools import lru_cache
 
+from orchestrator.core.seal import sealed, unsealed
 from orchestrator.errors import LeaseHeldError
 
 LIFE = 60.0
@@ -48,19 +50,26 @@ class Holder:
         """
         Return the bytes of the lease object.
         """
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, sort_keys=True).encode()
+        return _text(self)
 
     @classmethod
     def from_json(cls, data: bytes) -> "Holder":
         """
-        Read a lease object; what cannot be read is a holder whom nobody knows.
+        Read a lease object; what cannot be read, or was changed since, is a holder whom nobody knows.
+
+        So a damaged process id takes the lease from nobody who lives.
         """
         known = {field.name for field in fields(cls)}
         try:
-            body = {key: value for key, value in json.loads(data).items() if key in known}
+            body = {key: value for key, value in unsealed(data).items() if key in known}
             return cls(**{**body, "yields": tuple(body.get("yields", ()))})
         except (ValueError, TypeError, AttributeError):
             return cls("", "somebody (the lease object cannot be read)", "?", 0.0)
+
+
+@lru_cache(maxsize=8)
+def _text(holder: Holder) -> bytes:
+    return json.dumps(sealed({"schema": SCHEMA, **asdict(holder)}), sort_keys=True).encode()
 
 
 def held_by(holder: Holder, age: float) -> LeaseHeldError:

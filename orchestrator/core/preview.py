@@ -9,8 +9,9 @@ from orchestrator.core import names
 from orchestrator.core.catalog import Accelerator, Catalog
 from orchestrator.core.check import check
 from orchestrator.core.cost import Hourly, hourly, to_budget, to_ttl
+from orchestrator.core.dead_man import legs
 from orchestrator.core.plan import Change, Kind, Plan, Verb
-from orchestrator.core.scopes import LOOP_ROLES, MACHINE_SCOPES, vm_scopes
+from orchestrator.core.scopes import LOOP_ROLES, SELF_DELETE_ROLE, node_scopes, vm_scopes
 from orchestrator.core.sidecars import sidecars
 from orchestrator.core.spec import Spec
 
@@ -107,7 +108,8 @@ class Preview:
             "reason": plan.reason,
             "labels": self.labels,
             "service_account": {"email": spec.service_account or self.account, "text": self.account_text},
-            "scopes": list(MACHINE_SCOPES),
+            "scopes": list(node_scopes(spec)),
+            "dead_man": [leg.as_dict() for leg in legs(spec)],
             "price": {
                 "zone": price.zone,
                 "lines": [line.as_dict() for line in price.lines],
@@ -214,8 +216,21 @@ def _node(view: Preview) -> dict[str, str]:
         **shape,
         "runtime": runtime,
         "address": address,
+        **_timer(view),
         **_beside(view.spec, "tpu"),
     }
+
+
+def _timer(view: Preview) -> dict[str, str]:
+    """
+    Say when a TPU deletes itself, and what its account needs for it.
+    """
+    if not view.spec.watch.self_delete:
+        return {}
+    needs = (
+        f"{SELF_DELETE_ROLE} and the scope cloud-platform, to delete its own TPU; tpuctl grants neither role"
+    )
+    return {"life": f"deletes itself after {view.spec.watch.ttl}", "its account needs": needs}
 
 
 _ORDERED = {Kind.BUCKET: _bucket, Kind.VM: _vm, Kind.NODE: _node}

@@ -14,7 +14,12 @@ CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 
 MACHINE_SCOPES = (STORAGE, LOGGING)
 """
-What TPU workers get, and a VM on which no loop runs.
+What TPU workers get that do not delete themselves, and a VM on which no loop runs.
+"""
+
+SELF_DELETE_ROLE = "roles/tpu.admin"
+"""
+What the machines' account needs so that a TPU can delete itself; Google grants it for a whole project only.
 """
 
 LOOP_ROLES = (
@@ -33,3 +38,10 @@ def vm_scopes(spec: Spec) -> tuple[str, ...]:
     Return the VM's scopes: wide only where the deployment file asks for the loop on the VM.
     """
     return (CLOUD_PLATFORM,) if spec.watch.on_vm else MACHINE_SCOPES
+
+
+def node_scopes(spec: Spec) -> tuple[str, ...]:
+    """
+    Return the scopes of TPU workers: wide only where the deployment file lets them delete themselves.
+    """
+    return (CLOUD_PLATFORM,) if spec.watch.self_delete else MACHINE_SCOPES

@@ -160,6 +160,8 @@ class WatchSpec:
     """Stop, keeping all data, before this sum is spent (an estimate from the price table)."""
     ttl: Duration = field(default_factory=lambda: Duration(7 * 86400))
     """Longest life of the deployment; the VM also carries it as a limit that Google enforces."""
+    self_delete: bool = False
+    """Let each TPU delete itself when ttl is over and nobody watches; its account may then do more."""
     on_vm: bool = False
     """Make the VM so that `tpuctl watch --on-vm` can run the loop there; its account may then do more."""
 

@@ -201,13 +201,13 @@ class Actor:
         """
         Say whether the node of that name carries our label: then a lost answer left it, and it is adopted.
 
-        Raise TransientError when nobody can tell.
+        Raise TransientError when nobody can tell. A list is not asked: it may be older than the node.
         """
-        spec = self._blueprint.spec
-        seen = self._cloud.nodes.labelled(names.DEPLOYMENT_LABEL, spec.name, [zone])
-        if isinstance(seen, Unknown):
-            raise TransientError(f"the name {name} is taken; whose it is cannot be seen now: {seen.why}")
-        return isinstance(seen, Present) and any(n.name == name for n in seen.value)
+        seen = self._cloud.nodes.observe(name, zone)
+        if isinstance(seen, Present):
+            return seen.value.labels.get(names.DEPLOYMENT_LABEL) == self._blueprint.spec.name
+        why = seen.why if isinstance(seen, Unknown) else "it is not found by its name"
+        raise TransientError(f"the name {name} is taken; whose it is cannot be seen now: {why}")
 
     def _delete_node(self, change: Change, world: World) -> str:
         self._remember(self._cloud.nodes.delete(change.name, change.zone))

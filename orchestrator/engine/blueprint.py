@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from orchestrator.core import names
 from orchestrator.core.history import History
 from orchestrator.core.job import heartbeat_interval
-from orchestrator.core.scopes import MACHINE_SCOPES, vm_scopes
+from orchestrator.core.scopes import node_scopes, vm_scopes
 from orchestrator.core.spec import Spec, VmSpec
 from orchestrator.core.world import Node
 from orchestrator.errors import UsageError
@@ -88,7 +88,7 @@ class Blueprint:
             labels=names.labels(self.spec, "tpu", incarnation),
             metadata=self._metadata(scripts),
             service_account=self.service_account,
-            scopes=MACHINE_SCOPES,
+            scopes=node_scopes(self.spec),
         )
 
     def scripts(
@@ -116,6 +116,7 @@ class Blueprint:
             zone=zone,
             tpu_address=address,
             heartbeat=heartbeat_interval(self.spec),
+            expires_at=history.expires_at if role == "tpu" and self.spec.watch.self_delete else None,
         )
         return machine_scripts(self.spec, target)
 

@@ -9,11 +9,11 @@ from orchestrator.engine.artifacts import Artifacts
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.errors import RemoteError
 from orchestrator.ports import Cloud, Host
-from orchestrator.render import begin_script
+from orchestrator.render import begin_script, stop_seconds
 
 SIDECARS_DEADLINE = 60.0
 """Seconds for one machine to stop its old sidecars and start the new ones."""
-START_DEADLINE = 150.0
+START_SECONDS = 130.0
 """Seconds for one machine to take the agent and start the job, the wait for its boot included."""
 
 
@@ -66,7 +66,8 @@ def deliver(
     cloud.remote.put(hosts, artifacts.agent.read_bytes(), "agent.pyz", 0o644)
     cloud.remote.put(hosts, env.encode(), "job.env.local", 0o600)
     script = begin_script(restart=on_vm or change.verb is Verb.UPDATE)
-    for host, done in zip(hosts, cloud.remote.run_elevated(hosts, script, START_DEADLINE), strict=True):
+    seconds = START_SECONDS + stop_seconds(blueprint.spec)
+    for host, done in zip(hosts, cloud.remote.run_elevated(hosts, script, seconds), strict=True):
         if done.exit_code != 0:
             reason = done.stderr.strip() or f"status {done.exit_code}"
             raise RemoteError(f"{host.name}: the job could not be started: {reason}")

@@ -14,7 +14,7 @@ from orchestrator.core.world import NodeState, Operation, OperationResult, Prese
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import zones_to_look_at
 from orchestrator.engine.watch import wait_until
-from orchestrator.errors import LeaseHeldError, NotFoundError, TpuctlError, TransientError
+from orchestrator.errors import AuthError, LeaseHeldError, NotFoundError, TpuctlError, TransientError
 
 RECORD_SECONDS = 60.0
 """Seconds for which a bucket that does not take the closed record is asked again."""
@@ -151,11 +151,11 @@ class Sweep:
 
     def _still_ours(self) -> None:
         """
-        Stop when somebody took the lease over; a bucket that does not answer stops no deletion.
+        Stop when somebody took the lease over; a bucket that does not answer, or not us, stops no deletion.
         """
         try:
             self._lease.keep()
-        except TransientError:
+        except (TransientError, AuthError):
             return
 
     def _not_certain(self, listed: tuple[Left, ...]) -> tuple[Left, ...]:

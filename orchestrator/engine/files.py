@@ -27,9 +27,14 @@ def write_atomically(path: Path, data: bytes) -> None:
 def append_synced(path: Path, line: bytes) -> None:
     """
     Append *line* and sync it to disk before returning.
+
+    What a kill or a full disk left of an earlier line is ended first, so that it spoils no other.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.open("ab") as file:
+    with path.open("a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            line = line if file.read(1) == b"\n" else b"\n" + line
         file.write(line)
         file.flush()
         os.fsync(file.fileno())

@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.clock import Clock
 from orchestrator.core.names import JOURNAL
 from orchestrator.core.plan import Change
+from orchestrator.core.seal import sealed
 from orchestrator.engine.files import append_synced
 from orchestrator.ports import Store
 
@@ -46,7 +47,7 @@ class Journal:
         self._write(entry, "result", {"outcome": outcome}, in_bucket=in_bucket)
 
     def _write(self, entry: str, part: str, body: dict[str, Any], *, in_bucket: bool) -> None:
-        line = json.dumps({"schema": 1, "id": entry, "part": part, "at": self._clock.now(), **body})
+        line = json.dumps(sealed({"schema": 1, "id": entry, "part": part, "at": self._clock.now(), **body}))
         with self._lock:
             append_synced(self._path, line.encode() + b"\n")
             self._unsent.append((f"{JOURNAL}{entry}.{part}.json", line.encode()))

@@ -54,6 +54,7 @@ class Lease:
         self._renewed = 0.0
         self._told: float | None = None
         self._lost: LeaseHeldError | None = None
+        self._refused: TpuctlError | None = None
         self._asked = False
         self.me = me
 
@@ -157,7 +158,8 @@ class Lease:
         Make sure that we may act now; renew when it is time. Without a bucket there is nothing to keep.
 
         Raise LeaseHeldError when somebody else has it, TransientError when it could not be renewed for so
-        long that somebody might, or when our clock was never compared with the bucket's.
+        long that somebody might, or when our clock was never compared with the bucket's; AuthError when
+        waiting will not help, since our credentials are refused.
         """
         with self._lock:
             if self._lost is not None:
@@ -168,7 +170,7 @@ class Lease:
                 self._renew()
             age = self._clock.monotonic() - self._renewed
             if age >= SAFE:
-                raise _in_doubt(f"the lease in the bucket could not be renewed for {age:.0f} s")
+                raise _in_doubt(f"the lease in the bucket could not be renewed for {age:.0f} s", self._refused)
             if self._told is None:
                 raise _in_doubt("the bucket has not told the time yet, and clocks of computers differ")
 
@@ -176,15 +178,15 @@ class Lease:
         started = self._clock.monotonic()
         try:
             self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=self._generation)
-            self._renewed = started
+            self._renewed, self._refused = started, None
             if self._told is None or started - self._told >= TELLING:
                 self._tell_the_time()
         except PreconditionError:
             self._settle(started)
         except NotFoundError:
             self._generation = None  # The bucket is gone, and with it everybody's lease.
-        except TpuctlError:
-            return
+        except TpuctlError as error:
+            self._refused = error
 
     def _settle(self, started: float) -> None:
         """
@@ -265,9 +267,13 @@ class Lease:
                 self.keep()
 
 
-def _in_doubt(message: str) -> TransientError:
-    return TransientError(
-        message,
-        hint="nothing to do: tpuctl goes on as soon as the bucket answers",
-        unchanged="nothing is created or deleted meanwhile",
-    )
+def _in_doubt(message: str, cause: TpuctlError | None = None) -> TpuctlError:
+    """
+    Return the error for a lease of which nobody knows whether it is ours still.
+    """
+    text = f"{message}: {cause.message}" if cause else message
+    unchanged = "nothing is created or deleted meanwhile; what runs goes on running"
+    if isinstance(cause, AuthError):
+        return AuthError(text, hint=cause.hint, unchanged=unchanged)
+    hint = "nothing to do: tpuctl goes on as soon as the bucket answers"
+    return TransientError(text, hint=hint, unchanged=unchanged)

@@ -4,7 +4,6 @@ Rebuild a lost record from journal and reports: which incarnation was asked for 
 What the journal does not tell is seen: machines are found again by their labels.
 """
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from orchestrator.core.history import History
 from orchestrator.core.names import HEARTBEAT, JOURNAL
 from orchestrator.core.plan import Kind, Verb
+from orchestrator.core.seal import unsealed
 from orchestrator.ports import Store
 
 ASKING = Verb.CREATE.name.lower()
@@ -37,7 +37,7 @@ def rebuilt(store: Store) -> History:
 def _entry(store: Store, name: str) -> dict[str, Any] | None:
     stored = store.read(name)
     try:
-        body = json.loads(stored.data) if stored else {}
+        body = unsealed(stored.data) if stored else {}
         return {"at": float(body["at"]), "kind": body["kind"], "verb": body["verb"], **body}
     except (ValueError, KeyError, TypeError):
         return None

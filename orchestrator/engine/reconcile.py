@@ -5,7 +5,9 @@ One pass: look, learn, decide, act.
 from dataclasses import dataclass, replace
 
 from orchestrator.core.decide import decide
+from orchestrator.core.end import expiry
 from orchestrator.core.events import Event
+from orchestrator.core.guard import broken
 from orchestrator.core.history import TERMINAL, History, current_node, learn
 from orchestrator.core.plan import Outcome, Plan
 from orchestrator.core.world import Present, Unknown, World
@@ -35,6 +37,7 @@ class Reconciler:
         self._record = deployment.record
         self._sink = deployment.sink
         self._actor = Actor(deployment)
+        self._alarm = ""
 
     def one_pass(self) -> Pass:
         """
@@ -46,6 +49,7 @@ class Reconciler:
         learned = learn(history, world)
         self._tell(history, learned, world)
         learned = self._count_losses(history, learned, world)
+        learned = replace(learned, expires_at=expiry(parts.spec, learned))
         self._record.update(lambda _: learned)
         if parts.lease.token is None and isinstance(world.bucket, Present):
             # The bucket is new. Of two first commands only the one that wrote the record comes this far.
@@ -53,12 +57,26 @@ class Reconciler:
             self._record.claim(parts.lease.token)
             learned = self._record.history
         plan = decide(parts.spec, world, learned, parts.spent(learned, world.seen_at))
+        plan = self._guarded(plan, world, learned)
         failures = self._actor.act(plan, world)
         if plan.outcome not in {None, Outcome.REFUSED}:
             self._record.update(
                 lambda h: replace(h, outcome=plan.outcome.value if plan.outcome else "", reason=plan.reason)
             )
         return Pass(world, plan, failures)
+
+    def _guarded(self, plan: Plan, world: World, history: History) -> Plan:
+        """
+        Return the plan, or one without changes when it would break a promise: looking goes on, and it is said.
+        """
+        promise = broken(self._deployment.spec, plan, world, history)
+        if not promise:
+            return plan
+        text = f"nothing is changed, because this tpuctl has a fault ({promise}); please report it"
+        if text != self._alarm:
+            self._alarm = text
+            self._sink(Event(world.seen_at, "invariant", text, {"promise": promise}))
+        return Plan(waiting=(text,))
 
     def _count_losses(self, before: History, after: History, world: World) -> History:
         """

@@ -2,7 +2,6 @@
 The deployment record: the history, kept on this computer and in the bucket.
 """
 
-import hashlib
 import json
 import threading
 import uuid
@@ -14,6 +13,7 @@ from typing import Any
 
 from orchestrator.core.history import History
 from orchestrator.core.names import RECORD
+from orchestrator.core.seal import checksum, sealed
 from orchestrator.engine.files import write_atomically
 from orchestrator.engine.rebuild import rebuilt
 from orchestrator.errors import (
@@ -192,8 +192,7 @@ def encode(history: History, deployment: str, writer: str = "") -> bytes:
     """
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
     body["history"] = _adapter().dump_python(history, mode="json")
-    body["checksum"] = _checksum(body)
-    return json.dumps(body, sort_keys=True).encode()
+    return json.dumps(sealed(body), sort_keys=True).encode()
 
 
 def decode(data: bytes, deployment: str) -> History:
@@ -207,7 +206,7 @@ def decode(data: bytes, deployment: str) -> History:
         body = json.loads(data)
         schema, owner = body["schema"], body["deployment"]
         # The checksum comes first: only a whole record is believed to be of a newer version.
-        whole = body.pop("checksum") == _checksum(body)
+        whole = body.pop("checksum") == checksum(body)
         history: History = _adapter().validate_python(body["history"]) if schema == SCHEMA else History()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedRecordError(f"the deployment record cannot be read: {error}") from error
@@ -226,14 +225,6 @@ def decode(data: bytes, deployment: str) -> History:
             unchanged="nothing was changed",
         )
     return history
-
-
-def _checksum(body: dict[str, Any]) -> str:
-    """
-    Return the sha256 of everything but the checksum, whatever the white space.
-    """
-    rest = {key: value for key, value in body.items() if key != "checksum"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 @cache

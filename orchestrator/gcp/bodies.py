@@ -54,6 +54,20 @@ def node_body(order: NodeOrder) -> dict[str, Any]:
     }
 
 
+def queued_body(order: NodeOrder, parent: str, wait: float | None) -> dict[str, Any]:
+    """
+    Return the queued resource to send for one node (tpu v2 QueuedResource, python field names).
+
+    Spot is the tier of the queued resource, not a field of its node. *wait* is cut to whole seconds.
+    """
+    node = {key: value for key, value in node_body(order).items() if key != "scheduling_config"}
+    spec = {"parent": parent, "node_id": order.name, "node": node}
+    tier: dict[str, Any] = {"spot": {}} if order.spot else {}
+    until = {"valid_until_duration": {"seconds": max(1, int(wait))}} if wait is not None else {}
+    policy = {"queueing_policy": until} if until else {}
+    return {"tpu": {"node_spec": [spec]}, **tier, **policy}
+
+
 def _scheduling(order: VmOrder) -> dict[str, Any]:
     """
     Return how the machine may be taken away and when it ends.

@@ -23,11 +23,13 @@ def admin_routes(
             {"id": m.id, "name": m.name, "address": m.address, "running": cloud.machine_state(m.id).running}
             for m in cloud.machines()
         ]
+        queued = [{"name": q.name, "zone": q.zone, "state": q.state.name} for q in cloud.queued_resources()]
         faults = [{"method": method, "fault": asdict_text(fault)} for method, fault in cloud.unused_faults()]
         bill = [asdict(line) for line in cloud.bill()]
         return Response.of(
             {
                 "machines": machines,
+                "queued": queued,
                 "unused_faults": faults,
                 "bill": bill,
                 "calls": dict(cloud.calls),
@@ -47,7 +49,11 @@ def admin_routes(
 
     def state(request: Request) -> Response:
         body = request.json()
-        cloud.set_node_state(body["name"], body["state"])
+        kind, slash, name = body["name"].partition("/")
+        if slash and kind == "queued":
+            cloud.set_queued_state(name, body["state"])
+        else:
+            cloud.set_node_state(body["name"], body["state"])
         return Response.of({})
 
     def fault(request: Request) -> Response:

@@ -139,12 +139,15 @@ def stop() -> bool:
 
 def stop_if_idle() -> bool:
     """
-    Stop a local cloud that a deployment had started, once it holds no machine. Return whether it was stopped.
+    Stop a local cloud that a deployment had started, once it holds no machine and nobody waits for one.
+
+    Return whether it was stopped.
     """
     address = running()
-    if address is None or not address.on_demand or call("status")["machines"]:
+    if address is None or not address.on_demand:
         return False
-    return stop()
+    status = call("status")
+    return False if status["machines"] or status["queued"] else stop()
 
 
 def reap(folder: Path, *, disks: bool = False) -> None:

@@ -173,6 +173,13 @@ class Link:
     def _reason(self) -> str:
         return self._watchdog.reason if self._watchdog is not None else ""
 
+    def _patience(self) -> float:
+        """
+        Return the seconds left to connect and log in, for all tries together.
+        """
+        left = self._watchdog.remaining() if self._watchdog is not None else None
+        return self.settings.connect if left is None else max(0.1, left)
+
     def _connect(self) -> None:
         """
         Build fabric's connection, replace what it trusts, and open it.
@@ -182,7 +189,7 @@ class Link:
 
         logging.getLogger("paramiko").addHandler(logging.NullHandler())
         keys = pinned(self.host, self.settings.known_hosts)
-        limit = self.settings.connect
+        limit = self._patience()
         self._connection = fabric.Connection(
             self.host.address,
             user=self.settings.user,

@@ -3,7 +3,8 @@ The script that receives a bundle on the machine: all of it, or nothing.
 
 It prints the line `tpuctl-have` or `tpuctl-send`, then `tpuctl-done`, or `tpuctl-stop` when it failed.
 `$1` is the machine folder, `$2` the sha256 of the bundle, `$3` the longest time in seconds that it waits
-for data. The tree gets its name only after checksum, unpacking and sync; `current` is switched by a rename.
+for data. The tree gets its name only after checksum, unpacking and sync; `current` is switched by a rename,
+unless a push of another bundle has begun meanwhile: one whose link was lost may work on for long.
 """
 
 NAME = "tpuctl-push"
@@ -14,7 +15,7 @@ umask 022
 trap '' PIPE
 root=$1 digest=$2 patience=$3
 store=$root/bundle tree=$root/bundle/$digest
-part=$store/.tmp-$digest.$$ fresh=$store/.tmp-dir-$digest.$$ link=$root/.current.$$
+part=$store/.tmp-$digest.$$ fresh=$store/.tmp-dir-$digest.$$ link=$root/.current.$$ wanted=$store/wanted
 
 fail() {  # what is still under way is read and dropped: a broken pipe would hide the message
   echo "$1" >&2
@@ -36,6 +37,7 @@ sweep() {  # what cut pushes left; a live one and the agent's own work are not t
 
 switch() {
   [ "$(readlink "$root/current" || true)" = "bundle/$digest" ] && return 0
+  [ "$(cat "$wanted")" = "$digest" ] || fail "a push of another bundle has begun meanwhile"
   ln -s "bundle/$digest" "$link" || fail "cannot write to $root"
   mv -fT "$link" "$root/current" || fail "cannot switch $root/current"
 }
@@ -53,6 +55,7 @@ receive() {
 }
 
 sweep
+echo "$digest" > "$wanted" || fail "cannot write to $store"
 if [ -d "$tree" ]; then
   switch
   echo tpuctl-have

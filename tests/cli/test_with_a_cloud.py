@@ -16,6 +16,7 @@ import pytest
 from filelock import FileLock
 
 from orchestrator.core.lease import Holder
+from orchestrator.core.seal import unsealed
 from tests.cli.cli_kit import document, environment, here, tpuctl
 
 pytestmark = pytest.mark.e2e
@@ -164,7 +165,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert cloud("up", *told)[0] == 0
     (kept,) = (folder.parent / "cloud").glob("deployments/*/other/spec.json")
     process, terminal, _ = watch_on_a_terminal(folder, "heard")
-    kept.write_text(json.dumps({**json.loads(kept.read_text()), "watch": {"poll": "1s", "ttl": "2s"}}))
+    kept.write_text(json.dumps({**unsealed(kept.read_bytes()), "watch": {"poll": "1s", "ttl": "2s"}}))
     code, out, err = cloud("status")
     assert code == 0
     assert "other: its time to live of 2s is over" in err

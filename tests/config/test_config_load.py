@@ -197,6 +197,7 @@ VALUES = {
     "watch.stall": ("2m", 120.0),
     "watch.budget_usd": ("4.5", 4.5),
     "watch.ttl": ("2d", 172800.0),
+    "watch.self_delete": ("true", True),
     "watch.on_vm": ("true", True),
     "sidecars.tensorboard.on": ("tpu", "tpu"),
     "sidecars.tensorboard.logdir": ("gs://mine/runs", "gs://mine/runs"),

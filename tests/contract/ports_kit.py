@@ -16,12 +16,14 @@ from orchestrator.clock import VirtualClock
 from orchestrator.cloud.buckets import GcsBuckets
 from orchestrator.cloud.clients import Clients, CloudSettings
 from orchestrator.cloud.nodes import TpuNodes
+from orchestrator.cloud.queued import TpuQueued
 from orchestrator.cloud.store import GcsStore
 from orchestrator.cloud.vms import ComputeVms
 from orchestrator.errors import TpuctlError
 from orchestrator.local.direct.buckets import DirectBuckets
 from orchestrator.local.direct.door import Door
 from orchestrator.local.direct.nodes import DirectNodes
+from orchestrator.local.direct.queued import DirectQueued
 from orchestrator.local.direct.store import DirectStore
 from orchestrator.local.direct.vms import DirectVms
 from orchestrator.local.model.machines import NoHosts
@@ -98,6 +100,7 @@ class Way:
     local: LocalCloud
     storage: Storage
     nodes: Any
+    queued: Any
     vms: Any
     buckets: Any
     adopted: Any
@@ -167,7 +170,8 @@ def over_clients(**settings: Any) -> Way:
     compute_routes(router, local)
     storage_routes(router, storage, lambda request: dispatch(router, local, request))
     _CURRENT.wire = CloudAdapter(router, local)
-    return Way(clock, local, storage, TpuNodes(_CLIENTS), ComputeVms(_CLIENTS), GcsBuckets(_CLIENTS),
+    return Way(clock, local, storage, TpuNodes(_CLIENTS), TpuQueued(_CLIENTS),
+               ComputeVms(_CLIENTS), GcsBuckets(_CLIENTS),
                GcsBuckets(_CLIENTS, adopted=True), partial(GcsStore, _CLIENTS))  # fmt: skip
 
 
@@ -175,7 +179,8 @@ def straight(**settings: Any) -> Way:
     """Return the way straight on the model."""
     clock, local, storage = _cloud(**settings)
     door = Door(local, storage)
-    return Way(clock, local, storage, DirectNodes(door), DirectVms(door), DirectBuckets(door),
+    return Way(clock, local, storage, DirectNodes(door), DirectQueued(door),
+               DirectVms(door), DirectBuckets(door),
                DirectBuckets(door, adopted=True), partial(DirectStore, door))  # fmt: skip
 
 

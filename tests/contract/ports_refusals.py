@@ -12,6 +12,7 @@ STEPS = {
     "tpu.nodes.create": lambda way, _: way.tried(way.nodes.create, a_node(name="demo-tpu-g4")),
     "tpu.nodes.delete": lambda way, _: way.tried(way.nodes.delete, NODE, ZONE),
     "tpu.nodes.list": lambda way, _: way.tried(way.nodes.labelled, LABEL, "demo", [ZONE, OTHER_ZONE]),
+    "tpu.nodes.get": lambda way, _: way.tried(way.nodes.observe, NODE, ZONE),
     "tpu.operations.get": lambda way, made: way.tried(way.nodes.poll, made[0]),
     "tpu.nodes.getGuestAttributes": lambda way, _: way.tried(way.nodes.host_keys, NODE, ZONE, 0),
     "compute.instances.insert": lambda way, _: way.tried(way.vms.create, a_vm(name="other-vm")),

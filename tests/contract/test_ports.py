@@ -4,7 +4,7 @@ The contract of the ports: every case gives the same over the official clients a
 
 import pytest
 
-from tests.contract import ports_machines, ports_refusals, ports_storage, ports_walk  # noqa: F401 - cases
+from tests.contract import ports_machines, ports_queued, ports_refusals, ports_storage, ports_walk  # noqa: F401 - cases
 from tests.contract.ports_kit import CASES, WAYS
 
 

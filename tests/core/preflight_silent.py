@@ -5,6 +5,7 @@ For each rule: what only looks like its mistake, so that it must be silent.
 from tests.core.preflight_cases import FAIRSEQ, HEX, HF, KEPT, LOADER, LOOP, TF, V3, XLA, Case, py
 
 SILENT = (
+    Case("wide-account", spec={"watch__ttl": "2h"}),
     Case("open-notebook", files={"start.sh": "jupyter lab --ip=127.0.0.1 --ServerApp.token=$TOKEN\n"}),
     Case(
         "open-notebook",

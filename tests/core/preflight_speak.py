@@ -21,6 +21,7 @@ from tests.core.preflight_cases import (
 )
 
 SPEAK = (
+    Case("wide-account", NOTE, "watch.self_delete", spec={"watch__self_delete": True}),
     Case("secret-in-env", WARN, "job.env.DATA", spec={"job__env": {"DATA": HEX}}, number="40"),
     Case(
         "removed-torch-xla",

@@ -12,13 +12,12 @@ from pathlib import Path
 from requests.adapters import BaseAdapter
 
 from orchestrator.catalog import load_catalog
-from orchestrator.cli.artifacts import want
+from orchestrator.cli.artifacts import as_wanted
 from orchestrator.clock import SteadyClock, VirtualClock
 from orchestrator.cloud.clients import Clients, CloudSettings
 from orchestrator.cloud.factory import open_cloud
 from orchestrator.core import names
 from orchestrator.core.bill import spent
-from orchestrator.core.job import job_digest
 from orchestrator.core.lease import Holder
 from orchestrator.core.world import NodeState
 from orchestrator.engine.artifacts import agent_file, bundle_file
@@ -135,6 +134,21 @@ class Lab:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(CONTENT[name])
 
+    def open(self, spec):
+        """Return the adapters for one deployment, over clients that all of them share."""
+        cloud = open_cloud(self.settings, spec, self.remote, ask_account=False)
+        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.store):
+            adapter._clients = self.clients  # they hold no state of ours
+        return replace(cloud, account=CloudAccount(PROJECT, self.cloud.settings.default_service_account))
+
+    def holder(self, who, yields):
+        """Return a process that comes to be."""
+        return Holder(str(len(self.processes)), who, "watch", self.clock.now(), yields=yields)
+
+    def dead(self, other):
+        """Say whether a process is one of this computer that no longer runs."""
+        return other.id in self.ended
+
     def controller(self, spec=None, state="state", **parts):
         """Return a new controller, as a new process: it knows what disk and bucket hold."""
         return Controller(self, spec or a_spec(), self.folder / state, **parts)
@@ -197,20 +211,16 @@ class Controller:
         self, lab, spec, folder: Path, *, forgiving=False, beside=False, who="here", yields=(), ahead=0.0
     ):
         self.lab, self.spec, self.events, self.waiting = lab, spec, [], ()
-        self.cloud = open_cloud(lab.settings, spec, lab.remote, ask_account=False)
-        account = CloudAccount(PROJECT, lab.cloud.settings.default_service_account)
-        self.cloud = replace(self.cloud, account=account)
-        for adapter in (self.cloud.buckets, self.cloud.vms, self.cloud.nodes, self.cloud.store):
-            adapter._clients = lab.clients  # they hold no state of ours
+        self.cloud = lab.open(spec)
         self.blueprint = Blueprint(spec, self.cloud.account, f"tpuctl:{KEY}")
         self.record = Record(folder / "record.json", self.cloud.store, spec.name)
-        me = Holder(str(len(lab.processes)), who, "watch", lab.clock.now(), yields=yields)
+        me = lab.holder(who, yields)
         if not beside:
             lab.ended.update(lab.processes)
         lab.processes.append(me.id)
         self.clock = SteadyClock(lab.clock)
         self.clock.set(lab.clock.now() + ahead)
-        self.lease = Lease(self.cloud.store, self.clock, me, lambda other: other.id in lab.ended)
+        self.lease = Lease(self.cloud.store, self.clock, me, lab.dead)
         self.lease.acquire()
         self.record.load(forgiving=forgiving)
         self.record.claim(self.lease.token)
@@ -235,7 +245,7 @@ class Controller:
     def want(self):
         """Want the code of this lab, as `up` does first."""
         now = self.lab.clock.now()
-        self.record.update(lambda h: want(h, DIGEST["bundle"], DIGEST["agent"], job_digest(self.spec), now))
+        self.record.update(lambda h: as_wanted(self.spec, h, DIGEST["bundle"], DIGEST["agent"], now))
 
     def up(self, **options):
         """Run passes until nothing is left to do or to wait for, as `tpuctl up --wait` does."""

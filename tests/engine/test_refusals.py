@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.core.decide_node import CREATE_DEADLINE
 from orchestrator.core.plan import Outcome
-from orchestrator.core.world import NodeState
+from orchestrator.core.world import NodeState, Present
 from orchestrator.errors import AuthError, ConflictError, QuotaError, TpuctlError
 from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, Lab, a_spec
 
@@ -225,6 +225,23 @@ def test_a_stranger_with_the_nodes_name_is_refused_and_left_alone(lab):
     with pytest.raises(TpuctlError, match="demo-tpu-g1"):
         controller.up()
     assert "demo-tpu-g1" in lab.nodes()
+    assert lab.mutations()["tpu.nodes.delete"] == 0
+
+
+def test_a_node_whose_answer_was_lost_is_ours_however_old_the_lists_are(lab, monkeypatch):
+    """
+    The name is taken by our own node, which no list shows for a moment: it is adopted, not refused.
+    """
+    controller = lab.controller()
+    listed, since = type(controller.cloud.nodes).labelled, lab.clock.now()
+
+    def old(self, *words):
+        return listed(self, *words) if lab.clock.now() > since + 20 else Present(())
+
+    controller.cloud.nodes.create(controller.blueprint.node_order(controller.history, ZONE, 1))
+    monkeypatch.setattr(type(controller.cloud.nodes), "labelled", old)
+    controller.up()
+    assert list(lab.nodes()) == ["demo-tpu-g1"]
     assert lab.mutations()["tpu.nodes.delete"] == 0
 
 

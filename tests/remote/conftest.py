@@ -18,6 +18,7 @@ import pytest
 from orchestrator.ports import Host
 from orchestrator.remote.connect import Ssh, SshSettings
 from orchestrator.remote.keys import DeploymentKey, ensure_key
+from tests.remote.chaos_machine import Bench
 from tests.remote.remote_machines import AsyncServers, Machine, free_port, own_address
 from tests.remote.remote_relay import Relay
 
@@ -164,3 +165,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("this computer does not let us mount a tmpfs")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """
+    Give a test machines behind toxic proxies.
+    """
+    made = Bench(tmp_path)
+    yield made
+    made.close()

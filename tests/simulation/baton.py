@@ -11,7 +11,8 @@ import threading
 
 from orchestrator.clock import VirtualClock
 
-MAIN_STACK = 512 * 1024
+NEVER = 10 * 366 * 86400.0
+"""Seconds that no life lasts: who waits so long is woken by somebody."""
 
 
 class Kill(BaseException):
@@ -93,6 +94,7 @@ class Thread:
 
     def __init__(self, process, body, at_end=lambda error: None):
         self.process, self._body, self._at_end = process, body, at_end
+        self._joining = []
         self._scheduler = process.scheduler
         self._go, self._back = threading.Lock(), threading.Lock()
         self._go.acquire()
@@ -106,7 +108,7 @@ class Thread:
 
     def join(self, timeout=None):
         while self.alive:
-            sleep(self._scheduler, 0.5)
+            wait_in(self._joining, self._scheduler, NEVER)
 
     def wake(self, seconds=0.0):
         """Plan to run on in *seconds*, instead of whatever was planned."""
@@ -137,6 +139,7 @@ class Thread:
         self._scheduler.current = None
         if not self.alive:
             self.process.threads.remove(self)
+            wake_all(self._joining)
             self._at_end(self.failure)
 
     def _run(self):
@@ -156,13 +159,31 @@ def sleep(scheduler, seconds):
         scheduler.current.sleep(seconds)
 
 
+def wait_in(queue, scheduler, seconds):
+    """Wait for *seconds*, or until somebody wakes those in *queue*."""
+    me = scheduler.current
+    queue.append(me)
+    try:
+        sleep(scheduler, seconds)
+    finally:
+        queue.remove(me)
+
+
+def wake_all(queue):
+    """Wake all threads that wait in *queue*."""
+    for thread in queue:
+        thread.wake()
+
+
 class HostClock:
     """
     The clock of one process: virtual time, told wrongly by its skew; waiting hands the baton on.
+
+    *longer* says how many seconds a wait takes more than was asked for.
     """
 
-    def __init__(self, process):
-        self._process, self._scheduler = process, process.scheduler
+    def __init__(self, process, longer=lambda: 0.0):
+        self._process, self._scheduler, self._longer = process, process.scheduler, longer
 
     def now(self):
         return self._scheduler.now() + self._process.skew
@@ -171,8 +192,29 @@ class HostClock:
         return self._scheduler.clock.monotonic()
 
     def wait(self, seconds, wake=None):
-        if wake is None or not wake.is_set():
-            sleep(self._scheduler, max(0.0, seconds))
+        if wake is not None and wake.is_set():
+            return
+        seconds = max(0.0, seconds + self._longer())
+        wait_in([] if wake is None else wake.waiting, self._scheduler, seconds)
+
+
+class Event:
+    """
+    An event of virtual time: to set it wakes who waits for it on the clock of a host.
+    """
+
+    def __init__(self):
+        self._set, self.waiting = False, []
+
+    def is_set(self):
+        return self._set
+
+    def set(self):
+        self._set = True
+        wake_all(self.waiting)
+
+    def clear(self):
+        self._set = False
 
 
 class Lock:
@@ -181,12 +223,12 @@ class Lock:
     """
 
     def __init__(self, scheduler):
-        self._scheduler, self._owner, self._depth = scheduler, None, 0
+        self._scheduler, self._owner, self._depth, self._waiting = scheduler, None, 0, []
 
     def __enter__(self):
         me = self._scheduler.current
         while self._owner is not None and self._owner is not me and self._owner.alive:
-            sleep(self._scheduler, 0.05)
+            wait_in(self._waiting, self._scheduler, NEVER)
         self._owner, self._depth = me, self._depth + 1
         return self
 
@@ -194,14 +236,15 @@ class Lock:
         self._depth -= 1
         if self._depth == 0:
             self._owner = None
+            wake_all(self._waiting)
 
 
 class Threading:
     """
-    Stand in for the module `threading` where our code starts threads or waits for locks.
+    Stand in for the module `threading` where our code starts threads or waits for locks and events.
     """
 
-    Event = threading.Event
+    Event = Event
 
     def __init__(self, scheduler):
         self._scheduler = scheduler

@@ -39,7 +39,7 @@ class Bucket:
 
     @property
     def exists(self):
-        return any(b.name == self.name for b in self.storage.buckets.list("local-project"))
+        return self.name in self.storage.buckets._buckets
 
     def put(self, name, data, new=False):
         """Write an object; with *new* only if there is none. Return whether it was written."""

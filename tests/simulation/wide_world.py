@@ -32,7 +32,7 @@ from orchestrator.local.model.world import LocalCloud
 from tests.core.core_kit import make_spec
 from tests.simulation import machines
 from tests.simulation.baton import Inline, Kill, Scheduler
-from tests.simulation.machines import Bucket, Fleet
+from tests.simulation.machines import Fleet
 from tests.simulation.wire import LISTS, MUTATING, PROJECT, REFUSALS, STALE_FOR
 from tests.simulation.world import DIGEST
 
@@ -42,7 +42,7 @@ shared_catalog = cache(load_catalog)
 
 class WideFleet(Fleet):
     """
-    Machines by the hundred: a bucket is looked up by its name, and news of a job wake its controller.
+    Machines by the hundred: news of a job wake its controller.
     """
 
     def __init__(self, *parts):
@@ -60,19 +60,6 @@ class WideFleet(Fleet):
         """Let the machines of one deployment report."""
         for gang in self.of[deployment][-4:]:
             gang.beat()
-
-    def bucket_of(self, deployment):
-        return WideBucket(self.storage, self.buckets[deployment])
-
-
-class WideBucket(Bucket):
-    """
-    A bucket that is found without a list of all.
-    """
-
-    @property
-    def exists(self):
-        return self.name in self.storage.buckets._buckets
 
 
 @dataclass

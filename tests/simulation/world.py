@@ -11,7 +11,7 @@ import uuid
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
@@ -28,7 +28,7 @@ from orchestrator.core import names
 from orchestrator.core.bill import spent
 from orchestrator.core.job import job_digest
 from orchestrator.core.lease import Holder
-from orchestrator.engine import act, files, heartbeats, journal, lease, observe, record
+from orchestrator.engine import act, files, heartbeats, journal, lease, observe, record, watch
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.deployment import Deployment
@@ -44,20 +44,22 @@ from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.compute import compute_routes
 from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Router
 from orchestrator.local.wire.storage import storage_routes
 from orchestrator.local.wire.tpu import tpu_routes
 from orchestrator.ports import CloudAccount
 from tests.core.core_kit import make_spec
 from tests.simulation.baton import HostClock, Inline, Process, Scheduler, Threading, sleep
 from tests.simulation.machines import KEY, Fleet, Ssh
-from tests.simulation.wire import CURRENT, PROJECT, Network, make_clients
+from tests.simulation.wire import CURRENT, PROJECT, Network, QuickRouter, make_clients
 
 CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}
 DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
+STRETCH = (0, 0, 0, 0, 600, 600, 3600, 3600, 3600, 6 * 3600, 6 * 3600, 6 * 3600)
+"""Seconds by which the pauses of a settled day grow: the loop is seen at many moments, not every 15 s."""
 QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
 shared_clients = cache(make_clients)
 shared_catalog = cache(load_catalog)
+decoded = lru_cache(decode)
 
 
 class World:
@@ -82,7 +84,7 @@ class World:
         self.cloud = LocalCloud(self.scheduler.clock, self.fleet, settings)
         self.storage = Storage(self.scheduler.clock)
         self.fleet.cloud, self.fleet.storage = self.cloud, self.storage
-        router = Router()
+        router = QuickRouter()
         tpu_routes(router, self.cloud)
         compute_routes(router, self.cloud)
         storage_routes(router, self.storage, lambda request: dispatch(router, self.cloud, request))
@@ -140,7 +142,7 @@ class World:
         copies = [p.read_bytes() for p in sorted(self.folder.glob(f"{deployment}-*/record.json"))]
         held = self.bucket(deployment).get(names.RECORD)
         copies += [held] if held is not None else []
-        return max((decode(c, deployment) for c in copies), key=lambda h: h.serial, default=None)
+        return max((decoded(c, deployment) for c in copies), key=lambda h: h.serial, default=None)
 
     @contextmanager
     def running(self):
@@ -152,7 +154,7 @@ class World:
         with ExitStack() as stack:
             for module in (observe, act, heartbeats, sights):
                 stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
-            for module in (lease, record, journal):
+            for module in (lease, record, journal, watch):
                 stack.enter_context(patch.object(module, "threading", threads))
             for module, name, value in (
                 (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
@@ -226,7 +228,7 @@ class Controller:
 
     def __init__(self, world, spec, process: Process, command, *, forgiving=False):
         self.world, self.spec, self.process = world, spec, process
-        self.clock = SteadyClock(HostClock(process))
+        self.clock = SteadyClock(HostClock(process, self._longer))
         self.folder = world.folder / f"{spec.name}-{process.host}"
         self.events, self.failures = [], []
         remote = Ssh(world.fleet, process, self._ssh_fails)
@@ -260,6 +262,14 @@ class Controller:
     def spent(self, history, now):
         """Return the estimated cost, as the command line does."""
         return spent(self.spec, shared_catalog(), history, now).known_usd
+
+    def _longer(self):
+        """Return by how much a wait grows: on a quiet day equal looks need not all be made."""
+        if not self.world.stretched:
+            return 0.0
+        process, looks = self.process, self.process.stretch
+        process.stretch += self.world.scheduler.current is process.threads[0]
+        return STRETCH[min(looks, len(STRETCH) - 1)]
 
     def _ssh_fails(self):
         return not self.world.quiet and self.world.random.random() < self.world.case.rates.ssh

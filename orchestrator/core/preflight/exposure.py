@@ -10,6 +10,7 @@ from orchestrator.core.catalog import Catalog
 from orchestrator.core.exposed import JUPYTER, SAFE, exposures, job_texts
 from orchestrator.core.preflight.facts import SourceFacts
 from orchestrator.core.preflight.finding import Hit, Level, rule
+from orchestrator.core.scopes import SELF_DELETE_ROLE
 from orchestrator.core.spec import Spec
 
 _SECRETS: Final = {
@@ -37,6 +38,22 @@ def open_notebook(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     """
     for where, text, about in _texts(spec, facts):
         yield from (Hit(where, message, SAFE) for message in exposures(text, about=about))
+
+
+@rule("wide-account", Level.NOTE)
+def wide_account(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for TPUs that may delete themselves (watch.self_delete): then the job may delete others too.
+
+    Their account needs a role that Google grants for a whole project only, and the scope for it.
+    """
+    if spec.watch.self_delete:
+        yield Hit(
+            "watch.self_delete",
+            f"{SELF_DELETE_ROLE} and the scope cloud-platform let a TPU delete itself, and let whatever runs "
+            "in the job delete every TPU of the project",
+            "give the machines a service_account of their own, with no other role than this and the bucket's",
+        )
 
 
 @rule("secret-in-env", Level.STOP, Level.WARN)

@@ -7,6 +7,7 @@ from orchestrator.core.spec import Spec
 from orchestrator.local.direct.buckets import DirectBuckets
 from orchestrator.local.direct.door import Door
 from orchestrator.local.direct.nodes import DirectNodes
+from orchestrator.local.direct.queued import DirectQueued
 from orchestrator.local.direct.store import DirectStore
 from orchestrator.local.direct.vms import DirectVms
 from orchestrator.ports import Cloud, CloudAccount, Remote
@@ -22,6 +23,7 @@ def direct_cloud(door: Door, spec: Spec, remote: Remote) -> Cloud:
         buckets=DirectBuckets(door, adopted=spec.bucket.adopt),
         vms=DirectVms(door),
         nodes=DirectNodes(door),
+        queued=DirectQueued(door),
         store=DirectStore(door, bucket_name(spec, door.project)),
         remote=remote,
     )

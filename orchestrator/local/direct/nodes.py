@@ -13,7 +13,7 @@ from orchestrator.gcp import failure
 from orchestrator.gcp.bodies import as_json, node_body
 from orchestrator.gcp.errors import judge
 from orchestrator.gcp.operations import described, failed, polled
-from orchestrator.gcp.sights import joined, listed
+from orchestrator.gcp.sights import joined, listed, seen
 from orchestrator.local.direct.door import Door
 from orchestrator.local.direct.times import micros
 from orchestrator.local.model import node as model
@@ -41,6 +41,17 @@ class DirectNodes:
         """
         asked = dict.fromkeys(zones)
         return joined([listed(partial(self._listed, zone, label, value)) for zone in asked])
+
+    def observe(self, name: str, zone: str) -> Sight[Node]:
+        """
+        Look at one node of any owner; errors become Unknown.
+        """
+        what = f"look at TPU node '{name}' in {zone}"
+        return seen(
+            lambda: self._door.tpu(
+                what, "tpu.nodes.get", Place(zone, name), lambda: node_of(self._local.tpu.get(zone, name))
+            )
+        )
 
     def create(self, order: NodeOrder) -> Operation:
         """

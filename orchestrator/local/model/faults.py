@@ -9,7 +9,17 @@ from orchestrator.errors import LocalCloudError
 from orchestrator.local.model import methods
 from orchestrator.local.model.errors import cases
 
-_PLAIN = ("drop-answer", "stuck", "unreachable")
+_PLAIN = (
+    "drop-answer",
+    "stuck",
+    "unreachable",
+    "no-capacity",
+    "fall-back",
+    "late-failure",
+    "never-active",
+)
+_TIMED = ("latency", "no-capacity")
+_QUEUE = "tpu.queuedResources.create"
 
 
 class FaultKind(Enum):
@@ -23,12 +33,23 @@ class FaultKind(Enum):
     STUCK = "stuck"
     LATENCY = "latency"
     UNREACHABLE = "unreachable"
+    NO_CAPACITY = "no-capacity"
+    FALL_BACK = "fall-back"
+    LATE_FAILURE = "late-failure"
+    NEVER_ACTIVE = "never-active"
+
+
+# What a queued resource meets later: no stock (for SECONDS, or for ever), nodes taken back while they are
+# provisioned (once; with an internal error; again and again).
+FATES = frozenset(
+    {FaultKind.NO_CAPACITY, FaultKind.FALL_BACK, FaultKind.LATE_FAILURE, FaultKind.NEVER_ACTIVE}
+)
 
 
 @dataclass(frozen=True)
 class FaultSpec:
     """
-    Describe one fault; *case* names a row of error_messages.csv, *seconds* is for LATENCY.
+    Describe one fault; *case* names a row of error_messages.csv, *seconds* is for LATENCY and NO_CAPACITY.
     """
 
     kind: FaultKind
@@ -39,12 +60,16 @@ class FaultSpec:
     def parse(cls, method: str, text: str) -> "FaultSpec":
         """
         Read `drop-answer`, `stuck`, `unreachable`, `latency:SECONDS` or a case name; errors: LocalCloudError.
+
+        For a queued resource's creation also `no-capacity`, `no-capacity:SECONDS`, `fall-back`,
+        `late-failure`, `never-active`.
         """
         check_method(method)
+        word = text.partition(":")[0]
         if text in _PLAIN:
             fault = cls(FaultKind(text))
-        elif text.startswith("latency:"):
-            fault = cls(FaultKind.LATENCY, seconds=_seconds(text))
+        elif ":" in text and word in _TIMED:
+            fault = cls(FaultKind(word), seconds=_seconds(text))
         else:
             fault = cls(_kind_of_case(method, text), text)
         return check(method, fault)
@@ -75,6 +100,8 @@ def check(method: str, fault: FaultSpec) -> FaultSpec:
         )
     if fault.kind is FaultKind.UNREACHABLE and method not in methods.PARTIAL:
         raise _refused(f"fault unreachable on {method}: its answer is never partial", "")
+    if fault.kind in FATES and method != _QUEUE:
+        raise _refused(f"fault {fault.kind.value} on {method}: only {_QUEUE} can meet it", "")
     if fault.case and _kind_of_case(method, fault.case) is not fault.kind:
         raise _refused(f"fault {fault.case} on {method}: it is not a {fault.kind.value}", "")
     if not 0 <= fault.seconds < float("inf"):
@@ -95,7 +122,7 @@ def _kind_of_case(method: str, name: str) -> FaultKind:
 
 def _seconds(text: str) -> float:
     try:
-        return float(text.removeprefix("latency:"))
+        return float(text.partition(":")[2])
     except ValueError:
         raise _refused(f"fault {text}: not a number of seconds", "write for example latency:2.5") from None
 

@@ -18,12 +18,13 @@ _COMPUTE_OPERATIONS = (
 
 WITH_OPERATION = frozenset(
     [f"tpu.nodes.{verb}" for verb in _TPU_OPERATIONS]
+    + [f"tpu.queuedResources.{verb}" for verb in ("create", "delete", "reset")]
     + [f"compute.instances.{verb}" for verb in _COMPUTE_OPERATIONS]
     + ["compute.disks.delete", "compute.firewalls.insert", "compute.firewalls.delete"]
 )
 
 # Lists that say which places they could not ask.
-PARTIAL = frozenset({"tpu.nodes.list", "compute.instances.list"})
+PARTIAL = frozenset({"tpu.nodes.list", "tpu.queuedResources.list", "compute.instances.list"})
 
 TPU = frozenset(
     [
@@ -31,6 +32,8 @@ TPU = frozenset(
         "tpu.nodes.get",
         "tpu.nodes.list",
         "tpu.nodes.getGuestAttributes",
+        "tpu.queuedResources.get",
+        "tpu.queuedResources.list",
         "tpu.operations.get",
         "tpu.operations.list",
         "tpu.operations.cancel",

@@ -65,6 +65,7 @@ class Node:
 
     *epoch* grows with each change of state by a verb or a preemption, so that events planned
     before are seen to be out of date. *before* is the state that a failed verb goes back to.
+    *queued* names the queued resource that made the node, *multislice* says that it made several.
     """
 
     project: str
@@ -83,6 +84,8 @@ class Node:
     workers: tuple[Machine, ...] = ()
     epoch: int = 0
     before: NodeState = NodeState.CREATING
+    queued: str = ""
+    multislice: bool = False
 
     @property
     def path(self) -> str:

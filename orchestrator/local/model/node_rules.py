@@ -2,7 +2,7 @@
 What the TPU API refuses, and how it reads the body of a node.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from orchestrator.local.model import tables
@@ -102,6 +102,26 @@ def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple
     return accelerator, fields
 
 
+def drafted(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Node:
+    """
+    Return the node that *body* (JSON of Node) asks for, with ids of its own; errors: ApiError.
+    """
+    accelerator, fields = checked_body(kernel, place, body)
+    account = fields.get("serviceAccount", {})
+    return Node(
+        kernel.settings.project,
+        place.zone,
+        place.name,
+        kernel.numeric_id(),
+        kernel.hex(16),
+        accelerator,
+        fields,
+        kernel.state.time,
+        account.get("email") or kernel.settings.default_service_account,
+        tuple(account.get("scope") or ("https://www.googleapis.com/auth/cloud-platform",)),
+    )
+
+
 def _name_enums(fields: dict[str, Any]) -> None:
     config = fields.get("acceleratorConfig")
     if config:
@@ -142,23 +162,30 @@ def quota_ids(node: Node) -> tuple[str, str]:
     return f"{stem}PerProjectPerZoneForTPUAPI", f"{stem}PerProjectPerRegionForTPUAPI"
 
 
-def check_quota(kernel: Kernel, node: Node) -> None:
+def check_quota(kernel: Kernel, *wanted: Node) -> None:
     """
-    Refuse (429) a node beyond the quota; every node that exists counts, also a preempted one.
+    Refuse (429) nodes beyond the quota; what exists counts, also when it is preempted.
+
+    A queued resource counts for all its nodes from its creation to its deletion, in every state.
     """
-    zonal, regional = quota_ids(node)
-    region = tables.region_of(node.zone)
-    _check_limit(kernel, node, zonal, node.zone, "quota exceeded")
-    _check_limit(kernel, node, regional, region, "quota exceeded, region form")
+    for node in wanted:
+        zonal, regional = quota_ids(node)
+        region = tables.region_of(node.zone)
+        _check_limit(kernel, wanted, node, zonal, node.zone, "quota exceeded")
+        _check_limit(kernel, wanted, node, regional, region, "quota exceeded, region form")
 
 
-def _check_limit(kernel: Kernel, node: Node, quota: str, place: str, case: str) -> None:
+def _check_limit(
+    kernel: Kernel, wanted: Sequence[Node], node: Node, quota: str, place: str, case: str
+) -> None:
     limit = kernel.settings.quotas.get((quota, place))
     if limit is None:
         return
-    same = [n for n in kernel.state.nodes.values() if quota in quota_ids(n)]
+    plain = [n for n in kernel.state.nodes.values() if not n.queued]
+    queued = [n for resource in kernel.state.queued.values() for n in resource.wanted]
+    same = [n for n in (*plain, *queued, *wanted) if quota in quota_ids(n)]
     used = sum(n.accelerator.counted for n in same if place in (n.zone, tables.region_of(n.zone)))
-    if used + node.accelerator.counted > limit:
+    if used > limit:
         raise tpu_case(case).error(**kernel.values(Place(node.zone, node.name), quota=quota, n=limit))
 
 

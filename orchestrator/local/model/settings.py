@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 class Latencies:
     """
     Hold how long each step takes, in seconds; *notice* is the time from warning to kill.
+
+    For queued resources: *queued_hidden* until a new one can be read, *queued_accept* until it waits,
+    *queued_look* between two looks at the stock, *queued_start* until a chosen one has nodes.
     """
 
     node_create: float = 0.0
@@ -22,16 +25,20 @@ class Latencies:
     vm_change: float = 0.0
     stockout: float = 0.0
     notice: float = 0.0
+    queued_hidden: float = 0.0
+    queued_accept: float = 0.0
+    queued_look: float = 0.0
+    queued_start: float = 0.0
 
 
 PROFILES: Mapping[str, Latencies] = {
     "instant": Latencies(),
     # Scenario: short enough for a demo, long enough that every state is seen.
-    "scaled": Latencies(1.5, 0.5, 0.3, 1.0, 1.0, 0.5, 0.5, 0.1, 0.5, 2.0),
+    "scaled": Latencies(1.5, 0.5, 0.3, 1.0, 1.0, 0.5, 0.5, 0.1, 0.5, 2.0, 0.2, 0.5, 1.0, 0.3),
     # Measured: vm_create (median of CPU VMs, 2019), vm_delete (median of GPU VMs), stockout
     # (about 30 s on the operation), notice (30 s); docs/facts.md 4.6. Scenario, no published
     # figure: the others.
-    "realistic": Latencies(180.0, 60.0, 10.0, 20.0, 20.0, 20.0, 9.0, 2.0, 30.0, 30.0),
+    "realistic": Latencies(180.0, 60.0, 10.0, 20.0, 20.0, 20.0, 9.0, 2.0, 30.0, 30.0, 2.0, 10.0, 60.0, 10.0),
 }
 
 

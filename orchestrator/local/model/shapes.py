@@ -23,6 +23,28 @@ NODE: Shape = {
     "dataDisks": [{}],
     "shieldedInstanceConfig": {},
 }
+QUEUED: Shape = {
+    "tpu": {
+        "nodeSpec": [
+            {
+                "parent": str,
+                "nodeId": str,
+                "multisliceParams": {"nodeCount": int, "nodeIdPrefix": str},
+                "node": NODE,
+            }
+        ]
+    },
+    "spot": {},
+    "guaranteed": {"minDuration": str},
+    "queueingPolicy": {
+        "validUntilDuration": str,
+        "validUntilTime": str,
+        "validAfterDuration": str,
+        "validAfterTime": str,
+        "validInterval": TEXTS,
+    },
+    "reservationName": str,
+}
 METADATA: Shape = {"items": [{"key": str, "value": str}], "fingerprint": str}
 SCHEDULING: Shape = {"maxRunDuration": {}, "terminationTime": str, "provisioningModel": str}
 INSTANCE: Shape = {
@@ -61,4 +83,4 @@ def check_shape(value: Any, shape: Any, path: str = "") -> None:
                 check_shape(item, inner, f"{path}.{key}".lstrip("."))
 
 
-_JSON_NAMES = {str: "string", dict: "JSON object", list: "list", bool: "boolean"}
+_JSON_NAMES = {int: "number", str: "string", dict: "JSON object", list: "list", bool: "boolean"}

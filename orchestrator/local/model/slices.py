@@ -46,10 +46,12 @@ def attributes(
     settings: CloudSettings, node: Node, index: int, numeric_id: int, endpoints: str
 ) -> dict[str, str]:
     """
-    Return user metadata plus the attributes that the platform adds (docs/facts.md 5.2).
+    Return user metadata plus the attributes that the platform adds (docs/facts.md 5.2 and 1.5).
     """
+    queued = {"queued-resource-name": node.queued} if node.queued else {}
     return {
         **node.body.get("metadata", {}),
+        **queued,
         "accelerator-type": node.accelerator.type,
         "agent-worker-number": str(index),
         "instance-id": str(numeric_id),

@@ -15,6 +15,7 @@ from orchestrator.local.model.instance import Instance
 from orchestrator.local.model.machines import Machine
 from orchestrator.local.model.node import Node
 from orchestrator.local.model.operations import Operation
+from orchestrator.local.model.queued import QueuedResource
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class State:
     operations: dict[str, Operation] = field(default_factory=dict)
     open_operations: dict[str, Operation] = field(default_factory=dict)
     nodes: dict[tuple[str, str], Node] = field(default_factory=dict)
+    queued: dict[tuple[str, str], QueuedResource] = field(default_factory=dict)
     instances: dict[tuple[str, str], Instance] = field(default_factory=dict)
     disks: dict[tuple[str, str], Disk] = field(default_factory=dict)
     firewalls: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -65,3 +67,6 @@ class State:
     faults: dict[str, list[FaultSpec]] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
     replays: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def __setstate__(self, known: dict[str, Any]) -> None:
+        self.__dict__.update({"queued": {}, **known})  # files of versions without queued resources have none

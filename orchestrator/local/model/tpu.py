@@ -1,20 +1,18 @@
 """
-Cloud TPU v2: locations, catalogue and nodes.
-
-Queued resources would be a further class beside this one, on the same kernel: they create and
-delete nodes through `TpuNodes`.
+Cloud TPU v2: nodes, made by their own call or for a queued resource.
 """
 
 import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orchestrator.local.model import node_rules, tables
+from orchestrator.local.model import node_rules, queued_rules, tables
 from orchestrator.local.model.billing import Usage
 from orchestrator.local.model.errors import tpu_case
 from orchestrator.local.model.kernel import Kernel, Place
 from orchestrator.local.model.node import DEAD, VERBS, Health, Node, NodeState
 from orchestrator.local.model.operations import Api, Operation
+from orchestrator.local.model.queued import Initiator
 from orchestrator.local.model.slices import attributes, build_workers
 
 _DAY = 24 * 3600.0
@@ -63,20 +61,7 @@ class TpuNodes:
         Start to create a node from *body* (JSON of Node); errors: ApiError.
         """
         kernel, place = self._kernel, Place(zone, name)
-        accelerator, fields = node_rules.checked_body(kernel, place, body)
-        account = fields.get("serviceAccount", {})
-        node = Node(
-            kernel.settings.project,
-            zone,
-            name,
-            kernel.numeric_id(),
-            kernel.hex(16),
-            accelerator,
-            fields,
-            kernel.state.time,
-            account.get("email") or kernel.settings.default_service_account,
-            tuple(account.get("scope") or ("https://www.googleapis.com/auth/cloud-platform",)),
-        )
+        node = node_rules.drafted(kernel, place, body)
         node_rules.check_quota(kernel, node)
         kernel.state.nodes[zone, name] = node
         operation = kernel.begin(Api.TPU, f"zones/{zone}", "create", node.path, node.numeric_id, place=place)
@@ -96,9 +81,25 @@ class TpuNodes:
             return operation
         for other in earlier:
             kernel.finish(other, node_rules.CANCELLED)
-        self._warn_workers(node)
-        kernel.bill_until_now(node.path, "tpu")
+        self.leave(node)
+        queued_rules.tell(kernel, node, Initiator.USER)
         return operation
+
+    def leave(self, node: Node) -> None:
+        """
+        Begin the end of a node: its machines are warned and nothing is billed from now on.
+        """
+        self._warn_workers(node)
+        self._kernel.bill_until_now(node.path, "tpu")
+
+    def complete(self, node: Node) -> None:
+        """
+        Give a node that is being created its machines and make it READY.
+        """
+        self._make_machines(node)
+        self._go_ready(node)
+        if node.preemptible:
+            self._kernel.schedule(_DAY, "node.expired", node.zone, node.name, node.numeric_id)
 
     def stop(self, zone: str, name: str) -> Operation:
         """
@@ -151,6 +152,7 @@ class TpuNodes:
         self._end_machines(node)
         self._kernel.bill_until_now(node.path, "tpu")
         self._kernel.state.nodes.pop((node.zone, node.name), None)
+        queued_rules.tell(self._kernel, node, Initiator.SERVICE)
         self._kernel.touch()
 
     def end(self, node: Node, state: NodeState) -> None:
@@ -165,6 +167,7 @@ class TpuNodes:
         self._end_machines(node)
         node.enter(state)
         kernel.bill_until_now(node.path, "tpu", preempted=state is NodeState.PREEMPTED)
+        queued_rules.tell(kernel, node, Initiator.SERVICE)
         kernel.touch()
 
     # Verbs.
@@ -198,10 +201,7 @@ class TpuNodes:
             del kernel.state.nodes[zone, name]
             kernel.finish(operation, operation.planned)
             return
-        self._make_machines(node)
-        self._go_ready(node)
-        if node.preemptible:
-            kernel.schedule(_DAY, "node.expired", zone, name, node.numeric_id)
+        self.complete(node)
         kernel.finish(operation, result=copy.deepcopy(node))
 
     def _changed(
@@ -209,6 +209,8 @@ class TpuNodes:
     ) -> None:
         kernel, operation = self._kernel, self._kernel.state.operations[operation_name]
         node = self._current(zone, name, epoch)
+        if operation.done:
+            return
         if node is None:
             gone = tpu_case("preempted while creating").operation_error(**kernel.values(Place(zone, name)))
             kernel.finish(operation, gone)

@@ -17,6 +17,9 @@ from orchestrator.local.model.faults import FaultSpec, check, check_method
 from orchestrator.local.model.kernel import Kernel
 from orchestrator.local.model.machines import Hosts, Machine
 from orchestrator.local.model.network import Network
+from orchestrator.local.model.queued import QueuedResource
+from orchestrator.local.model.queued_calls import QueuedResources
+from orchestrator.local.model.queued_controls import QueuedControls
 from orchestrator.local.model.settings import CloudSettings
 from orchestrator.local.model.state import MachineState, State
 from orchestrator.local.model.tpu import TpuNodes
@@ -30,7 +33,7 @@ class LocalCloud:
     """
     Hold one local cloud. Its public methods may be called from any thread.
 
-    The services `tpu`, `compute`, `changes` and `network` are for callers that hold `lock`
+    The services `tpu`, `queued`, `compute`, `changes` and `network` are for callers that hold `lock`
     (the wire does). `kernel` is what they share.
     """
 
@@ -40,10 +43,12 @@ class LocalCloud:
         self.lock = threading.RLock()
         self.kernel = Kernel(clock, hosts, settings)
         self.tpu = TpuNodes(self.kernel)
+        self.queued = QueuedResources(self.kernel, self.tpu)
         self.compute = ComputeVms(self.kernel)
         self.changes = VmChanges(self.kernel, self.compute)
         self.network = Network(self.kernel)
         self._controls = Controls(self.kernel, self.tpu, self.compute)
+        self._queued_controls = QueuedControls(self.kernel, self.queued.life)
 
     # Time and state.
 
@@ -136,6 +141,23 @@ class LocalCloud:
         with self.lock:
             self.kernel.tick()
             self._controls.set_node_state(name, state)
+
+    def set_queued_state(self, name: str, state: str) -> None:
+        """
+        Move a queued resource to a state, see QueuedControls.set_state; errors: LocalCloudError.
+        """
+        with self.lock:
+            self.kernel.tick()
+            self._queued_controls.set_state(name, state)
+            self.kernel.tick()
+
+    def queued_resources(self) -> list[QueuedResource]:
+        """
+        Return every queued resource, in any state.
+        """
+        with self.lock:
+            self.kernel.tick()
+            return list(self.kernel.state.queued.values())
 
     def fail_next(self, method: str, failures: Iterable[FaultSpec | str]) -> None:
         """

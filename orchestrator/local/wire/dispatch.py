@@ -15,7 +15,7 @@ from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.errors import error_response, is_api_error, plain_error
 from orchestrator.local.wire.http import Handler, Request, Response, Router
 
-_NAMES = ("name", "node", "instance", "disk", "firewall", "operation")
+_NAMES = ("name", "node", "instance", "disk", "firewall", "operation", "queued")
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,8 @@ def _place(method: str, request: Request, parts: dict[str, str]) -> Place:
     name = next((parts[key] for key in _NAMES if key in parts), "")
     if method == "tpu.nodes.create":
         name = request.query.get("nodeId", "")
+    elif method == "tpu.queuedResources.create":
+        name = request.query.get("queuedResourceId", "")
     elif method.endswith(".insert"):
         name = str(body_of(request).get("name", ""))
     return Place(parts.get("zone", ""), name)

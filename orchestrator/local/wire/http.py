@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -30,16 +31,24 @@ class Request:
         """
         Build a request from its target `path?query`; a repeated query key keeps its last value.
         """
-        path, _, query = target.partition("?")
-        pairs = parse_qsl(query, keep_blank_values=True)
+        path, query = split_target(target)
         lowered = {key.lower(): value for key, value in headers.items()}
-        return cls(method, path, dict(pairs), lowered, body)
+        return cls(method, path, dict(query), lowered, body)
 
     def json(self) -> dict[str, Any]:
         """
         Return the body as a JSON object; an empty body is an empty object.
         """
         return json.loads(self.body) if self.body else {}
+
+
+@lru_cache(maxsize=1024)
+def split_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """
+    Return path and query of a request target; loops ask for the same ones again and again.
+    """
+    path, _, query = target.partition("?")
+    return path, tuple(parse_qsl(query, keep_blank_values=True))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import BaseAdapter
@@ -14,7 +14,7 @@ from urllib3 import HTTPHeaderDict, HTTPResponse
 
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Request, Response, Router
+from orchestrator.local.wire.http import Request, Response, Router, split_target
 
 if TYPE_CHECKING:
     from requests import PreparedRequest
@@ -100,24 +100,48 @@ def shorten(session: requests.Session, answer: Callable[[Request, float], Respon
 
 def _asked(method: str, url: str, options: Mapping[str, Any]) -> Request:
     host, slash, rest = url.partition("://")[2].partition("/")
-    target = slash + rest.partition("#")[0]
-    if options.get("params"):
-        target += ("&" if "?" in target else "?") + urlencode(options["params"], doseq=True)
-    head = {key: _text(value) for key, value in (options.get("headers") or {}).items()}
-    return Request.parse(method, target, {"host": host, **head}, _body(options.get("data")))
+    path, query = split_target(slash + rest.partition("#")[0])
+    headers = {key.lower(): _text(value) for key, value in (options.get("headers") or {}).items()}
+    return Request(
+        method,
+        path,
+        {**dict(query), **_query(options.get("params") or {})},
+        {"host": host, **headers},
+        _body(options.get("data")),
+    )
+
+
+def _query(params: Any) -> dict[str, str]:
+    """
+    Return parameters as the other side would read them from a URL: text, the last value of each key.
+    """
+    pairs = params.items() if isinstance(params, Mapping) else params
+    plain = ((key, value[-1] if isinstance(value, list | tuple) else value) for key, value in pairs)
+    return {str(key): str(value) for key, value in plain}
+
+
+_BLANK_RESPONSE = vars(requests.Response())
+_BLANK_REQUEST = vars(requests.PreparedRequest())
 
 
 def _as_response(asked: Request, url: str, answer: Response) -> requests.Response:
-    response = requests.Response()
-    response.status_code, response.url = answer.status, url
-    response.headers = requests.structures.CaseInsensitiveDict(answer.headers)
-    # The clients look at the raw headers for compression only, and at the request for its method and URL.
-    response.raw = _Raw(answer.headers)
-    response._content, response._content_consumed = answer.body, True  # noqa: SLF001
-    response.encoding = "utf-8"
-    made = requests.PreparedRequest()
-    made.method, made.url = asked.method, url
-    response.request = made
+    # Their constructors make a cookie jar each time, which costs more than all the rest.
+    response = requests.Response.__new__(requests.Response)
+    made = requests.PreparedRequest.__new__(requests.PreparedRequest)
+    vars(made).update(_BLANK_REQUEST, method=asked.method, url=url)
+    vars(response).update(
+        _BLANK_RESPONSE,
+        status_code=answer.status,
+        url=url,
+        headers=requests.structures.CaseInsensitiveDict(answer.headers),
+        # The clients look at the raw headers for compression only, and at the request for method and URL.
+        raw=_Raw(answer.headers),
+        history=[],
+        request=made,
+        encoding="utf-8",
+        _content=answer.body,
+        _content_consumed=True,
+    )
     return response
 
 

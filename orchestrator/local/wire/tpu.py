@@ -1,5 +1,5 @@
 """
-The routes of Cloud TPU v2: nodes.
+The routes of Cloud TPU v2: nodes, queued resources, catalogue, operations.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.dispatch import Call, body_of, named
 from orchestrator.local.wire.guest import items_json
 from orchestrator.local.wire.http import Response, Router
+from orchestrator.local.wire.queued import queued_routes
 from orchestrator.local.wire.tpu_catalog import Catalog, TpuOperations, listed
 from orchestrator.local.wire.tpu_shapes import node_json, operation_json
 
@@ -46,6 +47,7 @@ def tpu_routes(router: Router, cloud: LocalCloud) -> None:
     ]
     for method, verb, pattern, handler in table:
         router.add(verb, pattern, named(method, handler))
+    queued_routes(router, cloud, _L)
 
 
 class NodeRequests:

@@ -1,5 +1,5 @@
 """
-Nodes and operations as the TPU API writes them.
+Nodes, queued resources and operations as the TPU API writes them.
 """
 
 from typing import Any
@@ -7,6 +7,7 @@ from typing import Any
 from orchestrator.local.model.names import timestamp
 from orchestrator.local.model.node import Health, Node
 from orchestrator.local.model.operations import Operation
+from orchestrator.local.model.queued import QueuedResource, QueuedState
 from orchestrator.local.model.slices import PORT
 from orchestrator.local.wire.errors import tpu_status
 
@@ -39,7 +40,23 @@ def node_json(node: Node) -> dict[str, Any]:
         shown["health"] = node.health.name
     if node.health_description:
         shown["healthDescription"] = node.health_description
+    if node.queued:
+        shown["queuedResource"] = node.queued
+    if node.multislice:
+        shown["multisliceNode"] = True
     return shown
+
+
+def queued_json(found: QueuedResource) -> dict[str, Any]:
+    """
+    Return a QueuedResource, with enum names; the data of a state say more for FAILED only.
+    """
+    state: dict[str, Any] = {"state": found.state.name}
+    if found.state is not QueuedState.WAITING_FOR_RESOURCES:
+        state[f"{found.state.name.lower()}Data"] = {"error": tpu_status(found.error)} if found.error else {}
+    if found.initiator:
+        state["stateInitiator"] = found.initiator.name
+    return {**found.body, "name": found.path, "createTime": timestamp(found.created), "state": state}
 
 
 def _endpoint(address: str, external: bool) -> dict[str, Any]:
@@ -77,4 +94,6 @@ def operation_json(project: str, operation: Operation) -> dict[str, Any]:
 def _response(operation: Operation) -> dict[str, Any]:
     if operation.result is None:
         return {"@type": "type.googleapis.com/google.protobuf.Empty"}
+    if isinstance(operation.result, QueuedResource):
+        return {"@type": _TYPE + "QueuedResource", **queued_json(operation.result)}
     return {"@type": _TYPE + "Node", **node_json(operation.result)}

@@ -1,0 +1,281 @@
+"""
+The dead-man timer of a TPU: when the deployment's time is over and nobody is at work on it, delete this node.
+
+cron asks each minute. The machine's own clock is never believed, and what cannot be seen keeps the node:
+without the bucket it goes only a day after the end that it was made with, by the clock of the TPU API.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Optional
+
+from .errors import AgentError, FinalError
+from .heartbeat import heartbeat_name
+from .layout import Layout, read_json, write_atomically
+from .own_node import NodeApi, OwnNode
+from .settings import Settings
+from .storage import Bucket
+from .threads import say
+
+RECORD = ".tpuctl/record.json"
+LEASE = ".tpuctl/lease"
+MARGIN = 300.0
+"""
+Seconds after the end for which a living loop may delete the node itself.
+"""
+HELD = 120.0
+"""
+Seconds since its last renewal for which a lease is respected: twice its life.
+"""
+BLIND = 86400.0
+"""
+Seconds after the end that the node was made with, after which the bucket need not be seen.
+"""
+FOLLOWERS = 60.0
+"""
+Seconds that worker 0 leaves to the other workers of its slice for their last commits.
+"""
+STAND_IN = 900.0
+"""
+Seconds after which another worker deletes the node, because worker 0 has not.
+"""
+FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+ASKING = 20.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """
+    Hold what one look told: *now* by a clock of Google's, and the deployment's *end*, 0 when none is set.
+
+    *lease_age* is None when nobody holds the lease. *blind* says that the bucket did not answer, so that
+    *end* is the one that the node was made with.
+    """
+
+    now: float
+    end: float
+    lease_age: Optional[float] = None
+    blind: bool = False
+
+
+def stays(seen: Seen) -> str:
+    """
+    Return why the node stays, empty when its time is over.
+    """
+    if seen.end <= 0:
+        return "no end is set"
+    if seen.blind:
+        return "" if seen.now >= seen.end + BLIND else "the bucket does not answer"
+    if seen.now < seen.end + MARGIN:
+        return "its time is not over"
+    if seen.lease_age is not None and seen.lease_age < HELD:
+        return "somebody is at work on the deployment"
+    return ""
+
+
+def turn(seen: Seen, worker: int, workers: int) -> bool:
+    """
+    Say whether this worker is the one to delete the node now; its time is over.
+    """
+    late = seen.now - seen.end - (BLIND if seen.blind else MARGIN)
+    if worker == 0:
+        return late >= (FOLLOWERS if workers > 1 else 0.0)
+    return late >= STAND_IN
+
+
+def end_of(record: bytes, deployment: str) -> float:
+    """
+    Return when the deployment ends by its record, 0 when the timer is off.
+
+    Raise AgentError for a record that is not whole, or another deployment's.
+    """
+    try:
+        body = json.loads(record)
+        told = body.pop("checksum")
+        whole = told == hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        end = float(body["history"]["expires_at"])
+        owner = str(body["deployment"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise AgentError(f"the deployment record does not tell the end: {error!r}") from error
+    if not whole or owner != deployment:
+        raise AgentError("the deployment record is damaged or another deployment's")
+    return end
+
+
+class Timer:
+    """
+    Look once, and delete this node when its time is over.
+
+    *made_until* is the end that the node was made with. *leave* asks the agent for its last commit and
+    waits until it has left, for the seconds it is given at most.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        made_until: float,
+        bucket: Bucket,
+        api: NodeApi,
+        whoami: Callable[[], OwnNode],
+        leave: Callable[[float], object],
+    ) -> None:
+        self._settings = settings
+        self._made_until = made_until
+        self._bucket = bucket
+        self._api = api
+        self._whoami = whoami
+        self._leave = leave
+        self._memory = Memory(settings.layout)
+
+    def step(self) -> int:
+        """
+        Return 0, or 1 when what had to be done could not be.
+        """
+        try:
+            return self._step()
+        except (AgentError, OSError, ValueError) as error:
+            self._memory.tell(f"the dead-man timer cannot tell whether it is time: {error}")
+            return 1
+
+    def _step(self) -> int:
+        node = self._whoami()
+        seen = self._look(node)
+        if stays(seen):
+            if not seen.blind:
+                self._memory.tell("")
+            return 0
+        if seen.now < self._memory.next_try:
+            return 1
+        resource, _ = self._api.get(node)
+        self._check(resource)
+        if resource.get("state") == "DELETING":
+            return 0
+        self._stop_the_job()
+        seen = self._look(node)
+        if why := stays(seen):
+            self._let_the_job_go_on(why)
+            return 0
+        if turn(seen, self._settings.worker, self._settings.workers):
+            return self._delete(node, seen)
+        return 0
+
+    def _look(self, node: OwnNode) -> Seen:
+        """
+        Return what the bucket says, or the time by the TPU API where the bucket says nothing.
+        """
+        try:
+            held = self._bucket.read(RECORD, ASKING)
+            end = end_of(held.data if held is not None else b"", self._settings.deployment)
+            age, now = self._bucket.age(LEASE, ASKING)
+        except (AgentError, OSError, ValueError) as error:
+            self._memory.tell(f"the dead-man timer does not see the bucket: {error}")
+            return Seen(self._api.get(node)[1], self._made_until, blind=True)
+        return Seen(now, end, age)
+
+    def _check(self, resource: Mapping[str, Any]) -> None:
+        """
+        Raise FinalError unless the node is the one that this machine was made as.
+        """
+        labels = resource.get("labels", {})
+        wanted = (self._settings.deployment, str(self._settings.incarnation))
+        found = (labels.get("tpuctl-deployment"), labels.get("tpuctl-incarnation"))
+        if found != wanted:
+            raise FinalError(f"{resource.get('name')} is labelled {found}, this machine belongs to {wanted}")
+
+    def _stop_the_job(self) -> None:
+        write_atomically(self._settings.layout.stop, "the deployment's time to live is over\n")
+        self._leave(min(120.0, self._settings.grace + 35.0))
+        write_atomically(self._settings.layout.stop, "the deployment's time to live is over\n")
+
+    def _let_the_job_go_on(self, why: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._settings.layout.stop.unlink()
+        say(f"this TPU is not deleted, because {why}; cron starts the job again")
+
+    def _delete(self, node: OwnNode, seen: Seen) -> int:
+        over = f"the deployment's time was over {seen.now - seen.end:.0f} s ago and nobody is at work on it"
+        try:
+            self._api.delete(node)
+        except FinalError as error:
+            pause = self._memory.refused(seen.now)
+            self._report(f"{over}, but this TPU may not delete itself (next try in {pause:.0f} s): {error}")
+            return 1
+        except AgentError as error:
+            self._report(f"{over}; deleting this TPU did not work yet: {error}")
+            return 1
+        self._report(f"{over}: this TPU deletes itself")
+        return 0
+
+    def _report(self, text: str) -> None:
+        """
+        Say it in the log and in the heartbeat: the agent, which writes that otherwise, has left.
+        """
+        settings = self._settings
+        self._memory.tell(text)
+        body = {
+            **read_json(settings.layout.status), "schema": 1, "deployment": settings.deployment,
+            "incarnation": settings.incarnation, "worker": settings.worker, "workers": settings.workers,
+            "phase": "stopped", "message": text, "at": time.time(),
+        }  # fmt: skip
+        data = json.dumps(body, sort_keys=True)
+        with contextlib.suppress(AgentError, OSError):
+            write_atomically(settings.layout.status, data + "\n")
+            self._bucket.write(
+                heartbeat_name(settings.incarnation, settings.worker), data.encode(), seconds=ASKING
+            )
+
+
+class Memory:
+    """
+    Remember from one minute to the next what was said and when to try again.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._path = layout.expire
+        self._body = read_json(self._path)
+
+    @property
+    def next_try(self) -> float:
+        """
+        Return the time before which a refused deletion is not tried again.
+        """
+        return float(self._body.get("next_try", 0.0))
+
+    def refused(self, now: float) -> float:
+        """
+        Return the seconds until the next try, which grow with each refusal.
+        """
+        count = int(self._body.get("refusals", 0))
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**count)
+        self._body.update(refusals=count + 1, next_try=now + pause)
+        self._save()
+        return pause
+
+    def tell(self, text: str) -> None:
+        """
+        Say a text that is news.
+        """
+        if text and text != self._body.get("said", ""):
+            say(text)
+        if text != self._body.get("said", ""):
+            self._body["said"] = text
+            self._save()
+
+    def _save(self) -> None:
+        with contextlib.suppress(OSError):
+            write_atomically(self._path, json.dumps(self._body) + "\n")
+
+
+def made_until(environ: Mapping[str, str]) -> float:
+    """
+    Return the end that this node was made with, 0 when none is told.
+    """
+    try:
+        return float(environ.get("TPUCTL_EXPIRES_AT") or 0.0)
+    except ValueError:
+        return 0.0

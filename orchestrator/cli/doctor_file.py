@@ -1,0 +1,51 @@
+"""
+What `tpuctl doctor` finds in the deployment file and beside it.
+"""
+
+from pathlib import Path
+
+from orchestrator.cli.wiring import Choice, read_spec
+from orchestrator.config.complaints import ConfigError
+from orchestrator.core.doctor.facts import File
+from orchestrator.core.sidecars import sidecars
+from orchestrator.core.spec import Spec
+from orchestrator.errors import UsageError
+
+NO_FILE = "TPU-111"
+
+
+def look_at_file(choice: Choice) -> File:
+    """
+    Return what the deployment file says; one that is wrong or missing is a finding, not an error.
+    """
+    try:
+        path, spec = read_spec(choice)
+    except ConfigError as error:
+        first, *others = error.complaints
+        more = f" (and {len(others)} more)" if others else ""
+        return File(str(choice.file or first.path), problem=f"{first}{more}", hint=error.hint)
+    except UsageError as error:
+        if error.code == NO_FILE:
+            return File()
+        return File(str(choice.file or "tpuctl.yaml"), problem=error.message, hint=error.hint)
+    source = path.parent / spec.job.source
+    size, problem = _size(source)
+    return File(str(path), spec, "", "", spec.job.source, size, problem, _taken(spec))
+
+
+def _size(source: Path) -> tuple[int | None, str]:
+    from orchestrator.remote.source import survey
+
+    try:
+        return sum(entry.size for entry in survey(source)), ""
+    except UsageError as error:
+        return None, error.message
+
+
+def _taken(spec: Spec) -> dict[str, int]:
+    """
+    Return the sidecars whose port another program of this computer holds.
+    """
+    from orchestrator.remote.tunnel import free_port
+
+    return {one.name: one.port for one in sidecars(spec, "") if not free_port(one.port)}

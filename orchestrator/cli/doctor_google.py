@@ -1,0 +1,236 @@
+"""
+What `tpuctl doctor` finds of the login and the project: all questions side by side, each with a limit.
+"""
+
+import configparser
+import json
+import os
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.core import names
+from orchestrator.core.doctor.facts import Google, Login
+from orchestrator.core.world import Absent, Present, Sight, Unknown
+
+if TYPE_CHECKING:
+    from orchestrator.cli.wiring import Choice
+    from orchestrator.core.spec import Spec
+
+SECONDS = 15.0
+"""Seconds after which a question counts as not answered; importing a client's library is part of it."""
+CALL_SECONDS = 6.0
+STORAGE = "https://storage.googleapis.com"
+SOME_ZONE = "us-central1-a"
+"""Where the TPU API is asked when no deployment file names a zone."""
+
+Question = Callable[[], Sight[Any]]
+
+
+def look_at_google(choice: "Choice", spec: "Spec | None") -> Google:
+    """
+    Return what the login and the chosen cloud show.
+    """
+    account, configured = gcloud_settings()
+    if choice.cloud == "local":
+        return _local(spec, account, configured)
+    login = find_login()
+    project = (spec.project if spec else "") or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
+    if not isinstance(login, Present):
+        ahead = side_by_side({"ahead": lambda: clock_ahead(STORAGE)})["ahead"]
+        return Google(
+            login, account, configured, project, ahead, **_nobody(spec, "not asked: nobody is logged in")
+        )
+    from orchestrator.cloud.clients import Clients, CloudSettings
+    from orchestrator.errors import TpuctlError
+
+    clients = Clients(CloudSettings(project=project, call_timeout=CALL_SECONDS))
+    try:
+        project = clients.project
+    except TpuctlError as error:
+        why = error.message
+        return Google(login, account, configured, "", clock_ahead(STORAGE), **_nobody(spec, why))
+    return Google(login, account, configured, project, **_asked(clients, spec, project, STORAGE))
+
+
+def _local(spec: "Spec | None", account: str, configured: str) -> Google:
+    from orchestrator.cloud.clients import Clients, CloudSettings
+    from orchestrator.local.places import address_on_machine, local_folder, read_address
+
+    address = address_on_machine() or read_address(local_folder())
+    if address is None:
+        why = "not asked: the local cloud does not run"
+        return Google(Absent(), account, configured, "local-project", Unknown(why), **_nobody(spec, why))
+    settings = CloudSettings(address.project, address.endpoint, call_timeout=CALL_SECONDS)
+    asked = _asked(Clients(settings), spec, address.project, address.endpoint)
+    return Google(Absent(), account, configured, address.project, **asked)
+
+
+def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
+    """
+    Return the answers to all questions of the project when none can be asked.
+    """
+    unknown = Unknown(why)
+    zones = spec.tpu.zones if spec else ()
+    lists = {"offers": dict.fromkeys(zones, unknown), "runtimes": dict.fromkeys(zones, unknown)}
+    single = ("tpu", "compute", "storage", "machine_account", "cpus", "private_access", "ssh_rule", "bucket")
+    return {**lists, **dict.fromkeys((*single, "lacking"), unknown)}
+
+
+def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> dict[str, Any]:
+    from orchestrator.cloud.buckets import GcsBuckets
+    from orchestrator.cloud.probe import Probe
+
+    probe = Probe(clients)
+    zone = spec.tpu.zones[0] if spec else SOME_ZONE
+    region = names.region_of(zone)
+    questions: dict[str, Question] = {
+        "ahead": lambda: clock_ahead(endpoint),
+        "tpu": lambda: probe.tpu_api(zone),
+        "machine_account": probe.machine_account,
+        "storage": probe.storage_api,
+        "private_access": lambda: probe.private_access(region),
+        "ssh_rule": probe.ssh_rule,
+    }
+    if spec is not None:
+        questions |= _of_deployment(probe, spec, GcsBuckets(clients, adopted=spec.bucket.adopt), project)
+    found = side_by_side(questions)
+    offers, runtimes = (
+        {key.partition(" ")[2]: found.pop(key) for key in list(found) if key.startswith(kind)}
+        for kind in ("offer ", "runtime ")
+    )
+    return {**found, "compute": found["machine_account"], "offers": offers, "runtimes": runtimes}
+
+
+def _of_deployment(probe: Any, spec: "Spec", buckets: Any, project: str) -> dict[str, Question]:
+    """
+    Return the questions that need a deployment file.
+    """
+    name = names.bucket_name(spec, project)
+    questions: dict[str, Question] = {
+        "bucket": lambda: buckets.observe(name),
+        "lacking": lambda: probe.lacking(name),
+    }
+    runtime = spec.tpu.runtime
+    for zone in spec.tpu.zones:
+        questions[f"offer {zone}"] = partial(probe.offers, zone, spec.tpu.type)
+        if runtime:
+            questions[f"runtime {zone}"] = partial(probe.has_runtime, zone, runtime)
+    vm = spec.vm
+    if vm != "none":
+        place = names.vm_zone(spec)
+        questions["cpus"] = lambda: probe.cpus(names.region_of(place), place, vm.machine)
+    return questions
+
+
+def side_by_side(questions: Mapping[str, Question], seconds: float = SECONDS) -> dict[str, Sight[Any]]:
+    """
+    Ask everything at once; what has no answer after *seconds* is Unknown, and is not waited for.
+    """
+    answers: dict[str, Sight[Any]] = {}
+
+    def ask(name: str, question: Question) -> None:
+        try:
+            answers[name] = question()
+        except Exception as error:  # A fault of one question must not hide the answers to the others.
+            answers[name] = Unknown(f"{type(error).__name__}: {error}")
+
+    threads = [threading.Thread(target=ask, args=item, daemon=True) for item in questions.items()]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    late = Unknown(f"no answer within {seconds:g} s", hint="check the network and the proxy settings")
+    return {name: answers.get(name, late) for name in questions}
+
+
+def clock_ahead(endpoint: str) -> Sight[float]:
+    """
+    Return by how many seconds this computer's clock is ahead of the one that answers at *endpoint*.
+    """
+    handlers = [urllib.request.ProxyHandler({})] if endpoint.startswith("http://127.") else []
+    request = urllib.request.Request(f"{endpoint}/storage/v1/b", method="HEAD")  # noqa: S310 - ours or Google's
+    before = time.time()
+    try:
+        with urllib.request.build_opener(*handlers).open(request, timeout=CALL_SECONDS) as answer:
+            date = answer.headers.get("Date")
+    except urllib.error.HTTPError as error:
+        date = error.headers.get("Date")
+    except OSError as error:
+        return Unknown(str(getattr(error, "reason", error)))
+    if not date:
+        return Absent()
+    # The service tells whole seconds: on average it is half a second later than it says.
+    return Present((before + time.time()) / 2 - parsedate_to_datetime(date).timestamp() - 0.5)
+
+
+def find_login() -> Sight[Login]:
+    """
+    Return application default credentials as their file shows them; only without a file a machine is asked.
+    """
+    named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    path = Path(named) if named else _gcloud_folder() / "application_default_credentials.json"
+    if path.exists():
+        return _read_login(path)
+    if named:
+        hint = "unset GOOGLE_APPLICATION_CREDENTIALS, or let it name a file that is there"
+        from orchestrator.errors import Retry
+
+        return Unknown(
+            f"GOOGLE_APPLICATION_CREDENTIALS names {named}, which is not there", Retry.PERMANENT, hint
+        )
+    return side_by_side({"login": _of_machine}, CALL_SECONDS)["login"]
+
+
+def _read_login(path: Path) -> Sight[Login]:
+    from orchestrator.errors import Retry
+
+    try:
+        body = json.loads(path.read_bytes())
+        kind = str(body["type"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return Unknown(f"{path} holds no credentials", Retry.PERMANENT)
+    words = {"authorized_user": "user", "service_account": "service account"}
+    return Present(
+        Login(words.get(kind, kind), str(path), body.get("client_email") or body.get("account", ""))
+    )
+
+
+def _of_machine() -> Sight[Login]:
+    """
+    Ask the metadata server of a machine at Google, as google-auth does.
+    """
+    import google.auth
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        credentials, _ = google.auth.default()
+    except GoogleAuthError:
+        return Absent()
+    return Present(Login("machine", "metadata server", getattr(credentials, "service_account_email", "")))
+
+
+def gcloud_settings() -> tuple[str, str]:
+    """
+    Return account and project of gcloud's active configuration, empty where there is none.
+    """
+    folder = _gcloud_folder()
+    try:
+        name = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or (folder / "active_config").read_text().strip()
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_string((folder / "configurations" / f"config_{name}").read_text())
+        core = dict(parser["core"]) if parser.has_section("core") else {}
+    except (OSError, configparser.Error, UnicodeDecodeError):
+        core = {}
+    account = os.environ.get("CLOUDSDK_CORE_ACCOUNT") or core.get("account", "")
+    return account, os.environ.get("CLOUDSDK_CORE_PROJECT") or core.get("project", "")
+
+
+def _gcloud_folder() -> Path:
+    return Path(os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config" / "gcloud")

@@ -1,0 +1,55 @@
+"""
+Open a deployment by its name: one that this computer has brought up needs no file.
+"""
+
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.core.events import Sink
+    from orchestrator.core.spec import Spec
+
+
+def open_session(choice: "Choice", name: str | None, sink: "Sink") -> "Session":
+    """
+    Return the session of the deployment *name* as it was brought up here, or of the file without a name.
+
+    Raise UsageError when no deployment or more than one has that name.
+    """
+    from orchestrator.cli.wiring import Session
+
+    return Session(choice, sink, _kept(choice.cloud, name) if name else None)
+
+
+def _kept(cloud: str, name: str) -> "Spec":
+    from orchestrator.cli.expired import KEPT
+    from orchestrator.cli.wiring import state_folder
+    from orchestrator.config.adapter import restore
+    from orchestrator.core.seal import unsealed
+
+    found = sorted(state_folder(cloud).glob(f"*/*/{KEPT}"))
+    names = sorted({path.parent.name for path in found})
+    chosen = [path for path in found if path.parent.name == name]
+    if not chosen:
+        hint = f"known here: {', '.join(names)}" if names else "run it in the folder of its tpuctl.yaml"
+        raise UsageError(
+            f"this computer has brought up no deployment {name!r} on --cloud {cloud}",
+            hint=hint, unchanged="nothing was changed", code="TPU-137",
+        )  # fmt: skip
+    if len(chosen) > 1:
+        projects = ", ".join(path.parent.parent.name for path in chosen)
+        raise UsageError(
+            f"{name} exists in several projects: {projects}",
+            hint="run it in the folder of its tpuctl.yaml, without a name", unchanged="nothing was changed",
+            code="TPU-137",
+        )  # fmt: skip
+    try:
+        return restore(unsealed(chosen[0].read_bytes()))
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"what is kept of {name} cannot be read: {error}",
+            hint="run it in the folder of its tpuctl.yaml, without a name", unchanged="nothing was changed",
+            code="TPU-137",
+        ) from error  # fmt: skip

@@ -1,0 +1,170 @@
+"""
+One question each about a project, for `tpuctl doctor`: nothing here changes anything.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from orchestrator.cloud.clients import Clients
+from orchestrator.cloud.errors import translated
+from orchestrator.core.doctor.facts import CpuQuota
+from orchestrator.core.world import Sight
+from orchestrator.gcp.sights import seen
+
+T = TypeVar("T")
+
+NETWORK = "default"
+ON_BUCKET = (
+    "storage.objects.create",
+    "storage.objects.delete",
+    "storage.objects.get",
+    "storage.objects.list",
+    "storage.buckets.get",
+    "storage.buckets.getIamPolicy",
+    "storage.buckets.setIamPolicy",
+)
+"""What `up`, `watch` and `down` do with the bucket of a deployment."""
+
+
+class Probe:
+    """
+    Ask one cloud; errors become Unknown, "not found" becomes Absent.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._project = clients.project
+
+    def tpu_api(self, zone: str) -> Sight[str]:
+        """
+        Ask the TPU API for a location.
+        """
+        name = f"projects/{self._project}/locations/{zone}"
+        return self._ask(
+            "ask the TPU API",
+            lambda: str(self._clients.tpu.list_nodes(parent=name, **self._reading) and zone),
+        )
+
+    def offers(self, zone: str, accelerator: str) -> Sight[str]:
+        """
+        Ask whether a zone lists a type.
+        """
+        name = f"projects/{self._project}/locations/{zone}/acceleratorTypes/{accelerator}"
+        what = f"ask for {accelerator} in {zone}"
+        return self._ask(
+            what, lambda: str(self._clients.tpu.get_accelerator_type(name=name, **self._reading).type_)
+        )
+
+    def has_runtime(self, zone: str, version: str) -> Sight[str]:
+        """
+        Ask whether a zone has a TPU software version.
+        """
+        name = f"projects/{self._project}/locations/{zone}/runtimeVersions/{version}"
+        what = f"ask for {version} in {zone}"
+        return self._ask(
+            what, lambda: str(self._clients.tpu.get_runtime_version(name=name, **self._reading).version)
+        )
+
+    def machine_account(self) -> Sight[str]:
+        """
+        Ask Compute Engine for the project, and return its default service account, empty when it has none.
+        """
+        return self._ask(
+            f"read project '{self._project}'",
+            lambda: str(
+                self._clients.projects.get(project=self._project, **self._reading).default_service_account
+            ),
+        )
+
+    def storage_api(self) -> Sight[str]:
+        """
+        Ask Cloud Storage for the first bucket of the project.
+        """
+
+        def first() -> str:
+            listed = self._clients.storage.list_buckets(max_results=1, **self._reading)
+            return str(next((bucket.name for bucket in listed), ""))
+
+        return self._ask("list buckets", first)
+
+    def cpus(self, region: str, machine_zone: str, machine: str) -> Sight[CpuQuota]:
+        """
+        Ask for the CPUS quota of a region, and how much of it a machine type takes; Absent without a limit.
+        """
+
+        def quota() -> CpuQuota | None:
+            regions = self._clients.compute("regions", "RegionsClient")
+            shown = regions.get(project=self._project, region=region, **self._reading)
+            found = next((q for q in shown.quotas if q.metric == "CPUS"), None)
+            if found is None:
+                return None
+            types = self._clients.compute("machine_types", "MachineTypesClient")
+            kind = types.get(project=self._project, zone=machine_zone, machine_type=machine, **self._reading)
+            return CpuQuota(found.limit, found.usage, int(kind.guest_cpus))
+
+        return self._ask(f"read the quota of {region}", quota)
+
+    def private_access(self, region: str) -> Sight[bool]:
+        """
+        Ask whether the network's subnetwork in a region has Private Google Access.
+        """
+
+        def access() -> bool:
+            subnets = self._clients.compute("subnetworks", "SubnetworksClient")
+            shown = subnets.get(project=self._project, region=region, subnetwork=NETWORK, **self._reading)
+            return bool(shown.private_ip_google_access)
+
+        return self._ask(f"read the subnetwork of {region}", access)
+
+    def ssh_rule(self) -> Sight[bool]:
+        """
+        Ask whether a firewall rule of the network lets SSH in.
+        """
+
+        def lets_in() -> bool:
+            rules = self._clients.compute("firewalls", "FirewallsClient")
+            shown = rules.list(project=self._project, **self._reading)
+            return any(
+                rule.network.endswith(f"/{NETWORK}") and rule.direction == "INGRESS" and not rule.disabled
+                and any(_opens_ssh(allowed) for allowed in rule.allowed)
+                for rule in shown
+            )  # fmt: skip
+
+        return self._ask("list the firewall rules", lets_in)
+
+    def lacking(self, bucket: str) -> Sight[tuple[str, ...]]:
+        """
+        Ask which permissions on a bucket the caller lacks.
+        """
+
+        def missing() -> tuple[str, ...]:
+            held = self._clients.storage.bucket(bucket).test_iam_permissions(
+                list(ON_BUCKET), timeout=self._clients.settings.call_timeout
+            )
+            return tuple(name for name in ON_BUCKET if name not in held)
+
+        return self._ask(f"ask for the permissions on '{bucket}'", missing)
+
+    @property
+    def _reading(self) -> dict[str, object]:
+        return dict(self._clients.reading)
+
+    def _ask(self, what: str, look: Callable[[], T | None]) -> Sight[T]:
+        def asked() -> T | None:
+            with translated(what):
+                return look()
+
+        return seen(asked)
+
+
+def _opens_ssh(allowed: object) -> bool:
+    """
+    Say whether an `allowed` entry of a firewall rule takes TCP port 22 in.
+    """
+    protocol, ports = getattr(allowed, "I_p_protocol", ""), list(getattr(allowed, "ports", ()))
+    return protocol in {"tcp", "all"} and (not ports or any(_holds_22(text) for text in ports))
+
+
+def _holds_22(ports: str) -> bool:
+    first, _, last = ports.partition("-")
+    return int(first) <= 22 <= int(last or first)

@@ -1,0 +1,137 @@
+"""
+Queued resources over the TPU API v2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.cloud import operations
+from orchestrator.cloud.clients import Clients
+from orchestrator.cloud.errors import translate_status, translated
+from orchestrator.cloud.sights import across_zones
+from orchestrator.core.names import incarnation_of
+from orchestrator.core.plan import Verb
+from orchestrator.core.queued import KIND, QueuedResource, QueuedState
+from orchestrator.core.world import Operation, OperationResult, Sight
+from orchestrator.errors import NotFoundError, TransientError
+from orchestrator.gcp.bodies import queued_body
+from orchestrator.gcp.sights import seen
+from orchestrator.ports import NodeOrder
+
+PAGE = 1000
+_BY_USER = 1  # QueuedResourceState.StateInitiator
+
+
+class TpuQueued:
+    """
+    Observe, create and delete queued resources of one project.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def observe(self, name: str, zone: str) -> Sight[QueuedResource]:
+        """
+        Look at one; errors become Unknown. A new one may be Absent for a moment.
+        """
+
+        def look() -> QueuedResource:
+            with translated(f"look at queued resource '{name}' in {zone}"):
+                path = self._path(name, zone)
+                return queued_of(self._clients.tpu.get_queued_resource(name=path, **self._clients.reading))
+
+        return seen(look)
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[QueuedResource, ...]]:
+        """
+        List those whose node carries the label in *zones*, all pages; a partial answer is Unknown.
+        """
+        return across_zones(
+            zones, lambda zone: [q for q in self._listed(zone) if q.labels.get(label) == value]
+        )
+
+    def create(self, order: NodeOrder, wait: float | None) -> Operation:
+        """
+        Put the order into the queue, for at most *wait* seconds; raise ConflictError when the name is taken.
+
+        The name is the key against doubles, as for nodes; so no request id is sent.
+        """
+        parent = self._parent(order.zone)
+        body = queued_body(order, parent, wait)
+        request = {"parent": parent, "queued_resource_id": order.name, "queued_resource": body}
+        with translated(f"create queued resource '{order.name}' in {order.zone}"):
+            future = self._clients.tpu.create_queued_resource(request=request, **self._clients.mutating)
+        incarnation = incarnation_of(order.name, dict(order.labels))
+        return _operation(future, Verb.CREATE, order.name, order.zone, incarnation)
+
+    def delete(self, name: str, zone: str, *, force: bool) -> Operation | None:
+        """
+        Ask for deletion; None when it is gone already. Only with *force* its nodes are deleted as well.
+        """
+        request = {"name": self._path(name, zone), "force": force}
+        try:
+            with translated(f"delete queued resource '{name}' in {zone}"):
+                future = self._clients.tpu.delete_queued_resource(request=request, **self._clients.mutating)
+        except NotFoundError:
+            return None
+        return _operation(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """
+        Look at an operation once; that of a creation ends when the order is in the queue.
+        """
+        return operations.poll_tpu(self._clients.tpu, operation, self._clients.reading)
+
+    def _listed(self, zone: str) -> list[QueuedResource]:
+        found: list[QueuedResource] = []
+        with translated(f"list queued resources in {zone}"):
+            request = {"parent": self._parent(zone), "page_size": PAGE}
+            answer = self._clients.tpu.list_queued_resources(request=request, **self._clients.reading)
+            for page in answer.pages:
+                if page.unreachable:
+                    places = ", ".join(page.unreachable)
+                    raise TransientError(f"list queued resources in {zone}: no answer from {places}")
+                found += [queued_of(resource) for resource in page.queued_resources]
+        return found
+
+    def _parent(self, zone: str) -> str:
+        return f"projects/{self._clients.project}/locations/{zone}"
+
+    def _path(self, name: str, zone: str) -> str:
+        return f"{self._parent(zone)}/queuedResources/{name}"
+
+
+def queued_of(resource: Any) -> QueuedResource:
+    """
+    Return our value for a tpu v2 QueuedResource.
+    """
+    _, _, _, zone, _, name = resource.name.split("/")
+    specs = list(resource.tpu.node_spec)
+    labels = dict(specs[0].node.labels) if specs else {}
+    found = QueuedResource(
+        name=name,
+        zone=zone,
+        state=_state(int(resource.state.state)),
+        incarnation=incarnation_of(name, labels),
+        nodes=tuple(spec.node_id for spec in specs),
+        labels=labels,
+        spot="spot" in resource,
+        created_at=resource.create_time.timestamp() if resource.create_time else 0.0,
+        by_user=int(resource.state.state_initiator) == _BY_USER,
+    )
+    error = resource.state.failed_data.error
+    if not error.code:
+        return found
+    what = f"queued resource '{name}' in {zone}"
+    judged = translate_status(error.code, error.message, error.details, what=what)
+    return replace(found, retry=judged.retry, code=judged.code, message=judged.message)
+
+
+def _state(number: int) -> QueuedState:
+    known = {state.value for state in QueuedState}
+    return QueuedState(number) if number in known else QueuedState.STATE_UNSPECIFIED
+
+
+def _operation(future: Any, verb: Verb, name: str, zone: str, incarnation: int | None) -> Operation:
+    return replace(operations.of_tpu(future, verb, name, zone, incarnation), kind=KIND)

@@ -1,0 +1,223 @@
+"""
+Checks of the project: APIs, what the zones offer, quota, network, bucket, permissions.
+"""
+
+from collections.abc import Mapping
+
+from orchestrator.core import names
+from orchestrator.core.doctor.facts import Facts
+from orchestrator.core.doctor.file import without_spec
+from orchestrator.core.doctor.finding import Answer, Group, bad, check, ok, unknown, warn
+from orchestrator.core.doctor.login import not_seen
+from orchestrator.core.world import Absent, Present, Sight, Unknown
+
+_QUOTAS = "https://console.cloud.google.com/iam-admin/quotas"
+
+
+def _api(sight: Sight[str], name: str) -> Answer:
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Absent):
+        return bad("the project was not found", "see `project` above")
+    return ok(f"{name} answers")
+
+
+@check("tpu-api", Group.GOOGLE)
+def tpu_api(facts: Facts) -> Answer:
+    """
+    Look for a TPU API that is off or refuses the caller.
+    """
+    return _api(facts.google.tpu, "tpu.googleapis.com")
+
+
+@check("compute-api", Group.GOOGLE)
+def compute_api(facts: Facts) -> Answer:
+    """
+    Look for a Compute Engine API that is off or refuses the caller.
+    """
+    return _api(facts.google.compute, "compute.googleapis.com")
+
+
+@check("storage-api", Group.GOOGLE)
+def storage_api(facts: Facts) -> Answer:
+    """
+    Look for a Cloud Storage API that is off or refuses the caller.
+    """
+    return _api(facts.google.storage, "storage.googleapis.com")
+
+
+@check("zones", Group.GOOGLE)
+def zones(facts: Facts) -> Answer:
+    """
+    Look for zones that do not offer the TPU type to this project.
+    """
+    spec = facts.file.spec
+    if spec is None:
+        return without_spec(facts)
+    return _offered(
+        facts.google.offers, spec.tpu.type, "choose other tpu.zones in tpuctl.yaml, then: tpuctl plan"
+    )
+
+
+@check("runtime", Group.GOOGLE)
+def runtime(facts: Facts) -> Answer:
+    """
+    Look for a TPU software version that a zone does not have, or that is not known for the type.
+    """
+    spec = facts.file.spec
+    if spec is None:
+        return without_spec(facts)
+    if not spec.tpu.runtime:
+        return bad(f"no TPU software version is known for {spec.tpu.type}", "set tpu.runtime in tpuctl.yaml")
+    return _offered(facts.google.runtimes, spec.tpu.runtime, "choose another tpu.runtime in tpuctl.yaml")
+
+
+def _offered(found: Mapping[str, Sight[str]], what: str, fix: str) -> Answer:
+    lacking = [zone for zone, sight in found.items() if isinstance(sight, Absent)]
+    unsure = [sight for sight in found.values() if isinstance(sight, Unknown)]
+    have = [zone for zone, sight in found.items() if isinstance(sight, Present)]
+    if lacking:
+        text = f"{what} is not offered in {', '.join(lacking)}"
+        return warn(text, fix) if have else bad(text, fix)
+    if unsure or not found:
+        return not_seen(unsure[0]) if unsure else unknown("nobody asked", "")
+    return ok(f"{what} in {', '.join(have)}")
+
+
+@check("machine-account", Group.GOOGLE)
+def machine_account(facts: Facts) -> Answer:
+    """
+    Look for the account that machines run as: a project may have no default one.
+    """
+    spec, sight = facts.file.spec, facts.google.machine_account
+    if spec is not None and spec.service_account:
+        return ok(f"{spec.service_account} (from the file)")
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Absent) or not sight.value:
+        return bad("the project has no default service account", "set service_account in tpuctl.yaml")
+    return ok(sight.value)
+
+
+@check("service-agent", Group.GOOGLE)
+def service_agent(facts: Facts) -> Answer:
+    """
+    Look at the TPU API's own agent, which Google makes when the API is switched on.
+    """
+    if isinstance(facts.google.tpu, Present):
+        return ok("made by Google with the TPU API, which answers")
+    return unknown("not known while the TPU API does not answer", "see `tpu-api` above")
+
+
+@check("vm-quota", Group.GOOGLE)
+def vm_quota(facts: Facts) -> Answer:
+    """
+    Look for too small a quota of CPUS in the region for the VM.
+    """
+    spec, sight = facts.file.spec, facts.google.cpus
+    if spec is None:
+        return without_spec(facts)
+    if spec.vm == "none":
+        return ok("no VM is wanted")
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Absent):
+        return ok("the region sets no limit on CPUS")
+    quota = sight.value
+    text = f"{quota.usage:g} of {quota.limit:g} CPUS in use, the VM takes {quota.wanted}"
+    short = quota.limit - quota.usage < quota.wanted
+    return bad(text, f"ask for more: {_page(facts)}") if short else ok(text)
+
+
+@check("tpu-quota", Group.GOOGLE)
+def tpu_quota(facts: Facts) -> Answer:
+    """
+    Look at the quota of TPUs. Google's client libraries in use cannot read it: the page is named instead.
+    """
+    spec = facts.file.spec
+    if spec is None:
+        return without_spec(facts)
+    kind = "preemptible" if spec.tpu.spot else "on-demand"
+    text = f"{kind} {spec.tpu.type} in {', '.join(spec.tpu.zones)}: the clients cannot read this quota"
+    return unknown(text, f"look here: {_page(facts)}")
+
+
+def _page(facts: Facts) -> str:
+    return _QUOTAS + (f"?project={facts.google.project}" if facts.google.project else "")
+
+
+@check("private-access", Group.GOOGLE)
+def private_access(facts: Facts) -> Answer:
+    """
+    Look for a TPU without external address in a network that then cannot reach the bucket.
+    """
+    spec, sight = facts.file.spec, facts.google.private_access
+    if spec is None:
+        return without_spec(facts)
+    region = names.region_of(spec.tpu.zones[0])
+    if isinstance(sight, Absent):
+        text = f"the network `default` has no subnetwork in {region}"
+        return bad(text, "gcloud compute networks create default --subnet-mode auto")
+    if spec.tpu.external_ip:
+        return ok("not needed: the TPU has external addresses")
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if sight.value:
+        return ok(f"Private Google Access is on in {region}")
+    command = f"gcloud compute networks subnets update default --region {region}"
+    text = f"Private Google Access is off in {region}, and the TPU has no external address"
+    return bad(text, f"{command} --enable-private-ip-google-access")
+
+
+@check("firewall", Group.GOOGLE)
+def firewall(facts: Facts) -> Answer:
+    """
+    Look for a rule that lets SSH in: `up` pushes code over it, `ssh`, `exec` and `tunnel` need it.
+    """
+    sight = facts.google.ssh_rule
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Present) and sight.value:
+        return ok("a rule of the network `default` lets SSH in")
+    fix = "gcloud compute firewall-rules create default-allow-ssh --network default --allow tcp:22"
+    return warn("no rule lets SSH in: code comes from the bucket only", fix)
+
+
+@check("bucket", Group.GOOGLE)
+def bucket(facts: Facts) -> Answer:
+    """
+    Look for a bucket that lies in another region than the TPU.
+    """
+    spec, sight = facts.file.spec, facts.google.bucket
+    if spec is None:
+        return without_spec(facts)
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Absent):
+        return ok("none yet; `up` makes it")
+    home, found = names.region_of(spec.tpu.zones[0]), sight.value
+    if found.location != home:
+        text = f"{found.name} lies in {found.location}, the TPU in {home}: slow, and billed as egress"
+        return bad(text, "choose tpu.zones in the bucket's region, or another bucket.name")
+    return ok(f"{found.name} in {found.location}")
+
+
+@check("permissions", Group.GOOGLE)
+def permissions(facts: Facts) -> Answer:
+    """
+    Look for permissions on the bucket that the caller lacks.
+    """
+    sight = facts.google.lacking
+    if facts.file.spec is None:
+        return without_spec(facts)
+    if isinstance(facts.google.bucket, Absent):
+        return ok("there is no bucket yet")
+    if isinstance(sight, Present):
+        if not sight.value:
+            return ok("all that tpuctl needs")
+        fix = f"gcloud projects add-iam-policy-binding {facts.google.project or 'PROJECT'}"
+        return bad(
+            f"missing: {', '.join(sight.value)}", f"{fix} --member user:YOU --role roles/storage.admin"
+        )
+    why = sight.why if isinstance(sight, Unknown) else "the service does not answer this"
+    return unknown(f"not told: {why}", "a command that lacks one names it (TPU-202)")

@@ -1,0 +1,174 @@
+"""
+Explain bucket, VM and TPU.
+"""
+
+from orchestrator.core import names
+from orchestrator.core.decide import decide_bucket, decide_vm
+from orchestrator.core.decide_node import PASSING, Judgement, decide_node, judge_node
+from orchestrator.core.explain.values import Evidence, Part, Seen, journal_of, next_pass, steps_text
+from orchestrator.core.history import TERMINAL, History, Refusal, current_node
+from orchestrator.core.plan import Kind
+from orchestrator.core.recovery import create_gate, hopeless, next_zone
+from orchestrator.core.shape import unwanted
+from orchestrator.core.step import Step
+from orchestrator.core.world import Absent, Bucket, Node, NodeState, Present, Sight, Unknown, Vm, VmState
+
+LAST_REFUSALS = 3
+
+
+def not_visible(what: str, sight: Unknown, seen: Seen) -> Part:
+    """
+    Explain what could not be seen.
+    """
+    evidence = (Evidence("cloud", seen.world.seen_at, sight.why),)
+    you = sight.hint or "nothing; it is looked at again"
+    return Part(
+        what, "unknown", sight.why, "sight.unknown", evidence, "look again", next_pass(seen), you
+    )  # fmt: skip
+
+
+def explain_bucket(seen: Seen) -> Part:
+    """
+    Explain the bucket.
+    """
+    sight, now = seen.world.bucket, seen.world.seen_at
+    if isinstance(sight, Unknown):
+        return not_visible("bucket", sight, seen)
+    step = decide_bucket(seen.spec, seen.world, seen.history)
+    if isinstance(sight, Present) and not step.changes:
+        held = sight.value
+        evidence = (Evidence("cloud", now, f"{held.name} in {held.location}"),)
+        return Part("bucket", "present", "it is there", "bucket.kept", evidence, calm=True)
+    asked = (_looked("bucket", sight, now), *journal_of(seen, "bucket"))
+    if isinstance(sight, Absent) and seen.history.bucket_seen:
+        gone = (*asked, Evidence("record", None, "the bucket was there before"))
+        you = "tpuctl down --delete-data, then tpuctl up, to begin anew"
+        return Part("bucket", "gone", step.waiting, "bucket.gone", gone, you=you)
+    return _asked_for("bucket", "absent", "bucket.first", step, seen, Kind.BUCKET, asked)
+
+
+def explain_vm(seen: Seen) -> Part:
+    """
+    Explain the VM.
+    """
+    sight, now = seen.world.vm, seen.world.seen_at
+    if seen.spec.vm == "none":
+        return Part("VM", "none", "none is wanted", "vm.none", calm=True)
+    if isinstance(sight, Unknown):
+        return not_visible("VM", sight, seen)
+    step = decide_vm(seen.spec, seen.world, seen.history)
+    evidence = (_looked(names.vm_name(seen.spec), sight, now), *journal_of(seen, "vm"))
+    if isinstance(sight, Absent):
+        rule = "vm.make" if step.changes or not seen.history.vm_accepted else "sight.twice"
+        return _asked_for("VM", "absent", rule, step, seen, Kind.VM, evidence)
+    state = sight.value.state
+    if state is VmState.RUNNING:
+        return Part("VM", state.value, "it runs", "vm.kept", evidence[:1], calm=True)
+    rule = "vm.start" if state in {VmState.TERMINATED, VmState.SUSPENDED} else "vm.moves"
+    return _asked_for("VM", state.value, rule, step, seen, Kind.VM, evidence)
+
+
+def explain_tpu(seen: Seen) -> Part:
+    """
+    Explain the TPU: its state, for how long, and what the rules make of it.
+    """
+    sight = seen.world.nodes
+    if isinstance(sight, Unknown):
+        return not_visible("TPU", sight, seen)
+    node = current_node(seen.world, seen.history)
+    judgement = judge_node(seen.spec, node, seen.world, seen.history)
+    step = decide_node(seen.spec, seen.world, seen.history)
+    evidence = (*_node_evidence(seen, node), *journal_of(seen, "node"))
+    state = "absent" if node is None else node.state.name
+    rule = _node_rule(node, seen.history, judgement, step)
+    if rule == "tpu.kept" and not step.changes:
+        return Part("TPU", state, "it is READY and healthy", rule, evidence, calm=True)
+    return _asked_for("TPU", state, rule, step, seen, Kind.NODE, evidence, judgement.why)
+
+
+def _node_rule(node: Node | None, history: History, judgement: Judgement, step: Step) -> str:
+    """
+    Return the rule that decided about the current node.
+    """
+    if node is None:
+        return "tpu.make" if step.changes or not history.accepted else "sight.twice"
+    if unwanted(history) and node.state not in TERMINAL:
+        return "tpu.unwanted"
+    if node.state in TERMINAL or node.state in {NodeState.STOPPED, NodeState.DELETING}:
+        return "tpu.lost"
+    if node.state is NodeState.CREATING:
+        return "tpu.creating"
+    if node.state in PASSING:
+        return "tpu.passing"
+    if not node.healthy:
+        return "tpu.unhealthy"
+    return "tpu.unreachable" if judgement.why else "tpu.kept"
+
+
+def _node_evidence(seen: Seen, node: Node | None) -> tuple[Evidence, ...]:
+    history, now = seen.history, seen.world.seen_at
+    found = [Evidence("cloud", now, _node_text(node, history))]
+    state = "absent" if node is None else node.state.name.lower()
+    since = history.sightings.get(f"node:{history.incarnation}:{state}")
+    if since is not None:
+        found.append(Evidence("record", since, f"seen {state} for the first time"))
+    if history.requested_at:
+        text = f"incarnation {history.incarnation} asked for in {history.zone}"
+        found.append(Evidence("record", history.requested_at, text))
+    for operation in history.operations:
+        if operation.kind == "node":
+            text = f"{operation.verb} of {operation.name} is under way"
+            found.append(Evidence("record", operation.started_at or None, text))
+    return tuple(found)
+
+
+def _node_text(node: Node | None, history: History) -> str:
+    if node is None:
+        return f"no TPU of incarnation {history.incarnation}" if history.incarnation else "no TPU"
+    health = "" if node.healthy else f" ({node.health})"
+    return f"{node.name} in {node.zone} is {node.state.name}{health}"
+
+
+def _looked(name: str, sight: Sight[Bucket] | Sight[Vm], now: float) -> Evidence:
+    if not isinstance(sight, Present):
+        return Evidence("cloud", now, f"{name} is not there")
+    held = sight.value
+    return Evidence("cloud", now, f"{name} is {held.state.value if isinstance(held, Vm) else 'there'}")
+
+
+def _asked_for(
+    what: str, state: str, rule: str, step: Step, seen: Seen, kind: Kind,
+    evidence: tuple[Evidence, ...], why: str = "",
+) -> Part:  # fmt: skip
+    """
+    Explain what is about to be made, changed or waited for; refusals of its kind come first.
+    """
+    refused = [r for r in seen.history.refusals if r.kind is kind]
+    why = why or (step.changes[-1].why if step.changes else step.waiting)
+    if refused and not step.changes:
+        return _refused(what, state, seen, kind, refused, evidence)
+    if step.changes:
+        nexts, you = steps_text(step.changes), "" if next_pass(seen, step) else "tpuctl watch"
+        return Part(what, state, why, rule, evidence, nexts, next_pass(seen, step), you)
+    you = "" if next_pass(seen) else "tpuctl watch"
+    return Part(what, state, why, rule, evidence, step.waiting or "look again", next_pass(seen, step), you)
+
+
+def _refused(
+    what: str, state: str, seen: Seen, kind: Kind, refused: list[Refusal], evidence: tuple[Evidence, ...]
+) -> Part:
+    told = tuple(
+        Evidence("record", r.at, f"refused{f' in {r.zone}' if r.zone else ''} ({r.retry.value}): {r.message}")
+        for r in refused[-LAST_REFUSALS:]
+    )
+    final, last = hopeless(seen.history), refused[-1]
+    why = f"{len(refused)} refusal{'s' if len(refused) > 1 else ''}, the last for {last.retry.value}"
+    if final is not None:
+        you = final.hint or "mend the cause, then run: tpuctl up"
+        return Part(what, state, why, "refused.final", (*told, *evidence), "nothing", None, you)
+    zone = next_zone(seen.spec, seen.history) if kind is Kind.NODE else last.zone
+    gate = create_gate(seen.history, zone, kind)
+    when = max(gate, next_pass(seen) or 0.0) if next_pass(seen) else None
+    you = last.hint or "name more zones in tpu.zones, or wait"
+    nexts = f"ask again{f' in {zone}' if zone else ''}, not before the wait is over"
+    return Part(what, state, why, "refused.wait", (*told, *evidence), nexts, when, you)

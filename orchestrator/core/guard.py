@@ -1,0 +1,84 @@
+"""
+The last look at a plan before it is carried out: what would break a promise is not done, whatever decided it.
+
+The rules repeat in a few lines what the decisions follow in many, and share no code with them.
+"""
+
+from collections.abc import Iterator
+
+from orchestrator.core import names
+from orchestrator.core.history import TERMINAL, History, deletion_key
+from orchestrator.core.plan import Change, Kind, Plan, Verb
+from orchestrator.core.spec import Spec
+from orchestrator.core.world import Node, NodeState, Present, Unknown, World
+
+GOING = TERMINAL | {NodeState.DELETING}
+MAKING = frozenset({Verb.CREATE, Verb.START})
+
+
+def broken(spec: Spec, plan: Plan, world: World, history: History) -> str:
+    """
+    Return the promise that the plan would break, with the change that would; empty when it breaks none.
+    """
+    return next((f"{promise}: {text}" for promise, text in _all(spec, plan, world, history)), "")
+
+
+def _all(spec: Spec, plan: Plan, world: World, history: History) -> Iterator[tuple[str, str]]:
+    for change in plan.changes:
+        what = f"{change.verb.name.lower()} {change.kind.value} {change.name}"
+        if _unseen(change, world):
+            yield "unknown is not absent", f"{what}, which was not seen"
+        if change.kind is Kind.BUCKET and change.verb is Verb.DELETE:
+            yield "data stays", what
+        if plan.outcome is not None and change.verb in MAKING:
+            yield "an ended deployment makes nothing", what
+        if change.kind is Kind.NODE and change.verb is Verb.CREATE:
+            yield from _second(plan, change, world, history)
+            yield from _reused(spec, change, history)
+        if change.kind is Kind.NODE and change.verb is Verb.DELETE and not _ours(spec, change, world):
+            yield "what is not ours is left alone", what
+
+
+def _unseen(change: Change, world: World) -> bool:
+    """
+    Say whether the change is about a kind of machine that could not be seen.
+    """
+    sights = {Kind.NODE: world.nodes, Kind.VM: world.vm, Kind.BUCKET: world.bucket}
+    return isinstance(sights.get(change.kind), Unknown)
+
+
+def _nodes(world: World) -> tuple[Node, ...]:
+    return world.nodes.value if isinstance(world.nodes, Present) else ()
+
+
+def _second(plan: Plan, change: Change, world: World, history: History) -> Iterator[tuple[str, str]]:
+    """
+    Find a TPU beside the one that is to be made: in sight, or made by the same plan.
+    """
+    gone = {c.name for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.DELETE}
+    asked = {o.name for o in history.operations if o.verb == "delete"}
+    for node in _nodes(world):
+        going = node.state in GOING or deletion_key(node.name) in history.sightings
+        if not going and node.name not in gone | asked:
+            yield "one TPU, never two", f"create node {change.name} beside {node.name}, {node.state.name}"
+    twins = [c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]
+    if len(twins) > 1:
+        yield "one TPU, never two", f"create {len(twins)} nodes at once"
+
+
+def _reused(spec: Spec, change: Change, history: History) -> Iterator[tuple[str, str]]:
+    """
+    Find a name that an earlier TPU had: a lost answer would then be taken for the wrong one.
+    """
+    number = change.incarnation or 0
+    taken = number < history.incarnation or (number == history.incarnation and history.accepted)
+    if taken or change.name != names.node_name(spec, number):
+        yield "a new name for each TPU", f"create node {change.name} after incarnation {history.incarnation}"
+
+
+def _ours(spec: Spec, change: Change, world: World) -> bool:
+    """
+    Say whether the node is one that carries our label.
+    """
+    found = (node for node in _nodes(world) if node.name == change.name)
+    return any(node.labels.get(names.DEPLOYMENT_LABEL) == spec.name for node in found)

@@ -1,0 +1,82 @@
+"""
+The routes of Cloud TPU v2: queued resources.
+"""
+
+from collections.abc import Callable
+
+from orchestrator.local.model import shapes
+from orchestrator.local.model.operations import Operation
+from orchestrator.local.model.world import LocalCloud
+from orchestrator.local.wire.dispatch import Call, body_of, named
+from orchestrator.local.wire.http import Response, Router
+from orchestrator.local.wire.tpu_catalog import listed
+from orchestrator.local.wire.tpu_shapes import operation_json, queued_json
+
+
+def queued_routes(router: Router, cloud: LocalCloud, location: str) -> None:
+    """
+    Register queued resources below *location*.
+    """
+    calls, every = QueuedRequests(cloud), location + "/queuedResources"
+    one = every + "/{queued}"
+    table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
+        ("tpu.queuedResources.reset", "POST", one + ":reset", calls.reset),
+        ("tpu.queuedResources.create", "POST", every, calls.create),
+        ("tpu.queuedResources.list", "GET", every, calls.list),
+        ("tpu.queuedResources.get", "GET", one, calls.get),
+        ("tpu.queuedResources.delete", "DELETE", one, calls.delete),
+    ]
+    for method, verb, pattern, handler in table:
+        router.add(verb, pattern, named(method, handler))
+
+
+class QueuedRequests:
+    """
+    Answer the calls on queued resources.
+    """
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self._cloud = cloud
+
+    def create(self, call: Call) -> Response:
+        """
+        Answer CreateQueuedResource.
+        """
+        query, body = call.request.query, body_of(call.request, shapes.QUEUED)
+        name, request_id = query.get("queuedResourceId", ""), query.get("requestId", "")
+        return self._operation(self._cloud.queued.create(call.zone, name, body, request_id))
+
+    def list(self, call: Call) -> Response:
+        """
+        Answer ListQueuedResources; a partial answer is made as ListNodes makes it.
+        """
+        if self._cloud.kernel.partial:
+            place = f"projects/{self._cloud.settings.project}/locations/{call.zone}"
+            return Response.of({"queuedResources": [], "unreachable": [place]})
+        found = self._cloud.queued.in_zone(call.zone)
+        return listed(call.request, "queuedResources", found, queued_json)
+
+    def get(self, call: Call) -> Response:
+        """
+        Answer GetQueuedResource.
+        """
+        return Response.of(queued_json(self._cloud.queued.get(call.zone, call.name)))
+
+    def delete(self, call: Call) -> Response:
+        """
+        Answer DeleteQueuedResource.
+        """
+        query = call.request.query
+        force, request_id = query.get("force", "").lower() == "true", query.get("requestId", "")
+        return self._operation(
+            self._cloud.queued.delete(call.zone, call.name, force=force, request_id=request_id)
+        )
+
+    def reset(self, call: Call) -> Response:
+        """
+        Answer ResetQueuedResource.
+        """
+        return self._operation(self._cloud.queued.reset(call.zone, call.name))
+
+    def _operation(self, operation: Operation) -> Response:
+        return Response.of(operation_json(self._cloud.settings.project, operation))

@@ -1,0 +1,199 @@
+"""
+A knife falls once in the life of an agent, and a watch over the bucket knows the rules by itself.
+"""
+
+import hashlib
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from orchestrator.local.wire.http import Request, Response, Router
+from tests.agent.agent_lab import Lab, Machine, running_lab
+from tests.agent.chaos_script import after, files
+
+SCRIPT = Path(__file__).with_name("chaos_script.py")
+TARGET = 30
+STORED = (10, 20)
+STATES = [reduce(after, range(1, step + 1), "start") for step in range(TARGET + 1)]
+MANIFEST = ".manifest.json"
+
+
+def whole_steps(lab: Lab) -> set[int]:
+    """
+    Return the steps that are whole: manifests of all workers of one attempt, and every byte as they say.
+    """
+    objects = {name: lab.read(name) for name in lab.names("checkpoints/")}
+    parts: dict[tuple[int, int, int], list[dict[str, Any]]] = defaultdict(list)
+    for name, data in objects.items():
+        if name.endswith(MANIFEST):
+            one = json.loads(data)
+            prefix = name[: -len(MANIFEST)]
+            held = [objects.get(f"{prefix}/{file['name']}") for file in one["files"]]
+            digests = [None if data is None else hashlib.sha256(data).hexdigest() for data in held]
+            if digests == [file["sha256"] for file in one["files"]]:
+                parts[one["step"], one["incarnation"], one["attempt"]].append(one)
+    return {
+        key[0]
+        for key, found in parts.items()
+        if {one["worker"] for one in found} == set(range(found[0]["workers"]))
+    }
+
+
+@dataclass
+class Watch:
+    """
+    Look at the bucket after every write, and keep what must not be; *alone* is a slice of one worker.
+    """
+
+    lab: Lab
+    alone: bool
+    newest: int = max(STORED)
+    wrong: list[str] = field(default_factory=list)
+
+    def answer(self, router: Router, request: Request) -> Response:
+        """
+        Answer as the lab does, then look.
+        """
+        answer = Lab.answer(self.lab, router, request)
+        name = request.query.get("name", request.path)
+        if request.method != "GET" and answer.status < 300 and "checkpoints" in name:
+            newest = max(whole_steps(self.lab), default=0)
+            if newest < self.newest:
+                self.wrong.append(f"{request.method} {name}: newest is {newest}, was {self.newest}")
+            self.newest = max(newest, self.newest)
+        if request.method == "POST" and name.startswith(".tpuctl/gang/") and answer.status < 300:
+            step = json.loads(request.body).get("resume_step")
+            whole = whole_steps(self.lab)
+            if step not in whole or (self.alone and step != max(whole)):
+                self.wrong.append(f"{name}: step {step} is chosen, whole are {sorted(whole)}")
+        return answer
+
+
+@dataclass(frozen=True)
+class Knife:
+    """
+    Name where the knife falls, on whom (agent, job, both, machine), and on which worker.
+    """
+
+    line: str
+    victim: str
+    worker: int = 0
+
+
+@dataclass(frozen=True)
+class Life:
+    """
+    Tell of a life: the steps that were seen, whether the knife fell, and what was wrong.
+    """
+
+    trace: tuple[str, ...]
+    fell: bool
+    wrong: tuple[str, ...]
+
+
+class ChaosLab:
+    """
+    A deployment whose incarnation 1 has left two checkpoints; *workers* machines take over.
+    """
+
+    def __init__(self, lab: Lab, workers: int) -> None:
+        self.lab = lab
+        self.workers = workers
+        self.notes = lab.folder / "notes"
+        self.notes.mkdir()
+        self.watch = Watch(lab, workers == 1)
+        for step in STORED:
+            for worker in range(workers):
+                self._store(step, worker)
+        lab.answer = self.watch.answer  # type: ignore[method-assign]
+
+    def _store(self, step: int, worker: int) -> None:
+        base = f"checkpoints/{step:08d}/g1/w{worker}"
+        listed = []
+        for name, data in files(step, STATES[step]).items():
+            self.lab.put(f"{base}/{name}", data)
+            listed.append({"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()})
+        manifest = {
+            "schema": 1, "step": step, "incarnation": 1, "worker": worker, "workers": self.workers,
+            "attempt": 1, "folder": f"step-{step:06d}", "files": listed, "at": 0.0,
+        }  # fmt: skip
+        self.lab.put(base + MANIFEST, json.dumps(manifest).encode())
+
+    def slice(self, incarnation: int) -> list[Machine]:
+        """
+        Make the machines of an incarnation, each with a torn save on its disk.
+        """
+        code = self.lab.put_bundle({"train.py": SCRIPT.read_bytes()})
+        made = [
+            self.lab.machine(
+                f"g{incarnation}-w{worker}", INCARNATION=incarnation, WORKER_ID=worker, WORKERS=self.workers,
+                TARGET_STEPS=TARGET, BUNDLE=code, FAILURES=9, COMMAND=f"exec {sys.executable} train.py",
+                _CHAOS_NOTES=self.notes, _CHAOS_STAY=0.3 if self.workers == 1 else 0,
+            )
+            for worker in range(self.workers)
+        ]  # fmt: skip
+        for machine in made:
+            torn = machine.root / "checkpoints" / "step-000025"
+            torn.mkdir(parents=True)
+            (torn / "state.json").write_text("{")
+        return made
+
+    def live(self, knife: Knife) -> Life:
+        """
+        Live until the target is reached, whatever the knife did, and look back.
+        """
+        machines = self.slice(2)
+        hurt = machines[knife.worker]
+        trace = self.lab.folder / "trace"
+        hurt.env |= {"KNIFE_TRACE": str(trace), "KNIFE": knife.line, "KNIFE_VICTIM": knife.victim}
+        for machine in machines:
+            machine.start([sys.executable, "-m", "tests.agent.knife"] if machine is hurt else ())
+        code = hurt.wait()
+        lines = tuple(trace.read_text().splitlines())
+        fell = knife.line in lines
+        if fell and knife.victim == "machine":
+            for machine in machines:
+                machine.kill_all()
+            machines = self.slice(3)
+            for machine in machines:
+                machine.start()
+        elif fell and knife.victim != "job":
+            hurt.start()
+        ends = [machine.wait() for machine in machines]
+        strange = [f"agents left with {code} and {ends}"] if any(ends) or code not in (0, -9) else []
+        return Life(lines, fell, (*strange, *self.wrong(machines)))
+
+    def wrong(self, machines: list[Machine]) -> Iterator[str]:
+        """
+        Yield what must not be at the end of a life.
+        """
+        yield from self.watch.wrong
+        yield from (line for one in self.notes.iterdir() for line in one.read_text().splitlines())
+        if max(whole_steps(self.lab), default=0) != TARGET:
+            yield f"whole at the end: {whole_steps(self.lab)}"
+        for worker, machine in enumerate(machines):
+            beat = machine.heartbeat()
+            if (beat.get("phase"), beat.get("committed_step")) != ("done", TARGET):
+                yield f"worker {worker} ended as {beat}"
+            if machine.job_processes():
+                yield f"worker {worker} has left processes {machine.job_processes()}"
+        states = [name for name in self.lab.names(f"checkpoints/{TARGET:08d}") if name.endswith("state.json")]
+        for name in states:
+            if json.loads(self.lab.read(name))["state"] != STATES[TARGET]:
+                yield f"{name} is another training than the one without a knife"
+
+
+@contextmanager
+def chaos_lab(folder: Path, workers: int = 1) -> Iterator[ChaosLab]:
+    """
+    Yield a deployment of its own.
+    """
+    folder.mkdir(parents=True)
+    with running_lab(folder) as lab:
+        yield ChaosLab(lab, workers)

@@ -1,0 +1,108 @@
+"""
+SIGKILL at every step of restore, commit and prune: to the agent, to its job, to both, to the machine.
+
+After each: the newest whole checkpoint never gets older, an attempt starts from the newest whole one, no two
+jobs run at once, and the training ends in the same state as without a kill. `TPUCTL_CHAOS=full` plays all.
+"""
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.agent.chaos_lab import Knife, Life, chaos_lab
+from tests.figures import tell
+
+FULL = os.environ.get("TPUCTL_CHAOS") == "full"
+AT_A_TIME = 8
+VICTIMS = ("agent", "job", "both", "machine")
+NEW, OLD = "checkpoints/00000030/g2/w0", "checkpoints/00000010/g1/w0"
+CHOSEN = (
+    Knife("after GET checkpoints/00000020/g1/w0/part/weights.bin 1", "both"),
+    Knife("before rename checkpoints/step-000020 1", "machine"),
+    Knife("after rename checkpoints/step-000020 1", "agent"),
+    Knife(f"after POST {NEW}/part/weights.bin 1", "job"),
+    Knife(f"before POST {NEW}.manifest.json 1", "agent"),
+    Knife(f"after POST {NEW}.manifest.json 1", "both"),
+    Knife(f"after DELETE {OLD}.manifest.json 1", "machine"),
+)
+GANG = (Knife(f"before POST {NEW}.manifest.json 1", "both"),)
+POLLED = re.compile(r"\.tpuctl/gang/(\S*) ([2-9]|\d\d)$")
+
+
+def test_a_kill_at_each_step_loses_nothing(tmp_path: Path) -> None:
+    """
+    One worker; each life has a machine, a bucket and a kill of its own.
+    """
+    begun = time.monotonic()
+    knives = every_knife(tmp_path / "trace", 1, VICTIMS) if FULL else CHOSEN
+    lives = play(tmp_path, knives, 1)
+
+    report("agent", "An agent that is killed", knives, lives, begun)
+
+
+def test_a_kill_of_one_of_four_workers_makes_no_half_checkpoint_the_newest(tmp_path: Path) -> None:
+    """
+    A slice of four; the knife falls on worker 0, or on one that follows.
+    """
+    begun = time.monotonic()
+    knives: Sequence[Knife] = GANG
+    if FULL:
+        steps = [one for one in every_knife(tmp_path / "trace", 4, ("both", "machine")) if NEW in one.line]
+        others = [Knife(one.line.replace("/w0", "/w2"), one.victim, 2) for one in steps]
+        knives = [*steps, *(one for one in others if "DELETE" not in one.line)]
+    lives = play(tmp_path, knives, 4)
+
+    report("gang", "A slice of four workers, one of which is killed", knives, lives, begun)
+
+
+def every_knife(folder: Path, workers: int, victims: Sequence[str]) -> list[Knife]:
+    """
+    Watch an undisturbed life, and return all its steps with all victims; polls count once.
+    """
+    with chaos_lab(folder, workers) as lab:
+        life = lab.live(Knife("never", "agent"))
+    assert life.wrong == ()
+    lines = [line for line in life.trace if not POLLED.search(line)]
+    return [Knife(line, victim) for line in lines for victim in victims]
+
+
+def play(folder: Path, knives: Sequence[Knife], workers: int) -> list[Life]:
+    """
+    Return the lives, some of them lived side by side.
+    """
+
+    def one(number: int, knife: Knife) -> Life:
+        with chaos_lab(folder / str(number), workers) as lab:
+            return lab.live(knife)
+
+    with ThreadPoolExecutor(max(1, AT_A_TIME // workers)) as pool:
+        return list(pool.map(one, range(len(knives)), knives))
+
+
+def report(part: str, title: str, knives: Sequence[Knife], lives: Sequence[Life], begun: float) -> None:
+    """
+    Print the figures, and complain of every life in which something was wrong.
+
+    Threads of the agent take turns, so that now and then a life has no step of that name.
+    """
+    fallen = sum(life.fell for life in lives)
+    steps = {knife.line for knife, life in zip(knives, lives, strict=True) if life.fell}
+    victims = Counter(knife.victim for knife, life in zip(knives, lives, strict=True) if life.fell)
+    tell(
+        part, title, "Real agents with a real job, SIGKILL at their requests and renames, by "
+        "`pytest tests/agent/test_agent_chaos.py`.", {
+            "Steps of restore, commit and prune": len(steps),
+            "Lives with a kill": fallen,
+            **{f"- of {'the ' + name if name != 'both' else name}": count for name, count in victims.items()},
+            "Lives that did not come by the step": len(lives) - fallen,
+            "Checkpoints lost, torn ones chosen, second jobs": sum(bool(life.wrong) for life in lives),
+            "Wall time": f"{time.monotonic() - begun:.0f} s",
+        },
+    )  # fmt: skip
+    bad = [f"{knife}: {life.wrong}" for knife, life in zip(knives, lives, strict=True) if life.wrong]
+    assert not bad, "\n".join(bad)
+    assert fallen >= 0.9 * len(lives), [k for k, life in zip(knives, lives, strict=True) if not life.fell]

@@ -1,0 +1,221 @@
+"""
+The dead-man timer: a real agent process deletes its own node over HTTP, and only when it may.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from orchestrator.agent.expire import BLIND, FOLLOWERS, HELD, MARGIN, STAND_IN, Seen, stays, turn
+from orchestrator.core.history import History
+from orchestrator.core.lease import LIFE
+from orchestrator.core.names import LEASE, RECORD
+from orchestrator.engine.record import encode
+from orchestrator.local.machine_room import View
+from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.local.wire.http import Request, Response
+from orchestrator.local.wire.metadata import answer
+from tests.agent.agent_lab import BUCKET, Lab, Machine
+from tests.local.cloud_kit import NODES, a_lab, node_body
+
+LONG_AGO = MARGIN + 60.0
+
+
+class Stage:
+    """A bucket, a TPU node of the local cloud, and the machine of its worker 0."""
+
+    def __init__(self, lab: Lab, metadata: str) -> None:
+        self.lab = lab
+        self.metadata = metadata
+        self.machine = lab.machine(_STEP_SECONDS=0.05)
+        self.calls: list[str] = []
+
+    def record(self, ended_ago: float | None) -> None:
+        """Let the deployment have ended *ended_ago* seconds ago; None: it may not delete itself."""
+        end = 0.0 if ended_ago is None else time.time() - ended_ago
+        self.lab.put(RECORD, encode(History(started_at=1.0, expires_at=end, incarnation=1), "lab"))
+
+    def lease(self, age: float) -> None:
+        """Let somebody have renewed the lease *age* seconds ago."""
+        self.lab.put(LEASE, b"{}")
+        with self.lab.storage.lock:
+            held = self.lab.storage.objects.get(BUCKET, LEASE)
+            object.__setattr__(held, "updated", held.updated - age)
+
+    def expire(self, made_until: float = 0.0) -> Machine:
+        """Run `agent.pyz expire` once, as cron does."""
+        plain = dict(self.machine.env)
+        self.machine.env.update(
+            TPUCTL_LOCAL_CLOUD=self.lab.url, GCE_METADATA_HOST=self.metadata,
+            TPUCTL_EXPIRES_AT=str(made_until or ""),
+        )  # fmt: skip
+        agent, self.machine.process = self.machine.process, None
+        try:
+            self.machine.start(self.machine.command("expire")).wait()
+        finally:
+            self.machine.env, self.machine.process = plain, agent
+        return self.machine
+
+    @property
+    def deletes(self) -> list[str]:
+        """Return the deletions that the TPU API was asked for."""
+        return [call for call in self.calls if call.startswith("DELETE")]
+
+
+@contextmanager
+def own_metadata(view: View) -> Iterator[str]:
+    """Serve what the local cloud's metadata server tells the machine."""
+
+    class Requests(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            told = answer(view, Request.parse("GET", self.path, dict(self.headers.items()), b""))
+            self.send_response(told.status)
+            self.send_header("Content-Length", str(len(told.body)))
+            self.end_headers()
+            self.wfile.write(told.body)
+
+        def log_message(self, *_: Any) -> None:
+            """Keep the test's output clean."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Requests)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def stage(lab: Lab) -> Iterator[Stage]:
+    """Offer a READY node of incarnation 1 whose machine finds the TPU API where it finds the bucket."""
+    cloud = a_lab()
+    labels = {"tpuctl-deployment": "lab", "tpuctl-incarnation": "1"}
+    cloud.node("lab-tpu-g1", labels=labels)
+    with own_metadata(View(cloud.cloud, cloud.cloud.machines()[0])) as metadata:
+        made = Stage(lab, metadata)
+
+        def tpu_api(request: Request) -> Response | None:
+            if not request.path.startswith("/v2/"):
+                return None
+            made.calls.append(f"{request.method} {request.path}")
+            return dispatch(cloud.router, cloud.cloud, request)
+
+        lab.fault = tpu_api
+        made.cloud = cloud  # type: ignore[attr-defined]
+        yield made
+
+
+def test_the_node_goes_after_a_last_commit_when_the_time_is_over(stage: Stage) -> None:
+    """The job saves, the agent commits and leaves, the node is deleted, and the heartbeat says why."""
+    stage.machine.start().until_committed(10)
+    stage.record(LONG_AGO)
+    stage.lease(LIFE * 3)
+
+    machine = stage.expire()
+
+    assert stage.deletes == [f"DELETE {NODES}/lab-tpu-g1"]
+    assert machine.wait() == 0, "the agent has left"
+    assert machine.job_processes() == []
+    beat = machine.heartbeat()
+    assert (beat["phase"], beat["attempt"]) == ("stopped", 1)
+    assert "this TPU deletes itself" in beat["message"]
+    assert beat["committed_step"] == max(int(name.split("/")[1]) for name in stage.lab.manifests())
+    assert (machine.root / "state" / "stop").exists(), "cron does not start the job again"
+    assert stage.cloud.call("GET", f"{NODES}/lab-tpu-g1")[1]["state"] == "DELETING"
+
+
+@pytest.mark.parametrize("case", ["early", "held", "off", "damaged", "foreign", "missing", "refused"])
+def test_what_is_not_certain_keeps_the_node(stage: Stage, case: str) -> None:
+    """Neither the node nor the job is touched."""
+    stage.record({"early": MARGIN - 60, "off": None}.get(case, LONG_AGO))
+    if case == "held":
+        stage.lease(LIFE)
+    if case == "damaged":
+        stage.lab.put(RECORD, stage.lab.read(RECORD).replace(b'"expires_at": 1', b'"expires_at": 0'))
+    if case == "foreign":
+        stage.lab.put(RECORD, encode(History(expires_at=1.0), "another"))
+    if case == "missing":
+        stage.lab.put(RECORD, b"")
+    if case == "refused":
+        api = stage.lab.fault
+        stage.lab.fault = lambda request: Response(403) if "/storage/" in request.path else api(request)
+
+    machine = stage.expire(made_until=time.time() - BLIND + 60)
+
+    assert stage.deletes == []
+    assert not (machine.root / "state" / "stop").exists()
+    blind = case in {"damaged", "foreign", "missing", "refused"}
+    assert ("does not see the bucket" in machine.agent_log()) == blind
+
+
+def test_a_day_after_its_end_the_node_goes_also_unseen(stage: Stage) -> None:
+    """The clock of the TPU API is asked then; a node that was made with no end stays for ever."""
+    stage.expire(made_until=0.0)
+    assert stage.deletes == []
+    stage.expire(made_until=time.time() - BLIND - 60)
+    assert len(stage.deletes) == 1
+
+
+def test_a_node_that_is_not_the_one_it_was_made_as_is_not_touched(stage: Stage) -> None:
+    """A machine of an older incarnation never deletes a newer one's node, whatever it is called."""
+    stage.record(LONG_AGO)
+    body = {"labels": {"tpuctl-deployment": "lab", "tpuctl-incarnation": "2"}}
+    stage.cloud.ok("PATCH", f"{NODES}/lab-tpu-g1?updateMask=labels", {**node_body(), **body})
+    stage.cloud.after(5)
+
+    assert "is labelled ('lab', '2')" in stage.expire().agent_log()
+    assert stage.deletes == []
+
+
+def test_a_refusal_is_told_and_tried_again_later(stage: Stage) -> None:
+    """Without the role: the heartbeat says so, the job stays stopped, and the pauses grow."""
+    stage.record(LONG_AGO)
+    api, refusal = stage.lab.fault, {"error": {"message": "Permission 'tpu.nodes.delete' denied"}}
+    stage.lab.fault = lambda request: (
+        Response.of(refusal, 403) if request.method == "DELETE" else api(request)
+    )
+
+    beat = stage.expire().heartbeat()
+    stage.expire()
+
+    assert "may not delete itself (next try in 60 s)" in beat["message"]
+    assert "Permission 'tpu.nodes.delete' denied" in beat["message"]
+    memory = stage.machine.root / "state" / "expire.json"
+    assert json.loads(memory.read_text())["refusals"] == 1, "a minute has not passed"
+    memory.write_text(json.dumps({**json.loads(memory.read_text()), "next_try": 0.0}))
+    assert "(next try in 120 s)" in stage.expire().heartbeat()["message"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (Seen(1e6, 0.0), "no end is set"),
+        (Seen(1e6 + MARGIN - 1, 1e6), "its time is not over"),
+        (Seen(1e6 + MARGIN, 1e6), ""),
+        (Seen(1e6 + MARGIN, 1e6, lease_age=HELD - 1), "somebody is at work"),
+        (Seen(1e6 + MARGIN, 1e6, lease_age=-5.0), "somebody is at work"),
+        (Seen(1e6 + MARGIN, 1e6, lease_age=HELD), ""),
+        (Seen(1e6 + BLIND - 1, 1e6, blind=True), "the bucket does not answer"),
+        (Seen(1e6 + BLIND, 1e6, blind=True), ""),
+        (Seen(1e9, 0.0, blind=True), "no end is set"),
+    ],
+)
+def test_the_rule(seen: Seen, reason: str) -> None:
+    """What is over and unheld goes; what is unseen goes a day later."""
+    assert stays(seen).startswith(reason)
+    assert bool(stays(seen)) == bool(reason)
+
+
+def test_worker_0_waits_for_the_others_and_they_stand_in_for_it() -> None:
+    """All workers of a slice save before one of them deletes it, within ten minutes of the end."""
+    over = MARGIN + 1e6
+    assert turn(Seen(over, 1e6), 0, 1)
+    assert [turn(Seen(over + late, 1e6), 0, 4) for late in (0, FOLLOWERS)] == [False, True]
+    assert [turn(Seen(over + late, 1e6), 3, 4) for late in (FOLLOWERS, STAND_IN)] == [False, True]
+    assert MARGIN + FOLLOWERS + 60 < 600
+    assert HELD > LIFE

@@ -1,0 +1,193 @@
+"""
+tpuctl doctor on this computer: without a network, with a broken file, and against the local cloud.
+"""
+
+import json
+import os
+import time
+
+import pytest
+
+from orchestrator.cli.doctor_google import clock_ahead, find_login, gcloud_settings, side_by_side
+from orchestrator.core.world import Present, Unknown
+from orchestrator.errors import Retry
+from tests.cli.cli_kit import document, here
+
+FILE = """\
+name: mine
+project: my-project
+tpu: {type: v5litepod-8, zones: [europe-west4-b]}
+job: {command: python3 train.py}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Be in a folder with a deployment file; state and credentials are this test's own."""
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "tpuctl.yaml").write_text(FILE)
+    (tmp_path / "w" / "train.py").write_text("print('hello')\n")
+    monkeypatch.chdir(tmp_path / "w")
+    monkeypatch.setenv("TPUCTL_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    # The service is a port of this computer where nobody listens: no test leaves it.
+    monkeypatch.setattr("orchestrator.cli.doctor_google.STORAGE", "http://127.0.0.1:9")
+    return tmp_path / "w"
+
+
+def checks(out):
+    """Return health, text and fix by the name of the check."""
+    return {c["check"]: (c["health"], c["text"], c["fix"]) for c in document(out)["checks"]}
+
+
+def test_without_network_and_login_it_answers(folder, capsys):
+    """The missing login is wrong; everything that follows from it is unknown, and said to be so."""
+    code, out, err = here(capsys, "doctor", "--json")
+    found = checks(out)
+    assert (code, err) == (1, "")
+    assert [name for name, (health, _, _) in found.items() if health == "bad"] == ["credentials"]
+    assert "gcloud auth application-default login" in found["credentials"][2]
+    assert found["tpu-api"][:2] == ("unknown", "not asked: nobody is logged in")
+    assert found["clock"][0] == "unknown"
+    assert found["file"][0] == found["source"][0] == found["state-folder"][0] == "ok"
+
+
+def test_people_get_words_of_eighty_columns(folder, capsys, monkeypatch):
+    """No colour where nobody looks at a terminal, and the sum at the end."""
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = here(capsys, "doctor")
+    assert code == 1
+    assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
+    assert "\x1b" not in out
+    assert "fix: gcloud auth application-default login" in out
+    assert "1 wrong" in out.splitlines()[-1]
+
+
+def test_a_broken_file_is_a_finding_and_hides_nothing_else(folder, capsys):
+    """The first complaint is shown with its place, the number of the others beside it."""
+    (folder / "tpuctl.yaml").write_text(FILE.replace("zones:", "zonse:").replace("command:", "comand:"))
+    code, out, _ = here(capsys, "doctor", "--json")
+    health, text, _ = checks(out)["file"]
+    assert (code, health) == (1, "bad")
+    assert text.startswith("tpuctl.yaml:")
+    assert "more)" in text
+    assert checks(out)["python"][0] == "ok"
+
+
+def test_without_a_file_it_still_looks_at_the_rest(folder, capsys):
+    """Before `init` there is nothing to blame."""
+    (folder / "tpuctl.yaml").unlink()
+    _, out, _ = here(capsys, "doctor", "--json")
+    assert checks(out)["file"][0] == "unknown"
+    assert checks(out)["disk"][0] == "ok"
+
+
+def test_fix_mends_our_own_files_and_says_what_it_did(folder, capsys, tmp_path):
+    """Permissions are set right, what a dead local cloud left is gone; a second run has nothing to do."""
+    key = tmp_path / "state" / "gcp" / "my-project" / "mine" / "id_ed25519"
+    key.parent.mkdir(parents=True)
+    key.write_text("secret")
+    key.chmod(0o644)
+    key.parents[2].chmod(0o777)
+    daemon = tmp_path / "cloud" / "daemon.json"
+    daemon.parent.mkdir()
+    daemon.write_text(json.dumps({"pid": 1, "started": 1, "endpoint": "x"}))
+    _, out, _ = here(capsys, "doctor", "--json")
+    before = checks(out)
+    assert (before["ssh-keys"][0], before["state-folder"][0], before["local-daemon"][0]) == (
+        "bad", "bad", "warn",
+    )  # fmt: skip
+    assert key.stat().st_mode & 0o777 == 0o644
+    _, out, _ = here(capsys, "doctor", "--fix", "--json")
+    after = checks(out)
+    assert (after["ssh-keys"][0], after["state-folder"][0], after["local-daemon"][0]) == ("ok", "ok", "ok")
+    assert len(document(out)["fixed"]) == 3
+    assert (key.stat().st_mode & 0o777, key.parents[2].stat().st_mode & 0o777) == (0o600, 0o700)
+    assert not daemon.exists()
+    _, out, _ = here(capsys, "doctor", "--fix", "--json")
+    assert document(out)["fixed"] == []
+
+
+def test_the_login_is_read_from_its_file(folder, tmp_path, monkeypatch):
+    """Kind and account are told without a network; a name that leads nowhere is wrong for good."""
+    path = tmp_path / "key.json"
+    path.write_text(json.dumps({"type": "service_account", "client_email": "robot@p.iam"}))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    found = find_login()
+    assert isinstance(found, Present)
+    assert (found.value.kind, found.value.account) == ("service account", "robot@p.iam")
+    path.write_text("{}")
+    assert find_login().retry is Retry.PERMANENT
+    path.unlink()
+    assert find_login().retry is Retry.PERMANENT
+
+
+def test_gclouds_own_settings_are_read_from_its_files(folder, tmp_path, monkeypatch):
+    """The active configuration counts, and the variables before it."""
+    assert gcloud_settings() == ("", "")
+    place = tmp_path / "gcloud" / "configurations"
+    place.mkdir(parents=True)
+    (place.parent / "active_config").write_text("work\n")
+    (place / "config_work").write_text("[core]\naccount = me@example.org\nproject = 50%\n")
+    assert gcloud_settings() == ("me@example.org", "50%")
+    monkeypatch.setenv("CLOUDSDK_CORE_PROJECT", "other")
+    assert gcloud_settings() == ("me@example.org", "other")
+
+
+def test_a_question_that_hangs_or_breaks_holds_up_nobody():
+    """The others' answers count, the late one is unknown, and the command does not wait for it."""
+    began = time.monotonic()
+    found = side_by_side(
+        {
+            "late": lambda: time.sleep(30),  # A thread that hangs is the case; nobody waits for its end.
+            "broken": lambda: 1 / 0,
+            "fine": lambda: Present(1),
+        },
+        seconds=0.3,
+    )
+    assert time.monotonic() - began < 5
+    assert found["fine"] == Present(1)
+    assert isinstance(found["late"], Unknown)
+    assert "no answer within 0.3 s" in found["late"].why
+    assert "ZeroDivisionError" in found["broken"].why
+
+
+@pytest.mark.e2e
+def test_against_the_local_cloud_the_official_clients_ask(folder, capsys, monkeypatch):
+    """Each question has its answer; an API that is off and too small a quota are found, with the way out."""
+    monkeypatch.setenv("TPUCTL_CLOUD", "local")
+    code, out, _ = here(capsys, "doctor", "--json")
+    assert checks(out)["tpu-api"] == ("unknown", "not asked: the local cloud does not run", "")
+    assert code == 0
+    assert not os.path.exists(os.environ["TPUCTL_LOCAL_DIR"])  # noqa: PTH110 - the folder must not be made
+    told = ("--quota", "CPUS@europe-west4=1", "--disable-api", "tpu.googleapis.com")
+    assert here(capsys, "local", "start", "--latency", "instant", *told)[0] == 0
+    try:
+        code, out, _ = here(capsys, "doctor", "--json")
+        found = checks(out)
+        assert code == 1
+        assert {name for name, (health, _, _) in found.items() if health == "bad"} == {
+            "vm-quota", "tpu-api", "zones", "runtime",
+        }  # fmt: skip
+        assert "gcloud services enable tpu.googleapis.com" in found["tpu-api"][2]
+        assert found["vm-quota"][1] == "0 of 1 CPUS in use, the VM takes 2"
+        assert found["clock"] == ("ok", "within 1 s", "")
+        for name in ("compute-api", "storage-api", "firewall", "private-access", "bucket"):
+            assert found[name][0] == "ok"
+    finally:
+        assert here(capsys, "local", "reset")[0] == 0
+    assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
+    try:
+        code, out, _ = here(capsys, "doctor", "--json")
+        assert (code, checks(out)["zones"]) == (0, ("ok", "v5litepod-8 in europe-west4-b", ""))
+        _, out, _ = here(capsys, "doctor", "--json", "--set", "tpu.runtime=no-such")
+        assert checks(out)["runtime"][0] == "bad"
+    finally:
+        assert here(capsys, "local", "reset")[0] == 0
+
+
+def test_the_clock_is_compared_with_the_date_of_an_answer():
+    """A port where nobody listens gives no time."""
+    assert isinstance(clock_ahead("http://127.0.0.1:9"), Unknown)

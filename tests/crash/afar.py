@@ -1,0 +1,228 @@
+"""
+Commands as real processes that kill themselves: `python -m tests.crash.afar`, told what to do line by line.
+
+The process that reads the lines has the official clients imported and does nothing else; each command runs
+in a fork of it, with real threads, real files and locks, and calls over HTTP. At its n-th step it sends
+itself SIGKILL. Time is the server's and passes only where somebody waits.
+"""
+
+import gc
+import http.client
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import requests
+
+from orchestrator.cli.holder import gone, only_here, this_process
+from orchestrator.cloud.clients import Clients, CloudSettings
+from orchestrator.cloud.factory import open_cloud
+from orchestrator.engine import artifacts, files, journal, record
+from orchestrator.ports import CloudAccount, PushResult, RunResult
+from tests.crash import commands
+from tests.crash.scenarios import SCENARIOS, SPEC
+from tests.crash.stage import Stage, one_thread
+from tests.engine.engine_lab import PROJECT, Controller
+
+CONTROL = "/control/"
+WARM = []
+ACCOUNT = CloudAccount(PROJECT, "123456789012-compute@developer.gserviceaccount.com")
+READING = "getGuestAttributes"
+
+
+class Server:
+    """
+    Talk to the server about what is not Google's: time, and the machines that are stood in for.
+    """
+
+    def __init__(self, address):
+        self._address, self._lock = address, threading.Lock()
+        self._line = None
+
+    def ask(self, what, **about):
+        """Make one request and return the answer."""
+        with self._lock:
+            self._line = self._line or http.client.HTTPConnection(*self._address)
+            self._line.request("POST", CONTROL + what, json.dumps(about))
+            return json.loads(self._line.getresponse().read())
+
+
+class FarClock:
+    """
+    Tell the server's time; a wait moves it on.
+    """
+
+    def __init__(self, server):
+        self._server = server
+        self._read(server.ask("clock", seconds=0.0))
+
+    def _read(self, answer):
+        self._now, self._elapsed = answer["now"], answer["elapsed"]
+
+    def now(self):
+        return self._now
+
+    def monotonic(self):
+        return self._elapsed
+
+    def advance(self, seconds):
+        self._read(self._server.ask("clock", seconds=max(0.0, seconds)))
+
+    def wait(self, seconds, wake=None):
+        if wake is None or not wake.is_set():
+            self.advance(seconds)
+
+
+class FarMachines:
+    """
+    Ask the server's stand-ins for machines to report, and to start a job that was brought over SSH.
+    """
+
+    def __init__(self, lab):
+        self._lab = lab
+
+    def report(self):
+        self._lab.server.ask("report")
+
+    def push(self, hosts, bundle, digest, root):
+        self._lab.point("before Remote.push")
+        return [PushResult(host.name, 1000, 0.1) for host in hosts]
+
+    def put(self, hosts, data, target, mode):
+        self._lab.point("before Remote.put")
+
+    def run_elevated(self, hosts, script, deadline):
+        self._lab.point("before Remote.run_elevated")
+        self._lab.server.ask("start", addresses=[host.address for host in hosts])
+        return [RunResult(0) for _ in hosts]
+
+
+class Afar:
+    """
+    What a lab is for its controllers, seen from another process.
+    """
+
+    def __init__(self, order):
+        address = ("127.0.0.1", order["port"])
+        self.folder, self.bucket = Path(order["folder"]), order["bucket"]
+        self.server, self.at, self.count, self._lock = Server(address), order["at"], 0, threading.Lock()
+        self.clock, self.machines = FarClock(self.server), FarMachines(self)
+        self.cloud = SimpleNamespace(tick=lambda: None, calls=Counter())
+        self.ended, self.processes, self.dead = set(), [], gone
+
+    def open(self, spec):
+        cloud = open_cloud(WARM[0].settings, spec, self.machines, ask_account=False)
+        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.store):
+            adapter._clients = WARM[0]
+        return replace(cloud, account=ACCOUNT)
+
+    def holder(self, who, yields):
+        return this_process("up", self.clock.now(), yields)
+
+    def controller(self, spec, place, **parts):
+        return Controller(self, spec, self.folder / place, **parts)
+
+    def step(self, what, make):
+        self.point(f"before {what}")
+        return make()
+
+    def point(self, what):
+        """Count a step; at the one that was ordered, say which it is and die."""
+        with self._lock:
+            self.count += 1
+            if self.count == self.at:
+                say({"killed": what})
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def say(what):
+    """Tell the tests something, at once."""
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
+def with_points(lab):
+    """Return the changes by which each mutating call and each write to the disk has its points."""
+    send = requests.adapters.HTTPAdapter.send
+
+    def sent(self, request, **options):
+        if request.method == "GET" or READING in request.url:
+            return send(self, request, **options)
+        what = f"{request.method} {request.path_url.partition('?')[0]}"
+        lab.point(f"before {what}")
+        answer = send(self, request, **options)
+        lab.point(f"after {what}")
+        return answer
+
+    def saved(what, write):
+        return lambda *words: lab.step(what, lambda: write(*words))
+
+    return [
+        mock.patch.object(requests.adapters.HTTPAdapter, "send", sent),
+        # Data is in the system's hands once it is written; that it is not under its name yet is a point.
+        mock.patch.object(files.os, "fsync", lambda _: lab.point("before a new file gets its name")),
+        mock.patch.object(record, "write_atomically", saved("save the record", record.write_atomically)),
+        mock.patch.object(artifacts, "write_atomically", saved("save the code", artifacts.write_atomically)),
+        mock.patch.object(journal, "append_synced", saved("write the journal", journal.append_synced)),
+    ]
+
+
+def run(order):
+    """Run one command of a scenario in this process, as the only one of its computer."""
+    scenario = next(found for found in SCENARIOS if found.name == order["scenario"])
+    go = scenario.run if order["way"] is None else scenario.ways[order["way"]].go
+    lab = Afar(order)
+    place = lab.folder / order["place"]
+    for patch in with_points(lab):
+        patch.start()
+    with only_here(place, this_process("up", lab.clock.now()), lambda: None):
+        go(lab, scenario.spec, order["place"])
+    return lab.count
+
+
+def child(order):
+    """Run one command and say how it ended; nothing of this process outlives it."""
+    try:
+        say({"points": run(order)})
+    except BaseException as error:  # told to the tests, whatever it is
+        traceback.print_exc()
+        say({"error": f"{type(error).__name__}: {error}"})
+    os._exit(0)
+
+
+def warm(port):
+    """
+    Do once what every child would have to do: import and make the clients, fill caches.
+
+    No connection is opened and no thread is left, so that a fork is as good as a new process.
+    """
+    clients = Clients(CloudSettings(PROJECT, f"http://127.0.0.1:{port}", read_retry=0))
+    assert all((clients.tpu, clients.instances, clients.zone_operations, clients.storage))
+    WARM.append(clients)
+    with tempfile.TemporaryDirectory() as folder, one_thread(Stage(Path(folder), latency="instant")) as stage:
+        commands.up(stage, SPEC)
+    assert threading.active_count() == 1
+    gc.freeze()
+
+
+def main():
+    """Fork once for each line of orders; say how each child ended."""
+    warm(sys.argv[1])
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            child(json.loads(line))
+        _, status = os.waitpid(pid, 0)
+        say({"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""
+The commands of people as short-lived processes: each has its computer, takes the lease and gives it back.
+"""
+
+from collections import Counter
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+from orchestrator.cli.expired import remember
+from orchestrator.cli.up import _stop_on
+from orchestrator.core.lease import LIFE
+from orchestrator.engine.watch import raise_stockout
+from orchestrator.errors import LeaseHeldError
+from tests.crash.oracle import asked
+from tests.crash.stage import ELSEWHERE, HERE
+from tests.engine.engine_lab import PROJECT
+
+LOOK = 15.0
+"""Seconds after which somebody who was told that the lease is held tries again."""
+
+
+@contextmanager
+def process(stage, spec, place, **options):
+    """
+    Start a process that may act.
+
+    On the computer of a killed one it is known to be dead; elsewhere its lease must run out first.
+    """
+    began, found, calls = stage.clock.now(), None, Counter(stage.cloud.calls)
+    there = {"beside": True, "who": "there"} if place == ELSEWHERE else {}
+    while found is None:
+        try:
+            found = stage.controller(spec, place, **there, **options)
+        except LeaseHeldError:
+            assert stage.clock.now() - began <= LIFE, "nobody could take over from a dead process"
+            stage.clock.advance(LOOK)
+    try:
+        yield found
+    finally:
+        found.lease.release()
+        asked(stage, calls)
+
+
+def at_rest(result):
+    """Say whether nothing is left to do or to wait for."""
+    return result.plan.empty and not result.plan.waiting
+
+
+def up(stage, spec, place=HERE):
+    """`tpuctl up`."""
+    kept = SimpleNamespace(spec=spec, project=PROJECT, folder=stage.folder / place)
+    with process(stage, spec, place) as made:
+        stage.step("save the spec", lambda: remember(kept))
+        made.want()
+
+        def over(result):
+            for failure in result.failures:
+                _stop_on(failure, result)
+            raise_stockout(made.history, spec.tpu.zones)
+            return at_rest(result)
+
+        return made.run(over)
+
+
+def watch(stage, spec, place=HERE):
+    """`tpuctl watch`, until there is nothing to do; one that has ended stays so."""
+    with process(stage, spec, place) as made:
+        return made.run(at_rest)
+
+
+def down(stage, spec, place=HERE, *, data=False):
+    """`tpuctl down`, with --delete-data if *data*; return what it says is left."""
+    with process(stage, spec, place, forgiving=True) as made:
+        sweep = made.sweep()
+        sweep.begin()
+        left = list(sweep.machines())
+        if not left:
+            kept = sweep.bucket(stage.bucket) if data else sweep.close()
+            left += [kept] if kept else []
+        return left

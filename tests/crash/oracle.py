@@ -1,0 +1,146 @@
+"""
+What must hold after somebody came back: I1 to I8 as far as one deployment can break them.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from orchestrator.core import names
+from orchestrator.core.world import NodeState
+from orchestrator.engine.checkpoints import read_checkpoints
+from orchestrator.engine.observe import zones_to_look_at
+from orchestrator.engine.record import decode
+from tests.simulation import invariants
+from tests.simulation.invariants import Live
+
+ASKS = {"tpu.nodes.create": 3, "compute.instances.insert": 2, "compute.instances.start": 2}
+"""How often one command may ask for each: refused once, once more, and once anew."""
+
+
+@dataclass(frozen=True)
+class Before:
+    """
+    Remember what was there when a scenario began.
+    """
+
+    strangers: dict
+    checkpoint: int | None
+
+
+def look(stage, spec):
+    """Return what later worlds are compared with."""
+    return Before(strangers(stage), newest(stage, spec))
+
+
+def strangers(stage):
+    """Return what is not ours, by name, with what would be another one under the same name."""
+    state = stage.cloud.kernel.state
+    machines = {**state.nodes, **state.instances}
+    buckets = {b.name: b.generation for b in stage.storage.buckets.list("local-project")}
+    found = {one.name: one.numeric_id for one in machines.values()}
+    return {name: one for name, one in {**found, **buckets}.items() if "demo" not in name}
+
+
+def newest(stage, spec):
+    """Return the step of the newest complete checkpoint."""
+    if not stage.objects(names.CHECKPOINTS):
+        return None
+    found = read_checkpoints(stage.open(spec).store, spec.job.checkpoint)
+    return max((one.step for one in found if one.complete), default=None)
+
+
+def ours(stage):
+    """Return what is billed for us, or keeps a name from us."""
+    stage.cloud.tick()
+    state = stage.cloud.kernel.state
+    nodes = [Live("TPU", n.name, n.zone, n.body.get("labels", {})) for n in state.nodes.values()]
+    vms = [Live("VM", v.name, v.zone, dict(v.labels)) for v in state.instances.values()]
+    named = {v.name for v in state.instances.values()}
+    disks = [Live("disk", name, zone, {}) for zone, name in state.disks if name not in named]
+    return [one for one in (*nodes, *vms, *disks) if one.name.startswith("demo")]
+
+
+def demand(invariant, problem):
+    """Fail unless there is no *problem*."""
+    assert not problem, f"{invariant}: {problem}"
+
+
+def check_running(stage, scenario, before):
+    """One TPU with its job, one VM, a usable bucket; left alone from then on."""
+    stage.wait(60)
+    nodes = {name: state for name, state in stage.nodes().items() if name.startswith("demo")}
+    assert list(nodes.values()) == [NodeState.READY], nodes
+    assert {v: s for v, s in stage.vms().items() if v.startswith("demo")} == {"demo-vm": "RUNNING"}
+    (name,) = nodes
+    jobs = [m for m in stage.machines.running if "demo-tpu" in m]
+    node = next(n for n in stage.cloud.kernel.state.nodes.values() if n.name == name)
+    assert node.body["acceleratorType"] == scenario.spec.tpu.type
+    demand("I2", f"jobs on {jobs}" if sorted(jobs) != sorted(w.id for w in node.workers) else "")
+    policy = stage.clients.storage.bucket(stage.bucket).get_iam_policy()
+    assert any("objectAdmin" in binding["role"] for binding in policy.bindings), "machines could not write"
+    _always(stage, scenario, before)
+    kept = record(stage)
+    demand("I8", invariants.i8_truly(kept.outcome, really=False))
+    zones = (*zones_to_look_at(scenario.spec, kept), names.vm_zone(scenario.spec))
+    demand("I1", invariants.i1_findable(ours(stage), "demo", zones))
+    demand("I3", invariants.i3_never_back(before.checkpoint, newest(stage, scenario.spec)))
+    _left_alone(stage, scenario)
+
+
+def check_done(stage, scenario, before):
+    """Nothing is paid for but a stopped VM's disk, and data stays."""
+    stage.wait(60)
+    live = ours(stage)
+    assert {v: s for v, s in stage.vms().items() if v.startswith("demo")} == {"demo-vm": "TERMINATED"}
+    demand("I4", invariants.i4_settled(True, [one for one in live if one.name != "demo-vm"], 0, 0))
+    _always(stage, scenario, before)
+    demand("I3", invariants.i3_never_back(before.checkpoint, newest(stage, scenario.spec)))
+    demand("I8", "" if record(stage).outcome == "done" else "it is done, and nobody says so")
+    _left_alone(stage, scenario)
+
+
+def check_gone(stage, scenario, before):
+    """Nothing of ours is there, or comes later; the data is where it was asked to be."""
+    stage.wait(900)
+    demand("I1", invariants.i1_gone(ours(stage)))
+    _always(stage, scenario, before)
+    if stage.objects():
+        demand("I3", invariants.i3_never_back(before.checkpoint, newest(stage, scenario.spec)))
+
+
+def _always(stage, scenario, before):
+    """Check what holds whatever the command was."""
+    assert strangers(stage) == before.strangers, "what is not ours was touched"
+    demand("I2", _doubles(stage))
+    paid = {use.resource for use in stage.cloud.kernel.state.usage if "demo-tpu" in use.resource}
+    demand("I7", f"paid for {sorted(paid)}" if len(paid) > scenario.nodes else "")
+
+
+def _doubles(stage):
+    """Return the TPUs of ours that were paid for at the same time."""
+    uses = sorted(
+        (u.start, u.end or stage.clock.now(), u.resource)
+        for u in stage.cloud.kernel.state.usage
+        if "demo-tpu" in u.resource
+    )
+    both = [(a, b) for a, b in pairwise(uses) if b[0] < a[1] and a[2] != b[2]]
+    return f"two at a time: {both}" if both else ""
+
+
+def asked(stage, before):
+    """Check that a command asks for nothing again and again (I5)."""
+    for method, most in ASKS.items():
+        count = stage.cloud.calls[method] - before[method]
+        demand("I5", f"{count} times {method}" if count > most else "")
+
+
+def record(stage):
+    """Return the record that the bucket holds."""
+    return decode(stage.get(names.RECORD), "demo")
+
+
+def _left_alone(stage, scenario):
+    """Check that one who looks again changes nothing (I4)."""
+    before = stage.mutations()
+    scenario.again(stage, scenario.spec)
+    demand("I4", invariants.i4_stable(stage.mutations() - before))

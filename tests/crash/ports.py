@@ -1,0 +1,79 @@
+"""
+Which method of which port is being called: from orchestrator/ports.py itself, so that a new one is met.
+"""
+
+import inspect
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+from orchestrator import ports
+
+READING = frozenset({"observe", "labelled", "poll", "host_keys", "read", "sha256", "list"})
+"""Methods that change nothing; every other one is taken for one that does."""
+PORTS = {"buckets": "Buckets", "vms": "Vms", "nodes": "Nodes", "store": "Store", "remote": "Remote"}
+ENGINE = Path(ports.__file__).parent / "engine"
+
+
+def mutating_methods():
+    """Return the names of all methods of all ports that may change something."""
+    protocols = [found for _, found in inspect.getmembers(ports, inspect.isclass) if is_port(found)]
+    return {
+        f"{port.__name__}.{name}"
+        for port in protocols
+        for name, _ in inspect.getmembers(port, inspect.isfunction)
+        if not name.startswith("_") and name not in READING
+    }
+
+
+def called_methods():
+    """Return those of them that the engine calls, whatever it names the port: by name, port for port."""
+    source = "\n".join(path.read_text() for path in sorted(ENGINE.glob("*.py")))
+    found = set()
+    for name in mutating_methods():
+        port, _, method = name.partition(".")
+        if re.search(rf"\b_?{port.lower()}\.{method}\(", source):
+            found.add(name)
+    return found
+
+
+def is_port(found):
+    """Say whether a class is one of the seams."""
+    return getattr(found, "_is_protocol", False) and found.__module__ == ports.__name__
+
+
+class Port:
+    """
+    Hand calls on to an adapter, and let the stage know which method is at work.
+    """
+
+    def __init__(self, name, adapter, stage):
+        self._name, self._adapter, self._stage = name, adapter, stage
+
+    def __getattr__(self, method):
+        found, name = getattr(self._adapter, method), f"{self._name}.{method}"
+        if not callable(found):
+            return found
+
+        def call(*words, **more):
+            calling = self._stage.calling
+            calling.append(name)
+            try:
+                if self._name != "Remote":
+                    return found(*words, **more)
+                # What goes to machines makes no call of the cloud: it is a step by itself.
+                return self._stage.step("over SSH", lambda: found(*words, **more))
+            finally:
+                calling.pop()
+
+        return call
+
+
+def watched(cloud, stage):
+    """Return the adapters of a cloud, each behind its port."""
+    known = {field.name for field in fields(cloud)}
+    assert set(PORTS) <= known
+    wrapped = {
+        name: Port(port, getattr(cloud, name), stage) for name, port in PORTS.items() if name != "remote"
+    }
+    return replace(cloud, **wrapped)

@@ -1,0 +1,194 @@
+"""
+What is going on when the process is killed: the commands, with the world in which each begins.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from orchestrator.agent.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.core.history import History
+from orchestrator.core.names import LEASE, RECORD
+from orchestrator.core.seal import sealed
+from orchestrator.engine.blueprint import Blueprint
+from orchestrator.errors import AuthError, CapacityError, QuotaError
+from tests.crash import commands
+from tests.crash.oracle import check_done, check_gone, check_running
+from tests.crash.stage import HERE
+from tests.engine.engine_lab import KEY, QUOTA, ZONE, a_spec
+
+STEP = 20
+"""The step of the checkpoint that a running job has committed."""
+SPEC = a_spec(vm__spot=True)
+
+
+@dataclass(frozen=True)
+class Way:
+    """
+    Name a way to go on after a kill, and what must hold at its end.
+    """
+
+    name: str
+    go: Callable
+    check: Callable
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """
+    Hold one command: the world it begins in, the command, and the ways to go on after a kill.
+
+    *nodes* is how many nodes of ours are ever paid for, whatever is killed where. *again* is
+    who looks once more at the end. The first of the ways is the same command again.
+    """
+
+    name: str
+    prepare: Callable
+    run: Callable
+    ways: tuple[Way, ...]
+    nodes: int = 1
+    spec: Any = SPEC
+    again: Callable = commands.up
+    settings: dict = field(default_factory=dict)
+
+
+def running(stage):
+    """A deployment that trains, with a checkpoint; somebody else's machines are beside it."""
+    strangers(stage)
+    commands.up(stage, SPEC)
+    stage.wait(300)
+    files = (StoredFile("weights", 7, hashlib.sha256(b"weights").hexdigest()),)
+    stage.put(file_name(STEP, 1, 0, "weights"), b"weights")
+    manifest = Manifest(STEP, 1, 0, 1, 1, f"step-{STEP}", files, stage.clock.now())
+    stage.put(manifest_name(STEP, 1, 0), manifest.text().encode())
+    stage.wait(60)
+
+
+def strangers(stage):
+    """Another deployment's VM, TPU and bucket in the same project and zone."""
+    other = a_spec(name="other")
+    cloud = stage.open(other)
+    orders = Blueprint(other, cloud.account, f"tpuctl:{KEY}")
+    cloud.buckets.create(orders.bucket_order())
+    cloud.vms.create(orders.vm_order(History()))
+    cloud.nodes.create(orders.node_order(History(), ZONE, 1))
+    stage.wait(10)
+
+
+def preempted(stage):
+    """TPU and VM are taken away together."""
+    running(stage)
+    stage.cloud.preempt("demo-tpu-g1", notice=False)
+    stage.cloud.preempt("demo-vm", notice=False)
+
+
+def reported(stage):
+    """The job has reported that it is done."""
+    running(stage)
+    stage.machines.report(phase="done")
+
+
+def older(**changes):
+    """Return what prepares a deployment whose record and lease an older tpuctl has written."""
+
+    def prepare(stage):
+        running(stage)
+        stage.wait(600)
+        path = stage.folder / HERE / "record.json"
+        data = as_older(json.loads(path.read_bytes()), **changes)
+        path.write_bytes(data)
+        stage.put(RECORD, data)
+        stage.put(LEASE, json.dumps({"id": "old", "who": "me", "command": "watch", "since": 0.0}).encode())
+        stage.wait(300)
+
+    return prepare
+
+
+LATER = ("fence", "expires_at", "bucket_ready", "job", "settings_due", "sidecars", "shape", "unwanted")
+"""Fields that records of earlier versions do not have."""
+
+
+def as_older(body, *, seal):
+    """Return a record as an earlier version wrote it; the first ones had no seal."""
+    known = {key: value for key, value in body["history"].items() if key not in LATER}
+    known["agent"], known["uploaded"] = "0" * 64, f"{known['bundle']}:{'0' * 64}"
+    old = {"schema": body["schema"], "deployment": body["deployment"], "writer": "", "history": known}
+    return json.dumps(sealed(old) if seal else old, sort_keys=True).encode()
+
+
+def without_answer(command, error):
+    """Return a command that is refused."""
+
+    def refused(stage, spec, place=HERE):
+        try:
+            command(stage, spec, place)
+        except error:
+            return
+        raise AssertionError(f"it was not refused with {error.__name__}")
+
+    return refused
+
+
+def mended(stage, spec, place=HERE):
+    """The cause is gone, and the command is given again."""
+    stage.change(stockouts=frozenset(), quotas={}, denied_permissions=frozenset())
+    try:
+        commands.up(stage, spec, place)
+    except CapacityError:
+        # What was asked for before the kill may be refused only now; that says nothing about the next ask.
+        commands.up(stage, spec, place)
+
+
+def all_gone(stage, spec, place=HERE):
+    """`down --delete-data`."""
+    left = commands.down(stage, spec, place, data=True)
+    assert left == [], f"down says that {left} is left"
+
+
+def machines_gone(stage, spec, place=HERE):
+    """`down`."""
+    left = commands.down(stage, spec, place)
+    assert left == [], f"down says that {left} is left"
+
+
+UP = Way("up again", commands.up, check_running)
+WATCH = Way("watch again", commands.watch, check_running)
+DOWN = Way("down", machines_gone, check_gone)
+DOWN_DATA = Way("down --delete-data", all_gone, check_gone)
+DONE = Way("watch again", commands.watch, check_done)
+MENDED = Way("up, mended", mended, check_running)
+OTHER_JOB = replace(SPEC, job=replace(SPEC.job, env={"EPOCHS": "3"}))
+LARGER = replace(SPEC, tpu=replace(SPEC.tpu, type="v5litepod-16"))
+
+
+def refused(name, error, **settings):
+    """Return the scenario of an `up` whose TPU is refused."""
+    again = Way("up, still refused, then mended", without_answer(commands.up, error), check_mended)
+    return Scenario(
+        f"up-failed, {name}", strangers, without_answer(commands.up, error), (again, MENDED, DOWN_DATA),
+        settings=settings,
+    )  # fmt: skip
+
+
+def check_mended(stage, scenario, before):
+    """When the cause is gone, the deployment comes up."""
+    mended(stage, scenario.spec)
+    check_running(stage, scenario, before)
+
+
+SCENARIOS = (
+    Scenario("up", strangers, commands.up, (UP, DOWN_DATA, DOWN)),
+    Scenario("watch-preempt", preempted, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2),
+    Scenario("resize", running, commands.up, (UP, DOWN_DATA), nodes=2, spec=LARGER),
+    Scenario("down", running, machines_gone, (DOWN, DOWN_DATA)),
+    Scenario("down --delete-data", running, all_gone, (DOWN_DATA,)),
+    refused("no capacity", CapacityError, stockouts=frozenset({ZONE})),
+    refused("no quota", QuotaError, quotas={(QUOTA, ZONE): 0}),
+    refused("no permission", AuthError, denied_permissions=frozenset({"tpu.nodes.create"})),
+    Scenario("upgrade", older(seal=True), commands.up, (UP, WATCH, DOWN_DATA)),
+    Scenario("upgrade, first records", older(seal=False), commands.up, (UP, DOWN_DATA)),
+    Scenario("done", reported, commands.watch, (DONE, DOWN_DATA), again=commands.watch),
+    Scenario("new settings", running, commands.up, (UP, DOWN), spec=OTHER_JOB),
+)

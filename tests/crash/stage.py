@@ -1,0 +1,218 @@
+"""
+A world that can be put back: cloud, bucket, machines, disks and time of a deployment as one value.
+
+A killed process loses its memory and leaves the world as it is. So the world at a point of a run *is* what
+a kill at that point leaves behind: it is frozen there, the run goes on, and whoever comes back starts from
+the frozen world. Nothing is raised inside the code under test, and no part of a run is run twice.
+"""
+
+import os
+import pickle
+import re
+from collections import defaultdict
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from orchestrator.cloud import sights
+from orchestrator.cloud.clients import Clients, CloudSettings
+from orchestrator.engine import act, artifacts, eventlog, files, heartbeats, journal, observe, rebuild, record
+from orchestrator.local.direct.cloud import direct_cloud
+from orchestrator.local.direct.door import Door
+from orchestrator.local.model import gate
+from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.local.wire.mount import BASE, shorten
+from tests.crash.ports import Port, watched
+from tests.engine.engine_lab import PROJECT, Lab
+
+THREADED = (act, eventlog, heartbeats, observe, rebuild, sights)
+"""Modules that do things side by side; here they do them one after the other, in the same order each time."""
+READS = re.compile(r"\.(get|list|aggregatedList|getIamPolicy|getGuestAttributes|getStorageLayout)$")
+HERE, ELSEWHERE = f"here/{PROJECT}/demo", f"elsewhere/{PROJECT}/demo"
+"""The state folders of two computers."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """
+    Name a point of a run, and hold the world that a kill there leaves behind.
+    """
+
+    what: str
+    world: bytes
+
+
+class Inline:
+    """
+    Stand in for a thread pool: do each piece of work at once, in this thread.
+    """
+
+    def __init__(self, *_, **__):
+        self.map = map
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+    def submit(self, work, *words):
+        done = Future()
+        done.set_result(work(*words))
+        return done
+
+
+class Current:
+    """
+    The stage that answers now: clients cost 60 ms, so all stages of a process share theirs.
+    """
+
+    stage = None
+    clients = None
+
+    def answer(self, request, limit):
+        return dispatch(self.stage.wire._router, self.stage.cloud, request)
+
+    def shared(self):
+        """Return the official clients, each with its HTTP session replaced by the stage."""
+        if self.clients is None:
+            self.clients = Clients(CloudSettings(PROJECT, BASE, read_retry=0))
+            for client in (self.clients.tpu, self.clients.instances, self.clients.zone_operations):
+                shorten(client.transport._session, self.answer)
+            shorten(self.clients.storage._http, self.answer)
+        return self.clients
+
+
+CURRENT = Current()
+
+
+class Stage(Lab):
+    """
+    A lab whose every mutating step has a point before and a point after it.
+
+    A *direct* one has its adapters on the model instead of the official clients, which is four times as
+    fast; both make the same calls.
+    """
+
+    def __init__(self, folder, *, direct=False, **settings):
+        super().__init__(folder, **settings)
+        CURRENT.stage, self.clients, self.direct = self, CURRENT.shared(), direct
+        self.remote = Port("Remote", self.remote, self)
+        self.calling, self.seen = [], defaultdict(set)
+        self._points = None
+
+    def open(self, spec):
+        """Return the adapters for one deployment; each method that is called is known while it runs."""
+        door = Door(self.cloud, self.storage)
+        return watched(direct_cloud(door, spec, self.remote) if self.direct else super().open(spec), self)
+
+    def controller(self, spec=None, state=HERE, **parts):
+        return super().controller(spec, state, **parts)
+
+    # Points.
+
+    def step(self, what, make):
+        """Make one mutating step; the world is frozen before and after it while points are taken."""
+        name = f"{self.calling[-1]}: {what}" if self.calling else what
+        self._freeze(f"before {name}")
+        try:
+            return make()
+        finally:
+            self._freeze(f"after {name}")
+            if self._points is not None:
+                self.seen[what].update(self.calling)
+
+    def _freeze(self, what):
+        if self._points is None:
+            return
+        world = self.freeze()
+        if self._points and self._points[-1].world == world:
+            what = f"{self._points.pop().what}, {what}"
+        self._points.append(Point(what, world))
+
+    def points(self, run):
+        """
+        Make a run and return its points; its end is one of them.
+
+        Points between which nothing has changed, nor time has passed, are one.
+        """
+        self._points = []
+        try:
+            run(self)
+            self._freeze("after the end")
+            return self._points
+        finally:
+            self._points = None
+
+    # The world as a value.
+
+    def _parts(self):
+        storage = self.storage
+        return (
+            (storage.buckets, ("_buckets", "taken")),
+            (storage.objects, ("_objects", "_names")),
+            (storage.objects._blobs, ("_blobs", "_records")),
+            (storage.uploads, ("_sessions",)),
+            (storage, ("_generation",)),
+            (self.clock, ("_now", "_elapsed")),
+            (self.machines, ("silent", "running", "starts")),
+            (self, ("processes", "ended")),
+            (self.cloud.kernel, ("state", "settings")),
+        )
+
+    def freeze(self):
+        """Return the world as it is now."""
+        values = [[getattr(part, name) for name in names] for part, names in self._parts()]
+        return pickle.dumps((values, {path: path.read_bytes() for path in self._disks()}))
+
+    def thaw(self, world):
+        """Put a frozen world back."""
+        values, disks = pickle.loads(world)  # noqa: S301 - written by `freeze` of this process
+        for (part, names), found in zip(self._parts(), values, strict=True):
+            for name, value in zip(names, found, strict=True):
+                setattr(part, name, value)
+        for path in self._disks():
+            path.unlink()
+        for path, data in disks.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+    def _disks(self):
+        places = [self.folder / HERE, self.folder / ELSEWHERE]
+        return [Path(entry.path) for place in places if place.exists() for entry in os.scandir(place)]
+
+
+@contextmanager
+def one_thread(stage):
+    """
+    Let everything of the engine happen in this thread, each write to the disk and each mutating call a step.
+    """
+    answered = gate._answered
+
+    def called(method, fault, make):
+        if READS.search(method):
+            return answered(method, fault, make)
+        return stage.step(method, lambda: answered(method, fault, make))
+
+    def saved(what, write):
+        return lambda *words: stage.step(what, lambda: write(*words))
+
+    changes = [
+        *((module, "ThreadPoolExecutor", Inline) for module in THREADED),
+        (gate, "_answered", called),
+        # A kill of the process loses nothing that was not synced.
+        (files.os, "fsync", lambda _: None),
+        (record, "write_atomically", saved("save the record", record.write_atomically)),
+        (artifacts, "write_atomically", saved("save the code", artifacts.write_atomically)),
+        (journal, "append_synced", saved("write the journal", journal.append_synced)),
+    ]
+    patches = [mock.patch.object(*change) for change in changes]
+    for patch in patches:
+        patch.start()
+    try:
+        yield stage
+    finally:
+        for patch in patches:
+            patch.stop()

@@ -1,0 +1,45 @@
+"""
+An abandoned TPU deletes itself: real cron, the real agent, and the local cloud's TPU API.
+"""
+
+import json
+import time
+import urllib.request
+
+import pytest
+
+from orchestrator.core.seal import sealed
+from tests.e2e.stage import Stage
+
+pytestmark = pytest.mark.e2e
+NODE = "/v2/projects/local-project/locations/europe-west4-b/nodes/e2e-tpu-g1"
+
+
+def age(stage: Stage, seconds: float) -> None:
+    """Let the deployment have ended *seconds* ago by its record."""
+    record = json.loads(stage.read(".tpuctl/record.json"))
+    assert record["history"]["expires_at"] == record["history"]["started_at"] + 1800
+    record["history"]["expires_at"] = time.time() - seconds
+    endpoint = json.loads((stage.cloud / "daemon.json").read_text())["endpoint"]
+    url = f"{endpoint}/upload/storage/v1/b/{stage.bucket()}/o?uploadType=media&name=.tpuctl/record.json"
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(sealed(record)).encode())) as answer:
+        assert answer.status == 200
+
+
+def test_an_abandoned_tpu_saves_and_deletes_itself(stage):
+    """Nobody watches, nobody comes back: the job saves, the node goes, the data stays."""
+    stage.use_example(steps=600, watch=", ttl: 30m, self_delete: true")
+    stage.tpuctl("up")
+    stage.wait_for("a checkpoint", lambda: [n for n in stage.objects("checkpoints/") if "manifest" in n])
+    assert json.loads(stage.get(NODE))["serviceAccount"]["scope"] == [
+        "https://www.googleapis.com/auth/cloud-platform"
+    ]
+
+    age(stage, 400)
+
+    stage.wait_for("the node's end", lambda: stage.get(NODE) == b"")
+    stage.wait_for("the machine's end", lambda: not [m for m in stage.machines() if m["running"]])
+    (beat,) = stage.beats()
+    assert "this TPU deletes itself" in beat["message"]
+    saved = max(int(n.split("/")[1]) for n in stage.objects("checkpoints/") if n.endswith("manifest.json"))
+    assert beat["step"] - saved <= 5, "it saved before it went"

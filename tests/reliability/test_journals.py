@@ -1,0 +1,158 @@
+"""
+Journals of real deployments, cut off at every byte: they load, and nothing is made twice after them.
+
+Each journal is written by a deployment that is preempted, refused, killed, taken down and brought up again as
+its seed says. .ci/reliability takes 20 of them (TPUCTL_JOURNALS).
+"""
+
+import random
+
+import pytest
+
+from orchestrator.core.names import HEARTBEAT, JOURNAL, RECORD
+from orchestrator.core.world import NodeState
+from orchestrator.engine.rebuild import _entry, rebuilt
+from orchestrator.errors import TpuctlError
+from tests.engine.engine_lab import CURRENT, OTHER_ZONE, ZONE, Lab, a_spec
+from tests.figures import tell
+from tests.reliability.damage import depth
+from tests.reliability.test_torn_state import store_of
+
+JOURNALS = depth("TPUCTL_JOURNALS", 2)
+FIGURES: dict[str, int] = {}
+CREATE = "tpu.nodes.create"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def figures():
+    """Print what the tests of this module have counted."""
+    yield
+    tell(
+        "journals",
+        "Journals cut off at any byte (R10)",
+        "Journals of deployments with random lives. Each is cut at every byte and loaded; at some of the "
+        "cuts the record is lost too, and the next `up` finds what lives by its labels.",
+        dict(FIGURES),
+    )
+
+
+class Story:
+    """A deployment with a life drawn from a seed, and what its journal holds in the order of writing."""
+
+    def __init__(self, seed, folder):
+        self.dice = random.Random(seed)
+        self.spec = a_spec(tpu__zones=[ZONE, OTHER_ZONE])
+        self.lab = Lab(folder)
+        self.lab.up(self.spec)
+        for _ in range(self.dice.randint(2, 6)):
+            self.dice.choice([self.preempted, self.refused, self.killed, self.down_and_up])()
+        self.controller = self.lab.controller(self.spec)
+        self.controller.up()
+        self.store = store_of(self.lab)
+        self.names = sorted(self.lab.objects(JOURNAL), key=lambda name: name.split("/")[-1])
+        self.entries = {name: self.lab.get(name) for name in self.names}
+
+    def preempted(self):
+        self.preempt()
+        self.lab.up(self.spec)
+
+    def preempt(self):
+        """Take the node away and let the time of its notice pass."""
+        for name, node in self.lab.nodes().items():
+            if node is NodeState.READY:
+                self.lab.cloud.preempt(name, notice=self.dice.random() < 0.5)
+        self.lab.wait(90)
+
+    def refused(self):
+        self.lab.cloud.fail_next(CREATE, [self.dice.choice(["stockout", "quota exceeded"])])
+        self.preempted()
+
+    def killed(self):
+        self.preempt()
+        self.lab.controller(self.spec).one_pass()
+
+    def down_and_up(self):
+        self.lab.controller(self.spec).sweep().machines()
+        self.lab.up(self.spec)
+
+    def keep(self, entries):
+        """Leave these entries of the journal in the bucket, and no other."""
+        for name in self.lab.objects(JOURNAL):
+            self.store.delete(name)
+        for name, data in entries.items():
+            self.lab.put(name, data)
+
+    def machines(self):
+        """Return what lives, and how often each kind of machine was made or deleted."""
+        calls = {m: n for m, n in self.lab.mutations().items() if not m.startswith("storage")}
+        return list(self.lab.nodes()), list(self.lab.vms()), calls
+
+
+@pytest.fixture(scope="module", params=range(JOURNALS))
+def story(request, tmp_path_factory):
+    """Live a life once for all tests of this module."""
+    return Story(request.param, tmp_path_factory.mktemp(f"journal-{request.param}"))
+
+
+@pytest.fixture
+def life(story):
+    """Return a deployment with a journal; what a test does to the journal is undone."""
+    CURRENT.wire = story.lab.wire
+    yield story
+    story.keep(story.entries)
+
+
+def numbers(entries):
+    """Return the incarnations that the whole entries ask for."""
+    return [int(name_of) for name_of in (body.get("incarnation") or 0 for body in entries if body)]
+
+
+def test_a_journal_cut_at_any_byte_loads(life):
+    """
+    A cut entry is left out and all before it count: the number asked for last is never a wrong one.
+    """
+    for name in life.lab.objects(HEARTBEAT):
+        life.store.delete(name)
+    intents = [name for name in life.names if name.endswith(".intent.json")]
+    offsets = 0
+    life.keep({})
+    seen = []
+    for name in intents:
+        data = life.entries[name]
+        for length in range(len(data)):
+            life.lab.put(name, data[:length])
+            assert _entry(life.store, name) is None
+            offsets += 1
+        assert rebuilt(life.store).incarnation == max(numbers(seen), default=0)
+        life.lab.put(name, data)
+        seen.append(_entry(life.store, name))
+        assert rebuilt(life.store).incarnation == max(numbers(seen), default=0)
+    whole, again = life.controller.history, rebuilt(life.store)
+    for told in ("incarnation", "zone", "accepted", "vm_accepted"):
+        assert getattr(again, told) == getattr(whole, told), told
+    assert set(again.zones_used) == set(whole.zones_used)
+    FIGURES["journals"] = FIGURES.get("journals", 0) + 1
+    FIGURES["offsets"] = FIGURES.get("offsets", 0) + offsets
+
+
+def test_after_a_cut_journal_and_a_lost_record_nothing_is_made_twice(life):
+    """
+    What the journal has forgotten is found by its labels; or the command refuses before it changes anything.
+    """
+    before = life.machines()
+    for _ in range(2):
+        cut = life.dice.randrange(len(life.names))
+        entries = {name: life.entries[name] for name in life.names[:cut]}
+        torn = life.entries[life.names[cut]]
+        life.keep({**entries, life.names[cut]: torn[: life.dice.randrange(len(torn))]})
+        life.lab.put(RECORD, b"{")
+        (life.lab.folder / "state" / "record.json").unlink()
+        controller = life.lab.controller(life.spec)
+        assert controller.record.damaged
+        try:
+            controller.up()
+        except TpuctlError:
+            FIGURES["refused"] = FIGURES.get("refused", 0) + 1
+        assert life.machines() == before
+        FIGURES["whole `up` after a cut"] = FIGURES.get("whole `up` after a cut", 0) + 1
+    assert life.lab.up(life.spec).history.incarnation == life.controller.history.incarnation

@@ -1,0 +1,298 @@
+"""
+Who may act on a deployment: real processes contend for the lease in the bucket and for a computer's lock.
+
+The bucket is the local cloud's over HTTP, asked by the official client; on the in-process model, which
+processes cannot share, threads contend. Where a lease must run out, all clocks go faster than real time.
+.ci/reliability plays 500 rounds (TPUCTL_LOCK_ROUNDS) with 2 to 8 processes (TPUCTL_LOCK_PROCESSES).
+"""
+
+import getpass
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.clock import SystemClock
+from orchestrator.core.history import History
+from orchestrator.core.lease import LIFE, Holder
+from orchestrator.core.names import LEASE, RECORD
+from orchestrator.engine.lease import Lease
+from orchestrator.engine.record import decode, encode
+from orchestrator.errors import LeaseHeldError, PreconditionError
+from orchestrator.local.direct.door import Door
+from orchestrator.local.direct.store import DirectStore
+from orchestrator.local.model.storage.service import Storage
+from orchestrator.local.model.storage.values import Preconditions
+from orchestrator.local.wire.http import Router
+from orchestrator.local.wire.storage import storage_routes
+from tests.figures import tell
+from tests.local.cloud_kit import a_lab
+from tests.local.http_fixture import serve
+from tests.reliability.contenders import FastClock, read, until
+from tests.reliability.damage import depth
+
+ROOT = Path(__file__).parents[2]
+ROUNDS = depth("TPUCTL_LOCK_ROUNDS", 12)
+PROCESSES = {2, 4, 8} if ROUNDS >= 100 else {4}
+RATE = 20.0
+FIGURES: dict[str, object] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def figures():
+    """Print what the tests of this module have counted."""
+    yield
+    tell(
+        "locks",
+        "One holder at a time (R4)",
+        "Real processes contend for the lease in the bucket, over HTTP and by the official client, and for "
+        "the lock of a computer; threads contend on the in-process model.",
+        dict(sorted(FIGURES.items())),
+    )
+
+
+class Scene:
+    """A folder for notes and a bucket, where processes play their roles."""
+
+    def __init__(self, folder, storage, url, rate):
+        self.folder, self.storage, self.url, self.rate = folder, storage, url, rate
+        folder.mkdir()
+        storage.buckets.create("p", {"name": folder.name})
+        record = encode(History(bucket_seen=True), "demo")
+        storage.objects.insert(folder.name, RECORD, record, {}, Preconditions())
+
+    def role(self, kind, name="", **more):
+        """Return one role for `contenders`."""
+        place = {"url": self.url, "folder": str(self.folder), "bucket": self.folder.name, "rate": self.rate}
+        return {**place, "kind": kind, "name": name, **more}
+
+    def object(self, name):
+        """Return an object of the bucket, None when it is not there."""
+        with self.storage.lock:
+            found = [o for o in self.storage.objects.all() if (o.bucket, o.name) == (self.folder.name, name)]
+            return found[0] if found else None
+
+    def data(self, name):
+        """Return an object's bytes."""
+        return self.storage.objects.read(self.object(name))
+
+    def tell(self, name):
+        """Give a sign to the processes that wait for it."""
+        (self.folder / name).write_text("{}")
+
+    def wait_for(self, name):
+        """Wait for a note of a process and return it."""
+        return until(lambda: read(self.folder, name), f"{name} in {self.folder}")
+
+
+@contextmanager
+def bucket_server(rate):
+    """Serve an empty storage over HTTP."""
+    storage, router = Storage(FastClock(rate)), Router()
+    storage_routes(router, storage)
+    with serve(router) as url:
+        yield storage, url
+
+
+@contextmanager
+def playing(roles):
+    """Start a play; at its end nobody may have failed."""
+    command = [sys.executable, "-m", "tests.reliability.contenders", json.dumps(roles)]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        yield
+        errors = process.communicate(timeout=300)[1]
+        assert process.returncode == 0, errors
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def book(folder):
+    """Return the lines of the book of holders."""
+    return [line.split() for line in (folder / "book").read_text().splitlines()]
+
+
+def demand_no_overlap(lines):
+    """Check that who entered left before the next one entered; return the number of rounds."""
+    for enter, leave in zip(lines[::2], lines[1::2], strict=True):
+        assert (enter[0], leave[0], enter[1:]) == ("enter", "leave", leave[1:])
+    return len(lines) // 2
+
+
+@pytest.mark.parametrize("processes", sorted(PROCESSES))
+def test_of_many_processes_one_has_the_lease(processes, tmp_path):
+    """
+    No two are inside at the same time, the fencing token only grows, and everybody gets a turn.
+    """
+    share = -(-ROUNDS // processes)
+    with bucket_server(1.0) as (storage, url):
+        scene = Scene(tmp_path / "contend", storage, url, 1.0)
+        began = time.monotonic()
+        with playing([scene.role("contend", str(n), rounds=share) for n in range(processes)]):
+            pass
+        seconds = time.monotonic() - began
+        assert scene.object(LEASE) is None
+    lines = book(scene.folder)
+    rounds = demand_no_overlap(lines)
+    assert rounds == share * processes
+    tokens = [int(token) for _, _, token in lines[::2]]
+    assert tokens == sorted(set(tokens))
+    assert len({pid for _, pid, _ in lines}) == processes
+    FIGURES[f"lease over HTTP, {processes} processes"] = f"{rounds} rounds, 0 overlaps, {seconds:.0f} s"
+
+
+@contextmanager
+def plays(tmp_path):
+    """Play the three ways to lose a holder at once: each has a bucket of its own."""
+    with bucket_server(RATE) as fast, bucket_server(1.0) as real:
+        killed, stopped = (Scene(tmp_path / name, *fast, RATE) for name in ("killed", "stopped"))
+        here = Scene(tmp_path / "here", *real, 1.0)
+        roles = [scene.role("hold", "holder") for scene in (killed, stopped)]
+        roles += [killed.role("take", str(n)) for n in range(3)]
+        roles += [stopped.role("take", "taker")]
+        roles += [here.role("hold", "holder", here=True), here.role("take", "taker", here=True)]
+        with playing(roles), ExitStack() as stack:
+            for scene in (killed, here, stopped):
+                stack.callback(scene.tell, "end")
+                stack.callback(scene.tell, "go")
+            yield killed, here, stopped
+
+
+def test_a_holder_that_is_lost_is_followed_and_fenced(tmp_path):
+    """
+    SIGKILL: other computers wait until the lease has run out, the same one knows that the process is dead.
+
+    SIGSTOP past the lease, then SIGCONT: the late write is refused by its generation, and giving back a lease
+    that is another's by now does nothing.
+    """
+    with plays(tmp_path) as (killed, here, stopped):
+        holders = [scene.wait_for("held") for scene in (killed, here, stopped)]
+        leases = [scene.object(LEASE) for scene in (killed, here, stopped)]
+        for holder, sign in zip(holders, (signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP), strict=True):
+            os.kill(holder["pid"], sign)
+        _followed_after(here, "taker", leases[1], at_least=0.0)
+        _followed_after(stopped, "taker", leases[2], at_least=LIFE)
+        _fenced(stopped, holders[2])
+        took = _first_of(killed, leases[0])
+        _shown(read(killed.folder, f"refused-{took}")["said"], holders[0])
+        killed.tell("end")
+    lines = [line for line in book(killed.folder) if int(line[1]) != holders[0]["pid"]]
+    assert demand_no_overlap(lines) == 3
+    assert decode(killed.data(RECORD), "demo").preemptions == 3
+
+
+def _followed_after(scene, name, lease, at_least):
+    """Check when the next one took the lease, by the bucket's clock, and with which token."""
+    took = scene.wait_for(f"took-{name}")
+    assert took["token"] > lease.generation
+    waited = scene.object(LEASE).updated - lease.updated
+    assert waited >= at_least
+    assert at_least or waited < LIFE, "a dead process of this computer was waited for"
+
+
+def _fenced(scene, holder):
+    """Wake the paused holder, and see everything that it does refused."""
+    mine, record = scene.object(LEASE), scene.data(RECORD)
+    scene.tell("go")
+    os.kill(holder["pid"], signal.SIGCONT)
+    woken = scene.wait_for("woken")
+    assert woken["write"].startswith("LeaseHeldError")
+    assert woken["keep"].startswith("LeaseHeldError")
+    assert woken["again"].startswith("LeaseHeldError")
+    assert woken["release"] == ""
+    assert (scene.object(LEASE).generation, scene.data(RECORD)) == (mine.generation, record)
+    FIGURES["SIGSTOP past the lease, then SIGCONT"] = "write, renewal and release refused"
+
+
+def _first_of(scene, lease):
+    """Return which of the takers came first; the others still wait then."""
+    first = until(lambda: [p.name for p in scene.folder.glob("took-*")], "one takes over")
+    time.sleep(0.2)  # Long enough for a second one to come in, if it could.
+    assert [p.name for p in scene.folder.glob("took-*")] == first
+    assert len(first) == 1
+    name = first[0].removeprefix("took-")
+    _followed_after(scene, name, lease, at_least=LIFE)
+    FIGURES["SIGKILL of the holder"] = f"taken over after {LIFE:.0f} s by one of 3; at once on its computer"
+    return name
+
+
+def _shown(said, holder):
+    """Check that a refusal says who holds the lease, where, since when and with which command."""
+    assert f"{getpass.getuser()}@{socket.gethostname()}" == holder["who"]
+    assert said.startswith(f"{holder['who']} holds the lease since 20")
+    assert "(tpuctl watch, last renewed" in said
+    assert "run the same command again in" in said
+
+
+def test_of_many_threads_on_the_model_one_has_the_lease():
+    """
+    The store straight on the model gives the same answers: no overlap, growing tokens, a wrong one refused.
+    """
+    storage, cloud = Storage(SystemClock()), a_lab(SystemClock()).cloud
+    storage.buckets.create("local-project", {"name": "bucket-of-threads"})
+    inside, rounds, seen, lock = [], 5 * ROUNDS, [], threading.Lock()
+
+    def contend(number):
+        store = DirectStore(Door(cloud, storage), "bucket-of-threads")
+        while len(seen) < rounds:
+            lease = Lease(store, SystemClock(), Holder(f"{number}-{time.time_ns()}", "t", "up", 0.0))
+            try:
+                lease.acquire()
+            except LeaseHeldError:
+                continue
+            inside.append(number)
+            with lock:
+                seen.append((list(inside), lease.token))
+            with pytest.raises(PreconditionError):
+                store.delete(LEASE, if_generation=lease.token - 1)
+            lease.keep()
+            inside.remove(number)
+            lease.release()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(contend, range(8)))
+    assert len(seen) >= rounds
+    assert [who for who, _ in seen if len(who) != 1] == []
+    tokens = [token for _, token in seen]
+    assert tokens == sorted(set(tokens))
+    FIGURES["lease on the model, 8 threads"] = f"{len(seen)} rounds, 0 overlaps"
+
+
+@pytest.mark.parametrize("processes", sorted(PROCESSES))
+def test_of_many_processes_of_a_computer_one_has_its_lock(processes, tmp_path):
+    """
+    No two are inside at the same time, whatever the cloud says.
+    """
+    share = -(-5 * ROUNDS // processes)
+    with playing([{"folder": str(tmp_path), "kind": "lock", "rounds": share} for _ in range(processes)]):
+        pass
+    assert demand_no_overlap(book(tmp_path)) == share * processes
+    FIGURES[f"lock of a computer, {processes} processes"] = f"{share * processes} rounds, 0 overlaps"
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_the_lock_of_a_computer_ends_with_its_process_and_not_before(paused, tmp_path):
+    """
+    While the holder lives, paused or not, others are told which process it is; a killed one frees it at once.
+    """
+    roles = [{"folder": str(tmp_path), "kind": kind} for kind in ("keep_locked", "try_lock")]
+    with playing(roles):
+        pid = until(lambda: read(tmp_path, "held"), "the lock is held")["pid"]
+        if paused:
+            os.kill(pid, signal.SIGSTOP)
+        refused = until(lambda: read(tmp_path, "refused"), "a second one is refused")
+        assert f"tpuctl watch of {getpass.getuser()}@{socket.gethostname()}, process {pid}" in refused["said"]
+        os.kill(pid, signal.SIGKILL)
+        (tmp_path / "dead").write_text("{}")
+    assert read(tmp_path, "after") == {"said": ""}

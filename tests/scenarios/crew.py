@@ -1,0 +1,217 @@
+"""
+The machines of a town: they boot, take the code, train, save and report; and the way to them over SSH.
+
+Which checkpoint is complete, what it is called and who is fenced is decided by the agent's own rules.
+"""
+
+import json
+import re
+import shlex
+from collections import Counter
+from dataclasses import dataclass, field
+
+from orchestrator.agent.checkpoints import completed_by
+from orchestrator.agent.gang import PREFIX as GANG
+from orchestrator.agent.manifest import CHECKPOINTS, Manifest, manifest_name, parse, parse_name
+from orchestrator.core import names
+from orchestrator.errors import RemoteError
+from orchestrator.local.model.machines import NoHosts
+from orchestrator.local.model.storage.values import Preconditions
+from orchestrator.ports import PushResult, RunResult
+
+KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+STEP_SECONDS, SAVE_SECONDS, REPORT_SECONDS = 10.0, 120.0, 20.0
+_SETTING = re.compile(r"^(TPUCTL_(?:DEPLOYMENT|RUNS_JOB|INCARNATION|BUCKET|BUNDLE))=(.*)$", re.MULTILINE)
+
+
+@dataclass
+class Worker:
+    """
+    One machine that can run the job: what job.env tells it, and how far it is.
+    """
+
+    id: str
+    env: dict
+    index: int
+    workers: int
+    running: bool = False
+    since: float = 0.0
+    base: int = 0
+    said: dict = field(default_factory=dict)
+    reported: float = float("-inf")
+    saved: float = 0.0
+
+    @property
+    def incarnation(self):
+        return int(self.env["TPUCTL_INCARNATION"])
+
+
+class Crew(NoHosts):
+    """
+    All machines of the cloud. Workers for which *mute* says so save nothing.
+    """
+
+    def __init__(self, town):
+        super().__init__()
+        self.town = town
+        self.workers, self.starts = {}, Counter()
+        self.mute = lambda worker: False
+
+    # What the cloud does with machines.
+
+    def boot(self, machine):
+        self.town.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY
+        ends = machine.attributes.get("worker-network-endpoints", "x")
+        index = int(machine.attributes.get("agent-worker-number") or 0)
+        env = settings_in(machine.attributes["startup-script"])
+        worker = Worker(machine.id, env, index, len(ends.split(",")) if machine.kind == "tpu" else 1)
+        self.workers[machine.id] = worker
+
+    def stop(self, machine_id):
+        self.workers.pop(machine_id, None)
+
+    remove = stop
+
+    # What machines do by themselves.
+
+    def report(self):
+        """Let every machine take code that has come, go on, save and report."""
+        now = self.town.clock.now()
+        for worker in list(self.workers.values()):
+            waits = not worker.running and worker.env["TPUCTL_RUNS_JOB"] == "1"
+            code = f"{names.BUNDLES}{worker.env['TPUCTL_BUNDLE']}.tar.gz"
+            if waits and self.read(worker, code) is not None:
+                self.start(worker)
+            if worker.running:
+                self._save(worker, now)
+                self._beat(worker, now)
+
+    def start(self, worker, *, restart=False):
+        """Start the job on a machine, unless it runs."""
+        if worker.running and not restart:
+            return
+        self.starts[worker.id] += 1
+        worker.running, worker.since, worker.said = True, self.town.clock.now(), {}
+        worker.saved, worker.reported = worker.since, float("-inf")
+        worker.base = max((step for step, _ in self.complete(worker.env["TPUCTL_BUCKET"])), default=0)
+        self.put(worker, f"{GANG}{worker.incarnation}/000001.json", b"{}")
+
+    def say(self, name, **words):
+        """Let the workers of a deployment report *words* from now on."""
+        for worker in self.workers.values():
+            if worker.env["TPUCTL_DEPLOYMENT"] == name and worker.running:
+                worker.said.update(words)
+                worker.reported = float("-inf")
+        self.report()
+
+    def step(self, worker):
+        """Return the step that a worker has reached."""
+        return worker.base + int((self.town.clock.now() - worker.since) / STEP_SECONDS)
+
+    def _beat(self, worker, now):
+        if now - worker.reported < REPORT_SECONDS:
+            return
+        worker.reported = now
+        body = {"schema": 1, "incarnation": worker.incarnation, "worker": worker.index,
+                "workers": worker.workers, "phase": "run", "bundle": worker.env["TPUCTL_BUNDLE"],
+                "step": self.step(worker), **worker.said}  # fmt: skip
+        place = f"{names.HEARTBEAT}{worker.incarnation}/{worker.index}"
+        self.put(worker, place, json.dumps(body).encode())
+
+    def _save(self, worker, now):
+        if now - worker.saved < SAVE_SECONDS or worker.said.get("phase", "run") != "run" or self.mute(worker):
+            return
+        bucket = worker.env["TPUCTL_BUCKET"]
+        started = [int(n[len(GANG) :].split("/")[0]) for n in self._names(bucket, GANG)]
+        if max(started, default=0) > worker.incarnation:
+            worker.said.update(phase="stopped", message="a newer incarnation exists")
+            return
+        worker.saved += SAVE_SECONDS
+        step = worker.base + int((worker.saved - worker.since) / STEP_SECONDS)
+        part = Manifest(step, worker.incarnation, worker.index, worker.workers, 1, "x", (), now)
+        place = manifest_name(step, worker.incarnation, worker.index)
+        self.put(worker, place, part.text().encode())
+        worker.said["committed_step"] = step
+
+    # The bucket as machines use it.
+
+    def put(self, worker, name, data):
+        """Write an object as a machine does; without the bucket nothing happens."""
+        bucket = worker.env["TPUCTL_BUCKET"]
+        if any(b.name == bucket for b in self.town.storage.buckets.list("local-project")):
+            self.town.storage.objects.insert(bucket, name, data, {}, Preconditions())
+
+    def read(self, worker, name):
+        """Return the object of that name in the worker's bucket, or None."""
+        return self.town.storage.objects._objects.get(worker.env["TPUCTL_BUCKET"], {}).get(name)
+
+    def _names(self, bucket, prefix):
+        return [n for n in self.town.storage.objects._names.get(bucket, ()) if n.startswith(prefix)]
+
+    def complete(self, bucket):
+        """Return (step, incarnation) of the complete checkpoints in a bucket."""
+        groups = {}
+        for name in self._names(bucket, CHECKPOINTS):
+            key = parse_name(name)
+            if key is not None:
+                held = self.town.storage.objects._objects[bucket][name]
+                groups.setdefault(key[:2], []).append(parse(self.town.storage.objects.read(held), name))
+        return {key for key, parts in groups.items() if completed_by(parts) is not None}
+
+
+def settings_in(script):
+    """Return the settings of job.env in a script, as the machine's shell reads them."""
+    found = {}
+    for name, value in _SETTING.findall(script):
+        words = shlex.split(value)
+        found[name] = words[0] if words else ""
+    return found
+
+
+class Ssh:
+    """
+    The way from a computer to the machines: *broken* says of a machine why it cannot be reached.
+    """
+
+    broken = staticmethod(lambda machine_id: "")
+
+    def __init__(self, town):
+        self.town, self._told = town, {}
+
+    def push(self, hosts, bundle, digest, root):
+        return [PushResult(h.name, 1000, 0.1, self._trouble(h)) for h in hosts]
+
+    def put(self, hosts, data, target, mode):
+        for host in hosts:
+            self._reach(host)
+            if target == "job.env.local":
+                self._told[host.name] = settings_in(data.decode())
+
+    def run(self, hosts, command, deadline, stdin=""):
+        return [RunResult(0) for host in hosts if self._reach(host)]
+
+    def run_elevated(self, hosts, script, deadline):
+        for worker in [self._reach(host) for host in hosts]:
+            told = next((env for name, env in self._told.items() if name in worker.id), {})
+            fresh = {**worker.env, **told}
+            self.town.crew.start(worker, restart=fresh != worker.env or "--restart" in script)
+            worker.env = fresh
+        return [RunResult(0) for _ in hosts]
+
+    def _machine(self, host):
+        self.town.acting[-1].must_live()
+        if self.town.acting[-1].desk.offline:
+            return None
+        return self.town.cloud.machine_by_address(host.address)
+
+    def _trouble(self, host):
+        machine = self._machine(host)
+        if machine is None or machine.id not in self.town.crew.workers:
+            return "no route to host"
+        return self.broken(machine.id)
+
+    def _reach(self, host):
+        trouble = self._trouble(host)
+        if trouble:
+            raise RemoteError(f"{host.name}: {trouble}")
+        return self.town.crew.workers[self._machine(host).id]

@@ -1,0 +1,189 @@
+"""
+A computer in a town: a folder with tpuctl.yaml, a state folder of its own, and somebody who types commands.
+"""
+
+import json
+import os
+import signal
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from io import StringIO
+from unittest.mock import patch
+
+from orchestrator.cli.main import run
+from tests.scenarios.town import Kill
+
+FILE = {
+    "name": "demo",
+    "project": "local-project",
+    "tpu": {"type": "v5litepod-8", "zones": ["europe-west4-b"]},
+    "vm": "none",
+    "job": {"source": "src", "command": "python3 train.py"},
+    "watch": {"poll": "60s"},
+}
+PATIENCE = 4 * 3600.0
+"""Seconds of virtual time after which a command that should have ended is a failure of the test."""
+
+
+@dataclass
+class Process:
+    """
+    One command: when it is killed or interrupted, and what others do while it stands still in a call.
+
+    *kill* is (a mutating call, "before" or "after") and *meanwhile* maps such calls to functions. A call is
+    given by its number, or by how its method and name begin.
+    """
+
+    desk: "Desk"
+    words: tuple
+    kill: tuple = ()
+    meanwhile: dict = field(default_factory=dict)
+    interrupt_at: float = float("inf")
+    ends_at: float = float("inf")
+    lease: object = None
+    holders: set = field(default_factory=set)
+    calls: int = 0
+    dead: bool = False
+    frozen: bool = False
+    over: bool = False
+
+    def must_live(self):
+        """Stop for ever where the process was killed."""
+        if self.dead:
+            raise Kill(self.words)
+
+    def die(self):
+        """Be killed here and now."""
+        self.dead = True
+        raise Kill(self.words)
+
+    def before_call(self, what):
+        """Count a mutating call; be killed before it, or let others act first."""
+        self.calls += 1
+        if self._kills(what, "before"):
+            self.die()
+        due = next((key for key in self.meanwhile if key == self.calls or what.startswith(str(key))), None)
+        if due is not None:
+            self.frozen = True
+            self.meanwhile.pop(due)()
+            self.frozen = False
+
+    def after_call(self, what):
+        """Be killed with the answer on its way."""
+        if self._kills(what, "after"):
+            self.die()
+
+    def _kills(self, what, when):
+        place, moment = self.kill or ("none", "")
+        return moment == when and (place == self.calls or what.startswith(str(place)))
+
+    def tick(self):
+        """Be interrupted when it is time; a command that never ends fails the test."""
+        now = self.desk.town.clock.monotonic()
+        if self.frozen:
+            return
+        assert now < self.ends_at, f"tpuctl {' '.join(self.words)} does not end"
+        if now >= self.interrupt_at:
+            self.interrupt_at = float("inf")
+            signal.raise_signal(signal.SIGINT)
+
+
+@dataclass(frozen=True)
+class Said:
+    """
+    Hold how a command ended: its status (None: killed), what it printed, and how many calls it made.
+    """
+
+    code: int | None
+    out: str
+    err: str
+    calls: int
+
+    @property
+    def document(self):
+        """Return the JSON document on stdout."""
+        return json.loads(self.out)
+
+
+class Desk:
+    """
+    One computer, or one more folder of the computer that it is *beside*.
+
+    *offline*, *expired* and *skew* are what is wrong with its network, credentials and clock.
+    """
+
+    def __init__(self, town, place="home", *, beside=None, **file):
+        self.town, self.name = town, place
+        town.desks.append(self)
+        self.offline = self.expired = False
+        self.skew = 0.0
+        self.folder = town.folder / place
+        self.state = beside.state if beside is not None else self.folder / "state"
+        (self.folder / "src").mkdir(parents=True)
+        self.write("train.py", "print('step')\n")
+        self.edit(**file)
+
+    def write(self, name, text):
+        """Write a file of the training code."""
+        (self.folder / "src" / name).write_text(text)
+
+    def edit(self, **file):
+        """Write tpuctl.yaml; dotted keys are written with `__`."""
+        wanted = json.loads(json.dumps(FILE))
+        for key, value in file.items():
+            place = wanted
+            *parents, last = key.split("__")
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[last] = value
+        self.file = wanted
+        (self.folder / "tpuctl.yaml").write_text(json.dumps(wanted))
+
+    @property
+    def deployment(self):
+        """Return the name of the deployment in the file."""
+        return self.file["name"]
+
+    def run(self, *words, kill=(), meanwhile=None, interrupt=None, patience=PATIENCE):
+        """Type one command; *interrupt* presses Ctrl-C after that many seconds. Return what it said."""
+        town, now = self.town, self.town.clock.monotonic()
+        process = Process(self, words, kill, dict(meanwhile or {}), ends_at=now + patience)
+        process.interrupt_at = now + interrupt if interrupt is not None else float("inf")
+        town.acting.append(process)
+        town.processes.append(process)
+        out, err, code = StringIO(), StringIO(), None
+        try:
+            with (
+                patch.dict(os.environ, self._environment(), clear=True),
+                patch("tempfile.tempdir", str(town.folder)),
+            ):
+                with redirect_stdout(out), redirect_stderr(err):
+                    code = run([*words, "--file", str(self.folder / "tpuctl.yaml")])
+        except Kill:
+            assert process.dead
+        finally:
+            process.over = True
+            town.acting.remove(process)
+        return Said(code, out.getvalue(), err.getvalue(), process.calls)
+
+    def _environment(self):
+        kept = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
+        state = {"TPUCTL_STATE_DIR": str(self.state), "HOME": str(self.folder)}
+        return {**kept, **state, "NO_GCE_CHECK": "true", "GOOGLE_APPLICATION_CREDENTIALS": "/nonexistent"}
+
+    def up(self, *words, **options):
+        """Type `tpuctl up` and expect that it ends well."""
+        return self._well("up", *words, **options)
+
+    def down(self, *words, **options):
+        """Type `tpuctl down --yes` and expect that it ends well."""
+        return self._well("down", "--yes", *words, **options)
+
+    def watch(self, seconds, *words, **options):
+        """Type `tpuctl watch` and press Ctrl-C after some time; return what it said."""
+        return self.run("watch", *words, interrupt=seconds, patience=seconds + PATIENCE, **options)
+
+    def _well(self, *words, **options):
+        said = self.run(*words, **options)
+        assert said.code == 0, f"tpuctl {' '.join(words)} ended with {said.code}:\n{said.err}"
+        return said

@@ -1,0 +1,68 @@
+"""
+What must hold in a town at every moment, whoever does what: I1, I2, I3 and I5 as far as a moment shows them.
+"""
+
+from collections import Counter, defaultdict
+
+from orchestrator.core import names
+from tests.simulation import invariants
+from tests.simulation.invariants import Live
+
+DOUBLE_SECONDS = 120.0
+"""Seconds for which an older node may stand beside the newest while its deletion is asked for again."""
+
+
+class Judge:
+    """
+    Look whenever time passes; `verdict` holds what was wrong, in words.
+    """
+
+    def __init__(self, town):
+        self.town, self.verdict, self.double_for = town, [], defaultdict(float)
+        self.newest, self.most_in_use, self._since = {}, Counter(), town.clock.monotonic()
+
+    def look(self):
+        """Judge this moment."""
+        now = self.town.clock.monotonic()
+        spent, self._since = now - self._since, now
+        for name in {live.labels.get(names.DEPLOYMENT_LABEL, "") for live in self.live()}:
+            count = len(self.town.in_use(f"{name}-tpu-"))
+            self.most_in_use[name] = max(self.most_in_use[name], count)
+            self.double_for[name] = self.double_for[name] + spent if count > 1 else 0.0
+            if self.double_for[name] > DOUBLE_SECONDS:
+                self.blame(f"I2 {name}: {self.town.in_use(name)} are all in use")
+        for bucket in self.town.buckets():
+            self._saved(bucket)
+
+    def _saved(self, bucket):
+        steps = [step for step, _ in self.town.crew.complete(bucket)]
+        newest = max(steps, default=None)
+        self.blame(invariants.i3_never_back(self.newest.get(bucket), newest))
+        self.newest[bucket] = newest
+
+    def blame(self, problem):
+        """Note what is wrong; nothing when *problem* is empty."""
+        if problem and problem not in self.verdict:
+            self.verdict.append(problem)
+
+    def live(self, name=""):
+        """Return all machines that exist, with their labels; of one deployment with *name*."""
+        self.town.cloud.tick()
+        state = self.town.cloud.kernel.state
+        found = [Live("TPU", n.name, n.zone, n.body.get("labels", {})) for n in state.nodes.values()]
+        found += [Live("VM", v.name, v.zone, dict(v.labels)) for v in state.instances.values()]
+        return [one for one in found if one.name.startswith(name)]
+
+    def findable(self, name, zones):
+        """Blame for machines of a deployment that a sweep of *zones* would not find (I1)."""
+        self.blame(invariants.i1_findable(self.live(f"{name}-"), name, zones))
+
+    def gone(self, name):
+        """Blame for machines that are there although `down` ended well (I1)."""
+        self.blame(invariants.i1_gone(self.live(f"{name}-")))
+
+    def retries(self):
+        """Blame for too many asks of one kind within the last hour (I5)."""
+        now, starts = self.town.clock.monotonic(), len(self.town.processes)
+        for method in ("tpu.nodes.create", "compute.instances.insert"):
+            self.blame(invariants.i5_bounded(self.town.asked(method), now, starts))

@@ -1,0 +1,91 @@
+"""
+What the cloud refuses: permissions, quota, too many at once.
+"""
+
+import os
+import sys
+
+import pytest
+
+from tests.engine.engine_lab import QUOTA, ZONE
+from tests.scenarios.desk import Desk
+
+G1 = "demo-tpu-g1"
+REFUSALS = {
+    "permission": (3, {"denied_permissions": frozenset({"tpu.nodes.create"})}),
+    "quota": (4, {"quotas": {(QUOTA, ZONE): 0}}),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+def test_s17_a_refusal_for_good_is_not_asked_again_and_again(town, desk, kind):
+    """
+    `up` stops at once with the reason and the matching status, in a life that begins and in one that runs.
+    """
+    status, change = REFUSALS[kind]
+    town.change(**change)
+    said = desk.run("up")
+    assert (said.code, "next:" in said.err) == (status, True)
+    assert 1 <= len(town.asked("tpu.nodes.create")) <= 2
+    assert town.nodes() == {}
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+def test_s17_a_watch_that_may_not_replace_ends_and_says_why(town, desk, kind):
+    """
+    Permission: after two tries. Quota: after five, since an old node of ours may still hold it.
+    """
+    status, change = REFUSALS[kind]
+    desk.up()
+    town.change(**change)
+    town.cloud.preempt(G1, notice=False)
+    said = desk.run("watch")
+    assert (said.code, "next:" in said.err) == (status, True)
+    assert len(town.asked("tpu.nodes.create")) - 1 <= (2 if kind == "permission" else 5)
+
+
+def test_s18_many_submissions_at_once_all_come_up(town):
+    """
+    Each begins while those before it wait, and the cloud turns half of the creates away at first.
+
+    TPUCTL_SUBMISSIONS says how many; the reliability run takes 100.
+    """
+    count = int(os.environ.get("TPUCTL_SUBMISSIONS", "8"))
+    turned = ["concurrent operation", "transient"]
+    town.cloud.fail_next("tpu.nodes.create", turned * (count // 2))
+    desks = [Desk(town, f"desk{n}", name=f"d{n}") for n in range(count)]
+    before, codes = sys.getrecursionlimit(), []
+
+    def submit(rest):
+        if rest:
+            town.later(1, lambda: submit(rest[1:]))
+            codes.append(rest[0].run("up").code)
+
+    sys.setrecursionlimit(before + 200 * count)
+    try:
+        submit(desks)
+    finally:
+        sys.setrecursionlimit(before)
+    assert codes == [0] * count
+    assert town.nodes() == {f"d{n}-tpu-g1": "READY" for n in range(count)}
+    assert len(town.asked("tpu.nodes.create")) <= 2 * count
+    assert not town.cloud.unused_faults()
+
+
+def test_s20_what_holds_quota_is_deleted_before_the_next_is_asked_for(town, desk):
+    """
+    tpuctl makes no queued resource, whose suspended ones would hold quota. A preempted node holds it too.
+
+    There is quota for one: the next node comes as soon as the old one has gone, and `watch` does not give up.
+    """
+    town.change(quotas={(QUOTA, ZONE): 8})
+    desk.up()
+    town.cloud.preempt(G1, notice=False)
+    said = desk.watch(900)
+    assert said.code == 130
+    assert list(town.nodes().values()) == ["READY"]
+    assert list(town.nodes()) != [G1]
+    refused = [call for call in town.log if call.method == "tpu.nodes.create" and call.status == 429]
+    assert refused, "the old node did not hold the quota"
+    assert len(refused) <= 3
+    assert not [call.method for call in town.log if "queued" in call.method.lower()]

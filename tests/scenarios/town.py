@@ -1,0 +1,300 @@
+"""
+A town: one cloud on a virtual clock, the machines in it, and the computers of the people who use it.
+
+Everything of tpuctl is real, from the words on the command line down to the official clients. Stood in for
+are the time, the network between clients and cloud, and the machines with the way to them.
+"""
+
+import re
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from unittest.mock import patch
+
+import requests
+from google.protobuf import json_format
+
+from orchestrator.cli import holder, wiring
+from orchestrator.clock import VirtualClock
+from orchestrator.cloud import factory, sights
+from orchestrator.cloud.clients import Clients, CloudSettings
+from orchestrator.engine import act, files, heartbeats, lease, observe
+from orchestrator.errors import TpuctlError
+from orchestrator.local.model.settings import PROFILES
+from orchestrator.local.model.settings import CloudSettings as LocalSettings
+from orchestrator.local.model.storage.service import Storage
+from orchestrator.local.model.world import LocalCloud
+from orchestrator.local.wire.compute import compute_routes
+from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.local.wire.errors import plain_error
+from orchestrator.local.wire.http import Router
+from orchestrator.local.wire.mount import BASE, shorten
+from orchestrator.local.wire.storage import storage_routes
+from orchestrator.local.wire.tpu import tpu_routes
+from orchestrator.ports import CloudAccount
+from tests.engine.engine_lab import Kill
+from tests.scenarios.crew import Crew, Ssh
+from tests.scenarios.judge import Judge
+from tests.simulation.baton import Inline
+
+PROJECT = "local-project"
+ACCOUNT = "123456789012-compute@developer.gserviceaccount.com"
+_NAME = re.compile(rb'"name": "([^"]+)"')
+STRIDE = 10.0
+"""Seconds after which the others have their turn while a command waits."""
+OWN_NOTES = ".tpuctl/"
+"""Where in the bucket tpuctl keeps what it remembers."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """
+    Remember one mutating call: when, which method, about what, and the status of its answer.
+    """
+
+    at: float
+    method: str
+    name: str
+    status: int
+
+
+class Town:
+    """
+    Hold the cloud, its clock, and the commands that run: *acting* has the innermost one last.
+    """
+
+    current = None
+
+    def __init__(self, folder, latency="scaled", **settings):
+        self.folder = folder
+        self.clock = TownClock(self)
+        self.crew = Crew(self)
+        chosen = LocalSettings(latency=PROFILES[latency], **settings)
+        self.cloud = LocalCloud(self.clock, self.crew, chosen)
+        self.storage = Storage(self.clock)
+        self.router = Router()
+        tpu_routes(self.router, self.cloud)
+        compute_routes(self.router, self.cloud)
+        storage_routes(self.router, self.storage, lambda request: dispatch(self.router, self.cloud, request))
+        self.acting, self.processes, self.desks = [], [], []
+        self.log, self.plans = [], []
+        self.distort = lambda method, response: response
+        self.judge = Judge(self)
+
+    # What is there, as only a god sees it.
+
+    def nodes(self, name=""):
+        """Return the states of the nodes whose name begins with *name*, by their names."""
+        self.cloud.tick()
+        found = self.cloud.kernel.state.nodes.values()
+        return {n.name: n.state.name for n in found if n.name.startswith(name)}
+
+    def vms(self, name=""):
+        """Return the states of the VMs whose name begins with *name*, by their names."""
+        self.cloud.tick()
+        found = self.cloud.kernel.state.instances.values()
+        return {v.name: v.status.value for v in found if v.name.startswith(name)}
+
+    def in_use(self, name=""):
+        """Return the names of the nodes that work or will: neither taken away nor being deleted."""
+        return [n for n, state in self.nodes(name).items() if state in {"CREATING", "READY"}]
+
+    def buckets(self):
+        """Return the names of all buckets."""
+        return [b.name for b in self.storage.buckets.list(PROJECT)]
+
+    def objects(self, prefix=""):
+        """Return the names of all objects under *prefix*."""
+        return sorted(o.name for o in self.storage.objects.all() if o.name.startswith(prefix))
+
+    def mutations(self):
+        """Return (method, name) of each call so far that changed the cloud; our own notes do not count."""
+        return [(c.method, c.name) for c in self.log if c.status < 400 and not c.name.startswith(OWN_NOTES)]
+
+    def asked(self, method):
+        """Return when a mutating method was called, however that ended."""
+        return [call.at for call in self.log if call.method == method]
+
+    # What happens behind everybody's back.
+
+    def wait(self, seconds):
+        """Let time pass in which nobody types anything."""
+        self.clock.wait(seconds)
+        self.passing()
+
+    def later(self, seconds, event):
+        """Plan *event* (a function) for *seconds* from now."""
+        self.plans.append((self.clock.monotonic() + seconds, event))
+
+    def change(self, **settings):
+        """Change the cloud's settings: capacity, quota, permissions."""
+        self.cloud.kernel.settings = replace(self.cloud.kernel.settings, **settings)
+
+    def passing(self):
+        """Give everybody but the command that waits their turn."""
+        self.cloud.tick()
+        now = self.clock.monotonic()
+        due = [event for at, event in self.plans if at <= now]
+        self.plans = [(at, event) for at, event in self.plans if at > now]
+        for event in due:
+            event()
+        self.crew.report()
+        self.judge.look()
+        for process in list(self.acting):
+            self._renew(process)
+        if self.acting:
+            self.acting[-1].tick()
+
+    def _renew(self, process):
+        """Keep the lease of a command that waits, as its thread does; one that stands still keeps nothing."""
+        if process.lease is None or process.frozen or process.dead:
+            return
+        self.acting.append(process)
+        try:
+            process.lease.keep()
+        except TpuctlError:
+            return
+        finally:
+            self.acting.pop()
+
+    # The network.
+
+    def answer(self, request, limit):
+        """Carry one request of the command that runs now, if it is alive and has a network."""
+        if not self.acting:
+            return dispatch(self.router, self.cloud, request)
+        process = self.acting[-1]
+        process.must_live()
+        if process.desk.offline:
+            raise requests.ConnectionError("the network is down")
+        if process.desk.expired:
+            return plain_error(request, 401, "UNAUTHENTICATED", "Request had invalid credentials.")
+        method, name = self._called(request)
+        if request.method == "GET":
+            return self.distort(method, dispatch(self.router, self.cloud, request))
+        process.before_call(f"{method} {name}")
+        response = self.distort(method, dispatch(self.router, self.cloud, request))
+        self.log.append(Call(self.clock.monotonic(), method, name, response.status))
+        process.after_call(f"{method} {name}")
+        return response
+
+    def _called(self, request):
+        """Return the method of a request, and the name of what it is about."""
+        found = self.router.find(request)
+        method, parts = ("batch", {}) if found is None else (found[0].__name__, found[1])
+        inside = _NAME.search(request.body[:400])
+        told = (request.query.get("nodeId"), *(parts.get(key) for key in ("name", "node", "instance")))
+        named = next((one for one in told if one), None)
+        return method, named or (inside[1].decode() if inside else parts.get("bucket", ""))
+
+    @contextmanager
+    def open(self):
+        """Be the town of this Python process."""
+        Town.current = self
+        with ExitStack() as stack:
+            for module in (observe, act, heartbeats, sights):
+                stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
+            for where, what, stand_in in (
+                (files.os, "fsync", lambda _: None),
+                (json_format, "Parse", parse_json),
+                (wiring, "SystemClock", lambda: DeskClock(self)),
+                (wiring, "this_process", self._introduced),
+                (wiring, "gone", self._gone),
+                (wiring.Session, "ssh", property(lambda _: Ssh(self))),
+                (lease.Lease, "renewing", renewing),
+                (factory, "open_cloud", opened(factory.open_cloud)),
+            ):
+                stack.enter_context(patch.object(where, what, stand_in))
+            yield self
+
+    def _introduced(self, *words):
+        me = self.acting[-1]
+        made = replace(holder.this_process(*words), who=f"somebody@{me.desk.name}")
+        me.holders.add(made.id)
+        return made
+
+    def _gone(self, other):
+        """Say whether a holder was a command of this very computer that has ended or was killed."""
+        mine = [p for p in self.processes if p.desk.state == self.acting[-1].desk.state and p.over]
+        return any(other.id in process.holders for process in mine)
+
+
+@contextmanager
+def renewing(lease):
+    """Stand in for the thread that renews the lease: it has its turn when the command waits."""
+    process = Town.current.acting[-1]
+    before, process.lease = process.lease, lease
+    try:
+        yield
+    finally:
+        process.lease = before
+        lease.release()
+
+
+@cache
+def shared_clients():
+    """Return the official clients; they cost 60 ms, so all towns of a Python process share theirs."""
+    made = Clients(CloudSettings(PROJECT, BASE, read_retry=0.0))
+    for client in (made.tpu, made.instances, made.zone_operations):
+        shorten(client.transport._session, lambda request, limit: Town.current.answer(request, limit))
+    shorten(made.storage._http, lambda request, limit: Town.current.answer(request, limit))
+    return made
+
+
+_parse = json_format.Parse
+_parsed = {}
+
+
+def parse_json(text, message, **options):
+    """Parse JSON into a protobuf message; equal texts are parsed once, since looks are much alike."""
+    key = (type(message), text)
+    if key not in _parsed:
+        if len(_parsed) > 2000:
+            _parsed.clear()
+        _parsed[key] = _parse(text, type(message)(), **options)
+    message.CopyFrom(_parsed[key])
+    return message
+
+
+def opened(really):
+    """Let commands open the cloud of the town instead of Google's."""
+
+    def open_cloud(settings, spec, remote, **_):
+        cloud = really(CloudSettings(PROJECT, BASE, read_retry=0.0), spec, remote, ask_account=False)
+        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.store):
+            adapter._clients = shared_clients()
+        return replace(cloud, account=CloudAccount(PROJECT, ACCOUNT))
+
+    return open_cloud
+
+
+class TownClock(VirtualClock):
+    """
+    The one true time. While one waits, the others have their turn every few seconds.
+    """
+
+    def __init__(self, town):
+        super().__init__()
+        self._town = town
+
+    def wait(self, seconds, wake=None):
+        end, stride = self.monotonic() + max(0.0, seconds), max(STRIDE, seconds / 60)
+        while not (wake is not None and wake.is_set()) and self.monotonic() < end:
+            self.advance(min(stride, end - self.monotonic()))
+            self._town.passing()
+
+
+class DeskClock:
+    """
+    The clock of the computer whose command runs; its time of day may be wrong.
+    """
+
+    def __init__(self, town):
+        self._desk, self._clock = town.acting[-1].desk, town.clock
+        self.monotonic, self.wait = self._clock.monotonic, self._clock.wait
+
+    def now(self):
+        return self._clock.now() + self._desk.skew
+
+
+__all__ = ["ACCOUNT", "PROJECT", "Kill", "Town"]

@@ -1,0 +1,184 @@
+"""
+Each mechanism of the product, and how to switch it off: what is patched, and what must fail then.
+
+A switch names tests of the normal suite, or the seed of a life that is known to break. The seed is where the
+search begins: lives change with the simulation, so when it does not bite any more, others are lived.
+"""
+
+from dataclasses import dataclass, replace
+
+from orchestrator.agent import expire
+from orchestrator.cli import expired
+from orchestrator.cloud import clients, errors, sights
+from orchestrator.core import decide, decide_node, end, history, names, recovery
+from orchestrator.core.plan import Plan
+from orchestrator.core.world import Phase, Present
+from orchestrator.engine import act, down, journal, lease, observe, reconcile, record
+from orchestrator.errors import TransientError
+from orchestrator.gcp import bodies
+from orchestrator.remote import watchdog
+from tests.simulation import machines, world
+
+ENGINE, CORE = "tests/engine/test_", "tests/core/test_"
+NEVER = float("inf")
+
+
+@dataclass(frozen=True)
+class Switch:
+    """
+    One mechanism off: *patches* are (module or class, name, replacement).
+
+    At least one of the *tests* must fail, or a life must break *invariant*; the search begins with *seed*.
+    """
+
+    patches: tuple
+    tests: tuple[str, ...] = ()
+    invariant: str = ""
+    seed: int = 0
+
+
+def _errors_are_absence(look):
+    try:
+        return Present(tuple(look()))
+    except Exception:
+        return Present(())
+
+
+def _any_end(found):
+    beats = found.heartbeats.value if isinstance(found.heartbeats, Present) else ()
+    return any(b.phase in {Phase.DONE, Phase.STOPPED} for b in beats)
+
+
+def _no_label(spec, role, incarnation=None):
+    return {names.ROLE_LABEL: role}
+
+
+def _newest_removed(complete, keep):
+    return tuple(sorted({one.step for one in complete}, reverse=True))
+
+
+def _forgetful(prepare):
+    def wrong(self, change):
+        zones = self._record.history.zones_used
+        prepare(self, change)
+        self._record.update(lambda h: replace(h, zones_used=zones, spans=()))
+
+    return wrong
+
+
+def _first_look(look):
+    """Look at the nodes once; afterwards believe that one look, as a loop that only waits for events."""
+    seen = {}
+
+    def wrong(cloud, spec, known, bucket, now):
+        fresh = look(cloud, spec, known, bucket, now)
+        first = seen.setdefault(known.incarnation, fresh.nodes)
+        ready = isinstance(first, Present) and first.value and first.value[0].state.name == "READY"
+        if not ready:
+            seen[known.incarnation] = fresh.nodes
+        return replace(fresh, nodes=seen[known.incarnation])
+
+    return wrong
+
+
+def _unconditional(self, fresh):
+    self._store.write(names.RECORD, record.encode(fresh, self._deployment, self._writer))
+
+
+def _no_limit(scheduling):
+    def wrong(order):
+        return {key: value for key, value in scheduling(order).items() if key != "max_run_duration"}
+
+    return wrong
+
+
+def _all_transient(failure, what):
+    return TransientError(what)
+
+
+SWITCHES = {
+    "M1 the journal: an intent before each call": Switch(
+        ((journal.Journal, "intend", lambda self, change, **_: ""),),
+        (f"{ENGINE}record.py::test_no_intent_means_no_call",
+         f"{ENGINE}record.py::test_every_mutating_call_has_its_intent_before_and_its_result_after")),
+    "M1 the record: a create is written down before it is asked for": Switch(
+        ((act.Actor, "_prepare", lambda self, change: None),),
+        (f"{ENGINE}recover.py::test_preemption_after_preemption_keeps_one_node",)),
+    "M1 the record of zones before a create": Switch(
+        ((act.Actor, "_prepare", _forgetful(act.Actor._prepare)),),
+        (f"{ENGINE}down.py::test_down_looks_into_every_zone_ever_used",)),
+    "M2 labels": Switch(
+        ((names, "labels", _no_label),),
+        (f"{ENGINE}recover.py::test_what_was_asked_for_carries_labels_key_and_account",)),
+    "M2 a name is asked for again after a lost answer, and adopted": Switch(
+        ((act.Actor, "_ours", lambda self, name, zone: False),),
+        (f"{ENGINE}refusals.py::test_an_answer_lost_on_the_way_up_doubles_nothing",)),
+    "M2 a new name for each incarnation": Switch(
+        ((names, "node_name", lambda spec, incarnation: f"{spec.name}-tpu"),),
+        (f"{ENGINE}recover.py::test_a_preempted_node_is_deleted_and_the_next_one_asked_for_in_the_same_pass",)),
+    "M3 the sweep of older incarnations": Switch(
+        ((decide_node, "deleting", lambda *_: True),), invariant="I4"),
+    "M3 zones of earlier files are looked at": Switch(
+        ((observe, "zones_to_look_at", lambda spec, history: spec.tpu.zones),
+         (down, "zones_to_look_at", lambda spec, history: spec.tpu.zones)), invariant="I"),
+    "M4 each pass looks again, whatever it was told": Switch(
+        ((reconcile, "observe", _first_look(reconcile.observe)),),
+        (f"{ENGINE}recover.py::test_a_node_deleted_by_hand_is_replaced",)),
+    "M5 the lease: one computer acts": Switch(
+        ((lease, "LIFE", 0.0),),
+        (f"{ENGINE}lease.py::test_a_second_computer_is_told_who_holds_the_lease",)),
+    "M5 the lease: who cannot renew it stops acting": Switch(
+        ((lease, "SAFE", NEVER),),
+        (f"{ENGINE}lease.py::test_a_holder_that_cannot_renew_stops_acting_before_anybody_may_take_over",)),
+    "M5 the record refuses an earlier holder": Switch(
+        ((record.Record, "_save_in_bucket", _unconditional),),
+        (f"{ENGINE}record.py::test_of_two_controllers_the_slower_one_is_refused",)),
+    "M5 fencing of older incarnations": Switch(
+        ((machines.Gang, "_fenced", lambda self: self.over),), invariant="I2"),
+    "M6 the end deletes the machines": Switch(
+        ((decide, "wind_down", lambda world, history, outcome, reason, **_: Plan((), (), outcome, reason)),),
+        (f"{ENGINE}end.py::test_a_done_job_leaves_nothing_billed_and_nothing_to_do",), "I4"),
+    "M6 down waits for what is on its way": Switch(
+        ((down.Sweep, "_on_their_way", lambda self: ()),),
+        (f"{ENGINE}down.py::test_down_waits_for_an_order_that_is_still_running",), "I1"),
+    "M7 errors are no absence": Switch(((sights, "listed", _errors_are_absence),), invariant="I7"),
+    "M7 an absence is seen twice": Switch(
+        ((decide_node, "SECOND_WITNESS", 0.0), (decide, "SECOND_WITNESS", 0.0)),
+        (f"{ENGINE}recover.py::test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart",), "I7"),
+    "M8 each call has a limit": Switch(
+        ((clients.Clients, "reading", property(lambda self: {"timeout": None, "retry": None})),),
+        ("tests/cloud/test_clients.py::test_a_server_that_never_answers_does_not_hold_us",)),
+    "M8 each remote step has a limit": Switch(
+        ((watchdog.Watchdog, "_verdict", lambda self: ""),),
+        ("tests/remote/test_run.py::test_a_command_that_takes_too_long_is_cut_at_its_deadline",)),
+    "M8 a create has a limit": Switch(
+        ((decide_node, "CREATE_DEADLINE", NEVER),),
+        (f"{ENGINE}refusals.py::test_an_operation_without_end_is_given_up_after_the_deadline",)),
+    "M9 the TPU's own timer": Switch(
+        ((expire, "stays", lambda seen: "never"),),
+        (f"{ENGINE}dead_man.py::test_with_all_legs_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),
+    "M9 the timer respects who is at work": Switch(
+        ((expire, "HELD", 0.0),),
+        (f"{ENGINE}dead_man.py::test_a_loop_at_work_is_left_to_end_the_deployment_itself",)),
+    "M9 Google's limit of the VM": Switch(
+        ((bodies, "_scheduling", _no_limit(bodies._scheduling)),),
+        (f"{ENGINE}dead_man.py::test_with_all_legs_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),
+    "M9 the sweep of expired deployments": Switch(
+        ((expired, "_expired", lambda folder, now: iter(())),),
+        ("tests/cli/test_expired.py::test_the_next_command_ends_an_expired_deployment",)),
+    "M10 the last look at a plan": Switch(
+        ((reconcile, "broken", lambda *_: ""),),
+        (f"{ENGINE}guard.py::test_a_second_tpu_is_never_made_whatever_decides_it",)),
+    "M11 classes of errors": Switch(
+        ((errors, "judge", _all_transient),),
+        (f"{ENGINE}refusals.py::test_a_missing_permission_stops_within_two_attempts",)),
+    "M11 back-off": Switch(
+        ((recovery, "create_gate", lambda *_: 0.0),),
+        (f"{ENGINE}refusals.py::test_a_stockout_everywhere_is_asked_again_ever_more_slowly_until_capacity_returns",)),
+    "I3 retention keeps the newest": Switch(
+        ((machines, "disposable", _newest_removed),), invariant="I3"),
+    "I6 the budget": Switch(((world.Controller, "spent", lambda *_: 0.0),), invariant="I6"),
+    "I8 signals are no success": Switch(
+        ((history, "finished", _any_end), (end, "finished", _any_end)),
+        (f"{ENGINE}end.py::test_signals_and_silence_are_not_an_end",), "I8"),
+}  # fmt: skip
