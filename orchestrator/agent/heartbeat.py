@@ -7,16 +7,17 @@ from __future__ import annotations
 import json
 import threading
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from .layout import write_atomically
 from .settings import Settings
-from .storage import Bucket
+from .storage import SECONDS, Bucket
 from .threads import say
 
 SCHEMA = 1
 PREFIX = ".tpuctl/heartbeat/"
 _URGENT = ("phase", "committed_step", "notice")
+_INHERITED = ("attempt", "starts")
 
 
 def heartbeat_name(incarnation: int, worker: int) -> str:
@@ -73,6 +74,14 @@ class Status:
         if urgent:
             self.urgent()
 
+    def inherit(self, before: Mapping[str, Any]) -> None:
+        """
+        Go on with the numbers of an earlier agent's report, as long as this agent has played nothing.
+        """
+        with self._lock:
+            for key in _INHERITED:
+                self._fields[key] = self._fields[key] or before.get(key) or 0
+
     def get(self, name: str) -> Any:
         """
         Return one field.
@@ -120,8 +129,17 @@ class Reporter:
         self._bucket = bucket
         self._status = status
         self._lock = threading.Lock()
+        self._name = heartbeat_name(settings.incarnation, settings.worker)
         self._spacing = min(1.0, settings.heartbeat)
         self._last = 0.0
+        self._before: Optional[Dict[str, Any]] = None
+
+    def before(self) -> Dict[str, Any]:
+        """
+        Return what an earlier agent of this worker reported last, empty for nothing. Raises AgentError.
+        """
+        with self._lock:
+            return self._read_before(SECONDS)
 
     def report(self, seconds: Optional[float] = None, at_once: bool = False) -> None:
         """
@@ -134,10 +152,23 @@ class Reporter:
             time.sleep(max(0.0, self._last + self._spacing - time.monotonic()))
         with self._lock:
             self._last = time.monotonic()
-            text = json.dumps(self._status.body(), sort_keys=True)
-            name = heartbeat_name(self._settings.incarnation, self._settings.worker)
+            bound = seconds if seconds is not None else max(5.0, self._settings.heartbeat)
             try:
-                write_atomically(self._settings.layout.status, text + "\n")
+                write_atomically(self._settings.layout.status, self._text() + "\n")
             finally:
-                bound = seconds if seconds is not None else max(5.0, self._settings.heartbeat)
-                self._bucket.write(name, text.encode(), seconds=bound)
+                # The first write replaces the report from which a machine that lost its disk learns its past.
+                self._status.inherit(self._read_before(bound))
+                self._bucket.write(self._name, self._text().encode(), seconds=bound)
+
+    def _text(self) -> str:
+        return json.dumps(self._status.body(), sort_keys=True)
+
+    def _read_before(self, seconds: float) -> Dict[str, Any]:
+        if self._before is None:
+            held = self._bucket.read(self._name, seconds)
+            try:
+                value = json.loads(held.data) if held is not None else {}
+            except ValueError:
+                value = {}
+            self._before = value if isinstance(value, dict) else {}
+        return self._before

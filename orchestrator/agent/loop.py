@@ -12,7 +12,7 @@ import time
 import traceback
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Dict, List
+from typing import Callable, List
 
 from . import record as records
 from .advance import Advance
@@ -137,7 +137,7 @@ class Agent:
         parts.patiently("read the gang", self._check_gang)
         if record.incarnation != self._settings.incarnation:
             record = records.Record()
-        held = parts.patiently("read the heartbeat", self._own_heartbeat)
+        held = parts.patiently("read the heartbeat", parts.reporter.before)
         seen = max(record.attempt, int(held.get("attempt") or 0))
         self._player.record = replace(record, starts=max(record.starts, int(held.get("starts") or 0)))
         latest = parts.patiently("read the gang", parts.gang.latest)
@@ -149,12 +149,25 @@ class Agent:
         if latest.attempt > seen:
             return latest
         if record.ended == Kind.DONE.value and record.bundle == self._settings.bundle:
+            self._say_again(latest)
             raise Interrupted(Ending(Kind.DONE, "the job was done already"))
         parts.committer.begin(latest.attempt, latest.resume_step)
         last_commit(parts)
         killed = record.killed_on_this_boot()
         why = "the agent was killed" if killed else "started again"
         return self._advance.after(latest, Outcome(Verdict.FAILED, why), counted=killed)
+
+    def _say_again(self, attempt: Attempt) -> None:
+        """
+        Report the attempt that was done and what it saved: other workers may still wait to read it.
+        """
+        newest = self._parts.patiently("look for checkpoints", self._parts.catalogue.newest)
+        self._parts.status.set(
+            attempt=attempt.attempt,
+            resumed_from=attempt.resume_step,
+            starts=self._player.record.starts,
+            committed_step=newest.step if newest is not None else None,
+        )
 
     def _latest(self, attempt: Attempt) -> Attempt:
         latest = self._parts.gang.latest(10.0)
@@ -185,14 +198,6 @@ class Agent:
         held = self._parts.bucket.read(heartbeat_name(self._settings.incarnation, worker), 10.0)
         value = json.loads(held.data) if held is not None else {}
         return value.get("phase") == "done" and value.get("attempt") == attempt.attempt
-
-    def _own_heartbeat(self) -> Dict[str, Any]:
-        held = self._parts.bucket.read(heartbeat_name(self._settings.incarnation, self._settings.worker))
-        try:
-            value = json.loads(held.data) if held is not None else {}
-        except ValueError:
-            return {}
-        return value if isinstance(value, dict) else {}
 
     def _check_gang(self) -> None:
         """

@@ -38,7 +38,7 @@ def command(
     sweep_expired(session)
     with session.alone("down"):
         sweep = Sweep(session.deployment)
-        _announce(session, sweep, delete_data=delete_data)
+        has_data = _announce(session, sweep, delete_data=delete_data)
         what = "Delete all of this, data included?" if delete_data else "Delete the machines?"
         confirm(what, yes=yes)
         sweep.begin()
@@ -50,19 +50,28 @@ def command(
                 left += [kept] if kept else []
         if not left:
             _forget(session, delete_data=delete_data)
-    _report(session, left, delete_data=delete_data, as_json=as_json)
+    _report(session, left, kept=has_data and not delete_data, as_json=as_json)
 
 
-def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> None:
+def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> bool:
+    """
+    Say what will be deleted and what will not; return whether there may be a bucket.
+    """
     from orchestrator.cli.output import say
+    from orchestrator.core.world import Absent
 
     found = sweep.find()
     for item in found:
         say(f"- {item.kind} {item.name} {item.zone} {item.state}")
     bucket = session.blueprint.bucket
-    say(f"- bucket {bucket} with all its data" if delete_data else f"  bucket {bucket} is kept")
+    there = not isinstance(session.deployment.cloud.buckets.observe(bucket), Absent)
+    if there:
+        say(f"- bucket {bucket} with all its data" if delete_data else f"  bucket {bucket} is kept")
+    else:
+        say(f"  there is no bucket {bucket}")
     if not found:
         say("  there are no machines")
+    return there
 
 
 def _forget(session: "Session", *, delete_data: bool) -> None:
@@ -79,22 +88,22 @@ def _forget(session: "Session", *, delete_data: bool) -> None:
         forget_key(session.folder)
 
 
-def _report(session: "Session", left: "list[Left]", *, delete_data: bool, as_json: bool) -> None:
+def _report(session: "Session", left: "list[Left]", *, kept: bool, as_json: bool) -> None:
     from dataclasses import asdict
 
     from orchestrator.cli.output import print_json, say
     from orchestrator.errors import LeftoverError
 
     if as_json:
-        print_json("down", {"left": [asdict(item) for item in left], "data_kept": not delete_data})
+        print_json("down", {"left": [asdict(item) for item in left], "data_kept": kept})
     if left:
         names = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in left)
         raise LeftoverError(f"left: {names}", hint="run: tpuctl down", unchanged="everything else is gone")
     _stop_idle_cloud(session, as_json=as_json)
     if as_json:
         return
-    kept = "" if delete_data else f"; data is kept in gs://{session.blueprint.bucket}"
-    say(f"nothing is left of {session.spec.name}{kept}", style="green")
+    where = f"; data is kept in gs://{session.blueprint.bucket}" if kept else ""
+    say(f"nothing is left of {session.spec.name}{where}", style="green")
 
 
 def _stop_idle_cloud(session: "Session", *, as_json: bool) -> None:

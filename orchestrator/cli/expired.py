@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.core.history import History
 from orchestrator.core.seal import sealed, unsealed
 from orchestrator.core.spec import Spec
 from orchestrator.core.world import Unknown
@@ -50,6 +51,10 @@ def sweep_expired(session: "Session") -> None:
         other = Opened(session.choice, lambda event: say(f"  {event.text}"), spec)
         try:
             with other.alone("expire"):
+                if not _over(spec, other.record.history, session.clock.now()):
+                    # Another computer, or a `down` that was killed: a pass would begin it anew.
+                    say("  nothing to end: the bucket's record says that it has ended, or begun anew")
+                    continue
                 doubts = _doubts(other.watcher().run(lambda _: True))
             for why in doubts:
                 say(f"  not now: {why}")
@@ -92,5 +97,12 @@ def _expired(folder: Path, now: float) -> Iterator[Spec]:
         # A TPU that was asked for may exist though nobody lived to see the answer.
         asked = history.accepted or history.requested_at > 0
         billed = asked or any(span.until is None for span in history.spans)
-        if billed and history.started_at and now - history.started_at >= spec.watch.ttl:
+        if billed and _over(spec, history, now):
             yield spec
+
+
+def _over(spec: Spec, history: History, now: float) -> bool:
+    """
+    Say whether the time to live is over; a deployment that has ended has none.
+    """
+    return history.started_at > 0 and now - history.started_at >= spec.watch.ttl

@@ -36,14 +36,16 @@ def render(found: Explanation, console: "Console") -> None:
 
 
 def _rows(part: Part, found: Explanation, console: "Console", width: int) -> None:
-    rows = [("why", part.why), ("rule", f"{found.rules[part.rule]} [{part.rule}]")]
-    rows += [("seen", _evidence(one, found.seen_at)) for one in part.evidence]
-    when = _when(part, found.seen_at)
-    rows += [("next", f"{part.next}{f', {when}' if when else ''}")] if part.next else []
-    rows += [("do", part.you)] if part.you else []
     from rich.table import Table
     from rich.text import Text
 
+    rows = [("why", part.why)]
+    rows += [] if part.calm else [("rule", f"{found.rules[part.rule]} [{part.rule}]")]
+    seen = part.evidence[:1] if part.calm else part.evidence
+    rows += [("seen", _evidence(one, found.seen_at)) for one in seen]
+    when = _when(part, found.seen_at)
+    rows += [("next", f"{part.next}{f', {when}' if when else ''}")] if part.next else []
+    rows += [("do", part.you)] if part.you else []
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=6)
     table.add_column(overflow="fold")

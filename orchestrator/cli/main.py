@@ -26,6 +26,7 @@ COMMANDS = {
     "status": ("orchestrator.cli.status", "Show what exists and how far the job is."),
     "explain": ("orchestrator.cli.explain", "Say why the deployment is in its state, and what comes next."),
     "logs": ("orchestrator.cli.logs", "Show the job's log, across machines."),
+    "cost": ("orchestrator.cli.cost", "Show what was spent: by resource, zone, day and use."),
     "checkpoints": ("orchestrator.cli.checkpoints", "List what is saved, and what would be resumed."),
     "ssh": ("orchestrator.cli.ssh", "Open a shell on a worker or on the VM."),
     "exec": ("orchestrator.cli.exec", "Run a command on every worker."),

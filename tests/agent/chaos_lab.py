@@ -4,6 +4,7 @@ A knife falls once in the life of an agent, and a watch over the bucket knows th
 
 import hashlib
 import json
+import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -78,7 +79,10 @@ class Watch:
 @dataclass(frozen=True)
 class Knife:
     """
-    Name where the knife falls, on whom (agent, job, both, machine), and on which worker.
+    Name where the knife falls, on whom, and on which worker.
+
+    The victim is the agent, the job, both, the machine (then a new incarnation takes over), or the disk: both
+    die, and the same incarnation goes on with an empty disk.
     """
 
     line: str
@@ -164,6 +168,10 @@ class ChaosLab:
             for machine in machines:
                 machine.start()
         elif fell and knife.victim != "job":
+            if knife.victim == "disk":
+                hurt.kill_all()
+                shutil.rmtree(hurt.root)
+                hurt.root.mkdir()
             hurt.start()
         ends = [machine.wait() for machine in machines]
         strange = [f"agents left with {code} and {ends}"] if any(ends) or code not in (0, -9) else []
@@ -174,7 +182,11 @@ class ChaosLab:
         Yield what must not be at the end of a life.
         """
         yield from self.watch.wrong
-        yield from (line for one in self.notes.iterdir() for line in one.read_text().splitlines())
+        for note in self.notes.iterdir():
+            lines = note.read_text().splitlines()
+            begun = [line for line in lines if line.startswith("attempt ")]
+            yield from (line for line in lines if line not in begun)
+            yield from (f"twice: {line}" for line in {*begun} if begun.count(line) > 1)
         if max(whole_steps(self.lab), default=0) != TARGET:
             yield f"whole at the end: {whole_steps(self.lab)}"
         for worker, machine in enumerate(machines):

@@ -60,6 +60,7 @@ def train():
     except OSError:
         print("two jobs at once", file=notes, flush=True)
         sys.exit(9)
+    print(f"attempt {os.environ['TPUCTL_JOB']}", file=notes, flush=True)
     step, state = choose(folder, lambda text: print(text, file=notes, flush=True))
     while step < last:
         step += 1

@@ -1,5 +1,5 @@
 """
-SIGKILL at every step of restore, commit and prune: to the agent, to its job, to both, to the machine.
+SIGKILL at every step of restore, commit and prune: to the agent, its job, both, the disk, the machine.
 
 After each: the newest whole checkpoint never gets older, an attempt starts from the newest whole one, no two
 jobs run at once, and the training ends in the same state as without a kill. `TPUCTL_CHAOS=full` plays all.
@@ -18,7 +18,7 @@ from tests.figures import tell
 
 FULL = os.environ.get("TPUCTL_CHAOS") == "full"
 AT_A_TIME = 8
-VICTIMS = ("agent", "job", "both", "machine")
+VICTIMS = ("agent", "job", "both", "disk", "machine")
 NEW, OLD = "checkpoints/00000030/g2/w0", "checkpoints/00000010/g1/w0"
 CHOSEN = (
     Knife("after GET checkpoints/00000020/g1/w0/part/weights.bin 1", "both"),
@@ -27,6 +27,8 @@ CHOSEN = (
     Knife(f"after POST {NEW}/part/weights.bin 1", "job"),
     Knife(f"before POST {NEW}.manifest.json 1", "agent"),
     Knife(f"after POST {NEW}.manifest.json 1", "both"),
+    Knife(f"before POST {NEW}/COMPLETE 1", "disk"),
+    Knife("before replace state/stop 1", "agent"),
     Knife(f"after DELETE {OLD}.manifest.json 1", "machine"),
 )
 GANG = (Knife(f"before POST {NEW}.manifest.json 1", "both"),)

@@ -3,8 +3,11 @@ Kill at every point, and at every point of what comes after; see that whoever co
 """
 
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+from tests.crash.alike import fingerprint
+from tests.crash.dead_man import check_abandoned
 from tests.crash.oracle import look
 from tests.crash.stage import ELSEWHERE, HERE, Stage, one_thread
 
@@ -13,11 +16,16 @@ from tests.crash.stage import ELSEWHERE, HERE, Stage, one_thread
 class Found:
     """
     Count what was tried with one scenario, and keep what went wrong.
+
+    *kills* counts the points at which a first, second ... process is killed, *more* those that were not
+    listed again since the world before them was alike; *worlds* is how many different ones there were.
     """
 
     points: int = 0
     singles: int = 0
-    pairs: int = 0
+    worlds: int = 0
+    more: int = 0
+    kills: list = field(default_factory=list)
     problems: list = field(default_factory=list)
     steps: dict = field(default_factory=dict)
 
@@ -50,20 +58,47 @@ def singles(folder, scenario, found, *, direct, every=1, places=(HERE, ELSEWHERE
                     found.singles += 1
 
 
-def pairs(folder, scenario, found, *, direct=True, firsts=1, seconds=1, latency="instant"):
+def kills(folder, scenario, found, *, most=2, firsts=1, seconds=1, prune=True):
     """
-    Kill at each point, let the same command go on, and kill that at each of its points too.
+    Kill at each point, let the same command go on, kill that at each of its points too, and so on.
 
-    Of the first points each *firsts*-th is taken, of the second ones each *seconds*-th.
+    Up to *most* kills; of the points of the command each *firsts*-th is taken, of later ones each
+    *seconds*-th. With *prune*, worlds that are alike for whoever comes next are gone on from once only: as
+    deep as one likes, and to the very end where no new world is met. *found.kills* counts by depth.
     """
-    stage = begun(folder, scenario, direct=direct, latency=latency)
-    way = scenario.ways[0]
+    stage = begun(folder, scenario, direct=True, latency="instant")
+    if prune:
+        stage.alike = partial(fingerprint, journal=scenario.journal)
+    known, way = {}, scenario.ways[0]
     with one_thread(stage):
-        for first in points_of(stage)[::firsts]:
-            stage.thaw(first.world)
-            for second in stage.points(lambda found: way.go(found, scenario.spec))[::seconds]:
-                _try(stage, second, way, HERE, found, f"killed {first.what}; then {second.what}; {way.name}")
-                found.pairs += 1
+        level, found.kills = [("", point) for point in points_of(stage)[::firsts]], []
+        while level:
+            found.kills.append(len(level))
+            deeper = []
+            for before, point in level:
+                if prune and point.alike in known:
+                    found.more += known[point.alike] * (len(found.kills) < most)
+                    continue
+                text, points = f"{before}killed {point.what}; ", []
+                if len(found.kills) < most:
+                    points = _go_on(stage, point, way, found, text)[::seconds]
+                    deeper += [(text, later) for later in points]
+                else:
+                    _try(stage, point, way, HERE, found, f"{text}{way.name}")
+                known[point.alike] = len(points)
+                found.worlds += 1
+            level = deeper
+
+
+def _go_on(stage, point, way, found, text):
+    """Put the world of a point back, let somebody come, and return the points of that."""
+    points = []
+
+    def go(stage, spec, place):
+        points.extend(stage.points(lambda _: way.go(stage, spec, place)))
+
+    _try(stage, point, replace(way, go=go), HERE, found, f"{text}{way.name}")
+    return points
 
 
 def _try(stage, point, way, place, found, text):
@@ -75,3 +110,19 @@ def _try(stage, point, way, place, found, text):
     except Exception as error:  # each problem is told with its point, whatever it is
         where = traceback.extract_tb(error.__traceback__)[-1]
         found.problems.append(f"{text}: {type(error).__name__}: {error} ({where.name}:{where.lineno})")
+
+
+def abandoned(folder, scenario, found, *, every=1):
+    """
+    Kill at each point, and nobody ever comes back: the VM ends by itself, and the next command of anybody ends
+    the rest (R14).
+    """
+    stage = begun(folder, scenario, direct=True)
+    with one_thread(stage):
+        for point in points_of(stage)[::every]:
+            stage.thaw(point.world)
+            try:
+                check_abandoned(stage, scenario.spec)
+            except Exception as error:  # each problem is told with its point, whatever it is
+                found.problems.append(f"killed {point.what}; abandoned: {type(error).__name__}: {error}")
+            found.singles += 1

@@ -13,8 +13,8 @@ from orchestrator.engine.record import decode
 from tests.simulation import invariants
 from tests.simulation.invariants import Live
 
-ASKS = {"tpu.nodes.create": 3, "compute.instances.insert": 2, "compute.instances.start": 2}
-"""How often one command may ask for each: refused once, once more, and once anew."""
+ASKS = {"tpu.nodes.create": 3, "compute.instances.insert": 3, "compute.instances.start": 2}
+"""How often one command may ask for each: after a refusal of an earlier ask, once more, and once anew."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,9 @@ class Scenario:
     Hold one command: the world it begins in, the command, and the ways to go on after a kill.
 
     *nodes* is how many nodes of ours are ever paid for, whatever is killed where. *again* is
-    who looks once more at the end. The first of the ways is the same command again.
+    who looks once more at the end, *journal* says that somebody may have to read the journal.
+    *swept* says that any later command of the computer ends it once it has expired: not where the record
+    cannot be read there, which is said then. The first of the ways is the same command again.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Scenario:
     nodes: int = 1
     spec: Any = SPEC
     again: Callable = commands.up
+    journal: bool = False
+    swept: bool = True
     settings: dict = field(default_factory=dict)
 
 
@@ -188,7 +192,9 @@ SCENARIOS = (
     refused("no quota", QuotaError, quotas={(QUOTA, ZONE): 0}),
     refused("no permission", AuthError, denied_permissions=frozenset({"tpu.nodes.create"})),
     Scenario("upgrade", older(seal=True), commands.up, (UP, WATCH, DOWN_DATA)),
-    Scenario("upgrade, first records", older(seal=False), commands.up, (UP, DOWN_DATA)),
+    Scenario(
+        "upgrade, first records", older(seal=False), commands.up, (UP, DOWN_DATA), journal=True, swept=False
+    ),
     Scenario("done", reported, commands.watch, (DONE, DOWN_DATA), again=commands.watch),
     Scenario("new settings", running, commands.up, (UP, DOWN), spec=OTHER_JOB),
 )

@@ -37,11 +37,12 @@ HERE, ELSEWHERE = f"here/{PROJECT}/demo", f"elsewhere/{PROJECT}/demo"
 @dataclass(frozen=True)
 class Point:
     """
-    Name a point of a run, and hold the world that a kill there leaves behind.
+    Name a point of a run, and hold the world that a kill there leaves behind; *alike* is told by `alike.py`.
     """
 
     what: str
     world: bytes
+    alike: bytes = b""
 
 
 class Inline:
@@ -101,7 +102,7 @@ class Stage(Lab):
         CURRENT.stage, self.clients, self.direct = self, CURRENT.shared(), direct
         self.remote = Port("Remote", self.remote, self)
         self.calling, self.seen = [], defaultdict(set)
-        self._points = None
+        self._points, self.alike = None, lambda _: b""
 
     def open(self, spec):
         """Return the adapters for one deployment; each method that is called is known while it runs."""
@@ -130,7 +131,7 @@ class Stage(Lab):
         world = self.freeze()
         if self._points and self._points[-1].world == world:
             what = f"{self._points.pop().what}, {what}"
-        self._points.append(Point(what, world))
+        self._points.append(Point(what, world, self.alike(self)))
 
     def points(self, run):
         """

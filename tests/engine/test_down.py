@@ -61,6 +61,19 @@ def test_down_looks_into_every_zone_ever_used(lab):
     assert (lab.nodes(), lab.vms()) == ({}, {})
 
 
+def test_down_looks_into_a_zone_whose_create_nobody_lived_to_see(lab):
+    """
+    The order was written down before it was made: killed right after it, in a zone that the file names no more.
+    """
+    killed = lab.controller(a_spec(tpu__zones=[OTHER_ZONE], vm="none"))
+    killed.want()
+    killed.one_pass()
+    lab.wait(60)
+    assert len(lab.nodes()) == 1
+    assert lab.controller(a_spec(vm="none")).sweep().machines() == ()
+    assert lab.nodes() == {}
+
+
 def test_down_leaves_other_deployments_alone(lab):
     """
     Another label means hands off, also in the same zone and project.

@@ -176,6 +176,24 @@ def test_a_deletion_of_its_node_that_never_ends_keeps_it_suspending():
     assert (state(lab), node_states(lab), lab.cloud.machines()) == (None, {}, [])
 
 
+def test_an_old_deletion_does_not_reach_the_next_node_of_the_same_name():
+    """
+    The user's slow deletion ends with the forced one; a new node under the name is not its business.
+    """
+    lab = a_lab()
+    an_active(lab)
+    lab.cloud.fail_next("tpu.nodes.delete", ["latency:10"])
+    slow = lab.ok("DELETE", f"{NODES}/n1")
+    lab.ok("DELETE", f"{QUEUED}/q1?force=true")
+    lab.after(0.5)
+    assert "response" in lab.operation(slow)
+    an_active(lab)
+    lab.after(6.6)
+    lab.ok("POST", f"{QUEUED}/q1:reset")
+    lab.after(0.2)
+    assert node_states(lab) == {"n1": "RESTARTING"}
+
+
 def test_a_node_that_vanishes_or_ends_suspends_it():
     """
     Also without an operation, and at the end of the 24 hours of a preemptible node.

@@ -274,6 +274,7 @@ def test_the_same_request_id_is_the_same_call():
     lab.after(UNTIL_ACTIVE)
     delete = f"{QUEUED}/q1?force=true&requestId={OTHER}"
     deletion = lab.ok("DELETE", delete)
+    assert lab.call("DELETE", delete.replace("force=true", "force=false"))[0] == 400
     lab.after(1)
     assert lab.ok("DELETE", delete)["name"] == deletion["name"]
     assert lab.ok("POST", again, queued_body())["name"] == first["name"]

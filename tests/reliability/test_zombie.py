@@ -72,7 +72,7 @@ def schedules(stage, stride):
     """
     Return some of all (first, second, third): requests of the old one, of the new one, of the old one again.
 
-    With a *stride* above 1 the pauses right after a look for a replacement are kept, and each so manieth other.
+    With a *stride* above 1 those are kept that pause right after a look for a replacement, and some others.
     """
     world = stage.play([("g1", math.inf)])
     old, new = world.requests["g1"], world.requests["g2"]
@@ -81,7 +81,7 @@ def schedules(stage, stride):
     mixed = [(first, second, dice.randint(1, old)) for first, second, _ in everything[1::2]]
     if stride == 1:
         return everything + mixed
-    after_looks = itertools.product(world.looks, (*range(0, new, 13), new), (math.inf,))
+    after_looks = itertools.product(world.looks, (*range(0, new, 13), math.inf), (math.inf,))
     return [*after_looks, *everything[::stride], *mixed[::stride]]
 
 

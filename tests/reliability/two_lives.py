@@ -198,7 +198,7 @@ class World:
 
     def look(self):
         """Return step and incarnation of the newest complete checkpoint, judged without the agent's code."""
-        held, newest = self.held(), (0, 0)
+        held, self.whole = self.held(), []
         for name, data in held.items():
             if not name.endswith(".manifest.json"):
                 continue
@@ -212,8 +212,8 @@ class World:
                     self.wrong.append(f"{name}: {file['name']} is not what the manifest says")
                 if not content.endswith(b"g%d" % key[1]):
                     self.wrong.append(f"{name}: {file['name']} is another incarnation's")
-            newest = max(newest, key)
-        return newest
+            self.whole.append(key)
+        return max(self.whole, default=(0, 0))
 
     def _is_hollow(self, name):
         """Say whether a manifest names files that are not there any more."""
@@ -302,9 +302,12 @@ class Stage:
             if actor.failure is not None:
                 world.wrong.append(f"{actor.name}: {actor.failure!r}")
         world.actors.clear()
-        found = Machine(world, 3, roots[2]).parts.catalogue.newest()
-        if found is None or (found.step, found.incarnation) != world.newest:
-            world.wrong.append(f"the agent chooses {found}, and {world.newest} is the newest")
+        world.look()
+        found = [
+            (one.step, one.incarnation) for one in Machine(world, 3, roots[2]).parts.catalogue.complete()
+        ]
+        if found != sorted(world.whole, reverse=True):
+            world.wrong.append(f"the agent finds {found} complete, and {world.whole} are whole")
         for root in roots.values():
             shutil.rmtree(root)
         return world

@@ -55,7 +55,7 @@ class Crew(NoHosts):
         super().__init__()
         self.town = town
         self.workers, self.starts = {}, Counter()
-        self.mute = lambda worker: False
+        self.mute, self._parsed = lambda worker: False, {}
 
     # What the cloud does with machines.
 
@@ -126,7 +126,7 @@ class Crew(NoHosts):
         if max(started, default=0) > worker.incarnation:
             worker.said.update(phase="stopped", message="a newer incarnation exists")
             return
-        worker.saved += SAVE_SECONDS
+        worker.saved = now - (now - worker.since) % SAVE_SECONDS
         step = worker.base + int((worker.saved - worker.since) / STEP_SECONDS)
         part = Manifest(step, worker.incarnation, worker.index, worker.workers, 1, "x", (), now)
         place = manifest_name(step, worker.incarnation, worker.index)
@@ -154,9 +154,16 @@ class Crew(NoHosts):
         for name in self._names(bucket, CHECKPOINTS):
             key = parse_name(name)
             if key is not None:
-                held = self.town.storage.objects._objects[bucket][name]
-                groups.setdefault(key[:2], []).append(parse(self.town.storage.objects.read(held), name))
+                groups.setdefault(key[:2], []).append(self._manifest(bucket, name))
         return {key for key, parts in groups.items() if completed_by(parts) is not None}
+
+
+    def _manifest(self, bucket, name):
+        held = self.town.storage.objects._objects[bucket][name]
+        key = (bucket, name, held.generation)
+        if key not in self._parsed:
+            self._parsed[key] = parse(self.town.storage.objects.read(held), name)
+        return self._parsed[key]
 
 
 def settings_in(script):

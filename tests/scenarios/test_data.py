@@ -139,7 +139,8 @@ def test_s27_a_record_that_somebody_else_wrote_is_not_written_over(town, desk):
     marked = []
 
     def write():
-        marked.append(bucket_object(town, RECORD, bucket_object(town, RECORD) + b" "))
+        other = rewritten(bucket_object(town, RECORD), writer="somebody else")
+        marked.append(bucket_object(town, RECORD, other))
 
     said = desk.watch(900, meanwhile={"tpu.nodes.create": write})
     assert said.code == 6
@@ -175,10 +176,10 @@ OLD_FIELDS = (
 )  # fmt: skip
 
 
-def rewritten(data, schema=1, fields=None):
-    """Return a record as a version with fewer fields, or with another schema, would have written it."""
+def rewritten(data, schema=1, fields=None, writer=""):
+    """Return a record as a version with fewer fields, with another schema, or another process wrote it."""
     body = json.loads(data)
-    body["schema"] = schema
+    body["schema"], body["writer"] = schema, writer or body["writer"]
     body["history"] = {k: v for k, v in body["history"].items() if fields is None or k in fields}
     del body["checksum"]
     return json.dumps(sealed(body), sort_keys=True).encode()

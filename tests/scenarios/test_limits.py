@@ -50,7 +50,7 @@ def test_s18_many_submissions_at_once_all_come_up(town):
 
     TPUCTL_SUBMISSIONS says how many; the reliability run takes 100.
     """
-    count = int(os.environ.get("TPUCTL_SUBMISSIONS", "8"))
+    count = int(os.environ.get("TPUCTL_SUBMISSIONS", "5"))
     turned = ["concurrent operation", "transient"]
     town.cloud.fail_next("tpu.nodes.create", turned * (count // 2))
     desks = [Desk(town, f"desk{n}", name=f"d{n}") for n in range(count)]

@@ -36,7 +36,7 @@ def main():
 def _one(chosen):
     with ExitStack() as stack:
         trace = None if chosen.trace is None else stack.enter_context(chosen.trace.open("w"))
-        yield _told(live(chosen.seed, lambda line: trace and trace.write(line + "\n")))
+        yield _told(live(chosen.seed, trace and (lambda line: trace.write(line + "\n"))))
 
 
 def _many(chosen):

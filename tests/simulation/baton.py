@@ -179,10 +179,10 @@ class HostClock:
     """
     The clock of one process: virtual time, told wrongly by its skew; waiting hands the baton on.
 
-    *longer* says how many seconds a wait takes more than was asked for.
+    *longer* says by how many seconds a wait grows.
     """
 
-    def __init__(self, process, longer=lambda: 0.0):
+    def __init__(self, process, longer=lambda seconds: 0.0):
         self._process, self._scheduler, self._longer = process, process.scheduler, longer
 
     def now(self):
@@ -194,7 +194,7 @@ class HostClock:
     def wait(self, seconds, wake=None):
         if wake is not None and wake.is_set():
             return
-        seconds = max(0.0, seconds + self._longer())
+        seconds = max(0.0, seconds + self._longer(seconds))
         wait_in([] if wake is None else wake.waiting, self._scheduler, seconds)
 
 

@@ -26,6 +26,7 @@ from orchestrator.engine.artifacts import agent_file, bundle_file
 from tests.simulation import invariants
 from tests.simulation.draw import JobCase, Rates
 from tests.simulation.invariants import SETTLE, Violation
+from tests.simulation.life import collecting_at_the_end
 from tests.simulation.report import commit
 from tests.simulation.weather import Weather
 from tests.simulation.wide_checks import WideChecks
@@ -139,6 +140,7 @@ class WideWeather(Weather):
         self.world.tell(key[1])
 
 
+@collecting_at_the_end()
 def live(seed, tpus=TPUS, days=DAYS, trace=lambda line: None):
     """Live the wide life of *seed*."""
     began, life, digest = time.process_time(), WideLife(seed, tpus, days), hashlib.sha256()

@@ -27,7 +27,7 @@ from tests.simulation.machines import KEY, Ssh
 from tests.simulation.wide_world import DIGEST, FaultyDoor, Host, shared_catalog
 
 DAY, HOUR = 86400.0, 3600.0
-LONGEST_STRETCH = 60.0
+LONGEST_STRETCH = 240.0
 
 
 class Pauses:

@@ -134,7 +134,8 @@ class Network:
         self.faults[fault] += bool(fault)
         self.seen(process, method, Request("PUT", f"{bucket}/{name}", {}, {}), "renewal", fault)
         seconds = self.random.uniform(1, 120) if fault == "slow" else 0.0
-        sleep(self.scheduler, min(seconds, 30.0))
+        if seconds:
+            sleep(self.scheduler, min(seconds, 30.0))
         if fault == "api_error" or (seconds > 30 and self.random.random() < 0.5):
             raise TransientError("the service is unavailable")
         if bucket not in storage.buckets._buckets:
@@ -221,9 +222,11 @@ class Network:
         """Take up to 120 s, on the way there or back; the caller gives up at its limit."""
         seconds, early = self.random.uniform(1, 120), self.random.random() < 0.5
         if seconds <= limit:
-            sleep(self.scheduler, seconds if early else 0)
+            if early:
+                sleep(self.scheduler, seconds)
             response = self._through(request, method)
-            sleep(self.scheduler, 0 if early else seconds)
+            if not early:
+                sleep(self.scheduler, seconds)
             return response
         if early:
             # It arrives after the caller has given up.

@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, lru_cache
+from math import ceil
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
@@ -27,7 +28,7 @@ from orchestrator.cloud.factory import open_cloud
 from orchestrator.core import names
 from orchestrator.core.bill import spent
 from orchestrator.core.job import job_digest
-from orchestrator.core.lease import Holder
+from orchestrator.core.lease import RENEWAL, Holder
 from orchestrator.engine import act, files, heartbeats, journal, lease, observe, record, watch
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
@@ -64,7 +65,7 @@ decoded = lru_cache(decode)
 
 class World:
     """
-    Everything of one life. *trace* gets one line for each call and event; *quiet* ends all faults.
+    Everything of one life. *trace*, if any, gets one line for each call and event; *quiet* ends all faults.
     """
 
     def __init__(self, case, trace):
@@ -105,7 +106,8 @@ class World:
 
     def say(self, text):
         """Write a line of the trace."""
-        self._trace(f"{self.now() - self.start:11.3f} {text}")
+        if self._trace is not None:
+            self._trace(f"{self.now() - self.start:11.3f} {text}")
 
     def calm(self):
         """End all faults."""
@@ -116,8 +118,9 @@ class World:
         self.cloud.kernel.settings = replace(self.cloud.kernel.settings, stockouts=frozenset())
 
     def _called(self, process, method, request, status, fault):
-        path = request.path.rpartition("/")[2] if request.method == "GET" else request.path
-        self.say(f"{process.name} {method} {path} {status} {fault}".rstrip())
+        if self._trace is not None:
+            path = request.path.rpartition("/")[2] if request.method == "GET" else request.path
+            self.say(f"{process.name} {method} {path} {status} {fault}".rstrip())
         self.on_call(process, method, request, status, fault)
 
     # What is there, as only a god sees it.
@@ -263,13 +266,25 @@ class Controller:
         """Return the estimated cost, as the command line does."""
         return spent(self.spec, shared_catalog(), history, now).known_usd
 
-    def _longer(self):
-        """Return by how much a wait grows: on a quiet day equal looks need not all be made."""
-        if not self.world.stretched:
-            return 0.0
+    def _longer(self, seconds):
+        """
+        Return by how much a wait of *seconds* grows.
+
+        On a quiet day equal looks need not all be made. The lease's thread looks four times as often as it
+        renews: the looks that would find nothing to do are left out.
+        """
         process, looks = self.process, self.process.stretch
-        process.stretch += self.world.scheduler.current is process.threads[0]
-        return STRETCH[min(looks, len(STRETCH) - 1)]
+        first = self.world.scheduler.current is process.threads[0]
+        process.stretch += self.world.stretched and first
+        extra = STRETCH[min(looks, len(STRETCH) - 1)] if self.world.stretched else 0.0
+        return extra if first else extra + seconds * (self._idle_looks(seconds) - 1)
+
+    def _idle_looks(self, seconds):
+        """Return how many looks it takes until the lease is to be renewed."""
+        lease = self.lease
+        if lease._generation is None or lease._told is None:
+            return 1
+        return max(1, ceil((RENEWAL - (self.clock.monotonic() - lease._renewed)) / seconds))
 
     def _ssh_fails(self):
         return not self.world.quiet and self.world.random.random() < self.world.case.rates.ssh

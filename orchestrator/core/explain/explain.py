@@ -52,7 +52,7 @@ def _headline(seen: Seen, parts: tuple[Part, ...]) -> str:
     troubled = next((part for part in rest if not part.calm and part is not loop), None)
     if troubled is None:
         watched = "" if loop.calm else ", and nobody watches it"
-        return f"the job: {job.why}{watched}"
+        return f"job {job.state}: {job.why}{watched}"
     return f"{troubled.what} {troubled.state}: {troubled.why}"
 
 

@@ -2,6 +2,8 @@
 Explain bucket, VM and TPU.
 """
 
+from collections.abc import Sequence
+
 from orchestrator.core import names
 from orchestrator.core.decide import decide_bucket, decide_vm
 from orchestrator.core.decide_node import PASSING, Judgement, decide_node, judge_node
@@ -145,8 +147,9 @@ def _asked_for(
     """
     refused = [r for r in seen.history.refusals if r.kind is kind]
     why = why or (step.changes[-1].why if step.changes else step.waiting)
+    evidence = (*_refusals(refused), *evidence)
     if refused and not step.changes:
-        return _refused(what, state, seen, kind, refused, evidence)
+        return _refused(what, state, seen, kind, refused[-1], evidence, len(refused))
     if step.changes:
         nexts, you = steps_text(step.changes), "" if next_pass(seen, step) else "tpuctl watch"
         return Part(what, state, why, rule, evidence, nexts, next_pass(seen, step), you)
@@ -154,21 +157,24 @@ def _asked_for(
     return Part(what, state, why, rule, evidence, step.waiting or "look again", next_pass(seen, step), you)
 
 
-def _refused(
-    what: str, state: str, seen: Seen, kind: Kind, refused: list[Refusal], evidence: tuple[Evidence, ...]
-) -> Part:
-    told = tuple(
+def _refusals(refused: Sequence[Refusal]) -> tuple[Evidence, ...]:
+    return tuple(
         Evidence("record", r.at, f"refused{f' in {r.zone}' if r.zone else ''} ({r.retry.value}): {r.message}")
         for r in refused[-LAST_REFUSALS:]
     )
-    final, last = hopeless(seen.history), refused[-1]
-    why = f"{len(refused)} refusal{'s' if len(refused) > 1 else ''}, the last for {last.retry.value}"
+
+
+def _refused(
+    what: str, state: str, seen: Seen, kind: Kind, last: Refusal, evidence: tuple[Evidence, ...], count: int
+) -> Part:
+    final = hopeless(seen.history)
+    why = f"{count} refusal{'s' if count > 1 else ''}, the last for {last.retry.value}"
     if final is not None:
         you = final.hint or "mend the cause, then run: tpuctl up"
-        return Part(what, state, why, "refused.final", (*told, *evidence), "nothing", None, you)
+        return Part(what, state, why, "refused.final", evidence, "nothing", None, you)
     zone = next_zone(seen.spec, seen.history) if kind is Kind.NODE else last.zone
     gate = create_gate(seen.history, zone, kind)
     when = max(gate, next_pass(seen) or 0.0) if next_pass(seen) else None
     you = last.hint or "name more zones in tpu.zones, or wait"
     nexts = f"ask again{f' in {zone}' if zone else ''}, not before the wait is over"
-    return Part(what, state, why, "refused.wait", (*told, *evidence), nexts, when, you)
+    return Part(what, state, why, "refused.wait", evidence, nexts, when, you)

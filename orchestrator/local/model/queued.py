@@ -38,7 +38,6 @@ class Initiator(Enum):
 
 # The service calls waiting WAITING_FOR_RESOURCES now, and ACCEPTED before; both mean the same.
 WAITING = frozenset({QueuedState.ACCEPTED, QueuedState.WAITING_FOR_RESOURCES})
-ENDED = frozenset({QueuedState.FAILED, QueuedState.SUSPENDED})
 
 Tag = tuple[str, str, int, int]
 

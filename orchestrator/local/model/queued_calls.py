@@ -12,7 +12,7 @@ from orchestrator.local.model import node_rules, queued_rules
 from orchestrator.local.model.errors import ApiError, tpu_case
 from orchestrator.local.model.kernel import Kernel, Place
 from orchestrator.local.model.operations import Api, Operation
-from orchestrator.local.model.queued import ENDED, WAITING, QueuedResource, QueuedState
+from orchestrator.local.model.queued import QueuedResource, QueuedState
 from orchestrator.local.model.queued_life import QueuedLife
 from orchestrator.local.model.tpu import TpuNodes
 
@@ -68,7 +68,7 @@ class QueuedResources:
         """
         Start to delete a queued resource, with *force* its nodes too; errors: ApiError.
 
-        Without *force* it must have no nodes, or be in a state that promises none.
+        Without *force* it must have no nodes, as it is while it waits, FAILED or SUSPENDED.
         """
 
         def act() -> Operation:
@@ -116,7 +116,7 @@ class QueuedResources:
         if found.state is QueuedState.DELETING:
             place = Place(found.zone, found.name)
             raise tpu_case("concurrent operation").error(**self._kernel.values(place))
-        if not force and found.state not in WAITING | ENDED and self.life.members(found):
+        if not force and self.life.members(found):
             raise queued_rules.refused(self._kernel, "delete without force", found)
 
     def _once(

@@ -1,0 +1,72 @@
+"""
+tpuctl cost: what the deployment has cost, and for what.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.cli.options import deployment_options
+
+if TYPE_CHECKING:
+    from orchestrator.cli.wiring import Session
+    from orchestrator.core.spending import Spending
+
+
+@click.command("cost")
+@deployment_options
+@click.argument("name", required=False)
+def command(
+    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, name: str | None
+) -> None:
+    """
+    Show what the deployment has cost: by resource, zone, day (UTC) and use, and what preemptions took.
+
+    NAME is a deployment that this computer has brought up; without it, the one of the deployment file.
+    An estimate from the price tables, not a bill. Storage and traffic are not in it.
+    """
+    from orchestrator.cli import cost_view
+    from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.expired import sweep_expired
+    from orchestrator.cli.known import open_session
+    from orchestrator.cli.output import print_json
+    from orchestrator.cli.wiring import Choice
+
+    session = open_session(Choice(file, settings, cloud, as_json), name, EventPrinter())
+    sweep_expired(session)
+    found, preemptions = _spent(session)
+    if as_json:
+        print_json("cost", {"name": session.spec.name, "preemptions": preemptions, **_body(found)})
+    else:
+        cost_view.show(session.spec.name, found, preemptions, rehearsed=cloud == "local")
+
+
+def _spent(session: "Session") -> "tuple[Spending, int]":
+    from orchestrator.cli.status import glance
+    from orchestrator.core.spending import spending
+    from orchestrator.core.world import Present
+    from orchestrator.engine.heartbeats import read_heartbeats
+
+    looked = glance(session)
+    seen = read_heartbeats(session.cloud.store, None)
+    beats = seen.value if isinstance(seen, Present) else ()
+    history = looked.history
+    found = spending(session.spec, session.catalog, history, beats, looked.world.seen_at)
+    return found, history.preemptions
+
+
+def _body(found: "Spending") -> dict[str, Any]:
+    """
+    Return the spending as `--json` prints it.
+    """
+    from dataclasses import asdict
+
+    body = asdict(found)
+    prices = body.pop("prices")
+    return {
+        **body,
+        "wasted_usd": found.wasted_usd,
+        "price_dates": dict(prices["dates"]),
+        "hourly": [line.as_dict() for line in found.prices.lines],
+    }

@@ -1,0 +1,255 @@
+"""
+What a deployment has cost, by resource, zone, day and use: an estimate from the price tables, never a bill.
+
+Use is told by the last report of each incarnation: time until its first step is starting or recovering, time
+after its last checkpoint is lost when it was taken away, and time in which no TPU trains is idle.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+
+from orchestrator.core.bill import METERS
+from orchestrator.core.catalog import Catalog
+from orchestrator.core.cost import Hourly, PriceLine, hourly
+from orchestrator.core.history import History, Span
+from orchestrator.core.names import incarnation_of
+from orchestrator.core.spec import Spec, VmSpec
+from orchestrator.core.world import Heartbeat, Phase
+
+
+class Use(Enum):
+    """
+    Name what time on machines went into; the value is the word for people.
+    """
+
+    TRAINING = "training"
+    LOST = "lost"
+    RECOVERING = "recovering"
+    STARTING = "starting"
+    IDLE = "idle"
+    UNKNOWN = "not known"
+
+
+WASTED = (Use.LOST, Use.RECOVERING)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """
+    Hold a stretch of time, in seconds since the epoch, and its use.
+    """
+
+    since: float
+    until: float
+    use: Use
+
+
+@dataclass(frozen=True)
+class Item:
+    """
+    Hold one priced thing in one zone: on how many machines, for how many seconds, at what cost.
+    """
+
+    what: str
+    zone: str
+    machines: int
+    seconds: float
+    usd: float | None
+    ondemand_usd: float | None
+
+
+@dataclass(frozen=True)
+class Spending:
+    """
+    Hold what was spent up to now. *unknown* names what has no known price; the sums leave it out.
+
+    *rate_usd* is per hour of what exists now. *to_ttl_usd* is the sum at the end of ttl if all runs all the
+    time, *budget_lasts* the seconds until the budget is used up at that price.
+    """
+
+    usd: float
+    ondemand_usd: float
+    items: tuple[Item, ...]
+    zones: Mapping[str, float]
+    days: Mapping[str, float]
+    uses: Mapping[str, float]
+    unknown: tuple[str, ...]
+    rate_usd: float
+    ttl_left: float | None
+    to_ttl_usd: float | None
+    budget_usd: float | None
+    budget_lasts: float | None
+    prices: Hourly
+
+    @property
+    def wasted_usd(self) -> float:
+        """
+        Return what preemptions have cost: work that was lost, and the ways back.
+        """
+        return sum(self.uses.get(use.value, 0.0) for use in WASTED)
+
+
+def spending(
+    spec: Spec, catalog: Catalog, history: History, beats: Sequence[Heartbeat], now: float
+) -> Spending:
+    """
+    Return what was spent up to *now*; *beats* are the last reports of all incarnations.
+    """
+    bill = _Bill(spec, catalog, now)
+    parts = stretches(history.spans, beats, now)
+    uses, days, zones = ({} for _ in range(3)) if not history.spans else _split(bill, history.spans, parts)
+    vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
+    dear = _Bill(replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm), catalog, now)
+    items = tuple(_items(bill, dear, history.spans))
+    usd = sum(item.usd for item in items if item.usd is not None)
+    whole = hourly(spec, catalog, history.zone or spec.tpu.zones[0])
+    left = max(0.0, history.started_at + spec.watch.ttl - now) if history.started_at else None
+    budget = spec.watch.budget_usd
+    return Spending(
+        usd=usd,
+        ondemand_usd=sum(item.ondemand_usd for item in items if item.ondemand_usd is not None),
+        items=items,
+        zones=zones,
+        days=days,
+        uses=uses,
+        unknown=tuple(dict.fromkeys(f"{item.what} in {item.zone}" for item in items if item.usd is None)),
+        rate_usd=sum(bill.rate(span) for span in history.spans if span.until is None),
+        ttl_left=left,
+        to_ttl_usd=None if left is None or whole.billed_usd is None else usd + whole.billed_usd * left / 3600,
+        budget_usd=budget,
+        budget_lasts=max(0.0, budget - usd) / whole.billed_usd * 3600
+        if budget and whole.billed_usd
+        else None,
+        prices=whole,
+    )
+
+
+def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> tuple[Stretch, ...]:
+    """
+    Return what the time was used for, from the first TPU to *now*; what lies before is idle.
+    """
+    nodes = sorted((span for span in spans if span.kind == "node"), key=lambda span: span.since)
+    reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
+    found: list[Stretch] = []
+    for index, span in enumerate(nodes):
+        following = nodes[index + 1] if index + 1 < len(nodes) else None
+        beat = reports.get(incarnation_of(span.name, {}) or 0)
+        end = min(x for x in (span.until, following.since if following else None, now) if x is not None)
+        first = Use.STARTING if index == 0 else Use.RECOVERING
+        found += _of_node(span.since, max(span.since, end), beat, first, lost=following is not None)
+        if following is not None:
+            found.append(Stretch(end, max(end, following.since), Use.RECOVERING))
+    return tuple(part for part in found if part.until > part.since)
+
+
+def _of_node(since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool) -> list[Stretch]:
+    """
+    Return the uses of one TPU's time; *lost* says that another one took its place.
+    """
+    if beat is None:
+        return [Stretch(since, end, Use.UNKNOWN)]
+    began = _within(since, beat.timings.get("first_step"), end)
+    if beat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED} and not lost:
+        useful, rest = _within(began, beat.progress_at or beat.updated, end), Use.IDLE
+    elif lost:
+        useful, rest = _within(began, beat.committed_at or began, end), Use.LOST
+    else:
+        useful, rest = end, Use.IDLE
+    return [Stretch(since, began, first), Stretch(began, useful, Use.TRAINING), Stretch(useful, end, rest)]
+
+
+def _within(low: float, value: float | None, high: float) -> float:
+    return high if value is None else min(max(low, value), high)
+
+
+class _Bill:
+    """
+    Price spans by the tables, at the price of their own zone.
+    """
+
+    def __init__(self, spec: Spec, catalog: Catalog, now: float) -> None:
+        self._spec, self._catalog, self.now = spec, catalog, now
+        self._prices: dict[str, Hourly] = {}
+
+    def lines(self, span: Span) -> tuple[PriceLine, ...]:
+        """
+        Return what is priced while the span's machine exists.
+        """
+        if span.zone not in self._prices:
+            self._prices[span.zone] = hourly(self._spec, self._catalog, span.zone)
+        meters = METERS[span.kind]
+        return tuple(line for line in self._prices[span.zone].lines if line.meter in meters)
+
+    def rate(self, span: Span) -> float:
+        """
+        Return the known part of the price per hour.
+        """
+        return sum(line.billed_usd for line in self.lines(span) if line.billed_usd is not None)
+
+    def seconds(self, span: Span, since: float = 0.0, until: float = float("inf")) -> float:
+        """
+        Return for how long the machine existed between two times.
+        """
+        return max(0.0, min(span.until or self.now, until) - max(span.since, since))
+
+
+def _split(
+    bill: _Bill, spans: Sequence[Span], parts: Sequence[Stretch]
+) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """
+    Return the cost by use, by day (UTC) and by zone; each of them adds up to the whole.
+    """
+    uses: dict[str, float] = defaultdict(float)
+    days: dict[str, float] = defaultdict(float)
+    zones: dict[str, float] = defaultdict(float)
+    for span in spans:
+        rate = bill.rate(span) / 3600
+        whole = bill.seconds(span)
+        zones[span.zone] += whole * rate
+        used = 0.0
+        for part in parts:
+            seconds = bill.seconds(span, part.since, part.until)
+            uses[part.use.value] += seconds * rate
+            used += seconds
+        uses[Use.IDLE.value] += max(0.0, whole - used) * rate
+        for day, since, until in _days(span.since, span.since + whole):
+            days[day] += (until - since) * rate
+    return (
+        {use.value: uses[use.value] for use in Use if uses.get(use.value)},
+        dict(sorted(days.items())),
+        zones,
+    )
+
+
+def _days(since: float, until: float) -> Iterator[tuple[str, float, float]]:
+    """
+    Yield the days (UTC) between two times with the part of each that lies between them.
+    """
+    while since < until:
+        midnight = datetime.fromtimestamp(since, timezone.utc).replace(
+            hour=0, minute=0, second=0, microsecond=0
+        )
+        end = min(until, (midnight + timedelta(days=1)).timestamp())
+        yield midnight.strftime("%Y-%m-%d"), since, end
+        since = end
+
+
+def _items(bill: _Bill, dear: _Bill, spans: Iterable[Span]) -> Iterator[Item]:
+    """
+    Yield the cost of each priced thing by zone; *dear* prices the same on demand.
+    """
+    groups: dict[tuple[str, str], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
+    for span in spans:
+        for line, other in zip(bill.lines(span), dear.lines(span), strict=True):
+            groups[line.what, span.zone].append((span, line, other))
+    for (what, zone), members in groups.items():
+        seconds = sum(bill.seconds(span) for span, _, _ in members)
+        _, line, other = members[0]
+        machines = len({span.name for span, _, _ in members})
+        usd, ondemand = (
+            None if price is None else price * seconds / 3600 for price in (line.billed_usd, other.billed_usd)
+        )
+        yield Item(what, zone, machines, seconds, usd, ondemand)

@@ -1,0 +1,206 @@
+"""
+Anything that people may type, in any order, while machines are taken away and commands are killed.
+
+TPUCTL_FUZZ says how many lives of how many commands are lived, such as 200x30; a failure prints its commands
+as a program.
+"""
+
+import os
+import tempfile
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from tests.figures import tell
+from tests.scenarios.desk import Desk
+from tests.scenarios.town import Town
+
+STATUSES = {0, 1, 2, 3, 4, 5, 6, 7, 130}
+"""What the README says that a command may end with."""
+ZONES = ("europe-west4-a", "europe-west4-b")
+EDITS = {
+    "tpu__zones": [[ZONES[0]], [ZONES[1]], list(ZONES)],
+    "tpu__type": ["v5litepod-8", "v5litepod-4", "v5litepod-16"],
+    "tpu__spot": [True, False],
+    "vm": ["none", {"machine": "e2-small"}, {"machine": "e2-medium", "spot": True}],
+    "watch__ttl": ["7d", "2h"],
+    "watch__budget_usd": [None, 1.5],
+    "job__command": ["python3 train.py", "python3 train.py --faster"],
+}
+READS = [("status",), ("status", "--json"), ("plan",), ("check",), ("checkpoints",), ("logs",)]
+WRONG = [
+    ("up", "--foo"), ("upp",), ("watch", "--stop"), ("down",), ("status", "--cloud", "mars"),
+    ("up", "--set", "tpu.type=v99-8"), ("up", "--set", "nonsense"), ("plan", "--set", "tpu.zones=[]"),
+]  # fmt: skip
+PASSING = ("REPAIRING", "STOPPED", "TERMINATED", "HIDDEN", "vanish", "UNHEALTHY_MAINTENANCE")
+STRIKES = ("preempt", "kill", *PASSING)
+CALLS = st.tuples(st.integers(1, 30), st.sampled_from(["before", "after"]))
+COUNTED = Counter()
+
+
+class Commands(RuleBasedStateMachine):
+    """
+    One deployment, two computers, and a third one that has nothing but the file.
+    """
+
+    desks = st.sampled_from(["home", "away", "new"])
+
+    def __init__(self):
+        super().__init__()
+        self.stack = ExitStack()
+        folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tpuctl-fuzz-")))
+        self.town = self.stack.enter_context(Town(folder, latency="realistic").open())
+        self.file, self.last, self.sure = {}, None, True
+        self.known = {name: Desk(self.town, name) for name in ("home", "away")}
+        COUNTED["lives"] += 1
+
+    def _desk(self, name):
+        if name in self.known:
+            return self.known[name]
+        return Desk(self.town, f"new{len(self.town.desks)}", **self.file)
+
+    def _type(self, desk, *words, **options):
+        COUNTED["commands"] += 1
+        said = self.last = desk.run(*words, **options)
+        COUNTED["killed"] += said.code is None
+        killed = "kill" in options and said.code is None
+        assert killed or said.code in STATUSES, said
+        for text in (said.out, said.err):
+            assert "Traceback" not in text, text
+            assert "this is a bug in tpuctl" not in text, text
+        return said
+
+    # What people type.
+
+    @rule(desk=desks)
+    def up(self, desk):
+        """After an `up` that ends well there is one TPU with the job, or the job is over."""
+        said = self._type(self._desk(desk), "up", interrupt=3000)
+        if said.code == 0 and "the job is done" not in said.err:
+            assert len(self.town.in_use("demo-tpu-")) == 1, self.town.nodes()
+            assert any(worker.running for worker in self.town.crew.workers.values())
+
+    @rule(desk=desks, seconds=st.sampled_from([40, 300, 1500]))
+    def watch(self, desk, seconds):
+        self._type(self._desk(desk), "watch", interrupt=seconds, patience=seconds + 3000)
+
+    @rule(desk=desks, data=st.booleans())
+    def down(self, desk, data):
+        """After a `down` that ends well nothing is there, and nothing comes."""
+        said = self._type(self._desk(desk), "down", "--yes", *(["--delete-data"] if data else []))
+        if said.code == 0:
+            assert not (data and self.town.buckets())
+            self.town.wait(400)
+            self.town.judge.gone("demo")
+        elif said.code == 6:
+            self.town.wait(70)
+
+    @rule(desk=desks, words=st.sampled_from(READS))
+    def read(self, desk, words):
+        """What only reads changes nothing."""
+        assert self._type(self._desk(desk), *words).calls == 0
+
+    @rule(desk=desks, words=st.sampled_from(WRONG))
+    def mistype(self, desk, words):
+        """What is wrong is told before anything is touched."""
+        said = self._type(self._desk(desk), *words)
+        assert (said.code, said.calls) == (2, 0), said
+
+    @rule(key=st.sampled_from(sorted(EDITS)), choice=st.integers(0, 2))
+    def edit(self, key, choice):
+        self.file[key] = EDITS[key][choice % len(EDITS[key])]
+        for desk in self.known.values():
+            desk.edit(**self.file)
+
+    @rule(desk=desks, text=st.sampled_from(["a", "b"]))
+    def new_code(self, desk, text):
+        self._desk(desk).write("train.py", f"print('{text}')\n")
+
+    # What goes wrong.
+
+    @rule(desk=desks, words=st.sampled_from([("up",), ("watch",), ("down", "--yes")]), kill=CALLS)
+    def killed(self, desk, words, kill):
+        self._type(self._desk(desk), *words, kill=kill, interrupt=900)
+
+    @rule(
+        words=st.sampled_from([("up",), ("watch",)]), call=st.integers(1, 25), pause=st.sampled_from([0, 70]),
+        other=st.sampled_from([("up",), ("watch",), ("down", "--yes"), ("down", "--yes", "--delete-data")]),
+    )  # fmt: skip
+    def second_client(self, words, call, pause, other):
+        """One command stands still in a call while another computer's runs."""
+
+        def meanwhile():
+            self.town.wait(pause)
+            self._type(self.known["away"], *other, interrupt=600)
+
+        self._type(self.known["home"], *words, meanwhile={call: meanwhile}, interrupt=900, patience=9000)
+
+    @precondition(lambda self: self.town.in_use())
+    @rule(how=st.sampled_from(STRIKES), notice=st.booleans())
+    def strike(self, how, notice):
+        node = self.town.in_use()[0]
+        if how in PASSING and self.town.nodes()[node] == "READY":
+            self.town.cloud.set_node_state(node, how)
+        elif how == "preempt" and self.file.get("tpu__spot", True):
+            self.town.cloud.preempt(node, notice=notice)
+        else:
+            for machine in [m for m in self.town.crew.workers if f"-{node}-" in m]:
+                self.town.crew.stop(machine)
+        COUNTED["strikes"] += 1
+
+    @rule(phase=st.sampled_from(["done", "failed"]))
+    def job_ends(self, phase):
+        self.town.crew.say("demo", phase=phase, message="status 1")
+
+    @rule(zones=st.sampled_from([(), ZONES[:1], ZONES]))
+    def stockout(self, zones):
+        self.town.change(stockouts=frozenset(zones))
+
+    @rule(hours=st.sampled_from([0.02, 0.5, 3]))
+    def time_passes(self, hours):
+        self.town.wait(hours * 3600)
+
+    # What must always hold.
+
+    @invariant()
+    def holds(self):
+        """I1, I2 and I3, as the judge has seen them whenever time passed."""
+        zones = {*ZONES, "europe-west4-c"}
+        self.town.judge.findable("demo", zones)
+        assert self.town.judge.verdict == []
+
+    def teardown(self):
+        """In the end `down` leaves nothing, whatever has happened before."""
+        try:
+            self.town.change(stockouts=frozenset())
+            self.town.wait(130)
+            said = self._type(self._desk("new"), "down", "--yes", "--delete-data")
+            assert said.code == 0, said
+            self.town.wait(3600)
+            assert (self.town.nodes(), self.town.vms(), self.town.buckets()) == ({}, {}, [])
+        finally:
+            self.stack.close()
+
+
+def test_any_order_of_commands_leaks_doubles_and_loses_nothing():
+    """Statuses are those of the README, nothing is a bug, and what is taken down is gone."""
+    size = os.environ.get("TPUCTL_FUZZ", "")
+    lives, steps = (int(part) for part in (size or "6x10").split("x"))
+    COUNTED.clear()
+    run_state_machine_as_test(
+        Commands,
+        settings=settings(
+            max_examples=lives, stateful_step_count=steps, deadline=None, derandomize=not size, database=None,
+            suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink],
+        ),
+    )  # fmt: skip
+    tell(
+        "fuzz", "Any order of commands",
+        "Commands, edits, kills, preemptions and a second computer in random order; TPUCTL_FUZZ sets the size.",
+        {"lives": COUNTED["lives"], "commands": COUNTED["commands"], "of them killed": COUNTED["killed"],
+         "machines taken away": COUNTED["strikes"]},
+    )  # fmt: skip

@@ -1,0 +1,89 @@
+"""
+When two worlds are the same for whoever comes next: all that a fresh process can see, without what only names.
+
+Whoever comes next decides by states, ages, and what the record says. Random ids, generations, serial numbers,
+the story told in events, and journals that nobody reads are left out; times count as ages in whole seconds.
+"""
+
+import hashlib
+import json
+import re
+
+from orchestrator.core import names
+
+UNREAD = (names.EVENTS, names.LEASE, names.RECORD)
+"""Objects that are told in another way below, or that nobody decides by."""
+PASSING = ("serial", "fence")
+TIME = re.compile(r"\b1[89]\d{8}(\.\d+)?\b")
+LONG = re.compile(r"[0-9a-f]{16,}|\d{12,}")
+
+
+def fingerprint(stage, *, journal):
+    """Return the same text for worlds that are alike; *journal* says that somebody may read it."""
+    seen = [_cloud(stage), _bucket(stage, journal=journal), _disk(stage), stage.machines.running]
+    text = json.dumps(seen, sort_keys=True, default=str)
+    now = stage.clock.now()
+    text = LONG.sub("#", TIME.sub(lambda found: f"{now - float(found[0]):.0f} s", text))
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _cloud(stage):
+    """Tell what exists and what is under way."""
+    state = stage.cloud.kernel.state
+    nodes = [
+        (
+            n.name,
+            n.zone,
+            n.state.name,
+            n.health.name,
+            n.body.get("labels"),
+            n.body["acceleratorType"],
+            n.created,
+        )
+        for n in state.nodes.values()
+    ]
+    vms = [(v.name, v.zone, v.status.value, dict(v.labels)) for v in state.instances.values()]
+    due = sorted((event.kind, event.due) for event in state.heap)
+    paid = sorted({u.resource for u in state.usage})
+    return [sorted(nodes), sorted(vms), sorted(map(str, state.disks)), due, paid]
+
+
+def _bucket(stage, *, journal):
+    """Tell the bucket, and its objects by content; a heartbeat is as old as it is."""
+    held = [(b.name, b.location, b.policy, b.fields) for b in stage.storage.buckets.list("local-project")]
+    objects = {o.name: (o.crc32c, o.updated) for o in stage.storage.objects.all()}
+    told = {name: value for name, value in objects.items() if not name.startswith((*UNREAD, names.JOURNAL))}
+    leases = [name for name in objects if name.startswith(names.LEASE)]
+    kept = [_record(stage, stage.get(names.RECORD)) if names.RECORD in objects else None]
+    intents = [_intent(stage.get(name)) for name in sorted(objects) if name.startswith(names.JOURNAL)]
+    return [held, told, leases, kept, intents if journal else []]
+
+
+def _intent(data):
+    """Tell what the journal says without saying when."""
+    return {key: value for key, value in json.loads(data).items() if key not in {"id", "checksum"}}
+
+
+def _record(stage, data):
+    """Tell a record; an operation is what has become of it."""
+    try:
+        body = json.loads(data)
+        kept = {key: value for key, value in body["history"].items() if key not in PASSING}
+    except (ValueError, KeyError):
+        return data.decode(errors="replace")
+    known = stage.cloud.kernel.state.operations
+    for operation in kept["operations"]:
+        name = operation["id"].rsplit("/", 1)[-1]
+        found = known.get(name)
+        operation["id"] = [found.ended is not None, str(found.error)] if found else None
+    return [body["deployment"], kept, "checksum" in body]
+
+
+def _disk(stage):
+    """Tell what the computers keep: the record in full, of the journal only whether its last line is whole."""
+    told = []
+    for path in sorted(stage._disks()):
+        data = path.read_bytes()
+        body = {"record.json": lambda: _record(stage, data), "journal.jsonl": lambda: data[-1:]}  # noqa: B023
+        told.append([str(path), body.get(path.name, lambda: data.decode())()])  # noqa: B023
+    return told

@@ -1,0 +1,73 @@
+"""
+Nobody ever comes back: which legs of the dead-man switch end the bill, and when (R14).
+"""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+from unittest import mock
+
+from orchestrator.cli import wiring
+from orchestrator.cli.expired import sweep_expired
+from tests.crash import commands
+from tests.crash.stage import HERE
+from tests.engine.engine_lab import PROJECT
+
+SLACK = 600.0
+"""Seconds after the time to live in which the bill has to stop."""
+
+
+def check_abandoned(stage, spec):
+    """
+    Check that the VM has stopped by itself, and that the next command of another deployment ends the rest.
+
+    Each leg is one line here: what the machines do by themselves, then what the next command does.
+    """
+    stage.clock.advance(float(spec.watch.ttl) + SLACK)
+    stage.cloud.tick()
+    machines = [name for name in paid(stage) if not name.startswith("TPU")]
+    assert not machines, f"paid for after the time to live: {machines}"
+    next_command(stage)
+    stage.wait(60)
+    assert not paid(stage), f"paid for after the next command: {paid(stage)}"
+
+
+def paid(stage):
+    """Return our machines that cost money now; the disk of a stopped VM is kept on purpose."""
+    uses = [use for use in stage.cloud.kernel.state.usage if use.end is None and "demo" in use.resource]
+    kinds = {"tpu": "TPU", "vm": "VM"}
+    return [f"{kinds[use.kind]} {use.resource}" for use in uses if use.kind in kinds]
+
+
+def next_command(stage):
+    """Do what every command does first: end what has expired on this computer, whatever its file says."""
+    here = (stage.folder / HERE).parents[1]
+    about = SimpleNamespace(cloud="gcp")
+    other = SimpleNamespace(
+        choice=about, clock=stage.clock, project=PROJECT, spec=SimpleNamespace(name="next")
+    )
+
+    class Opened:
+        """
+        Stand in for what is opened over the real cloud: the same parts over the stage's.
+        """
+
+        def __init__(self, choice, sink, spec):
+            self._spec = spec
+
+        @contextmanager
+        def alone(self, command):
+            with commands.process(stage, self._spec, HERE) as self._made:
+                yield
+
+        @property
+        def record(self):
+            return self._made.record
+
+        def watcher(self):
+            return self._made.watcher
+
+    with (
+        mock.patch.object(wiring, "Session", Opened),
+        mock.patch.object(wiring, "state_folder", lambda cloud: here),
+    ):
+        sweep_expired(other)
