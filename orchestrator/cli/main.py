@@ -86,13 +86,13 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="tpuctl")
 def cli() -> None:
-    r"""
+    """
     Turn a training script into a finished model on preemptible Cloud TPUs.
 
     \b
     First contact, with no cloud account:  tpuctl demo
     Your own job:                          tpuctl init, plan, up, watch, down
-    """
+    """  # noqa: D301 (click reads the character, so the text cannot be raw)
 
 
 def main(args: list[str] | None = None) -> None:

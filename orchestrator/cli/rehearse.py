@@ -45,7 +45,7 @@ def command(
     file: Path | None, settings: tuple[str, ...], kills: tuple[str, ...], count: int | None, seed: int,
     compare: bool, hosts: str, keep: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    r"""
+    """
     Run your deployment on a local cloud of its own, take machines away, and judge whether it comes back.
 
     \b
@@ -54,7 +54,7 @@ def command(
     twice    SIGKILL again as soon as it trains  vm       the VM is stopped from outside
 
     It ends with 0 only if the job came back every time and reached its end.
-    """
+    """  # noqa: D301 (click reads the character, so the text cannot be raw)
     from orchestrator.cli.demo import clear
     from orchestrator.cli.stage import Stage, interruptible
     from orchestrator.config.load import FILE_NAME, find

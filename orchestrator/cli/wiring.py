@@ -19,7 +19,7 @@ from orchestrator.core.events import Event, Sink
 from orchestrator.core.history import History
 from orchestrator.core.spec import Spec
 from orchestrator.engine.blueprint import ROOT, Blueprint
-from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.eventlog import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease import Lease
@@ -76,6 +76,7 @@ class Session:
         self.choice = choice
         self._sink = sink
         self.needs_no_record = False
+        self.approve = any_plan
         self.holder = this_process("?", 0.0)
         self.path, self.spec = (Path(), spec) if spec else read_spec(choice)
         self.clock = SteadyClock(SystemClock())
@@ -207,6 +208,7 @@ class Session:
             clock=self.clock,
             sink=self.sink,
             spent=self.cost,
+            approve=self.approve,
         )
 
     def watcher(self) -> Watcher:

@@ -9,7 +9,7 @@ from orchestrator.core.catalog import Accelerator
 from orchestrator.core.decide import decide
 from orchestrator.core.history import History, learn
 from orchestrator.core.job import push_mark
-from orchestrator.core.plan import Change, Kind, Plan
+from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.sidecars import told
 from orchestrator.core.spec import Spec
 from orchestrator.core.world import (
@@ -33,14 +33,20 @@ def forecast(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: st
     """
     Return all changes that `up` makes when nothing exists yet and nothing goes wrong, in order.
     """
-    history = History(bundle=bundle, agent=agent)
-    world = World(Absent(), Absent(), Present(()), Present(()))
+    nothing = World(Absent(), Absent(), Present(()), Present(()))
+    return foresee(spec, accelerator, nothing, History(bundle=bundle, agent=agent))
+
+
+def foresee(spec: Spec, accelerator: Accelerator | None, world: World, history: History) -> Plan:
+    """
+    Return all changes that `up` makes from *world* on when nothing goes wrong, in order.
+    """
     changes: list[Change] = []
     for _ in range(PASSES):
         history = learn(history, world)
         plan = decide(spec, world, history)
         if plan.empty:
-            return Plan(tuple(changes))
+            return replace(plan, changes=tuple(changes), waiting=() if changes else plan.waiting)
         for change in plan.changes:
             changes.append(change)
             world, history = _succeed(change, spec, accelerator, world, history)
@@ -56,8 +62,15 @@ def _succeed(
     if change.kind is Kind.BUCKET:
         made = Bucket(change.name, change.zone)
         return replace(world, bucket=Present(made)), replace(history, bucket_ready=True)
+    if change.kind is Kind.SIDECARS:
+        role = "vm" if change.name == names.vm_name(spec) else "tpu"
+        return world, replace(history, sidecars=told(history, spec, role))
+    if change.verb is Verb.DELETE:
+        left = world.nodes.value if isinstance(world.nodes, Present) else ()
+        return replace(world, nodes=Present(tuple(n for n in left if n.name != change.name))), history
     if change.kind is Kind.VM:
-        vm = Vm(change.name, change.zone, VmState.RUNNING)
+        state = VmState.TERMINATED if change.verb is Verb.STOP else VmState.RUNNING
+        vm = Vm(change.name, change.zone, state, labels=names.labels(spec, "vm"))
         return replace(world, vm=Present(vm)), replace(history, sidecars=told(history, spec, "vm"))
     if change.kind is Kind.BUNDLE:
         return world, replace(history, uploaded=f"{history.bundle}:{history.agent}")
@@ -70,9 +83,11 @@ def _succeed(
         )
         history = replace(history, incarnation=change.incarnation or 0, zone=change.zone, accepted=True)
         history = replace(history, sidecars=told(history, spec, "tpu"))
-        return replace(world, nodes=Present((node,))), history
+        others = world.nodes.value if isinstance(world.nodes, Present) else ()
+        return replace(world, nodes=Present((*others, node)), heartbeats=Present(())), history
     beats = tuple(
         Heartbeat(history.incarnation, index, Phase.RUN, world.seen_at, workers=count, bundle=history.bundle)
         for index in range(count)
     )
-    return replace(world, heartbeats=Present(beats)), replace(history, pushed=push_mark(spec, history))
+    pushed = replace(history, pushed=push_mark(spec, history), settings_due=False)
+    return replace(world, heartbeats=Present(beats)), pushed

@@ -106,7 +106,8 @@ def spending(
     items = tuple(_items(bill, dear, history.spans))
     usd = sum(item.usd for item in items if item.usd is not None)
     whole = hourly(spec, catalog, history.zone or spec.tpu.zones[0])
-    left = max(0.0, history.started_at + spec.watch.ttl - now) if history.started_at else None
+    goes_on = history.started_at and not history.outcome
+    left = max(0.0, history.started_at + spec.watch.ttl - now) if goes_on else None
     budget = spec.watch.budget_usd
     return Spending(
         usd=usd,

@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.clock import Clock
 from orchestrator.core.events import Sink
 from orchestrator.core.history import History
+from orchestrator.core.plan import Plan
 from orchestrator.core.spec import Spec
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.journal import Journal
@@ -17,12 +18,19 @@ from orchestrator.engine.record import Record
 from orchestrator.ports import Cloud
 
 
+def any_plan(_: Plan) -> None:
+    """
+    Approve every plan.
+    """
+
+
 @dataclass(frozen=True)
 class Deployment:
     """
     Hold the parts that a pass needs.
 
     *bundles* is the folder of built bundles and agents. *spent* estimates the cost up to a time in USD.
+    *approve* raises when a plan must not be carried out.
     """
 
     spec: Spec
@@ -35,6 +43,7 @@ class Deployment:
     clock: Clock
     sink: Sink
     spent: Callable[[History, float], float]
+    approve: Callable[[Plan], None] = any_plan
 
     @property
     def bucket(self) -> str:

@@ -58,6 +58,7 @@ class Reconciler:
             learned = self._record.history
         plan = decide(parts.spec, world, learned, parts.spent(learned, world.seen_at))
         plan = self._guarded(plan, world, learned)
+        parts.approve(plan)
         failures = self._actor.act(plan, world)
         if plan.outcome not in {None, Outcome.REFUSED}:
             self._record.update(

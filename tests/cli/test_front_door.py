@@ -131,18 +131,23 @@ def test_what_follows_two_dashes_is_for_another_program(capsys):
     assert not wants_json(["exec", "--", "x", "--json"])
 
 
-def every_command(command=cli, path=()):
-    """Return each command with its words."""
-    if not isinstance(command, click.Group):
-        return [(" ".join(path), command)]
-    names = command.list_commands(click.Context(command))
-    pairs = ((name, command.get_command(click.Context(command), name)) for name in names)
-    return [found for name, one in pairs for found in every_command(one, (*path, name))]
-
-
 def test_every_command_answers_programs_too():
     """`demo` shows commands that do, and `schema` prints nothing but JSON."""
-    without = [
-        name for name, one in every_command() if not any("--json" in option.opts for option in one.params)
-    ]
+    ends = {" ".join(words): one for words, one in ALL.items() if not isinstance(one, click.Group)}
+    without = [name for name, one in ends.items() if not any("--json" in p.opts for p in one.params)]
     assert without == ["demo", "schema"]
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_help_shows_no_marks_of_its_source(words, capsys):
+    """The mark that keeps lines as they are is click's to read, not a person's."""
+    text = here(capsys, *words, "--help")[1]
+    assert "\\b" not in text
+    assert "\b" not in text
+
+
+def test_the_first_page_keeps_its_lines_apart(capsys):
+    """Newcomers read two commands there, one a line."""
+    _, out, _ = here(capsys, "--help")
+    assert "tpuctl demo\n" in out
+    assert "\\b" not in out

@@ -143,13 +143,16 @@ def test_a_tpu_that_never_saved_loses_all_of_its_work():
 def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
     """Two days in all, of which one hour is over; the budget ends it earlier."""
     running = Span("node", "demo-tpu-g1", "europe-west4-b", T0)
-    found = spending(SPEC, CATALOG, history(spans=(running, VM), started_at=T0), [], T0 + 3600)
+    here = {"zone": "europe-west4-b", "started_at": T0}
+    found = spending(SPEC, CATALOG, history(spans=(running, VM), **here), [], T0 + 3600)
     hour = found.usd
     assert found.rate_usd == pytest.approx(hour)
     assert found.ttl_left == 47 * 3600
     assert found.to_ttl_usd == pytest.approx(48 * hour)
     assert found.budget_lasts == pytest.approx((10 / hour - 1) * 3600)
     assert found.ondemand_usd > found.usd
+    over = spending(SPEC, CATALOG, history(spans=(running, VM), outcome="done", **here), [], T0 + 3600)
+    assert (over.ttl_left, over.to_ttl_usd) == (None, None)
 
 
 def test_a_price_that_nobody_knows_is_named_and_left_out():

@@ -34,6 +34,7 @@ from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.model.storage.values import Preconditions
 from orchestrator.local.wire.http import Router
 from orchestrator.local.wire.storage import storage_routes
+from tests.agent.agent_lab import is_alive
 from tests.figures import tell
 from tests.local.cloud_kit import a_lab
 from tests.local.http_fixture import serve
@@ -294,5 +295,6 @@ def test_the_lock_of_a_computer_ends_with_its_process_and_not_before(paused, tmp
         refused = until(lambda: read(tmp_path, "refused"), "a second one is refused")
         assert f"tpuctl watch of {getpass.getuser()}@{socket.gethostname()}, process {pid}" in refused["said"]
         os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_alive(pid), "the killed one is dead")
         (tmp_path / "dead").write_text("{}")
     assert read(tmp_path, "after") == {"said": ""}

@@ -1,0 +1,133 @@
+"""
+A plan in a file: written by `plan --out F`, carried out by `up F`, or refused because something has moved.
+"""
+
+import hashlib
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator import __version__
+from orchestrator.cli.wiring import Choice, Session
+from orchestrator.core.approval import Approved, needs_same_cloud, refuse_moved, refuse_others, sights_of
+from orchestrator.core.plan import Plan
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.core.events import Sink
+
+
+def write_plan(choice: Choice, out: Path) -> None:
+    """
+    Look at the cloud, show what `up` would change there, and write it to *out*. Nothing else is changed.
+    """
+    from orchestrator import agentzip
+    from orchestrator.catalog import load_catalog
+    from orchestrator.cli import plan_view
+    from orchestrator.cli.output import say
+    from orchestrator.core.preview import preview
+    from orchestrator.core.seal import sealed
+    from orchestrator.engine.files import write_atomically
+    from orchestrator.remote.bundle import build
+
+    session = Session(choice, lambda _: None)
+    with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
+        source = (session.path.parent / session.spec.job.source).resolve()
+        bundle = build(source, Path(folder)).digest
+        agent = agentzip.build(Path(folder) / "agent.pyz")
+    approved, plan = _foreseen(session, bundle, agent)
+    account = session.cloud.account.default_service_account
+    shown = preview(session.spec, plan, load_catalog(), project=session.project, account=account)
+    plan_view.show(shown, as_json=choice.as_json, more={"out": str(out)})
+    write_atomically(out.absolute(), json.dumps(sealed(approved.as_dict()), indent=1, sort_keys=True).encode())
+    say(f"written to {out}; to carry out exactly this: tpuctl up {out}")
+
+
+def read_plan(path: Path) -> Approved:
+    """
+    Read a plan; raise UsageError when the file is none, or is not as it was written.
+    """
+    from orchestrator.core.seal import SEAL, unsealed
+
+    try:
+        data = path.read_bytes()
+        if SEAL not in json.loads(data):
+            raise ValueError("it has no checksum")
+        return Approved.from_dict(unsealed(data))
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"the plan {path} cannot be read: {error}",
+            hint=f"write one with: tpuctl plan --out {path}", unchanged="nothing was changed", code="TPU-115",
+        ) from error  # fmt: skip
+
+
+def open_approved(choice: Choice, path: Path, sink: "Sink") -> tuple[Session, Approved]:
+    """
+    Return the session of the deployment that a plan is about; its passes do what the plan holds, or end.
+    """
+    from orchestrator.config.adapter import restore
+
+    if choice.settings or choice.file:
+        raise UsageError(
+            "a plan holds the deployment file and its settings: --file and --set do not go with it",
+            hint=f"tpuctl plan --out {path} --set ..., then: tpuctl up {path}",
+            unchanged="nothing was changed",
+        )  # fmt: skip
+    approved = read_plan(path)
+    needs_same_cloud(approved, choice.cloud, str(path))
+    spec = replace(restore(approved.spec), project=approved.project)
+    session = Session(choice, sink, spec)
+    session.path = Path(approved.file)
+    session.approve = lambda plan: refuse_others(approved, plan, str(path))
+    return session, approved
+
+
+def check(session: Session, approved: Approved, path: Path, bundle: str, agent: str) -> None:
+    """
+    Raise ConflictError when the plan would be another one now.
+    """
+    fresh, _ = _foreseen(session, bundle, agent)
+    refuse_moved(approved, fresh, str(path))
+
+
+def _foreseen(session: Session, bundle: str, agent: str) -> tuple[Approved, Plan]:
+    """
+    Return what `up` would do now, without doing it.
+    """
+    from orchestrator.catalog import load_catalog
+    from orchestrator.cli.artifacts import as_wanted, ended
+    from orchestrator.config.adapter import dump
+    from orchestrator.core.forecast import foresee
+    from orchestrator.core.history import learn
+    from orchestrator.engine.heartbeats import read_heartbeats
+    from orchestrator.engine.observe import observe
+
+    spec, record, now = session.spec, session.record.history, session.clock.now()
+    beats = read_heartbeats(session.cloud.store, record.incarnation)
+    world = observe(session.cloud, spec, record, session.blueprint.bucket, now)
+    history = learn(as_wanted(spec, ended(beats, record), bundle, agent, now), world)
+    sights = sights_of(world, learn(record, world))
+    plan = foresee(spec, load_catalog().accelerator(spec.tpu.type), world, history)
+    approved = Approved(
+        deployment=spec.name,
+        project=session.project,
+        cloud=session.choice.cloud,
+        file=str(session.path.absolute()),
+        file_digest=_digest(session.path),
+        tpuctl=__version__,
+        bundle=bundle,
+        agent=agent,
+        spec=dump(spec),
+        sights=sights,
+        changes=tuple(change.as_dict() for change in plan.changes),
+    )
+    return approved, plan
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return "gone"
