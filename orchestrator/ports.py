@@ -16,9 +16,7 @@ from orchestrator.queue_port import QueuedResources
 @dataclass(frozen=True)
 class BucketOrder:
     """
-    Describe the bucket to create: uniform access, no public access, no soft delete.
-
-    *writer* is the e-mail of the machines' service account, granted objectAdmin on this bucket only.
+    Describe the bucket to create: private, no soft delete; *writer*, an account, gets objectAdmin on it.
     """
 
     name: str
@@ -196,9 +194,7 @@ class Store(Protocol):
 
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
         """
-        Write an object, return its generation; 0 means "must not exist".
-
-        Raise PreconditionError when *if_generation* is not the current one.
+        Write an object, return its generation; 0: "must not exist". PreconditionError: it is another.
         """
 
     def upload(self, name: str, path: Path) -> int:

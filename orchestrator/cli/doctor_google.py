@@ -163,7 +163,7 @@ def clock_ahead(endpoint: str) -> Sight[float]:
     except urllib.error.HTTPError as error:
         date = error.headers.get("Date")
     except OSError as error:
-        return Unknown(str(getattr(error, "reason", error)))
+        return Unknown(str(getattr(error, "reason", error)), hint="check the network and the proxy settings")
     if not date:
         return Absent()
     # The service tells whole seconds: on average it is half a second later than it says.

@@ -67,7 +67,7 @@ def _group(findings: Sequence[Finding], console: "Console", width: int) -> None:
         console.print(table, width=width)
         if finding.fix:
             fix = Text(f"fix: {finding.fix}", overflow="fold")
-            console.print(Padding(fix, (0, 0, 0, 10), expand=False), width=width)
+            console.print(Padding(fix, (0, 0, 0, 4), expand=False), width=width)
 
 
 def _number(findings: Sequence[Finding], health: Health) -> int:

@@ -41,7 +41,9 @@ def write_plan(choice: Choice, out: Path) -> None:
     account = session.cloud.account.default_service_account
     shown = preview(session.spec, plan, load_catalog(), project=session.project, account=account)
     plan_view.show(shown, as_json=choice.as_json, more={"out": str(out)})
-    write_atomically(out.absolute(), json.dumps(sealed(approved.as_dict()), indent=1, sort_keys=True).encode())
+    write_atomically(
+        out.absolute(), json.dumps(sealed(approved.as_dict()), indent=1, sort_keys=True).encode()
+    )
     say(f"written to {out}; to carry out exactly this: tpuctl up {out}")
 
 
@@ -49,18 +51,24 @@ def read_plan(path: Path) -> Approved:
     """
     Read a plan; raise UsageError when the file is none, or is not as it was written.
     """
-    from orchestrator.core.seal import SEAL, unsealed
+    from orchestrator.core.seal import SEAL, checksum
 
     try:
-        data = path.read_bytes()
-        if SEAL not in json.loads(data):
-            raise ValueError("it has no checksum")
-        return Approved.from_dict(unsealed(data))
+        body = dict(json.loads(path.read_bytes()))
+        whole = body.pop(SEAL, "") == checksum(body)
+        found = replace(Approved.from_dict(body), path=str(path))
     except (OSError, ValueError, TypeError) as error:
-        raise UsageError(
-            f"the plan {path} cannot be read: {error}",
-            hint=f"write one with: tpuctl plan --out {path}", unchanged="nothing was changed", code="TPU-115",
-        ) from error  # fmt: skip
+        raise _unreadable(path, str(error)) from error
+    if not whole:
+        raise _unreadable(path, "its checksum does not fit")
+    return found
+
+
+def _unreadable(path: Path, why: str) -> UsageError:
+    hint = f"write one with: tpuctl plan --out {path}"
+    return UsageError(
+        f"the plan {path} cannot be read: {why}", hint=hint, unchanged="nothing was changed", code="TPU-115"
+    )
 
 
 def open_approved(choice: Choice, path: Path, sink: "Sink") -> tuple[Session, Approved]:
@@ -76,20 +84,20 @@ def open_approved(choice: Choice, path: Path, sink: "Sink") -> tuple[Session, Ap
             unchanged="nothing was changed",
         )  # fmt: skip
     approved = read_plan(path)
-    needs_same_cloud(approved, choice.cloud, str(path))
+    needs_same_cloud(approved, choice.cloud)
     spec = replace(restore(approved.spec), project=approved.project)
     session = Session(choice, sink, spec)
     session.path = Path(approved.file)
-    session.approve = lambda plan: refuse_others(approved, plan, str(path))
+    session.approve = lambda plan: refuse_others(approved, plan)
     return session, approved
 
 
-def check(session: Session, approved: Approved, path: Path, bundle: str, agent: str) -> None:
+def check(session: Session, approved: Approved, bundle: str, agent: str) -> None:
     """
     Raise ConflictError when the plan would be another one now.
     """
     fresh, _ = _foreseen(session, bundle, agent)
-    refuse_moved(approved, fresh, str(path))
+    refuse_moved(approved, fresh)
 
 
 def _foreseen(session: Session, bundle: str, agent: str) -> tuple[Approved, Plan]:

@@ -69,6 +69,8 @@ def look(session: "Session") -> dict[str, Any]:
     """
     Return what `status --json` prints.
     """
+    from orchestrator.core.dead_man import alone
+
     seen = glance(session)
     world, history, plan, usd = seen.world, seen.history, seen.plan, seen.usd
     steps = [f"{c.verb.name.lower()} {c.kind.value} {c.name}: {c.why}" for c in plan.changes]
@@ -82,6 +84,7 @@ def look(session: "Session") -> dict[str, Any]:
         "resources": _resources(session, world),
         "workers": _workers(world),
         "loop": holder_of(session, world),
+        "alone": alone(session.spec, history.started_at),
         "next": steps or list(plan.waiting),
     }
 
@@ -202,7 +205,8 @@ def _loop_line(body: dict[str, Any]) -> str:
         if there:
             cure = "the one on the VM is silent: tpuctl watch --on-vm"
             cure = cure if vm == "RUNNING" else f"the VM is {vm}: tpuctl up"
-        return "" if body["outcome"] else f"loop: none runs; a preempted TPU is not replaced ({cure})"
+        lone = f"\nalone: {body['alone']}" if body.get("alone") else ""
+        return "" if body["outcome"] else f"loop: none runs; a preempted TPU is not replaced ({cure}){lone}"
     where = "on the VM" if there else f"tpuctl {loop['command']} of {loop['who']}"
     return f"loop: {where}, last renewed {span_text(loop['renewed_age_s'])} ago"
 

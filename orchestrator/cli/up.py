@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.options import deployment_options
+from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Choice
+    from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.core.approval import Approved
     from orchestrator.engine.act import Failure
     from orchestrator.engine.reconcile import Pass
 
@@ -19,51 +21,53 @@ if TYPE_CHECKING:
 @deployment_options
 @click.option("--dry-run", is_flag=True, help="Show the plan only: no credentials, no network.")
 @click.option("--wait", is_flag=True, help="Keep asking when no zone has capacity.")
+@click.argument("plan", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, dry_run: bool, wait: bool
-) -> None:
+    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, dry_run: bool, wait: bool,
+    plan: Path | None,
+) -> None:  # fmt: skip
     """
     Create bucket, VM and TPU side by side, push the job over SSH and start it.
 
     Run it again at any time: what is right is left alone, new code is pushed. When the job runs, `up`
-    leaves; `tpuctl watch` then keeps it alive.
+    leaves; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out`: exactly that is done,
+    or nothing, when something has moved since.
     """
     from orchestrator.cli.wiring import Choice
 
     choice = Choice(file, settings, cloud, as_json)
+    if dry_run and plan:
+        raise UsageError(
+            "--dry-run does not go with a plan", hint="tpuctl plan", unchanged="nothing was changed"
+        )
     if dry_run:
         from orchestrator.cli.preview import preview
 
         preview(choice, scripts=False)
         return
-    bring_up(choice, wait=wait)
+    bring_up(choice, wait=wait, plan=plan)
 
 
-def bring_up(choice: "Choice", *, wait: bool) -> None:
+def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
     """
-    Run passes until the job runs everywhere with the wanted code.
+    Run passes until the job runs everywhere with the wanted code; with *plan*, do nothing beyond that file.
     """
-    from orchestrator.cli.artifacts import as_wanted, build_artifacts, ended
     from orchestrator.cli.events import EventPrinter
-    from orchestrator.cli.expired import remember, sweep_expired
+    from orchestrator.cli.expired import sweep_expired
     from orchestrator.cli.output import print_json, say
+    from orchestrator.cli.plan_file import open_approved
     from orchestrator.cli.wiring import Session
     from orchestrator.core.plan import Outcome
     from orchestrator.core.recovery import hopeless
-    from orchestrator.engine.heartbeats import read_heartbeats
     from orchestrator.engine.reconcile import Pass
     from orchestrator.engine.watch import raise_hopeless, raise_outcome, raise_stockout
 
     printer = EventPrinter()
-    session = Session(choice, printer)
+    session, approved = open_approved(choice, plan, printer) if plan else (Session(choice, printer), None)
     sweep_expired(session)
     with session.alone("up"), printer:
-        remember(session)
-        bundle, agent = build_artifacts(session)
+        _want(session, approved)
         record = session.record
-        beats = read_heartbeats(session.cloud.store, record.history.incarnation)
-        now = session.clock.now()
-        record.update(lambda h: as_wanted(session.spec, ended(beats, h), bundle, agent, now))
         changes = 0
 
         def after(result: Pass) -> None:
@@ -96,6 +100,24 @@ def bring_up(choice: "Choice", *, wait: bool) -> None:
     else:
         where = " --on-vm" if session.spec.watch.on_vm else ""
         say(f"{session.spec.name} is up. Next: tpuctl watch{where}", style="green")
+
+
+def _want(session: "Session", approved: "Approved | None") -> None:
+    """
+    Build what is pushed and write down what is wanted, unless it is not what was *approved*.
+    """
+    from orchestrator.cli.artifacts import as_wanted, build_artifacts, ended
+    from orchestrator.cli.expired import remember
+    from orchestrator.cli.plan_file import check
+    from orchestrator.engine.heartbeats import read_heartbeats
+
+    bundle, agent = build_artifacts(session)
+    if approved is not None:
+        check(session, approved, bundle, agent)
+    remember(session)
+    beats = read_heartbeats(session.cloud.store, session.record.history.incarnation)
+    now = session.clock.now()
+    session.record.update(lambda h: as_wanted(session.spec, ended(beats, h), bundle, agent, now))
 
 
 def _stop_on(failure: "Failure", result: "Pass") -> None:

@@ -3,7 +3,7 @@ The one place where real parts meet: clock, cloud, SSH, record, engine.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ from orchestrator.config.load import find, load
 from orchestrator.core.bill import spent
 from orchestrator.core.events import Event, Sink
 from orchestrator.core.history import History
+from orchestrator.core.plan import Plan
 from orchestrator.core.spec import Spec
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.deployment import Deployment, any_plan
@@ -76,7 +77,7 @@ class Session:
         self.choice = choice
         self._sink = sink
         self.needs_no_record = False
-        self.approve = any_plan
+        self.approve: Callable[[Plan], None] = any_plan
         self.holder = this_process("?", 0.0)
         self.path, self.spec = (Path(), spec) if spec else read_spec(choice)
         self.clock = SteadyClock(SystemClock())

@@ -12,6 +12,8 @@ from orchestrator.core.world import Absent, Present, Sight, Unknown, World
 from orchestrator.errors import ConflictError, TransientError, UsageError
 
 SCHEMA = 1
+DELIVERIES = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
+"""What a change brings to machines that exist."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +21,8 @@ class Approved:
     """
     Hold a plan as the file of `plan --out` has it.
 
-    *spec* is the deployment file as it was understood, *file_digest* that of its bytes. *sights* says in words
-    what was there; *changes* are those of the plan, in order.
+    *spec* is the deployment file as it was understood, *file_digest* that of its bytes. *sights* says in
+    words what was there; *changes* are those of the plan, in order. *path* is where it was read from.
     """
 
     deployment: str
@@ -34,12 +36,15 @@ class Approved:
     spec: Mapping[str, Any]
     sights: Mapping[str, str]
     changes: tuple[Mapping[str, Any], ...]
+    path: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """
         Return the content of the file, without its seal.
         """
-        return {"schema": SCHEMA, **asdict(self), "changes": [dict(change) for change in self.changes]}
+        body = {"schema": SCHEMA, **asdict(self), "changes": [dict(change) for change in self.changes]}
+        del body["path"]
+        return body
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> "Approved":
@@ -102,40 +107,43 @@ def moved(was: Approved, now: Approved) -> tuple[str, ...]:
     return tuple(said)
 
 
-def refuse_moved(was: Approved, now: Approved, file: str) -> None:
+def refuse_moved(was: Approved, now: Approved) -> None:
     """
     Raise ConflictError when the approved plan would not be made any more.
     """
     differences = moved(was, now)
     if differences:
         raise ConflictError(
-            f"{file} does not fit any more: {'; '.join(differences)}",
-            hint=_anew(file), unchanged="nothing was changed", code="TPU-410",
+            f"{was.path} does not fit any more: {'; '.join(differences)}",
+            hint=_anew(was.path), unchanged="nothing was changed", code="TPU-410",
         )  # fmt: skip
 
 
-def refuse_others(was: Approved, plan: Plan, file: str) -> None:
+def refuse_others(was: Approved, plan: Plan) -> None:
     """
     Raise ConflictError when a pass wants a change that nobody has approved.
+
+    Code and settings are those of the plan, as `refuse_moved` has made sure: to bring these is no change.
     """
     allowed = {_key(change) for change in was.changes}
-    other = next((c for c in plan.changes if _key(c.as_dict()) not in allowed), None)
+    changes = (c for c in plan.changes if c.kind not in DELIVERIES)
+    other = next((c for c in changes if _key(c.as_dict()) not in allowed), None)
     if other is not None:
         raise ConflictError(
-            f"{file} does not fit any more: it does not hold {_step(other.as_dict())} ({other.why})",
-            hint=_anew(file), unchanged="what the plan holds may exist by now; see `tpuctl status`",
+            f"{was.path} does not fit any more: it does not hold {_step(other.as_dict())} ({other.why})",
+            hint=_anew(was.path), unchanged="what the plan holds may exist by now; see `tpuctl status`",
             code="TPU-410",
         )  # fmt: skip
 
 
-def needs_same_cloud(was: Approved, cloud: str, file: str) -> None:
+def needs_same_cloud(was: Approved, cloud: str) -> None:
     """
     Raise UsageError when the plan is for another cloud than the one that is chosen.
     """
     if was.cloud != cloud:
         raise UsageError(
-            f"{file} is for --cloud {was.cloud}, not for {cloud}",
-            hint=f"tpuctl up --cloud {was.cloud} {file}", unchanged="nothing was changed",
+            f"{was.path} is for --cloud {was.cloud}, not for {cloud}",
+            hint=f"tpuctl up --cloud {was.cloud} {was.path}", unchanged="nothing was changed",
         )  # fmt: skip
 
 
@@ -145,8 +153,9 @@ def _anew(file: str) -> str:
 
 def _key(change: Mapping[str, Any]) -> tuple[Any, ...]:
     """
-    Return what makes two changes the same. A push is one, whether it starts the job or starts it again; a
-    bucket has no name before it is there.
+    Return what makes two changes the same.
+
+    A push is one, whether it starts the job or starts it again; a bucket has no name before it is there.
     """
     kind = change["kind"]
     if kind in {Kind.JOB.value, Kind.BUCKET.value}:
@@ -161,5 +170,3 @@ def _steps(changes: tuple[Mapping[str, Any], ...]) -> str:
 def _step(change: Mapping[str, Any]) -> str:
     where = f" in {change['zone']}" if change["zone"] else ""
     return " ".join(f"{change['verb']} {change['kind']} {change['name']}".split()) + where
-
-

@@ -3,6 +3,7 @@ What ends the bill when no tpuctl runs any more: independent legs, and which of 
 """
 
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 
 from orchestrator.core.spec import Spec
 
@@ -47,3 +48,15 @@ def _node(spec: Spec) -> Leg:
 
 def _sweep(spec: Spec) -> Leg:
     return Leg("all", True, f"deleted by the next tpuctl command on this computer after {spec.watch.ttl}")
+
+
+def alone(spec: Spec, started_at: float) -> str:
+    """
+    Say what becomes of the TPU while nobody watches; empty before the deployment has begun.
+    """
+    if not started_at:
+        return ""
+    if not spec.watch.self_delete:
+        return "nothing ends the TPU by itself (watch.self_delete is off)"
+    end = datetime.fromtimestamp(started_at + spec.watch.ttl, timezone.utc)
+    return f"the TPU deletes itself after {end:%Y-%m-%d %H:%M} UTC"

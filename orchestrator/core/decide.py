@@ -86,6 +86,8 @@ def decide_vm(spec: Spec, world: World, history: History) -> Step:
         return Step(waiting=f"VM: not known ({vm.why})")
     if any(o.kind == "vm" for o in history.operations):
         return Step(waiting="VM: an operation is running", wake_in=5.0)
+    if isinstance(world.bucket, Absent) and history.bucket_seen:
+        return Step(waiting="VM: left as it is, since the bucket that held the job's data is gone")
     if isinstance(vm, Absent):
         if history.vm_accepted and not lasted(history, world, "vm:absent", SECOND_WITNESS):
             return Step(waiting="VM: not in sight; looking once more before it counts as gone")

@@ -32,8 +32,12 @@ PASSES = 10
 def forecast(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: str) -> Plan:
     """
     Return all changes that `up` makes when nothing exists yet and nothing goes wrong, in order.
+
+    A bucket that is to be adopted exists.
     """
-    nothing = World(Absent(), Absent(), Present(()), Present(()))
+    adopted = Present(Bucket(names.bucket_name(spec, ""), names.region_of(spec.tpu.zones[0])))
+    bucket = adopted if spec.bucket.adopt else Absent()
+    nothing = World(bucket, Absent(), Present(()), Present(()))
     return foresee(spec, accelerator, nothing, History(bundle=bundle, agent=agent))
 
 

@@ -8,6 +8,7 @@ out which incarnation it had asked for. Every function here is pure.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from orchestrator.core.billed import billed_since
 from orchestrator.core.plan import Kind
 from orchestrator.core.world import (
     Absent,
@@ -136,8 +137,8 @@ def learn(history: History, world: World) -> History:
     for result in world.operations:
         history = _learn_operation(history, result, now)
     history = _learn_success(history, world)
-    history = replace(history, sightings=_sightings(history, world, now))
-    return replace(history, spans=_spans(history, world, now))
+    history = replace(history, spans=_spans(history, world, now))
+    return replace(history, sightings=_sightings(history, world, now))
 
 
 def _up_to(history: History, now: float) -> History:
@@ -268,25 +269,23 @@ def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
     """
     Open a span for what is billed now and close those of what is surely not.
     """
-    live: dict[tuple[str, str], str] = {}
-    sure = set()
+    live: dict[tuple[str, str], Span] = {}
+    sure = {"vm"} if isinstance(world.vm, Present | Absent) else set()
     if isinstance(world.nodes, Present):
         sure.add("node")
         billed = (
             n for n in world.nodes.value if n.state not in TERMINAL and n.state is not NodeState.CREATING
         )
-        live |= {("node", n.name): n.zone for n in billed}
-    if isinstance(world.vm, Present | Absent):
-        sure.add("vm")
+        live |= {("node", n.name): Span("node", n.name, n.zone, billed_since(n, history, now)) for n in billed}
     if isinstance(world.vm, Present) and world.vm.value.state is not VmState.TERMINATED:
-        live[("vm", world.vm.value.name)] = world.vm.value.zone
+        vm = world.vm.value
+        live[("vm", vm.name)] = Span("vm", vm.name, vm.zone, now)
     spans = tuple(
         replace(s, until=now) if s.until is None and s.kind in sure and (s.kind, s.name) not in live else s
         for s in history.spans
     )
     open_now = {(s.kind, s.name) for s in spans if s.until is None}
-    fresh = (Span(k, n, z, now) for (k, n), z in live.items() if (k, n) not in open_now)
-    return (*spans, *fresh)
+    return (*spans, *(span for key, span in live.items() if key not in open_now))
 
 
 def finished(world: World) -> bool:

@@ -11,7 +11,7 @@ from orchestrator.core.check import check
 from orchestrator.core.cost import Hourly, hourly, to_budget, to_ttl
 from orchestrator.core.dead_man import legs
 from orchestrator.core.plan import Change, Kind, Plan, Verb
-from orchestrator.core.scopes import LOOP_ROLES, SELF_DELETE_ROLE, node_scopes, vm_scopes
+from orchestrator.core.scopes import LOOP_ROLES, SELF_DELETE_ROLE, WRITER_ROLE, node_scopes, vm_scopes
 from orchestrator.core.sidecars import sidecars
 from orchestrator.core.spec import Spec
 
@@ -170,7 +170,12 @@ def _notes(spec: Spec, catalog: Catalog) -> tuple[str, ...]:
 
 
 def _bucket(view: Preview) -> dict[str, str]:
-    return {"location": view.region, "access": "uniform, never public", "soft delete": "off"}
+    return {
+        "location": view.region,
+        "access": "uniform, never public",
+        "soft delete": "off",
+        "grant": f"{WRITER_ROLE} on it, to the account that the machines run as",
+    }
 
 
 def _vm(view: Preview) -> dict[str, str]:

@@ -17,6 +17,11 @@ MACHINE_SCOPES = (STORAGE, LOGGING)
 What TPU workers get that do not delete themselves, and a VM on which no loop runs.
 """
 
+WRITER_ROLE = "roles/storage.objectAdmin"
+"""
+What `up` grants the machines' account, on the deployment's bucket alone.
+"""
+
 SELF_DELETE_ROLE = "roles/tpu.admin"
 """
 What the machines' account needs so that a TPU can delete itself; Google grants it for a whole project only.

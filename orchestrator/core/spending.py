@@ -218,11 +218,8 @@ def _split(
         uses[Use.IDLE.value] += max(0.0, whole - used) * rate
         for day, since, until in _days(span.since, span.since + whole):
             days[day] += (until - since) * rate
-    return (
-        {use.value: uses[use.value] for use in Use if uses.get(use.value)},
-        dict(sorted(days.items())),
-        zones,
-    )
+    known = {use.value: uses[use.value] for use in Use if uses.get(use.value)}
+    return known, dict(sorted(days.items())), dict(zones)
 
 
 def _days(since: float, until: float) -> Iterator[tuple[str, float, float]]:

@@ -71,6 +71,11 @@ class Actor:
         # Not inside the try: a lease in doubt ends the pass, and is no refusal of the cloud.
         self._lease.keep()
         in_bucket = isinstance(world.bucket, Present)
+        if in_bucket and self._lease.token is None:
+            raise TransientError(
+                "the bucket went away while this look was acted on, and with it the lease",
+                unchanged="nothing more was created or deleted",
+            )
         entry = ""
         try:
             entry = self._journal.intend(change, in_bucket=in_bucket)

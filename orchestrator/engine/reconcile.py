@@ -68,7 +68,7 @@ class Reconciler:
 
     def _guarded(self, plan: Plan, world: World, history: History) -> Plan:
         """
-        Return the plan, or one without changes when it would break a promise: looking goes on, and it is said.
+        Return the plan, or one without changes when it would break a promise, which is said; looking goes on.
         """
         promise = broken(self._deployment.spec, plan, world, history)
         if not promise:

@@ -2,9 +2,10 @@
 How we treat buckets: the one role that machines get, and how often we try against others.
 """
 
+from orchestrator.core.scopes import WRITER_ROLE
 from orchestrator.errors import ConflictError
 
-ROLE = "roles/storage.objectAdmin"
+ROLE = WRITER_ROLE
 BATCH = 100  # requests in one batch call
 POLICY_TRIES = 5
 EMPTY_TRIES = 3

@@ -147,7 +147,7 @@ def stop_if_idle() -> bool:
     if address is None or not address.on_demand:
         return False
     status = call("status")
-    return False if status["machines"] or status["queued"] else stop()
+    return False if status["machines"] or status.get("queued") else stop()
 
 
 def reap(folder: Path, *, disks: bool = False) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,8 @@ def whole_steps(lab: Lab) -> set[int]:
     """
     Return the steps that are whole: manifests of all workers of one attempt, and every byte as they say.
     """
-    objects = {name: lab.read(name) for name in lab.names("checkpoints/")}
+    with lab.storage.lock:
+        objects = {name: lab.read(name) for name in lab.names("checkpoints/")}
     parts: dict[tuple[int, int, int], list[dict[str, Any]]] = defaultdict(list)
     for name, data in objects.items():
         if name.endswith(MANIFEST):
@@ -56,6 +58,7 @@ class Watch:
     alone: bool
     newest: int = max(STORED)
     wrong: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, router: Router, request: Request) -> Response:
         """
@@ -63,17 +66,21 @@ class Watch:
         """
         answer = Lab.answer(self.lab, router, request)
         name = request.query.get("name", request.path)
-        if request.method != "GET" and answer.status < 300 and "checkpoints" in name:
-            newest = max(whole_steps(self.lab), default=0)
-            if newest < self.newest:
-                self.wrong.append(f"{request.method} {name}: newest is {newest}, was {self.newest}")
-            self.newest = max(newest, self.newest)
-        if request.method == "POST" and name.startswith(".tpuctl/gang/") and answer.status < 300:
+        ours = "checkpoints" in name or name.startswith(".tpuctl/gang/")
+        if ours and request.method != "GET" and answer.status < 300:
+            with self.lock:
+                self._look(request, name)
+        return answer
+
+    def _look(self, request: Request, name: str) -> None:
+        whole = whole_steps(self.lab)
+        if max(whole, default=0) < self.newest or len(whole) < len(STORED):
+            self.wrong.append(f"{request.method} {name}: whole are {whole}, newest was {self.newest}")
+        self.newest = max(whole | {self.newest})
+        if name.startswith(".tpuctl/gang/"):
             step = json.loads(request.body).get("resume_step")
-            whole = whole_steps(self.lab)
             if step not in whole or (self.alone and step != max(whole)):
                 self.wrong.append(f"{name}: step {step} is chosen, whole are {sorted(whole)}")
-        return answer
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,9 @@ class Knife:
     """
     Name where the knife falls, on whom, and on which worker.
 
-    The victim is the agent, the job, both, the machine (then a new incarnation takes over), or the disk: both
-    die, and the same incarnation goes on with an empty disk.
+    The victim is the agent, the job, both, the machine (then a new incarnation takes over), the slice (the
+    same, once the other workers have committed their parts), or the disk: both die, and the same incarnation
+    goes on with an empty disk.
     """
 
     line: str
@@ -161,7 +169,13 @@ class ChaosLab:
         code = hurt.wait()
         lines = tuple(trace.read_text().splitlines())
         fell = knife.line in lines
-        if fell and knife.victim == "machine":
+        if fell and knife.victim == "slice":
+            parts = f"checkpoints/{TARGET:08d}/g2/"
+            hurt.until(
+                lambda: sum(parts in one for one in self.lab.manifests()) >= self.workers - 1,
+                "the others have committed their parts",
+            )
+        if fell and knife.victim in ("machine", "slice"):
             for machine in machines:
                 machine.kill_all()
             machines = self.slice(3)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 EVERY = 10
 WEIGHTS = 5000
+ORPHANED = 20.0
 
 
 def after(state, step):
@@ -53,6 +54,7 @@ def train():
     Go on from the newest checkpoint on disk to the last step, and stay until the agent has committed that.
     """
     folder, last = Path(os.environ["TPUCTL_CHECKPOINT_DIR"]), int(os.environ["TPUCTL_TARGET_STEPS"])
+    agent = os.getppid()
     status = Path(os.environ["TPUCTL_ROOT"]) / "state" / "status.json"
     notes = (Path(os.environ["CHAOS_NOTES"]) / f"worker-{os.environ['TPUCTL_WORKER_ID']}").open("a")
     try:
@@ -72,7 +74,8 @@ def train():
                 target.write_bytes(data)
     while json.loads(status.read_text())["committed_step"] != last:
         time.sleep(0.02)
-    time.sleep(float(os.environ["CHAOS_STAY"]))
+    # A job without its agent does not end by itself: the next agent has to end it.
+    time.sleep(float(os.environ["CHAOS_STAY"]) if os.getppid() == agent else ORPHANED)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,13 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.figures import tell
 from tests.scenarios.desk import Desk
@@ -54,7 +60,7 @@ class Commands(RuleBasedStateMachine):
         self.stack = ExitStack()
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tpuctl-fuzz-")))
         self.town = self.stack.enter_context(Town(folder, latency="realistic").open())
-        self.file, self.last, self.sure = {}, None, True
+        self.file, self.struck = {}, float("-inf")
         self.known = {name: Desk(self.town, name) for name in ("home", "away")}
         COUNTED["lives"] += 1
 
@@ -65,7 +71,7 @@ class Commands(RuleBasedStateMachine):
 
     def _type(self, desk, *words, **options):
         COUNTED["commands"] += 1
-        said = self.last = desk.run(*words, **options)
+        said = desk.run(*words, **options)
         COUNTED["killed"] += said.code is None
         killed = "kill" in options and said.code is None
         assert killed or said.code in STATUSES, said
@@ -82,7 +88,9 @@ class Commands(RuleBasedStateMachine):
         said = self._type(self._desk(desk), "up", interrupt=3000)
         if said.code == 0 and "the job is done" not in said.err:
             assert len(self.town.in_use("demo-tpu-")) == 1, self.town.nodes()
-            assert any(worker.running for worker in self.town.crew.workers.values())
+            # A machine that died a moment ago is not missed before its reports are.
+            fresh = self.town.clock.monotonic() - self.struck < 300
+            assert fresh or any(worker.running for worker in self.town.crew.workers.values())
 
     @rule(desk=desks, seconds=st.sampled_from([40, 300, 1500]))
     def watch(self, desk, seconds):
@@ -90,12 +98,18 @@ class Commands(RuleBasedStateMachine):
 
     @rule(desk=desks, data=st.booleans())
     def down(self, desk, data):
-        """After a `down` that ends well nothing is there, and nothing comes."""
+        """
+        After a `down` that ends well nothing is there, and nothing comes.
+
+        A computer that knows the file alone, when the bucket is gone too, cannot know of earlier zones.
+        """
+        knows = bool(self.town.buckets())
         said = self._type(self._desk(desk), "down", "--yes", *(["--delete-data"] if data else []))
         if said.code == 0:
             assert not (data and self.town.buckets())
             self.town.wait(400)
-            self.town.judge.gone("demo")
+            if knows:
+                self.town.judge.gone("demo")
         elif said.code == 6:
             self.town.wait(70)
 
@@ -150,6 +164,7 @@ class Commands(RuleBasedStateMachine):
         else:
             for machine in [m for m in self.town.crew.workers if f"-{node}-" in m]:
                 self.town.crew.stop(machine)
+        self.struck = self.town.clock.monotonic()
         COUNTED["strikes"] += 1
 
     @rule(phase=st.sampled_from(["done", "failed"]))
@@ -178,8 +193,9 @@ class Commands(RuleBasedStateMachine):
         try:
             self.town.change(stockouts=frozenset())
             self.town.wait(130)
-            said = self._type(self._desk("new"), "down", "--yes", "--delete-data")
-            assert said.code == 0, said
+            for desk in self.known.values():
+                said = self._type(desk, "down", "--yes", "--delete-data")
+                assert said.code == 0, said
             self.town.wait(3600)
             assert (self.town.nodes(), self.town.vms(), self.town.buckets()) == ({}, {}, [])
         finally:
@@ -200,7 +216,7 @@ def test_any_order_of_commands_leaks_doubles_and_loses_nothing():
     )  # fmt: skip
     tell(
         "fuzz", "Any order of commands",
-        "Commands, edits, kills, preemptions and a second computer in random order; TPUCTL_FUZZ sets the size.",
+        "Commands, edits, kills, preemptions and a second computer in any order; TPUCTL_FUZZ sets the size.",
         {"lives": COUNTED["lives"], "commands": COUNTED["commands"], "of them killed": COUNTED["killed"],
          "machines taken away": COUNTED["strikes"]},
     )  # fmt: skip

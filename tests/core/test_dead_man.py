@@ -5,7 +5,7 @@ What ends the bill when nobody watches: the legs that the plan shows, and the en
 from dataclasses import replace
 
 from orchestrator.catalog import load_catalog
-from orchestrator.core.dead_man import legs
+from orchestrator.core.dead_man import alone, legs
 from orchestrator.core.end import expiry
 from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.preview import preview
@@ -63,3 +63,10 @@ def test_only_a_tpu_that_may_delete_itself_gets_the_timer():
     for other in (armed.scripts("vm", known), plain.scripts("tpu", known, node="demo-tpu-g1", zone=ZONE)):
         assert other.expire_cron == other.run_expire == ""
         assert "EXPIRES_AT" not in other.job_env + other.startup
+
+
+def test_status_says_what_becomes_of_a_tpu_that_nobody_watches():
+    """When it goes, that it does not, or nothing before the first `up`."""
+    assert alone(ARMED, 1_800_000_000.0) == "the TPU deletes itself after 2027-01-15 10:00 UTC"
+    assert alone(spec(), NOW) == "nothing ends the TPU by itself (watch.self_delete is off)"
+    assert alone(ARMED, 0.0) == ""

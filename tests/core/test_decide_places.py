@@ -2,13 +2,15 @@
 Decisions about places: zones that changed, zones that refuse, a bucket that is gone.
 """
 
+import pytest
+
 from orchestrator.core.decide import decide
 from orchestrator.core.history import Refusal
 from orchestrator.core.plan import Kind
 from orchestrator.core.spec import TpuSpec
-from orchestrator.core.world import Absent, NodeState, Present
+from orchestrator.core.world import Absent, NodeState, Present, VmState
 from orchestrator.errors import Retry
-from tests.core.worlds import NOW, OTHER_ZONE, ZONE, history, node, spec, world
+from tests.core.worlds import NOW, OTHER_ZONE, ZONE, history, node, spec, vm, world
 
 
 def test_a_zone_that_the_file_no_longer_names_is_not_used_again():
@@ -26,6 +28,16 @@ def test_no_tpu_is_bought_when_the_bucket_with_the_data_is_gone():
     """
     plan = decide(spec(), world(bucket=Absent(), nodes=Present(())), history(accepted=False))
     assert plan.empty
+
+
+@pytest.mark.parametrize("seen", [Absent(), Present(vm(state=VmState.TERMINATED))])
+def test_no_vm_is_made_or_started_when_the_bucket_with_the_data_is_gone(seen):
+    """
+    `down --delete-data` on another computer took both: a loop that slept meanwhile must not begin anew.
+    """
+    since = {"vm:absent": NOW - 300, "bucket:absent": NOW - 300}
+    gone = world(bucket=Absent(), nodes=Present(()), vm=seen)
+    assert decide(spec(), gone, history(accepted=False, sightings=since)).empty
 
 
 def test_nothing_is_pushed_to_a_node_that_is_replaced_in_the_same_pass():

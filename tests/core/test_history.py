@@ -90,6 +90,24 @@ def test_the_bill_starts_when_a_node_is_ready_and_ends_when_it_is_lost():
     assert [(s.kind, s.until) for s in learn(ready, dead).spans] == [("node", NOW + 60), ("vm", None)]
 
 
+def test_a_node_that_ran_while_nobody_could_look_is_billed_from_its_creation():
+    """
+    Else an hour without a bucket would not count against the budget.
+    """
+    unseen = learn(history(), world(nodes=Present((node(created_at=NOW - 3600),))))
+    assert unseen.spans[0].since == NOW - 3600
+
+
+def test_a_node_that_was_seen_being_created_is_billed_from_when_it_is_ready():
+    """
+    Creating costs nothing, however long it takes.
+    """
+    made = {"created_at": NOW - 3600}
+    waited = learn(history(), world(nodes=Present((node(state=NodeState.CREATING, **made),))))
+    ready = learn(waited, world(nodes=Present((node(**made),)), seen_at=NOW + 60))
+    assert ready.spans[-1].since == NOW + 60
+
+
 def test_the_bill_of_a_node_runs_on_while_nobody_can_see_it():
     """
     Unknown may cost money: it is never booked as gone.

@@ -6,18 +6,19 @@ import argparse
 import sys
 import tempfile
 import time
-from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tests.crash.explore import Found, abandoned, kills, singles
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.sigkill import far, real_singles
+from tests.crash.stage import HERE
 from tests.figures import tell
 
 ABOUT = (
-    "A process is killed before and after each mutating call and each write of record, journal and lease, and "
-    "another one goes on, on the same computer or on one that has to wait for the lease; see tests/crash. "
+    "A process is killed before and after each mutating call and each write of record, journal and lease. "
+    "Another one goes on, on the same computer or on one that has to wait for the lease; see tests/crash. "
     "Written by `python -m tests.crash`."
 )
 
@@ -34,59 +35,66 @@ def main():
     began = time.monotonic()
     with ProcessPoolExecutor(chosen.jobs) as pool:
         orders = [(SCENARIOS.index(s), chosen.kills, chosen.real) for s in wanted]
-        # The longest first, so that none is left alone at the end.
         results = dict(
             zip((s.name for s in wanted), pool.map(everything, *zip(*orders, strict=True)), strict=True)
         )
     wall = time.monotonic() - began
     tell("crash", "Crash points", ABOUT, {**figures(results), "Wall time": f"{wall:.0f} s"})
-    problems = [f"{name}: {text}" for name, (*_, found) in results.items() for text in found]
+    found = [(name, kind) for name, kinds in results.items() for kind in kinds.values()]
+    problems = [f"{name}: {text}" for name, kind in found for text in kind.problems]
     print(*problems, sep="\n")
     return 1 if problems else 0
 
 
 def everything(number, most, real):
-    """Try one scenario in every way; return what was found by each, processor time included."""
-    scenario, spent = SCENARIOS[number], Counter()
-
-    def timed(name, run, **options):
-        found, began = Found(), time.process_time()
-        with tempfile.TemporaryDirectory() as folder:
-            run(Path(folder), scenario, found, **options)
-        spent[name] = time.process_time() - began
-        return found
-
-    clients = timed("clients", singles, direct=False)
-    alone = timed("alone", abandoned) if scenario.swept else Found()
-    repeated = timed("repeated", kills, most=most)
+    """Try one scenario in every way; return what was found by each."""
+    scenario = SCENARIOS[number]
+    runs = {
+        "clients": partial(singles, direct=False, ways=1, places=(HERE,)),
+        "ways": partial(singles, direct=True),
+        "repeated": partial(kills, most=most),
+    }
+    if scenario.swept:
+        runs["alone"] = abandoned
+    found = {kind: _timed(run, scenario) for kind, run in runs.items()}
     with far() as orders:
-        killed = timed("killed", real_singles, orders=orders, every=real)
-    problems = [text for found in (clients, alone, repeated, killed) for text in found.problems]
-    return clients, alone, repeated, killed, spent, problems
+        found["real"] = _timed(partial(real_singles, orders=orders, every=real), scenario)
+    return found
+
+
+def _timed(run, scenario):
+    """Make a run in a folder of its own; note its processor time, without that of other processes."""
+    found, began = Found(), time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        run(Path(folder), scenario, found)
+    found.seconds = time.process_time() - began
+    return found
 
 
 def figures(results):
     """Return the table for people."""
-    spent = sum((row[4] for row in results.values()), Counter())
-    pairs = sum(sum(row[2].kills[1:]) + row[2].more for row in results.values())
-    most = max(len(row[2].kills) for row in results.values())
+    rows = results.values()
+
+    def total(kind, value):
+        return sum(value(kinds[kind]) for kinds in rows if kind in kinds)
+
+    def tried(kind):
+        return f"{total(kind, lambda f: f.singles):,} ({total(kind, lambda f: f.seconds):.0f} s)"
+
+    most = max(len(kinds["repeated"].kills) for kinds in rows)
+    later = total("repeated", lambda f: sum(f.kills[1:]) + f.more)
+    worlds, seconds = total("repeated", lambda f: f.worlds), total("repeated", lambda f: f.seconds)
     return {
-        "Scenarios": ", ".join(results),
-        "Points of each, through the official clients": ", ".join(str(row[0].points) for row in results.values()),
-        "Singles, in each way to go on, on two computers": _count(row[0].singles for row in results.values()),
-        f"Second kills after the first, up to {most} kills in a row": f"{pairs:,}",
-        "- different worlds that these leave behind": _count(row[2].worlds for row in results.values()),
-        "SIGKILL of a real process, over HTTP": _count(row[3].singles for row in results.values()),
-        "Points at which nobody comes back, and the bill stops": _count(r[1].singles for r in results.values()),
-        "Violations of I1 to I8": _count(len(row[5]) for row in results.values()),
-        "Processor time: singles, pairs, nobody back": ", ".join(
-            f"{spent[name]:.0f} s" for name in ("clients", "repeated", "alone")
-        ),
-    }  # fmt: skip
-
-
-def _count(numbers):
-    return f"{sum(numbers):,}"
+        "Scenarios": "; ".join(results),
+        "Points of each": ", ".join(str(kinds["clients"].points) for kinds in rows),
+        "Singles through the official clients (processor time)": tried("clients"),
+        "Singles in each way to go on, here, elsewhere, with old lists": tried("ways"),
+        f"Kills after the first, up to {most} in a row": f"{later:,} ({seconds:.0f} s)",
+        "- different worlds that they leave behind": f"{worlds:,}",
+        "SIGKILL of a real process, over HTTP (server only)": tried("real"),
+        "Nobody comes back: the bill stops": tried("alone"),
+        "Violations of I1 to I8": sum(len(f.problems) for kinds in rows for f in kinds.values()),
+    }
 
 
 if __name__ == "__main__":

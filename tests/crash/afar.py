@@ -164,13 +164,16 @@ def with_points(lab):
             lab.point(f"after {what}")
         return answer
 
+    def synced(_):
+        lab.point("before a new file gets its name")
+
     def saved(what, write):
         return lambda *words: lab.step(what, lambda: write(*words))
 
     return [
         mock.patch.object(requests.adapters.HTTPAdapter, "send", sent),
         # Data is in the system's hands once it is written; that it is not under its name yet is a point.
-        mock.patch.object(files.os, "fsync", lambda _: lab.point("before a new file gets its name")),
+        mock.patch.object(files.os, "fsync", synced),
         mock.patch.object(record, "write_atomically", saved("save the record", record.write_atomically)),
         mock.patch.object(artifacts, "write_atomically", saved("save the code", artifacts.write_atomically)),
         mock.patch.object(journal, "append_synced", saved("write the journal", journal.append_synced)),

@@ -1,5 +1,5 @@
 """
-When two worlds are the same for whoever comes next: all that a fresh process can see, without what only names.
+When two worlds are the same for whoever comes next: all that a process can see, without what only names.
 
 Whoever comes next decides by states, ages, and what the record says. Random ids, generations, serial numbers,
 the story told in events, and journals that nobody reads are left out; times count as ages in whole seconds.
@@ -80,10 +80,12 @@ def _record(stage, data):
 
 
 def _disk(stage):
-    """Tell what the computers keep: the record in full, of the journal only whether its last line is whole."""
-    told = []
-    for path in sorted(stage._disks()):
+    """Tell what the computers keep: the record in full, of the journal whether its last line is whole."""
+    told = {}
+    for path in stage._disks():
         data = path.read_bytes()
-        body = {"record.json": lambda: _record(stage, data), "journal.jsonl": lambda: data[-1:]}  # noqa: B023
-        told.append([str(path), body.get(path.name, lambda: data.decode())()])  # noqa: B023
+        if path.name == "record.json":
+            told[str(path)] = _record(stage, data)
+        else:
+            told[str(path)] = data[-1:].decode() if path.name == "journal.jsonl" else data.decode()
     return told

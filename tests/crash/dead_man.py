@@ -68,6 +68,6 @@ def next_command(stage):
 
     with (
         mock.patch.object(wiring, "Session", Opened),
-        mock.patch.object(wiring, "state_folder", lambda cloud: here),
+        mock.patch.object(wiring, "state_folder", return_value=here),
     ):
         sweep_expired(other)

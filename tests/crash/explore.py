@@ -11,6 +11,9 @@ from tests.crash.dead_man import check_abandoned
 from tests.crash.oracle import look
 from tests.crash.stage import ELSEWHERE, HERE, Stage, one_thread
 
+OLD = 20.0
+"""Seconds by which lists of TPUs are late: less than the time between two witnesses of an absence."""
+
 
 @dataclass
 class Found:
@@ -22,6 +25,7 @@ class Found:
     """
 
     points: int = 0
+    seconds: float = 0.0
     singles: int = 0
     worlds: int = 0
     more: int = 0
@@ -45,17 +49,24 @@ def points_of(stage):
     return stage.points(lambda found: found.scenario.run(found, found.scenario.spec))
 
 
-def singles(folder, scenario, found, *, direct, every=1, places=(HERE, ELSEWHERE), latency="scaled"):
-    """Kill at each of *every* so many points, and go on in each way, on the same computer or another one."""
+def singles(folder, scenario, found, *, direct, every=1, ways=9, places=(HERE, ELSEWHERE), latency="scaled"):
+    """
+    Kill at each of *every* so many points, and go on in each of the first *ways*, here or elsewhere.
+
+    Once more with the first lists of whoever comes too old to show what was made just before the kill.
+    """
     stage = begun(folder, scenario, direct=direct, latency=latency)
     with one_thread(stage):
         points = points_of(stage)
         found.points, found.steps = len(points), stage.seen
         for point in points[::every]:
-            for way in scenario.ways:
+            for way in scenario.ways[:ways]:
                 for place in places:
                     _try(stage, point, way, place, found, f"killed {point.what}; {way.name} ({place[:4]})")
                     found.singles += 1
+                text = f"killed {point.what}; {way.name} (old lists)"
+                _try(stage, point, way, HERE, found, text, old_lists=OLD)
+                found.singles += 1
 
 
 def kills(folder, scenario, found, *, most=2, firsts=1, seconds=1, prune=True):
@@ -101,9 +112,10 @@ def _go_on(stage, point, way, found, text):
     return points
 
 
-def _try(stage, point, way, place, found, text):
+def _try(stage, point, way, place, found, text, old_lists=0.0):
     """Put the world of a point back, let somebody come, and note what does not hold."""
     stage.thaw(point.world)
+    stage.age_lists(old_lists)
     try:
         way.go(stage, stage.scenario.spec, place)
         way.check(stage, stage.scenario, stage.before)
@@ -114,8 +126,9 @@ def _try(stage, point, way, place, found, text):
 
 def abandoned(folder, scenario, found, *, every=1):
     """
-    Kill at each point, and nobody ever comes back: the VM ends by itself, and the next command of anybody ends
-    the rest (R14).
+    Kill at each point, and nobody ever comes back (R14).
+
+    The VM ends by itself, and the next command of another deployment ends the rest.
     """
     stage = begun(folder, scenario, direct=True)
     with one_thread(stage):

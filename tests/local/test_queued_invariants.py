@@ -13,7 +13,7 @@ from orchestrator.local.model.queued import QueuedState as Q
 from tests.local.cloud_kit import NODES, SPOT_NODE, a_lab, node_body
 from tests.local.queued_kit import QUEUED, an_active, queued_body, slices, spec
 
-EXAMPLES = int(os.environ.get("TPUCTL_QUEUED_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("TPUCTL_QUEUED_EXAMPLES", "100"))
 NAMES = st.sampled_from(["a", "b"])
 MEMBERS = st.sampled_from(["a", "b", "a-0", "a-1"])
 FAULTS = ("no-capacity:5", "fall-back", "late-failure", "never-active", "stuck", "drop-answer", "stockout")

@@ -136,7 +136,7 @@ def test_of_many_processes_one_has_the_lease(processes, tmp_path):
     """
     No two are inside at the same time, the fencing token only grows, and everybody gets a turn.
     """
-    share = -(-ROUNDS // processes)
+    share = -(-ROUNDS // len(PROCESSES) // processes)
     with bucket_server(1.0) as (storage, url):
         scene = Scene(tmp_path / "contend", storage, url, 1.0)
         began = time.monotonic()
@@ -275,7 +275,7 @@ def test_of_many_processes_of_a_computer_one_has_its_lock(processes, tmp_path):
     """
     No two are inside at the same time, whatever the cloud says.
     """
-    share = -(-5 * ROUNDS // processes)
+    share = -(-5 * ROUNDS // len(PROCESSES) // processes)
     with playing([{"folder": str(tmp_path), "kind": "lock", "rounds": share} for _ in range(processes)]):
         pass
     assert demand_no_overlap(book(tmp_path)) == share * processes

@@ -21,7 +21,7 @@ from orchestrator.ports import PushResult, RunResult
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 STEP_SECONDS, SAVE_SECONDS, REPORT_SECONDS = 10.0, 120.0, 20.0
-_SETTING = re.compile(r"^(TPUCTL_(?:DEPLOYMENT|RUNS_JOB|INCARNATION|BUCKET|BUNDLE))=(.*)$", re.MULTILINE)
+_SETTING = re.compile(r"^(TPUCTL_(?:DEPLOYMENT|ROLE|RUNS_JOB|INCARNATION|BUCKET|BUNDLE))=(.*)$", re.MULTILINE)
 
 
 @dataclass
@@ -78,7 +78,9 @@ class Crew(NoHosts):
         """Let every machine take code that has come, go on, save and report."""
         now = self.town.clock.now()
         for worker in list(self.workers.values()):
-            waits = not worker.running and worker.env["TPUCTL_RUNS_JOB"] == "1"
+            # A VM begins when it is told over SSH which TPU it has.
+            told = worker.env["TPUCTL_RUNS_JOB"] == "1" and worker.env["TPUCTL_ROLE"] == "tpu"
+            waits = told and not worker.running
             code = f"{names.BUNDLES}{worker.env['TPUCTL_BUNDLE']}.tar.gz"
             if waits and self.read(worker, code) is not None:
                 self.start(worker)
@@ -156,7 +158,6 @@ class Crew(NoHosts):
             if key is not None:
                 groups.setdefault(key[:2], []).append(self._manifest(bucket, name))
         return {key for key, parts in groups.items() if completed_by(parts) is not None}
-
 
     def _manifest(self, bucket, name):
         held = self.town.storage.objects._objects[bucket][name]

@@ -124,7 +124,7 @@ def test_s27_a_bucket_that_takes_nothing_is_waited_for(town, desk):
 
     town.later(100, fill)
     town.later(160, lambda: town.cloud.preempt(G1, notice=False))
-    town.later(600, lambda: (town.mutations() == before or town.judge.blame("changed without a lease")))
+    town.later(600, lambda: town.mutations() == before or town.judge.blame("changed without a lease"))
     town.later(700, lambda: setattr(town, "distort", lambda method, response: response))
     assert desk.watch(1800).code == 130
     assert town.nodes() == {G2: "READY"}

@@ -74,7 +74,7 @@ def test_s18_many_submissions_at_once_all_come_up(town):
 
 def test_s20_what_holds_quota_is_deleted_before_the_next_is_asked_for(town, desk):
     """
-    tpuctl makes no queued resource, whose suspended ones would hold quota. A preempted node holds it too.
+    No queued resource is ever made, whose suspended ones would hold quota. A preempted node holds it too.
 
     There is quota for one: the next node comes as soon as the old one has gone, and `watch` does not give up.
     """

@@ -71,6 +71,20 @@ def test_s11_nothing_is_added_to_a_deployment_that_is_being_deleted(town, desk, 
     assert town.nodes() == {}
 
 
+def test_s11_nothing_is_added_when_even_the_bucket_is_gone_meanwhile(town, desk):
+    """
+    `down --delete-data` took the lease away with its bucket: whoever wakes up acts no more, and says why.
+    """
+    desk.up()
+    town.cloud.preempt(G1, notice=False)
+    elsewhere = Desk(town, "elsewhere")
+    said = desk.run("watch", meanwhile={"tpu.nodes.delete": lambda: elsewhere.down("--delete-data")})
+    assert said.code == 1
+    assert "the bucket with checkpoints, code and logs is gone" in said.err
+    assert len(town.asked("tpu.nodes.create")) == 1
+    assert (town.nodes(), town.buckets()) == ({}, [])
+
+
 @pytest.mark.parametrize("next_word", ["up", "down"])
 def test_s12_ctrl_c_while_the_tpu_is_made_loses_nothing(town, desk, next_word):
     """

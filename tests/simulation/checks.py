@@ -71,6 +71,7 @@ class Checks:
 
     def started(self, process):
         self._starts[process.deployment].append(self.world.now())
+        self._sure.setdefault(process.deployment, self.world.now())
 
     def began(self, process):
         """Note that a pass begins."""
@@ -126,8 +127,8 @@ class Checks:
         self.demand("I7", invariants.i7_sure(result.plan.changes, unseen), process.name)
         now = self.world.now()
         if not unseen:
-            last = self._sure.get(deployment, now)
-            self.blind_seconds[deployment] += max(0.0, now - last - float(controller.spec.watch.poll))
+            away = now - self._sure[deployment] - float(controller.spec.watch.poll)
+            self.blind_seconds[deployment] += max(0.0, away)
             self._sure[deployment] = now
         self.moment(deployment)
 

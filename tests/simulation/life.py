@@ -162,7 +162,10 @@ class Story:
                 raise Violation(f"I4 {deployment}: {problem}")
 
     def demand_settled(self, owner):
-        self.checks.demand("I4", self._unsettled(owner), "after it had settled")
+        history = self.world.stored_history(owner.name)
+        ending = self._may_end(owner.name) and history is not None and history.outcome
+        if not ending:
+            self.checks.demand("I4", self._unsettled(owner), "after it had settled")
 
     def _may_end(self, deployment):
         """Say whether the day may bring the end of the budget or of the time to live."""

@@ -1,8 +1,9 @@
 """
 Switch each mechanism off, one at a time: a test or a life must fail then, or the tests prove nothing.
 
-`python -m tests.simulation.teeth [PART OF A NAME] [--jobs N] [--lives N]` prints what bit, and leaves with the
-number of mechanisms whose absence nobody noticed. With all mechanisms on, the same tests and lives pass.
+`python -m tests.simulation.teeth [PART OF A NAME] [--jobs N] [--lives N]` prints what bit, and leaves with
+the number of mechanisms whose absence nobody noticed. With all mechanisms on, the same tests and lives pass,
+which is looked at first. A test that hangs without its mechanism has noticed it too.
 """
 
 import argparse
@@ -23,49 +24,67 @@ from tests.simulation.life import live
 from tests.simulation.switches import SWITCHES
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
-"""Seconds after which a test without its mechanism counts as hanging, which is a failure too."""
+LIFE = 10.0
+"""Seconds that a life takes at most, mostly waiting for its turn on the processor."""
 PYTEST = ("-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header")
 FAILED = 1
 """What pytest leaves with when a test failed; other numbers mean that it ran none."""
 
 
 def _tests_fail(names):
-    """Return what pytest says of the tests: None when they pass, else the line of the failure."""
+    """Return the first test that fails, empty when all pass."""
+    told = _Failures()
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        code = int(pytest.main([*PYTEST, *names]))
+        code = int(pytest.main([*PYTEST, *names], plugins=[told]))
     if code not in (0, FAILED):
         raise ValueError(f"pytest leaves with {code} for {', '.join(names)}")
-    return f"{names[0].partition('::')[2]} fails" if code else None
+    return f"{told.first} fails" if code else ""
 
 
-def _life_breaks(switch, lives):
-    """Return which life breaks the switch's invariant, None when none of *lives* does."""
-    tried = [switch.seed, *(seed for seed in range(lives) if seed != switch.seed)]
-    for count, seed in enumerate(tried[:lives], 1):
+class _Failures:
+    """Remember the first test that failed."""
+
+    first = ""
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed and not self.first:
+            self.first = report.nodeid.partition("::")[2]
+
+
+def _life_breaks(invariant, seeds):
+    """Return which life breaks the invariant, empty when none does, and its seed."""
+    for count, seed in enumerate(seeds, 1):
         problem = live(seed).problem
-        if problem.startswith(switch.invariant):
-            moved = "" if count == 1 else f" (found after {count}; record this seed)"
+        if problem.startswith(invariant):
+            moved = "" if count == 1 else f" (found after {count}: record this seed)"
             return f"seed {seed} breaks {problem.partition(':')[0][:60]}{moved}", seed
-    return None, None
+    return "", None
 
 
-def _child(name, lives, answer):
-    """Bite with one mechanism; the answer is what bit, empty when nothing did, and the seed if it was a life."""
+def _without(name, lives):
+    """Return what notices that one mechanism is off, and the seed if it was a life."""
     switch = SWITCHES[name]
-    bitten, seed = "", None
     with ExitStack() as stack:
         for where, what, wrong in switch.patches:
             stack.enter_context(patch.object(where, what, wrong))
         if switch.tests:
-            bitten = _tests_fail(switch.tests) or ""
-        if not bitten and switch.invariant:
-            bitten, seed = _life_breaks(switch, lives)
-    if seed is not None and live(seed).problem:
-        bitten = f"seed {seed} breaks also with the mechanism on"
-        answer.send(("", bitten))
+            return _tests_fail(switch.tests), None
+        seeds = [switch.seed, *(seed for seed in range(lives) if seed != switch.seed)]
+        return _life_breaks(switch.invariant, seeds[:lives])
+
+
+def _child(name, lives, answer):
+    """Send what bit, and what went wrong; without a name, what fails with all mechanisms on."""
+    if not name:
+        answer.send(
+            ("", _tests_fail(list(dict.fromkeys(test for s in SWITCHES.values() for test in s.tests))))
+        )
         return
-    answer.send((bitten or "", ""))
+    found, seed = _without(name, lives)
+    if seed is not None and live(seed).problem:
+        answer.send(("", f"seed {seed} breaks with the mechanism on, too"))
+    else:
+        answer.send((found, ""))
 
 
 class Bite:
@@ -78,22 +97,22 @@ class Bite:
         self._process = context.Process(target=_child, args=(name, lives, theirs))
         self._process.start()
         theirs.close()
-        self._end = self.began + PATIENCE * (1 + bool(SWITCHES[name].invariant) * lives / 10)
+        self._tested = bool(name) and bool(SWITCHES[name].tests)
+        self._end = self.began + (SWITCHES[name].patience if self._tested else LIFE * max(lives, 30))
 
     @property
     def over(self):
         return time.monotonic() > self._end
 
     def result(self):
-        """Return what bit and what went wrong; a child that hangs is ended, and its test has failed."""
-        if not self.answer.poll():
-            self._process.kill()
-            self._process.join()
-            return (f"hangs for {PATIENCE:.0f} s", "") if SWITCHES[self.name].tests else ("", "no life ended")
-        try:
-            found = self.answer.recv()
-        except EOFError:
-            found = ("", "the child died")
+        """Return what bit and what went wrong; a child that hangs is ended."""
+        found = ("hangs", "") if self._tested else ("", "it did not end")
+        if self.answer.poll():
+            try:
+                found = self.answer.recv()
+            except EOFError:
+                found = ("", "the child died")
+        self._process.kill()
         self._process.join()
         return found
 
@@ -119,6 +138,10 @@ def main():
     asked = parser.parse_args()
     os.chdir(ROOT)
     names, began = [name for name in SWITCHES if asked.part in name], time.monotonic()
+    for _, _, broken, _ in () if asked.part else bite([""]):
+        if broken:
+            print(f"with all mechanisms on: {broken}")
+            return len(names)
     bitten = 0
     for name, what, trouble, seconds in bite(names, asked.jobs, asked.lives):
         bitten += bool(what)
@@ -127,8 +150,8 @@ def main():
     tell(
         "teeth",
         "Teeth",
-        "Each mechanism is switched off alone; a test of the normal suite or a simulated life has to fail then, "
-        "and passes with it on: `python -m tests.simulation.teeth`.",
+        "Each mechanism is switched off alone; a test of the normal suite or a simulated life has to fail "
+        "then, and passes with it on: `python -m tests.simulation.teeth`.",
         {
             "switched off, bitten": f"{bitten} of {len(names)}",
             "mechanisms": ", ".join(sorted({n.split()[0] for n in names}, key=lambda m: (m[0], int(m[1:])))),

@@ -220,4 +220,4 @@ def permissions(facts: Facts) -> Answer:
             f"missing: {', '.join(sight.value)}", f"{fix} --member user:YOU --role roles/storage.admin"
         )
     why = sight.why if isinstance(sight, Unknown) else "the service does not answer this"
-    return unknown(f"not told: {why}", "a command that lacks one names it (TPU-202)")
+    return unknown(why, "a command that lacks one names it (TPU-202)")

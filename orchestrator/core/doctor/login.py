@@ -79,9 +79,10 @@ def clock(facts: Facts) -> Answer:
     Look for a clock that differs from the service's: leases and ages go wrong, then logins are refused.
     """
     ahead = facts.google.ahead
-    if not isinstance(ahead, Present):
-        why = ahead.why if isinstance(ahead, Unknown) else "no date in the answer"
-        return unknown(f"no time of the service to compare with ({why})", "check the network and the proxy")
+    if isinstance(ahead, Absent):
+        return unknown("the service tells no time", "")
+    if isinstance(ahead, Unknown):
+        return unknown(f"no time to compare with: {ahead.why}", ahead.hint)
     apart = abs(ahead.value)
     side = "ahead" if ahead.value > 0 else "behind"
     fix = "switch on time synchronisation: timedatectl set-ntp true"
