@@ -276,7 +276,8 @@ def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
         billed = (
             n for n in world.nodes.value if n.state not in TERMINAL and n.state is not NodeState.CREATING
         )
-        live |= {("node", n.name): Span("node", n.name, n.zone, billed_since(n, history, now)) for n in billed}
+        nodes = [Span("node", n.name, n.zone, billed_since(n, history, now)) for n in billed]
+        live |= {("node", node.name): node for node in nodes}
     if isinstance(world.vm, Present) and world.vm.value.state is not VmState.TERMINATED:
         vm = world.vm.value
         live[("vm", vm.name)] = Span("vm", vm.name, vm.zone, now)

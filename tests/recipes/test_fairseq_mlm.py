@@ -130,7 +130,7 @@ def harm(stage: Stage) -> None:
 
 @pytest.mark.e2e
 def test_whole_life_on_the_local_cloud(stage, straight):
-    """Up, torn alias, SIGKILL of the machine, notice with SIGTERM, done; the losses are the unbroken run's."""
+    """Up, torn alias, SIGKILL of the machine, notice with SIGTERM, done: each loss is the unbroken run's."""
     settings = {"command": "exec sh train.sh --log-interval 1", "env.FAIRSEQ_STEP_SECONDS": 0.15}
     life = live(stage, "fairseq-mlm", kill_at=40, notice_at=75, settings=settings, early=harm)
     assert losses("\n".join(life.logs)) == straight

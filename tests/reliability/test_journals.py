@@ -18,7 +18,7 @@ from tests.figures import tell
 from tests.reliability.damage import depth
 from tests.reliability.test_torn_state import store_of
 
-JOURNALS = depth("TPUCTL_JOURNALS", 2)
+JOURNALS = depth("TPUCTL_JOURNALS", 1)
 FIGURES: dict[str, int] = {}
 CREATE = "tpu.nodes.create"
 

@@ -33,7 +33,7 @@ from tests.figures import tell
 from tests.reliability.damage import cuts, damages, depth, flips
 
 BITS = depth("TPUCTL_TORN_BITS", 1)
-WATCHES = depth("TPUCTL_TORN_WATCHES", 2)
+WATCHES = depth("TPUCTL_TORN_WATCHES", 1)
 FIGURES: dict[str, object] = {}
 
 

@@ -23,7 +23,7 @@ from tests.figures import tell
 from tests.reliability.damage import depth
 from tests.reliability.two_lives import Stage, quiet
 
-STRIDE = depth("TPUCTL_ZOMBIE_STRIDE", 97)
+STRIDE = depth("TPUCTL_ZOMBIE_STRIDE", 131)
 FIGURES: dict[str, object] = {}
 MEMORY = Path("/dev/shm")
 

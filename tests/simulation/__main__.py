@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.simulation.life import live
-from tests.simulation.report import replay, summary, write
+from tests.simulation.report import replay, report
 
 
 def main():
@@ -20,16 +20,12 @@ def main():
     parser.add_argument("--trace", type=Path, help="write what happens, a line for each call and event")
     parser.add_argument("--seeds", help="FIRST:LAST, the last one not included")
     parser.add_argument("--jobs", type=int, default=1, help="processes to live in")
-    parser.add_argument("--write", type=Path, help="document that gets the figures")
     chosen = parser.parse_args()
     if chosen.seeds is None and chosen.seed is None:
         parser.error("name a seed, or --seeds FIRST:LAST")
     began = time.monotonic()
     lives = list(_one(chosen) if chosen.seeds is None else _many(chosen))
-    wall = time.monotonic() - began
-    print(summary(lives, wall))
-    if chosen.write is not None:
-        write(chosen.write, lives, wall)
+    report(lives, time.monotonic() - began)
     return 1 if any(life.problem for life in lives) else 0
 
 

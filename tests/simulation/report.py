@@ -4,8 +4,7 @@ Figures of many lives, for the terminal and for docs/reliability.md.
 
 from collections import Counter
 
-from tests import figures as document
-from tests.figures import commit
+from tests.figures import commit, tell
 
 
 def replay(life):
@@ -44,16 +43,11 @@ def _middle(values):
     return values[len(values) // 2]
 
 
-def summary(lives, wall):
-    """Return the figures as lines of text."""
-    return "\n".join(f"{name}: {value}" for name, value in figures(lives, wall).items())
-
-
-def write(path, lives, wall):
-    """Put the figures into the part of the document that is ours."""
+def report(lives, wall):
+    """Print the figures, and put them into the document if one is named."""
     seeds = f"{lives[0].seed}:{lives[-1].seed + 1}"
     about = (
         "Real engine, real adapters, official clients, virtual time; see tests/simulation. Written by\n"
         f"`python -m tests.simulation --seeds {seeds}`."
     )
-    document.write(path, "simulation", "Lives from seeds", about, figures(lives, wall))
+    tell("simulation", "Lives from seeds", about, figures(lives, wall))

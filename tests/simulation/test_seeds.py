@@ -12,22 +12,19 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.life import live
-from tests.simulation.report import summary
 
 ROOT = Path(__file__).parents[2]
-LIVES = range(13)
+LIVES = range(8)
 
 
 @pytest.mark.parametrize("half", [0, 1])
-def test_lives_under_faults_break_no_invariant(half, capsys):
+def test_lives_under_faults_break_no_invariant(half):
     """
     Each seed: hours of faults, then calm, the desired state, and a day in which nothing is changed.
     """
     lives = [live(seed) for seed in LIVES if seed % 2 == half]
     assert [(life.seed, life.problem) for life in lives if life.problem] == []
     assert sum(sum(life.events.values()) for life in lives) > 100, "lives without faults prove nothing"
-    with capsys.disabled():
-        print("\n" + summary(lives, sum(life.seconds for life in lives)))
 
 
 TRACER = """
@@ -35,13 +32,13 @@ import sys
 from pathlib import Path
 from tests.simulation.life import live
 with Path(sys.argv[1]).open("w") as file:
-    for seed in (2, 4, 6):
+    for seed in (2, 6):
         live(seed, lambda line: file.write(line + chr(10)))
 """
 
 
 def trace_of(hashing, folder):
-    """Live three lives in a process of its own and return its trace."""
+    """Live two lives in a process of its own and return its trace."""
     path = folder / f"trace-{hashing}"
     subprocess.run(
         [sys.executable, "-c", TRACER, str(path)],

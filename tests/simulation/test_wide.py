@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.wide import live
 
 
-@pytest.mark.parametrize("seed", [1, 4])
+@pytest.mark.parametrize("seed", [4])
 def test_two_days_of_four_deployments_holds_all_invariants(seed):
     """
     The same code, the same checks, fewer TPUs and days.

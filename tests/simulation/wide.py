@@ -23,11 +23,11 @@ from types import SimpleNamespace
 
 from orchestrator.core.decide_node import CREATE_DEADLINE
 from orchestrator.engine.artifacts import agent_file, bundle_file
+from tests.figures import commit, tell
 from tests.simulation import invariants
 from tests.simulation.draw import JobCase, Rates
 from tests.simulation.invariants import SETTLE, Violation
 from tests.simulation.life import collecting_at_the_end
-from tests.simulation.report import commit
 from tests.simulation.weather import Weather
 from tests.simulation.wide_checks import WideChecks
 from tests.simulation.wide_loop import DAY, Loop
@@ -255,19 +255,23 @@ class Story:
             self.checks.demand("I1", invariants.i1_gone(self.checks.live(loop.name)), loop.name)
 
 
-def summary(lives, wall):
-    """Return the figures of many wide lives, as text."""
+def figures(lives, wall):
+    """Return the figures of many wide lives as pairs of name and value."""
     events = sum((life.events for life in lives), Counter())
-    bad = [life.seed for life in lives if life.problem]
-    shown = ", ".join(f"{name} {count}" for name, count in sorted(events.items()))
-    days, tpu_days = sum(life.days for life in lives), sum(life.tpu_days for life in lives)
-    passes, calls = sum(life.passes for life in lives), sum(life.calls for life in lives)
+    bad = [str(life.seed) for life in lives if life.problem]
     each = sum(life.seconds for life in lives) / max(1, len(lives))
-    return (
-        f"wide seeds {len(lives)}, virtual days {days:.0f}, TPU days {tpu_days:.0f}, passes {passes}, "
-        f"calls {calls}\nviolations {len(bad)}" + (f": seeds {bad[:40]}" if bad else "") + "\n"
-        f"injected: {shown}\ntime {wall:.0f} s, {each:.1f} CPU-s a seed"
-    )
+    return {
+        "Seeds, each a long or wide life straight on the model": f"{len(lives):,}",
+        "Violations of I1 to I8": f"{len(bad)}" + (f" (seeds {', '.join(bad[:40])})" if bad else ""),
+        "TPUs at a time (most), days of a life (longest)": (
+            f"{max(life.tpus for life in lives)}, {max(life.asked for life in lives):g}"
+        ),
+        "Virtual days, TPU days": f"{sum(x.days for x in lives):,.0f}, {sum(x.tpu_days for x in lives):,.0f}",
+        "Passes of the loop, calls": f"{sum(x.passes for x in lives):,}, {sum(x.calls for x in lives):,}",
+        "Faults injected": f"{sum(events.values()):,}",
+        **{f"- {name.replace('_', ' ')}": f"{count:,}" for name, count in events.most_common()},
+        "Wall time, processor time of a seed": f"{wall:.0f} s, {each:.2f} s",
+    }
 
 
 def shaped(seed, shape="full"):
@@ -300,7 +304,10 @@ def main():
             print(f"wide seed {life.seed} at {commit()}: {life.problem}")
             size = f"--tpus {life.tpus} --days {life.asked:g}"
             print(f"  replay: python -m tests.simulation.wide {life.seed} {size} --trace trace.txt")
-    print(summary(lives, time.monotonic() - began))
+    tell(
+        "wide", "Long and wide lives", f"Written by `python -m tests.simulation.wide {' '.join(sys.argv[1:])}`.",
+        figures(lives, time.monotonic() - began),
+    )  # fmt: skip
     return 1 if any(life.problem for life in lives) else 0
 
 
