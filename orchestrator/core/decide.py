@@ -5,7 +5,7 @@ Pure. Unknown never leads to a change; an absence counts after it was seen twice
 """
 
 from orchestrator.core import names
-from orchestrator.core.decide_node import decide_node
+from orchestrator.core.decide_node import CREATE_DEADLINE, decide_node
 from orchestrator.core.end import judge_end, wind_down
 from orchestrator.core.history import History, lasted
 from orchestrator.core.job import decide_job
@@ -84,7 +84,9 @@ def decide_vm(spec: Spec, world: World, history: History) -> Step:
     vm = world.vm
     if isinstance(vm, Unknown):
         return Step(waiting=f"VM: not known ({vm.why})")
-    if any(o.kind == "vm" for o in history.operations):
+    asked = [o for o in history.operations if o.kind == "vm"]
+    late = [o for o in asked if world.seen_at - o.started_at >= CREATE_DEADLINE]
+    if len(late) < len(asked):
         return Step(waiting="VM: an operation is running", wake_in=5.0)
     if isinstance(world.bucket, Absent) and history.bucket_seen:
         return Step(waiting="VM: left as it is, since the bucket that held the job's data is gone")
@@ -100,4 +102,8 @@ def decide_vm(spec: Spec, world: World, history: History) -> Step:
         return held_back(history, world, Kind.VM, vm.value.zone) or Step((start,))
     if vm.value.state is VmState.RUNNING:
         return Step()
+    if any(o.verb == "create" for o in late):
+        # It has never run, so nothing is lost with its disk.
+        why = f"its creation has not ended in {CREATE_DEADLINE / 60:.0f} min"
+        return Step((Change(Kind.VM, Verb.DELETE, name, why, vm.value.zone),))
     return Step(waiting=f"VM: {vm.value.state.value}", wake_in=5.0)

@@ -175,6 +175,18 @@ def test_an_operation_without_end_is_given_up_after_the_deadline(lab):
     assert the_one_node(lab) == "demo-tpu-g2"
 
 
+def test_a_vm_whose_creation_has_no_end_is_made_anew(lab):
+    """
+    After half an hour it is deleted, which loses nothing since it has never run, and asked for again.
+    """
+    lab.cloud.fail_next("compute.instances.insert", ["stuck"])
+    start = lab.clock.now()
+    lab.up(passes=500)
+    assert CREATE_DEADLINE <= lab.clock.now() - start <= CREATE_DEADLINE + 120
+    assert lab.vms() == {"demo-vm": "RUNNING"}
+    assert lab.mutations()["compute.instances.delete"] == 1
+
+
 def test_a_deletion_without_end_is_asked_for_again(lab):
     """
     A node that is still DELETING after ten minutes is deleted once more, so that it is not billed for ever.

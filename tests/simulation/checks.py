@@ -32,7 +32,7 @@ class Checks:
         self.mutations = Counter()
         self._asks, self._starts = defaultdict(list), defaultdict(list)
         self._newest, self._good, self._sure, self._anew = {}, {}, {}, {}
-        self.blind_seconds = Counter()
+        self.blind_seconds, self._paid = Counter(), Counter()
         world.on_call = self.called
         world.network.calling = self.calling
         world.fleet.changed = lambda gang: self._saved(gang.deployment)
@@ -127,7 +127,7 @@ class Checks:
         self.demand("I7", invariants.i7_sure(result.plan.changes, unseen), process.name)
         now = self.world.now()
         if not unseen:
-            away = now - self._sure[deployment] - float(controller.spec.watch.poll)
+            away = now - self._sure.get(deployment, now) - float(controller.spec.watch.poll)
             self.blind_seconds[deployment] += max(0.0, away)
             self._sure[deployment] = now
         self.moment(deployment)
@@ -182,8 +182,11 @@ class Checks:
         self.world.scheduler.after(QUIESCE, later)
 
     def _forget(self, deployment):
-        """Begin anew: with the bucket its steps and incarnations are gone."""
+        """Begin anew: with the bucket its steps, its incarnations and what it has cost are gone."""
         fleet = self.world.fleet
+        self.spend(deployment)
+        self._paid[deployment], self.blind_seconds[deployment] = self._bill(deployment), 0.0
+        self._sure.pop(deployment, None)
         self._anew[deployment] = self.world.now()
         self._newest.pop(deployment, None)
         for key in [key for key in fleet.writes if key[0] == deployment]:
@@ -214,10 +217,16 @@ class Checks:
         spec = self.world.specs[deployment]
         if spec.watch.budget_usd is None:
             return
-        mine = (f"/{deployment}-tpu-", f"/{deployment}-vm")
-        lines = [b for b in self.world.cloud.bill() if any(part in b.resource for part in mine)]
-        usd = sum(b.usd or 0.0 for b in lines if b.kind != "disk")
+        lines = self._lines(deployment)
+        usd = self._bill(deployment) - self._paid[deployment]
         rate = max(hourly(spec, shared_catalog(), zone).billed_usd or 0.0 for zone in spec.tpu.zones)
         incarnations = sum(1 for b in lines if b.kind == "tpu")
         seconds = (incarnations + 2) * float(spec.watch.poll) + 600 + self.blind_seconds[deployment]
         self.demand("I6", invariants.i6_within_budget(usd, spec.watch.budget_usd, rate, seconds), deployment)
+
+    def _lines(self, deployment):
+        mine = (f"/{deployment}-tpu-", f"/{deployment}-vm")
+        return [b for b in self.world.cloud.bill() if any(part in b.resource for part in mine)]
+
+    def _bill(self, deployment):
+        return sum(b.usd or 0.0 for b in self._lines(deployment) if b.kind != "disk")

@@ -63,6 +63,8 @@ class Loop:
 
     def start(self):
         """Start a controller, as `tpuctl watch` does; `up` first where nothing is wanted yet."""
+        if self.ended:
+            return
         self._count += 1
         self.checks.started(self)
         self._build()
@@ -121,7 +123,7 @@ class Loop:
 
     def news(self):
         """Look when the poll would next do so."""
-        if self.asleep:
+        if self.asleep and not self.ended:
             self.asleep = False
             self._again(self.world.random.uniform(0.2, self.poll))
 
