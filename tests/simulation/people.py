@@ -19,14 +19,15 @@ class Owner:
     """
     One person with one deployment and two computers, `a` and `b`.
 
-    *ended* is the outcome that a command told, *down* the time since when all is gone.
+    *ended* is the outcome that a command told, *down* the time since when all is gone. *wants_up* says that
+    no `up` has come to its end since the last one was wanted.
     """
 
     def __init__(self, world, case, checks):
         self.world, self.case, self.checks = world, case, checks
         self.name = case.name
         self.random = world.random
-        self.host, self.ended, self.down, self.wants_down = "a", "", None, False
+        self.host, self.ended, self.down, self.wants_down, self.wants_up = "a", "", None, False, False
         self.going_down = self.deleting = False
         self.main = None
         self._count, self._again = 0, False
@@ -73,6 +74,7 @@ class Owner:
         self.world.processes.append(process)
         if not rival:
             self.main = process
+            self.wants_up |= command == "up"
         self.checks.started(process)
         self.world.say(f"{process.name} starts")
         process.start(lambda: getattr(self, f"_{command}")(process), lambda error: self._over(process, error))
@@ -159,6 +161,8 @@ class Owner:
         if error is not None and not isinstance(error, TpuctlError | Kill):
             raise error
         self.checks.over(process, error)
+        if process.command == "up" and error is None and not process.rival:
+            self.wants_up = False
         if process.rival or process is not self.main:
             return
         r, calm = self.random, self.world.quiet
@@ -180,7 +184,7 @@ class Owner:
             return
         elif not isinstance(error, LeaseHeldError):
             again = "up"
-        self.launch(again, soon)
+        self.launch("up" if self.wants_up else again, soon)
 
     def take_down(self, *, delete, again):
         """Run `down`, beside, after or instead of what runs."""
@@ -201,7 +205,7 @@ class Owner:
         if error is not None:
             self.launch("down", soon)
             return
-        self.down, self.ended = self.world.now(), "down"
+        self.down, self.ended, self.wants_up = self.world.now(), "down", False
         self.checks.went_down(self)
         if self._again:
             self.going_down = False
