@@ -85,7 +85,7 @@ def decide_vm(spec: Spec, world: World, history: History) -> Step:
     if isinstance(vm, Unknown):
         return Step(waiting=f"VM: not known ({vm.why})")
     asked = [o for o in history.operations if o.kind == "vm"]
-    late = [o for o in asked if world.seen_at - o.started_at >= CREATE_DEADLINE]
+    late = [o for o in asked if o.started_at and world.seen_at - o.started_at >= CREATE_DEADLINE]
     if len(late) < len(asked):
         return Step(waiting="VM: an operation is running", wake_in=5.0)
     if isinstance(world.bucket, Absent) and history.bucket_seen:

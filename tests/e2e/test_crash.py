@@ -64,6 +64,8 @@ def test_deaths_of_job_and_agent_new_code_and_broken_code(stage):
         (job,) = stage.jobs()
         kill(job)
         stage.wait_for("attempt 2", lambda: stage.at(6, attempt=2))
+        # A segment of the log that is not in the bucket yet goes with the agent.
+        stage.wait_for("its first lines", lambda: "attempt 2: resume" in stage.logs(1))
         (job,) = stage.jobs()
         (agent,) = stage.agents()
         kill(agent)
