@@ -9,11 +9,11 @@ from orchestrator.cloud import operations
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
 from orchestrator.cloud.hostkeys import public_keys
-from orchestrator.cloud.sights import across_zones
+from orchestrator.cloud.sights import across_zones, whole_pages
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Verb
 from orchestrator.core.world import Node, NodeState, Operation, OperationResult, Sight, Worker
-from orchestrator.errors import NotFoundError, TransientError
+from orchestrator.errors import NotFoundError
 from orchestrator.gcp.bodies import node_body
 from orchestrator.gcp.sights import seen
 from orchestrator.ports import NodeOrder
@@ -99,17 +99,11 @@ class TpuNodes:
         return public_keys(entries[0].query_value.items if len(entries) == 1 else (), what)
 
     def _listed(self, zone: str) -> list[Node]:
-        found: list[Node] = []
-        with translated(f"list TPU nodes in {zone}"):
+        what = f"list TPU nodes in {zone}"
+        with translated(what):
             request = {"parent": self._parent(zone), "page_size": PAGE}
             answer = self._clients.tpu.list_nodes(request=request, **self._clients.reading)
-            # The pager shows `unreachable` of the newest page only, so each page is looked at.
-            for page in answer.pages:
-                if page.unreachable:
-                    places = ", ".join(page.unreachable)
-                    raise TransientError(f"list TPU nodes in {zone}: no answer from {places}")
-                found += [node_of(node) for node in page.nodes]
-        return found
+            return [node_of(found) for page in whole_pages(answer, what) for found in page.nodes]
 
     def _parent(self, zone: str) -> str:
         return f"projects/{self._clients.project}/locations/{zone}"

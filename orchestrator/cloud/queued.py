@@ -9,12 +9,12 @@ from typing import Any
 from orchestrator.cloud import operations
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translate_status, translated
-from orchestrator.cloud.sights import across_zones
+from orchestrator.cloud.sights import across_zones, whole_pages
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Verb
 from orchestrator.core.queued import KIND, QueuedResource, QueuedState
 from orchestrator.core.world import Operation, OperationResult, Sight
-from orchestrator.errors import NotFoundError, TransientError
+from orchestrator.errors import NotFoundError
 from orchestrator.gcp.bodies import queued_body
 from orchestrator.gcp.sights import seen
 from orchestrator.ports import NodeOrder
@@ -84,16 +84,11 @@ class TpuQueued:
         return operations.poll_tpu(self._clients.tpu, operation, self._clients.reading)
 
     def _listed(self, zone: str) -> list[QueuedResource]:
-        found: list[QueuedResource] = []
-        with translated(f"list queued resources in {zone}"):
+        what = f"list queued resources in {zone}"
+        with translated(what):
             request = {"parent": self._parent(zone), "page_size": PAGE}
             answer = self._clients.tpu.list_queued_resources(request=request, **self._clients.reading)
-            for page in answer.pages:
-                if page.unreachable:
-                    places = ", ".join(page.unreachable)
-                    raise TransientError(f"list queued resources in {zone}: no answer from {places}")
-                found += [queued_of(resource) for resource in page.queued_resources]
-        return found
+            return [queued_of(found) for page in whole_pages(answer, what) for found in page.queued_resources]
 
     def _parent(self, zone: str) -> str:
         return f"projects/{self._clients.project}/locations/{zone}"

@@ -2,10 +2,10 @@
 What `tpuctl local` does to the cloud behind the callers' backs: preempt, kill, odd states.
 """
 
-from orchestrator.errors import LocalCloudError
 from orchestrator.local.model.compute import ComputeVms
 from orchestrator.local.model.instance import Instance, Status
 from orchestrator.local.model.kernel import Kernel
+from orchestrator.local.model.named import refused, the_one
 from orchestrator.local.model.node import DEAD, Health, Node, NodeState
 from orchestrator.local.model.tpu import TpuNodes
 
@@ -28,15 +28,15 @@ class Controls:
         """
         found = self._find(name)
         if not found.spot:
-            raise _refused(f"preempt {name}: it is neither spot nor preemptible", "create it as spot")
+            raise refused(f"preempt {name}: it is neither spot nor preemptible", "create it as spot")
         if isinstance(found, Node):
             if found.state in _GONE_OR_GOING:
-                raise _refused(f"preempt {name}: it is {found.state.name}", "look at its state first")
+                raise refused(f"preempt {name}: it is {found.state.name}", "look at its state first")
             self._tpu.preempt(found, notice=notice)
         elif found.status in _VM_UP:
             self._vms.preempt(found, notice=notice)
         else:
-            raise _refused(f"preempt {name}: it is {found.status.value}", "look at its status first")
+            raise refused(f"preempt {name}: it is {found.status.value}", "look at its status first")
 
     def kill_worker(self, name: str, index: int) -> None:
         """
@@ -45,7 +45,7 @@ class Controls:
         node = self._find_node(name)
         live = [w for w in node.workers if w.id in self._kernel.state.machines]
         if not 0 <= index < len(live):
-            raise _refused(f"kill worker {index} of {name}: it has {len(live)} machines", "")
+            raise refused(f"kill worker {index} of {name}: it has {len(live)} machines", "")
         self._kernel.halt(live[index].id)
         self._kernel.touch()
 
@@ -68,28 +68,16 @@ class Controls:
             node.enter(_ODD_STATES[state])
         else:
             known = ", ".join(["vanish", *Health.__members__, *_ODD_STATES])
-            raise _refused(f"state {state!r}: unknown", f"known: {known}")
+            raise refused(f"state {state!r}: unknown", f"known: {known}")
         self._kernel.touch()
 
     def _find_node(self, name: str) -> Node:
         found = self._find(name)
         if not isinstance(found, Node):
-            raise _refused(f"{name}: it is a VM, not a TPU node", "name a TPU node")
+            raise refused(f"{name}: it is a VM, not a TPU node", "name a TPU node")
         return found
 
     def _find(self, name: str) -> Node | Instance:
-        zone, _, short = name.rpartition("/")
-        known: list[Node | Instance] = [
-            *self._kernel.state.nodes.values(),
-            *self._kernel.state.instances.values(),
-        ]
-        found = [item for item in known if item.name == short and zone in ("", item.zone)]
-        if len(found) != 1:
-            names = ", ".join(f"{item.zone}/{item.name}" for item in found or known)
-            problem = "no such node or VM" if not found else "more than one has this name"
-            raise _refused(f"{name}: {problem}", f"there are: {names or 'none'}")
-        return found[0]
-
-
-def _refused(message: str, hint: str) -> LocalCloudError:
-    return LocalCloudError(message, unchanged="nothing was changed", hint=hint)
+        state = self._kernel.state
+        known: list[Node | Instance] = [*state.nodes.values(), *state.instances.values()]
+        return the_one(known, name, "node or VM")

@@ -2,9 +2,9 @@
 What `tpuctl local` does to queued resources behind the callers' backs.
 """
 
-from orchestrator.errors import LocalCloudError
 from orchestrator.local.model.kernel import Kernel
-from orchestrator.local.model.queued import WAITING, Initiator, QueuedResource, QueuedState
+from orchestrator.local.model.named import refused, the_one
+from orchestrator.local.model.queued import WAITING, Initiator, QueuedState
 from orchestrator.local.model.queued_life import INTERNAL, QueuedLife
 
 S = QueuedState
@@ -33,14 +33,14 @@ class QueuedControls:
         *state* is WAITING_FOR_RESOURCES or ACCEPTED (its nodes are taken back), PROVISIONING (it is
         chosen now, whatever the stock), SUSPENDING (by the service; SUSPENDED follows) or FAILED.
         """
-        found = self._find(name)
+        found = the_one(self._kernel.state.queued.values(), name, "queued resource")
         wanted = {each.name: each for each in _FROM}.get(state)
         if wanted is None:
             known = ", ".join(each.name for each in _FROM)
-            raise _refused(f"state {state!r}: unknown for a queued resource", f"known: {known}")
+            raise refused(f"state {state!r}: unknown for a queued resource", f"known: {known}")
         if found.state not in _FROM[wanted]:
             problem = f"{name} cannot become {state} while it is {found.state.name}"
-            raise _refused(problem, "look at its state first")
+            raise refused(problem, "look at its state first")
         if wanted is S.PROVISIONING:
             self._life.choose(found)
         elif wanted is S.SUSPENDING:
@@ -49,17 +49,3 @@ class QueuedControls:
             self._life.fail(found, INTERNAL)
         else:
             self._life.wait(found, wanted)
-
-    def _find(self, name: str) -> QueuedResource:
-        zone, _, short = name.rpartition("/")
-        known = list(self._kernel.state.queued.values())
-        found = [item for item in known if item.name == short and zone in ("", item.zone)]
-        if len(found) != 1:
-            names = ", ".join(f"{item.zone}/{item.name}" for item in found or known)
-            problem = "no such queued resource" if not found else "more than one has this name"
-            raise _refused(f"{name}: {problem}", f"there are: {names or 'none'}")
-        return found[0]
-
-
-def _refused(message: str, hint: str) -> LocalCloudError:
-    return LocalCloudError(message, unchanged="nothing was changed", hint=hint)
