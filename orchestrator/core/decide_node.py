@@ -124,7 +124,7 @@ def _judge_missing(world: World, history: History) -> Judgement:
     if not history.accepted and history.requested_at == 0 and history.zone:
         return Judgement(Verdict.REPLACE, "it was deleted")
     if not history.accepted:
-        return Judgement(Verdict.CREATE, "its create was never confirmed")
+        return Judgement(Verdict.CREATE, "this incarnation is not there yet")
     if any(o.kind == "node" and o.verb == "create" for o in history.operations):
         late = world.seen_at - history.requested_at >= CREATE_DEADLINE
         return Judgement(Verdict.REPLACE if late else Verdict.WAIT, "create accepted, nothing to see yet")
