@@ -87,15 +87,18 @@ def check(lab):
         assert (found.state is Q.FAILED) <= (found.error is not None)
     assert {key: node for key, node in state.nodes.items() if node.queued} == made
     without = (NodeState.CREATING, NodeState.PREEMPTED, NodeState.TERMINATED)
-    expected = {w.id for node in state.nodes.values() if node.state not in without for w in node.workers}
-    assert set(state.machines) == expected
+    allowed = {w.id for node in state.nodes.values() if node.state not in without for w in node.workers}
+    # A preempted node has lost its machine, also while a deletion that is held up shows it as DELETING.
+    going = {w.id for n in state.nodes.values() if n.state is NodeState.DELETING for w in n.workers}
+    assert allowed - going <= set(state.machines) <= allowed
     billed = sorted(usage.resource for usage in state.usage if usage.end is None)
     paid = (NodeState.READY, NodeState.RESTARTING)
     assert billed == sorted(node.path for node in state.nodes.values() if node.state in paid)
     assert {name for name, op in state.operations.items() if not op.done} == set(state.open_operations)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+# Each change is checked with the same histories; a longer run, by the variable, draws new ones.
+@settings(max_examples=EXAMPLES, deadline=None, derandomize="TPUCTL_QUEUED_EXAMPLES" not in os.environ)
 @given(st.lists(st.tuples(ACTS, PAUSES), min_size=8, max_size=25), st.booleans())
 def test_no_node_without_its_queued_resource_and_no_leak(history, several):
     """
