@@ -1,7 +1,10 @@
 """
 The order of the tests, and which of them stay together when several processes share them (pytest -n).
+
+And what holds in all of them: a document printed as JSON has the shape that is published for its kind.
 """
 
+import json
 import signal
 
 import pytest
@@ -40,3 +43,31 @@ def pytest_xdist_make_scheduler(config, log):
             return nodeid.partition("::")[0] if nodeid.startswith("tests/recipes/") else nodeid
 
     return Scheduler(config, log)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _json_has_its_published_shape():
+    """Hold every document that a command prints in this process against the schema of its kind."""
+    from orchestrator.cli import output
+
+    printed, validators = output.print_json, {}
+
+    def print_json(kind, body):
+        if kind not in validators:
+            validators[kind] = _validator(kind)
+        document = json.loads(json.dumps({"schema_version": output.SCHEMA_VERSION, "kind": kind, **body}))
+        wrong = [f"{error.json_path}: {error.message}" for error in validators[kind].iter_errors(document)]
+        assert not wrong, f"orchestrator/cli/outputs.py describes {kind} otherwise: {wrong}"
+        printed(kind, body)
+
+    output.print_json = print_json
+    yield
+    output.print_json = printed
+
+
+def _validator(kind):
+    import jsonschema
+
+    from orchestrator.cli.outputs import output_schema
+
+    return jsonschema.Draft202012Validator(output_schema(kind, strict=True))
