@@ -8,6 +8,7 @@ names of variables, which are checked.
 
 import functools
 import hashlib
+import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -173,6 +174,7 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         "deployment": spec.name,
         "setup": spec.job.setup,
         "command": spec.job.command,
+        "secrets": json.dumps(dict(spec.job.secrets)) if spec.job.secrets else "",
         "on_vm": target.role == "vm" and spec.job.run_on == "vm" and bool(target.tpu_address),
         "xrt": f"tpu_worker;0;{target.tpu_address}:8470",
         "format": checkpoint.format,

@@ -13,10 +13,11 @@ from .layout import write_atomically
 from .settings import Settings
 from .storage import SECONDS, Bucket
 from .threads import say
+from .wake import Bell
 
 SCHEMA = 1
 PREFIX = ".tpuctl/heartbeat/"
-_URGENT = ("phase", "committed_step", "notice")
+_URGENT = ("phase", "committed_step", "notice", "preempted")
 _INHERITED = ("attempt", "starts")
 
 
@@ -30,6 +31,8 @@ def heartbeat_name(incarnation: int, worker: int) -> str:
 class Status:
     """
     Hold the report; threads change it, *urgent* is called after a change that must be seen soon.
+
+    *masked* takes secrets out of a text.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -56,9 +59,11 @@ class Status:
             "exit_code": None,
             "progress_at": None,
             "notice": False,
+            "preempted": False,
             "message": "",
         }
         self.urgent: Callable[[], None] = lambda: None
+        self.masked: Callable[[str], str] = str
 
     def set(self, **changes: Any) -> None:
         """
@@ -115,7 +120,8 @@ class Status:
         """
         with self._lock:
             troubles = [f"{source}: {text}" for source, text in sorted(self._troubles.items()) if text]
-            message = "; ".join(part for part in [self._fields["message"], *troubles] if part)[:2000]
+            message = "; ".join(part for part in [self._fields["message"], *troubles] if part)
+            message = self.masked(message)[:2000]
             return dict(self._fields, message=message, timings=dict(self._timings), at=time.time())
 
 
@@ -133,6 +139,7 @@ class Reporter:
         self._spacing = min(1.0, settings.heartbeat)
         self._last = 0.0
         self._before: Optional[Dict[str, Any]] = None
+        self._bell = Bell(settings.incarnation, settings.worker, bucket)
 
     def before(self) -> Dict[str, Any]:
         """
@@ -154,14 +161,14 @@ class Reporter:
             self._last = time.monotonic()
             bound = seconds if seconds is not None else max(5.0, self._settings.heartbeat)
             try:
-                write_atomically(self._settings.layout.status, self._text() + "\n")
+                write_atomically(self._settings.layout.status, _text(self._status.body()) + "\n")
             finally:
                 # The first write replaces the report from which a machine that lost its disk learns its past.
                 self._status.inherit(self._read_before(bound))
-                self._bucket.write(self._name, self._text().encode(), seconds=bound)
-
-    def _text(self) -> str:
-        return json.dumps(self._status.body(), sort_keys=True)
+                body = self._status.body()
+                self._bucket.write(self._name, _text(body).encode(), seconds=bound)
+        # Only now would a look find what the bell is rung for.
+        self._bell.ring(body, bound)
 
     def _read_before(self, seconds: float) -> Dict[str, Any]:
         if self._before is None:
@@ -172,3 +179,7 @@ class Reporter:
                 value = {}
             self._before = value if isinstance(value, dict) else {}
         return self._before
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True)

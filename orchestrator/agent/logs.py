@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import List, Optional, Tuple
 
+from .redact import Redactor, Stream
 from .settings import Settings
 from .storage import Bucket
 
@@ -24,11 +25,13 @@ class JobLog:
     Take the job's output: into log/job.log, and into segments that wait for the bucket.
 
     A disk that is full loses lines on disk only; a bucket that cannot be reached for long loses the
-    oldest waiting segments, and a line says how many.
+    oldest waiting segments, and a line says how many. Secrets are masked before anything is kept.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, redactor: Optional[Redactor] = None) -> None:
         self._path = path
+        self._redactor = redactor or Redactor()
+        self._stream = Stream(self._redactor)
         self._lock = threading.Lock()
         self._full: List[bytes] = []
         self._open = bytearray()
@@ -43,24 +46,41 @@ class JobLog:
         """
         with self._lock:
             self.last_at = time.monotonic()
-            self._open += data
-            self._tail += data[-TAIL:]
-            del self._tail[:-TAIL]
-            while len(self._open) >= SEGMENT:
-                self._close_segment()
-            try:
-                self._turn()
-                with self._path.open("ab") as file:
-                    file.write(data)
-                self.trouble = ""
-            except OSError as error:
-                self.trouble = f"log/job.log cannot be written: {error}"
+            self._keep(self._stream.feed(data))
+
+    def settle(self) -> None:
+        """
+        Write what was held back as the possible beginning of a secret: the job prints no more.
+        """
+        with self._lock:
+            self._keep(self._stream.end())
+
+    def _keep(self, data: bytes) -> None:
+        """
+        Write what may be seen.
+        """
+        if not data:
+            return
+        self._open += data
+        self._tail += data[-TAIL:]
+        del self._tail[:-TAIL]
+        while len(self._open) >= SEGMENT:
+            self._close_segment()
+        try:
+            self._turn()
+            with self._path.open("ab") as file:
+                file.write(data)
+            self.trouble = ""
+        except OSError as error:
+            self.trouble = f"log/job.log cannot be written: {error}"
 
     def line(self, text: str) -> None:
         """
-        Append one line of the agent's own.
+        Append one line of the agent's own; it may stand before bytes of the job that are held back.
         """
-        self.write(f"{text}\n".encode())
+        with self._lock:
+            self.last_at = time.monotonic()
+            self._keep(self._redactor.text(f"{text}\n").encode("utf-8", "surrogateescape"))
 
     def tail(self) -> bytes:
         """

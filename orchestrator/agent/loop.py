@@ -22,7 +22,7 @@ from .gang import Attempt, next_attempt
 from .heartbeat import heartbeat_name
 from .last_commit import last_commit
 from .layout import write_atomically
-from .notice import NoticeWatch
+from .notice import NoticeWatch, is_preempted
 from .orders import Ending, Interrupted, Kind, obey_signals
 from .outcome import Outcome, Verdict
 from .parts import Parts
@@ -92,7 +92,7 @@ class Agent:
         beat = self._repeat("heartbeat", parts.reporter.report, self._settings.heartbeat)
         parts.status.urgent = beat.wake.set
         self._repeat("logs", self._ship, 1.0 if self._settings.heartbeat <= 2 else self._settings.heartbeat)
-        NoticeWatch(parts.metadata, self._noticed).start()
+        NoticeWatch(parts.metadata, self._preempted).start()
 
     def _live(self) -> str:
         """
@@ -240,6 +240,11 @@ class Agent:
         self._parts.status.set(notice=True)
         self._parts.orders.end(Kind.NOTICE, "the machine is being taken away")
 
+    def _preempted(self) -> None:
+        # A signal alone may be a reboot, after which this machine goes on; this machine does not.
+        self._parts.status.set(preempted=True)
+        self._noticed()
+
     def _repeat(self, name: str, step: Callable[[], None], seconds: float) -> Repeater:
         thread = Repeater(name, step, seconds, self._parts.status.trouble)
         self._threads.append(thread)
@@ -253,6 +258,8 @@ class Agent:
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(OSError):
             records.save(layout, self._player.record, ended=ending.kind.value)
+        if ending.kind is Kind.NOTICE and not parts.status.get("preempted"):
+            parts.status.set(preempted=is_preempted(parts.metadata))
         parts.log.line(f"--- {ending.kind.value}: {ending.reason} ---")
         parts.status.set(phase=ending.kind.phase, message=ending.reason)
         for thread in self._threads:

@@ -13,6 +13,17 @@ from .metadata import Metadata, Value
 PATH = "instance/preempted"
 HELD = 60.0
 NOT_SERVED = 60.0
+LAST_LOOK = 1.0
+
+
+def is_preempted(metadata: Metadata) -> bool:
+    """
+    Look once whether the machine is being preempted; a server that does not say so in a second says no.
+    """
+    try:
+        return _says_so(metadata.get(PATH, LAST_LOOK))
+    except AgentError:
+        return False
 
 
 class NoticeWatch(threading.Thread):
@@ -35,7 +46,7 @@ class NoticeWatch(threading.Thread):
             try:
                 value = self._look(etag)
                 etag, pause = value.etag, 1.0
-                if value.text.strip().upper() == "TRUE":
+                if _says_so(value):
                     self._noticed()
                     return
                 if not etag:
@@ -55,3 +66,7 @@ class NoticeWatch(threading.Thread):
 
     def _look(self, etag: str) -> Value:
         return self._metadata.changed(PATH, etag, HELD) if etag else self._metadata.get(PATH)
+
+
+def _says_so(value: Value) -> bool:
+    return value.text.strip().upper() == "TRUE"

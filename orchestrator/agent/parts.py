@@ -18,8 +18,10 @@ from .local_checkpoints import LocalCheckpoints
 from .logs import JobLog, LogShipper
 from .metadata import Metadata
 from .orders import Orders
+from .redact import Redactor
 from .rehearsal import trusted
 from .restore import Restorer
+from .secrets import Secrets
 from .settings import Settings
 from .storage import Bucket
 
@@ -48,6 +50,7 @@ class Parts:
     committer: Committer
     restorer: Restorer
     orders: Orders
+    secrets: Secrets
 
     def patiently(self, doing: str, call: Callable[[], T]) -> T:
         """
@@ -79,8 +82,10 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
     own = trusted(environ)
     metadata = Metadata.from_environ(own)
     bucket = Bucket.from_environ(settings.bucket, own, metadata)
+    redactor = Redactor()
     status = Status(settings)
-    log = JobLog(settings.layout.log)
+    status.masked = redactor.text
+    log = JobLog(settings.layout.log, redactor)
     format_ = format_of(settings.checkpoints.format, settings.checkpoints.marker)
     gang, catalogue = Gang(settings, bucket), Catalogue(settings, bucket, format_)
     local = LocalCheckpoints(settings.checkpoints, format_, settings.layout.quarantine)
@@ -100,4 +105,5 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         committer=Committer(settings, bucket, catalogue=catalogue, gang=gang, local=local, status=status),
         restorer=Restorer(settings, bucket, catalogue, local),
         orders=Orders(),
+        secrets=Secrets(own, metadata, redactor),
     )

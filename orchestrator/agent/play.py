@@ -101,6 +101,7 @@ class Player:
 
     def _train(self, attempt: Attempt) -> Outcome:
         parts, settings = self._parts, self._settings
+        secrets = parts.patiently("read the secrets", parts.secrets.read)
         origin = (
             "start from the beginning"
             if attempt.resume_step is None
@@ -121,7 +122,7 @@ class Player:
         with contextlib.suppress(AgentError, OSError):
             parts.reporter.report(5.0, at_once=True)
         parts.committer.begin(attempt.attempt, attempt.resume_step)
-        environ = for_job(self._environ(attempt))
+        environ = {**for_job(self._environ(attempt)), **secrets}
         outcome = self._run(attempt, settings.command, environ, settings.target, parts.format)
         if outcome.verdict is Verdict.OVERTAKEN:
             return outcome
@@ -264,6 +265,7 @@ class Player:
             left = job.clear()
             self._parts.status.trouble("clear", f"processes {left} do not die" if left else "")
             if not left:
+                self._parts.log.settle()
                 return
 
     def _environ(self, attempt: Attempt) -> Dict[str, str]:

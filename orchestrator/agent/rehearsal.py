@@ -29,6 +29,8 @@ GCLOUD = (
 )
 TPU = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU", "TPUCTL_LOCAL_CLOUD")
 GOOGLE_TPU = "https://tpu.googleapis.com"
+SECRETS = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", "TPUCTL_LOCAL_CLOUD")
+GOOGLE_SECRETS = "https://secretmanager.googleapis.com"
 ADDRESSES = (*STORAGE, *METADATA, *PROXIES, "TPUCTL_SETUP_PROXY", *GCLOUD)
 """
 Variables that must lead to this computer.
@@ -91,6 +93,13 @@ def tpu_endpoint(environ: Mapping[str, str]) -> str:
     Return where the TPU API is: Google's, or on a machine of a local cloud only the one on this computer.
     """
     return _first_here(environ, TPU).rstrip("/") if is_rehearsal(environ) else GOOGLE_TPU
+
+
+def secret_endpoint(environ: Mapping[str, str]) -> str:
+    """
+    Return where Secret Manager is: Google's, or on a machine of a local cloud only the one on this computer.
+    """
+    return _first_here(environ, SECRETS).rstrip("/") if is_rehearsal(environ) else GOOGLE_SECRETS
 
 
 def for_setup(environ: Mapping[str, str]) -> Dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import deployment_options, name_argument
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("cost")
 @deployment_options
-@click.argument("name", required=False)
+@name_argument
 def command(
     file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, name: str | None
 ) -> None:
@@ -43,7 +43,7 @@ def command(
 
 
 def _spent(session: "Session") -> "tuple[Spending, int]":
-    from orchestrator.cli.status import glance
+    from orchestrator.cli.glance import glance
     from orchestrator.core.spending import spending
     from orchestrator.core.world import Present
     from orchestrator.engine.heartbeats import read_heartbeats

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from orchestrator import __version__
-from orchestrator.cli.wiring import state_folder
+from orchestrator.cli.places import KEPT, state_folder
 from orchestrator.core.doctor.facts import Computer, Kept
 
 LIBRARIES = ("google-cloud-tpu", "google-cloud-compute", "google-cloud-storage", "fabric", "paramiko")
@@ -127,8 +127,6 @@ def _kept(folder: Path, now: float) -> tuple[Kept, ...]:
     """
     Return the deployments that this computer remembers.
     """
-    from orchestrator.cli.expired import KEPT
-
     return tuple(_one(path, now) for path in sorted(folder.glob(f"*/*/{KEPT}")))
 
 

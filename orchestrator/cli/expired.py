@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.cli.places import KEPT
 from orchestrator.core.history import History
 from orchestrator.core.seal import sealed, unsealed
 from orchestrator.core.spec import Spec
@@ -17,9 +18,6 @@ from orchestrator.errors import LeaseHeldError, TpuctlError
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
     from orchestrator.engine.reconcile import Pass
-
-KEPT = "spec.json"
-"""What `up` wanted, kept beside the record: by it a deployment is known without its file."""
 
 
 def remember(session: "Session") -> None:
@@ -41,8 +39,8 @@ def sweep_expired(session: "Session") -> None:
     of is left to them. What fails here is said and stops nothing: the next command tries again.
     """
     from orchestrator.cli.output import say
+    from orchestrator.cli.places import state_folder
     from orchestrator.cli.wiring import Session as Opened
-    from orchestrator.cli.wiring import state_folder
 
     for spec in _expired(state_folder(session.choice.cloud), session.clock.now()):
         if (spec.project, spec.name) == (session.project, session.spec.name):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import deployment_options, name_argument
 
 if TYPE_CHECKING:
-    from orchestrator.cli.status import Glance
+    from orchestrator.cli.glance import Glance
     from orchestrator.cli.wiring import Session
     from orchestrator.core.explain.values import Entry, Seen, Watching
 
@@ -21,7 +21,7 @@ JOURNAL_BYTES = 64 << 10
 
 @click.command("explain")
 @deployment_options
-@click.argument("name", required=False)
+@name_argument
 def command(
     file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, name: str | None
 ) -> None:
@@ -33,9 +33,9 @@ def command(
     from orchestrator.cli import explain_view
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import sweep_expired
+    from orchestrator.cli.glance import glance
     from orchestrator.cli.known import open_session
     from orchestrator.cli.output import print_json
-    from orchestrator.cli.status import glance
     from orchestrator.cli.wiring import Choice
     from orchestrator.core.explain.explain import explain
 
@@ -56,7 +56,7 @@ def _seen(session: "Session", looked: "Glance") -> "Seen":
 
 
 def _watching(session: "Session", looked: "Glance") -> "Watching | None":
-    from orchestrator.cli.status import holder_of
+    from orchestrator.cli.glance import holder_of
     from orchestrator.core.explain.values import Watching
 
     held = holder_of(session, looked.world)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from orchestrator.cli.wiring import Choice, Session
     from orchestrator.core.events import Sink
     from orchestrator.core.spec import Spec
@@ -24,12 +26,8 @@ def open_session(choice: "Choice", name: str | None, sink: "Sink") -> "Session":
 
 
 def _kept(cloud: str, name: str) -> "Spec":
-    from orchestrator.cli.expired import KEPT
-    from orchestrator.cli.wiring import state_folder
-    from orchestrator.config.adapter import restore
-    from orchestrator.core.seal import unsealed
-
-    found = sorted(state_folder(cloud).glob(f"*/*/{KEPT}"))
+    from orchestrator.cli.places import kept_files
+    found = kept_files(cloud)
     names = sorted({path.parent.name for path in found})
     chosen = [path for path in found if path.parent.name == name]
     if not chosen:
@@ -45,11 +43,21 @@ def _kept(cloud: str, name: str) -> "Spec":
             hint="run it in the folder of its tpuctl.yaml, without a name", unchanged="nothing was changed",
             code="TPU-137",
         )  # fmt: skip
+    return spec_in(chosen[0])
+
+
+def spec_in(path: "Path") -> "Spec":
+    """
+    Return what is kept in *path*; raise UsageError when it cannot be read.
+    """
+    from orchestrator.config.adapter import restore
+    from orchestrator.core.seal import unsealed
+
     try:
-        return restore(unsealed(chosen[0].read_bytes()))
+        return restore(unsealed(path.read_bytes()))
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(
-            f"what is kept of {name} cannot be read: {error}",
+            f"what is kept of {path.parent.name} cannot be read: {error}",
             hint="run it in the folder of its tpuctl.yaml, without a name", unchanged="nothing was changed",
             code="TPU-137",
         ) from error  # fmt: skip

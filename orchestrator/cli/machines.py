@@ -3,7 +3,8 @@ Find the machines of a deployment, with their pinned host keys.
 """
 
 from orchestrator.cli.wiring import Session
-from orchestrator.core.history import current_node, learn
+from orchestrator.core.history import current_node
+from orchestrator.core.learn import learn
 from orchestrator.core.world import World
 from orchestrator.engine.deliver import node_hosts, vm_host
 from orchestrator.engine.observe import observe

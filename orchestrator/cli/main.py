@@ -24,6 +24,7 @@ COMMANDS = {
         "Take machines away from your job on this computer: does it come back?",
     ),
     "status": ("orchestrator.cli.status", "Show what exists and how far the job is."),
+    "top": ("orchestrator.cli.top", "Show all deployments of this computer, live."),
     "explain": ("orchestrator.cli.explain", "Say why the deployment is in its state, and what comes next."),
     "logs": ("orchestrator.cli.logs", "Show the job's log, across machines."),
     "cost": ("orchestrator.cli.cost", "Show what was spent: by resource, zone, day and use."),
@@ -34,6 +35,7 @@ COMMANDS = {
     "down": ("orchestrator.cli.down", "Delete everything that tpuctl made; data stays unless you say so."),
     "doctor": ("orchestrator.cli.doctor", "Look for what is missing or wrong, here and in the project."),
     "schema": ("orchestrator.cli.schema", "Print the JSON Schema of tpuctl.yaml."),
+    "completion": ("orchestrator.cli.completion", "Print what makes your shell complete tpuctl's words."),
     "local": ("orchestrator.cli.local", "Run and disturb the local cloud."),
 }
 
@@ -58,6 +60,17 @@ class LazyGroup(click.Group):
         module = importlib.import_module(COMMANDS[cmd_name][0])
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """
+        Return the commands that begin so, for the shell's completion, without importing any of them.
+        """
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        found = ((name, text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete))
+        return [CompletionItem(name, help=text) for name, text in found]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """

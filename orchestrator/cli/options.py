@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from orchestrator.cli.places import complete_name
 from orchestrator.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,6 +46,8 @@ cloud_option = click.option(
     help="gcp: Google Cloud. local: the local cloud on this computer.  [env: TPUCTL_CLOUD]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
+name_argument = click.argument("name", required=False, shell_complete=complete_name)
+"""NAME of a deployment that this computer has brought up; it needs no file."""
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 

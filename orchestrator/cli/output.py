@@ -3,6 +3,8 @@ Where words go: data to stdout, talk to stderr, plain lines when nobody looks at
 """
 
 import json
+import os
+import shutil
 import sys
 import traceback
 from collections.abc import Sequence
@@ -21,6 +23,15 @@ def print_json(kind: str, body: dict[str, Any]) -> None:
     """
     document = {"schema_version": SCHEMA_VERSION, "kind": kind, **body}
     click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
+
+
+def columns() -> int:
+    """
+    Return how many characters a line of stdout may have; 0 when nobody reads it on a terminal.
+    """
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
+        return 0
+    return shutil.get_terminal_size().columns
 
 
 def say(text: str, *, style: str = "") -> None:

@@ -108,7 +108,7 @@ def _foreseen(session: Session, bundle: str, agent: str) -> tuple[Approved, Plan
     from orchestrator.cli.artifacts import as_wanted, ended
     from orchestrator.config.adapter import dump
     from orchestrator.core.forecast import foresee
-    from orchestrator.core.history import learn
+    from orchestrator.core.learn import learn
     from orchestrator.engine.heartbeats import read_heartbeats
     from orchestrator.engine.observe import observe
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import click
 
+from orchestrator.cli.glance import look
 from orchestrator.cli.live import wanted
 from orchestrator.cli.output import say
-from orchestrator.cli.status import look
 from orchestrator.cli.wiring import Choice, Session
 from orchestrator.cloud.compute import client_class
 from orchestrator.config.load import FILE_NAME

@@ -12,14 +12,21 @@ from orchestrator.cli.options import deployment_options
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
+    from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.metrics import Metrics
     from orchestrator.cli.wiring import Choice, Session
     from orchestrator.engine.reconcile import Pass
+    from orchestrator.errors import LeaseHeldError
+
+QUIET_LOOKS = 4
+"""Looks in a row at the lease without a `push` after which it is the watch's turn again."""
 
 
 @click.command("watch")
 @deployment_options
 @click.option("--on-vm", is_flag=True, help="Let the loop run on the VM, and leave. Needs watch.on_vm.")
 @click.option("--stop", is_flag=True, help="With --on-vm: end the loop on the VM.")
+@click.option("--metrics", type=click.IntRange(1, 65535), metavar="PORT", help="Serve metrics at 127.0.0.1:PORT.")
 @click.option("--loop", is_flag=True, hidden=True, help="Be the loop on the VM.")
 def command(
     file: Path | None,
@@ -28,6 +35,7 @@ def command(
     as_json: bool,
     on_vm: bool,
     stop: bool,
+    metrics: int | None,
     loop: bool,
 ) -> None:
     """
@@ -35,6 +43,7 @@ def command(
 
     Ctrl-C leaves everything running; run `tpuctl watch` again to go on. With --on-vm the loop runs on the
     VM and this computer is not needed. Other commands go first: the loop there waits until they have ended.
+    `tpuctl push` goes first here too. --metrics is for Prometheus (docs/metrics.md).
     """
     from orchestrator.cli.wiring import Choice
 
@@ -44,7 +53,7 @@ def command(
     if on_vm:
         _on_vm(choice, stop=stop)
     else:
-        _watch(choice, loop=loop)
+        _watch(choice, metrics, loop=loop)
 
 
 def _on_vm(choice: "Choice", *, stop: bool) -> None:
@@ -72,19 +81,18 @@ def _begin(session: "Session", *, loop: bool) -> None:
         session.record.update(lambda h: replace(h, refusals=()))
 
 
-def _watch(choice: "Choice", *, loop: bool) -> None:
+def _watch(choice: "Choice", port: int | None, *, loop: bool) -> None:
     """
     Run the loop until the deployment has ended; *loop* says that this is the one on the VM.
     """
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import sweep_expired
+    from orchestrator.cli.metrics import Metrics
     from orchestrator.cli.on_vm import over
     from orchestrator.cli.output import print_json, say
-    from orchestrator.cli.progress import Progress
     from orchestrator.cli.summary_view import show_summary, summary_of
     from orchestrator.cli.wiring import Session
-    from orchestrator.core.lease import HAND_OVER, LOOP, PEOPLE
-    from orchestrator.engine.watch import raise_hopeless, raise_outcome
+    from orchestrator.engine.watch import raise_outcome
 
     as_json = choice.as_json
     printer = EventPrinter(as_json=as_json)
@@ -93,34 +101,15 @@ def _watch(choice: "Choice", *, loop: bool) -> None:
         say(f"the deployment is over ({session.record.history.outcome}); `tpuctl up` opens it again")
         return
     sweep_expired(session)
-    mine, yields = (LOOP, PEOPLE) if loop else ("watch", ("down", HAND_OVER))
-    with session.alone(mine, yields), printer:
-        _begin(session, loop=loop)
-        watcher = session.watcher()
-        progress = Progress(printer, session.spec)
-
-        def interrupted(*_: object) -> None:
-            watcher.stop.set()
-            watcher.wake.set()
-
-        before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
-
-        def after(result: "Pass") -> None:
-            progress.show(result, session.cost(session.record.history, result.world.seen_at))
-            for failure in result.failures:
-                printer.failure(failure, session.clock.now())
-            session.sink.flush()
-            if result.plan.outcome is None:
-                raise_hopeless(session.record.history)
-
-        try:
-            # The loop on the VM ends with the stop of its own machine, while there is time to say so.
-            result = watcher.run(lambda seen: loop and _stops_vm(seen), after)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    metrics = Metrics(port, session.spec.name) if port else None
+    try:
+        while (result := _rounds(session, printer, metrics, loop=loop)) is None:
+            session = Session(choice, printer)
+    finally:
+        if metrics is not None:
+            metrics.close()
     unfinished = bool(result.plan.waiting or result.plan.changes)
-    if watcher.stop.is_set() and (result.plan.outcome is None or unfinished):
+    if session.interrupted and (result.plan.outcome is None or unfinished):
         say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
         say("  next:  go on with `tpuctl watch`, or remove it all with `tpuctl down`")
         raise click.exceptions.Exit(130)
@@ -131,6 +120,80 @@ def _watch(choice: "Choice", *, loop: bool) -> None:
     else:
         say(f"done: {result.plan.reason}", style="bold green")
         show_summary(summary, rehearsed=choice.cloud == "local")
+
+
+def _rounds(
+    session: "Session", printer: "EventPrinter", metrics: "Metrics | None", *, loop: bool
+) -> "Pass | None":
+    """
+    Run passes until the end; None when a `push` has gone first and it is our turn again.
+    """
+    from orchestrator.core.lease import HAND_OVER, LOOP, PEOPLE, PUSH
+    from orchestrator.errors import LeaseHeldError
+
+    mine, yields = (LOOP, PEOPLE) if loop else ("watch", ("down", HAND_OVER, PUSH))
+    try:
+        with session.alone(mine, yields), printer:
+            return _passes(session, printer, metrics, loop=loop)
+    except LeaseHeldError as held:
+        if loop or held.asker != PUSH:
+            raise
+        _let_pass(session, held)
+        return None
+
+
+def _let_pass(session: "Session", held: "LeaseHeldError") -> None:
+    """
+    Wait until the command that asked for the lease has had it.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.core.lease import LIFE, Holder
+    from orchestrator.core.names import LEASE
+
+    say(f"tpuctl {held.asker} goes first; this watch goes on after it")
+    quiet = 0
+    while quiet < QUIET_LOOKS:
+        session.clock.wait(1.0)
+        found = session.store.read(LEASE)
+        holds = found is not None and Holder.from_json(found.data).command == held.asker
+        alive = found is not None and session.clock.now() - found.updated < LIFE
+        quiet = 0 if holds and alive else quiet + 1
+
+
+def _passes(
+    session: "Session", printer: "EventPrinter", metrics: "Metrics | None", *, loop: bool
+) -> "Pass":
+    from orchestrator.cli.progress import Progress
+    from orchestrator.cli.publish import Publication
+    from orchestrator.engine.watch import raise_hopeless
+
+    _begin(session, loop=loop)
+    watcher = session.watcher()
+    progress, publication = Progress(printer, session.spec), Publication(session, metrics)
+
+    def interrupted(*_: object) -> None:
+        session.interrupted = True
+        watcher.stop.set()
+        watcher.wake.set()
+
+    before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def after(result: "Pass") -> None:
+        progress.show(result, session.cost(session.record.history, result.world.seen_at))
+        publication.after(result)
+        for failure in result.failures:
+            printer.failure(failure, session.clock.now())
+        session.sink.flush()
+        if result.plan.outcome is None:
+            raise_hopeless(session.record.history)
+
+    try:
+        # The loop on the VM ends with the stop of its own machine, while there is time to say so.
+        return watcher.run(lambda seen: loop and _stops_vm(seen), after)
+    finally:
+        publication.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stops_vm(result: "Pass") -> bool:

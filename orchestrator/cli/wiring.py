@@ -2,7 +2,6 @@
 The one place where real parts meet: clock, cloud, SSH, record, engine.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.catalog import load_catalog
 from orchestrator.cli.holder import gone, only_here, this_process
+from orchestrator.cli.places import state_folder
 from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.load import find, load
 from orchestrator.core.bill import spent
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orchestrator.local.places import Address
-    from orchestrator.ports import Cloud
+    from orchestrator.ports import Cloud, Store
     from orchestrator.remote.connect import Ssh
 
 
@@ -77,6 +77,8 @@ class Session:
         self.choice = choice
         self._sink = sink
         self.needs_no_record = False
+        self.only_looks = False
+        self.interrupted = False
         self.approve: Callable[[Plan], None] = any_plan
         self.holder = this_process("?", 0.0)
         self.path, self.spec = (Path(), spec) if spec else read_spec(choice)
@@ -137,6 +139,16 @@ class Session:
         """
         Return the adapters of the chosen cloud.
         """
+        return self._open(ask_account=not self.only_looks)
+
+    @cached_property
+    def store(self) -> "Store":
+        """
+        Return the objects of the bucket alone, without a call and without the client of Compute Engine.
+        """
+        return self._open(ask_account=False).store
+
+    def _open(self, *, ask_account: bool) -> "Cloud":
         from orchestrator.cloud.clients import CloudSettings
         from orchestrator.cloud.factory import open_cloud
 
@@ -146,7 +158,7 @@ class Session:
             project=self.project,
             ssh_port=local.ssh_port if local else 22,
         )
-        return open_cloud(settings, self.spec, self.ssh)
+        return open_cloud(settings, self.spec, self.ssh, ask_account=ask_account)
 
     @cached_property
     def blueprint(self) -> Blueprint:
@@ -255,21 +267,3 @@ class Session:
             if not self.needs_no_record:
                 self.record.claim(self.lease.token)
             yield
-
-
-def state_folder(cloud: str) -> Path:
-    """
-    Return where deployments are remembered: TPUCTL_STATE_DIR, else the user's state folder.
-
-    Those of the local cloud live inside it, so that they vanish with it.
-    """
-    chosen = os.environ.get("TPUCTL_STATE_DIR")
-    if chosen:
-        return Path(chosen).absolute() / cloud
-    if cloud == "local":
-        from orchestrator.local.places import local_folder
-
-        return local_folder() / "deployments"
-    import platformdirs
-
-    return platformdirs.user_state_path("tpuctl") / "deployments"

@@ -4,12 +4,19 @@ What makes a deployment file wrong although every value has the right type.
 
 from collections.abc import Collection
 
-from orchestrator.core import check_job, check_loop, check_memory, check_place, check_sidecars
+from orchestrator.core import check_job, check_loop, check_memory, check_place, check_secrets, check_sidecars
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.rule import Problem
 from orchestrator.core.spec import Spec
 
-RULES = (*check_place.RULES, *check_job.RULES, *check_memory.RULES, *check_sidecars.RULES, *check_loop.RULES)
+RULES = (
+    *check_place.RULES,
+    *check_job.RULES,
+    *check_secrets.RULES,
+    *check_memory.RULES,
+    *check_sidecars.RULES,
+    *check_loop.RULES,
+)
 
 
 def check(spec: Spec, catalog: Catalog, broken: Collection[str] = ()) -> list[Problem]:

@@ -18,7 +18,7 @@ HF_WAIT = 3
 VARIABLE_PATTERN = "[A-Za-z_][A-Za-z0-9_]*"
 
 _IN_BUCKET = ("orbax", "tf")
-_RESERVED = ("TPU_NAME", "ZONE", "WORKER_ID", "PJRT_DEVICE", "TPU_IP_ADDRESS", "XRT_TPU_CONFIG")
+RESERVED = ("TPU_NAME", "ZONE", "WORKER_ID", "PJRT_DEVICE", "TPU_IP_ADDRESS", "XRT_TPU_CONFIG")
 
 
 def _command(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -39,7 +39,7 @@ def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
         key = f"job.env.{name}"
         if not re.fullmatch(VARIABLE_PATTERN, name):
             yield Problem(key, "is not a name for an environment variable", "use letters, digits and '_'")
-        elif name.startswith("TPUCTL_") or name in _RESERVED:
+        elif name.startswith("TPUCTL_") or name in RESERVED:
             yield Problem(key, "is set by tpuctl itself", "choose another name")
         elif "\0" in value:
             yield Problem(key, "holds a zero byte, which no environment can carry", "remove it")

@@ -59,7 +59,7 @@ def decide_bucket(spec: Spec, world: World, history: History) -> Step:
         return Step(waiting="bucket: it was there and is gone; nothing is created in its place")
     else:
         change = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", region)
-    return held_back(history, world, Kind.BUCKET, region) or Step((change,))
+    return held_back(spec, history, world, Kind.BUCKET, region) or Step((change,))
 
 
 def decide_bundle(spec: Spec, world: World, history: History) -> Step:
@@ -71,7 +71,7 @@ def decide_bundle(spec: Spec, world: World, history: History) -> Step:
     if not usable or not history.bundle or history.uploaded == wanted:
         return Step()
     change = Change(Kind.BUNDLE, Verb.CREATE, history.bundle[:12], "the bucket does not have it yet")
-    return held_back(history, world, Kind.BUNDLE) or Step((change,))
+    return held_back(spec, history, world, Kind.BUNDLE) or Step((change,))
 
 
 def decide_vm(spec: Spec, world: World, history: History) -> Step:
@@ -95,11 +95,11 @@ def decide_vm(spec: Spec, world: World, history: History) -> Step:
             return Step(waiting="VM: not in sight; looking once more before it counts as gone")
         why = "it is gone" if history.vm_accepted else "there is none yet"
         create = Change(Kind.VM, Verb.CREATE, name, why, zone)
-        return held_back(history, world, Kind.VM, zone) or Step((create,))
+        return held_back(spec, history, world, Kind.VM, zone) or Step((create,))
     if vm.value.state in {VmState.TERMINATED, VmState.SUSPENDED}:
         why = "it was preempted" if vm.value.spot else "it is stopped"
         start = Change(Kind.VM, Verb.START, name, why, vm.value.zone)
-        return held_back(history, world, Kind.VM, vm.value.zone) or Step((start,))
+        return held_back(spec, history, world, Kind.VM, vm.value.zone) or Step((start,))
     if vm.value.state is VmState.RUNNING:
         return Step()
     if any(o.verb == "create" for o in late):

@@ -8,6 +8,7 @@ from enum import Enum
 from orchestrator.core import names
 from orchestrator.core.history import TERMINAL, History, current_node, deletion_key, lasted
 from orchestrator.core.job import out_of_reach
+from orchestrator.core.notice import left, noticed
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.recovery import SECOND_WITNESS, held_back, next_zone
 from orchestrator.core.shape import unwanted
@@ -22,6 +23,9 @@ REPAIR_DEADLINE = 300.0
 """Seconds a node may stay in a passing state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
 DELETE_AGAIN = 600.0
 """Seconds after which a node that is still DELETING is deleted once more."""
+
+NOTICE_POLL = 2.0
+"""Seconds between two looks at a node that has had its notice."""
 
 PASSING = frozenset(
     {
@@ -72,7 +76,8 @@ def decide_node(spec: Spec, world: World, history: History) -> Step:
     removals = [delete_node(n, f"incarnation {n.incarnation} is not the newest") for n in old]
     judgement = judge_node(spec, current, world, history)
     if judgement.verdict is Verdict.KEEP:
-        return Step(tuple(removals))
+        closely = current is not None and noticed(world, current)
+        return Step(tuple(removals), wake_in=NOTICE_POLL if closely else None)
     if judgement.verdict is Verdict.WAIT:
         age = world.seen_at - history.requested_at
         return Step(tuple(removals), f"TPU: {judgement.why}", wake_in=max(5.0, age / 20))
@@ -93,6 +98,8 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
     state = node.state
     if state in TERMINAL or state is NodeState.DELETING:
         return Judgement(Verdict.REPLACE, f"it is {state.name}")
+    if spec.job.run_on == "tpu" and left(world, node):
+        return Judgement(Verdict.REPLACE, "it is being preempted, and its work is committed")
     if unwanted(history):
         return Judgement(Verdict.REPLACE, f"tpuctl.yaml wants another TPU: {history.shape}")
     if state is NodeState.STOPPED:
@@ -145,7 +152,7 @@ def _create(spec: Spec, world: World, history: History, judgement: Judgement) ->
         return Step(waiting="TPU: waits for the old node to go, which holds the quota", wake_in=5.0)
     name = names.node_name(spec, incarnation)
     change = Change(Kind.NODE, Verb.CREATE, name, judgement.why, zone, incarnation)
-    return held_back(history, world, Kind.NODE, zone) or Step((change,))
+    return held_back(spec, history, world, Kind.NODE, zone) or Step((change,))
 
 
 def _quota_held(world: World, history: History, zone: str) -> bool:

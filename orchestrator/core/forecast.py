@@ -7,8 +7,9 @@ from dataclasses import replace
 from orchestrator.core import names
 from orchestrator.core.catalog import Accelerator
 from orchestrator.core.decide import decide
-from orchestrator.core.history import History, learn
+from orchestrator.core.history import History
 from orchestrator.core.job import push_mark
+from orchestrator.core.learn import learn
 from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.sidecars import told
 from orchestrator.core.spec import Spec

@@ -4,12 +4,14 @@ Deterministic names and labels: what lets us find again what we made.
 
 import hashlib
 import re
+from collections.abc import Mapping
 
 from orchestrator.core.spec import Spec
 
 DEPLOYMENT_LABEL = "tpuctl-deployment"
 INCARNATION_LABEL = "tpuctl-incarnation"
 ROLE_LABEL = "tpuctl-role"
+ROUND_LABEL = "tpuctl-round"
 SSH_USER = "tpuctl"
 
 RECORD = ".tpuctl/record.json"
@@ -17,7 +19,11 @@ JOURNAL = ".tpuctl/journal/"
 LEASE = ".tpuctl/lease"
 LEASE_WISH = ".tpuctl/lease-wish"
 HEARTBEAT = ".tpuctl/heartbeat/"
+WAKE = ".tpuctl/wake/"
 EVENTS = ".tpuctl/events/"
+CLAIM = ".tpuctl/claim/"
+STATUS = ".tpuctl/status.json"
+CURVE = ".tpuctl/curve.json"
 BUNDLES = "bundles/"
 CHECKPOINTS = "checkpoints/"
 LOGS = "logs/"
@@ -59,12 +65,22 @@ def bucket_name(spec: Spec, project: str) -> str:
     return spec.bucket.name or f"tpuctl-{spec.name}-{digest}"
 
 
-def labels(spec: Spec, role: str, incarnation: int | None = None) -> dict[str, str]:
+def labels(spec: Spec, role: str, incarnation: int | None = None, race: int = 0) -> dict[str, str]:
     """
-    Return the labels that mark a resource as ours.
+    Return the labels that mark a resource as ours; *race* is the race that a TPU runs in, 0 for none.
     """
     marks = {DEPLOYMENT_LABEL: spec.name, ROLE_LABEL: role}
+    if race:
+        marks[ROUND_LABEL] = str(race)
     return marks if incarnation is None else {**marks, INCARNATION_LABEL: str(incarnation)}
+
+
+def round_of(resource_labels: Mapping[str, str]) -> int:
+    """
+    Return the race that a TPU was made for, 0 for none.
+    """
+    label = resource_labels.get(ROUND_LABEL, "")
+    return int(label) if label.isdigit() else 0
 
 
 def incarnation_of(name: str, resource_labels: dict[str, str]) -> int | None:

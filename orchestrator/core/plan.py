@@ -47,6 +47,8 @@ class Outcome(Enum):
 class Change:
     """
     Hold one mutating step. *details* are what people want to know of it, as text.
+
+    *round* is the race that a TPU is asked for in, 0 for none.
     """
 
     kind: Kind
@@ -56,11 +58,13 @@ class Change:
     zone: str = ""
     incarnation: int | None = None
     details: Mapping[str, str] = field(default_factory=dict)
+    round: int = 0
 
     def as_dict(self) -> dict[str, object]:
         """
         Return the change as `--json` prints it.
         """
+        race = {"round": self.round} if self.round else {}
         return {
             "kind": self.kind.value,
             "verb": self.verb.name.lower(),
@@ -69,6 +73,7 @@ class Change:
             "incarnation": self.incarnation,
             "why": self.why,
             "details": dict(self.details),
+            **race,
         }
 
 

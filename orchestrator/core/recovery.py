@@ -2,6 +2,8 @@
 When and where to ask for the next node: zone order, back-off by class of refusal, when to give up.
 """
 
+import hashlib
+
 from orchestrator.core.history import History, Refusal
 from orchestrator.core.plan import Kind
 from orchestrator.core.spec import Spec
@@ -23,9 +25,11 @@ LONGEST_DELAY = {
     Retry.CAPACITY: 60.0,
     Retry.QUOTA: 120.0,
     Retry.TRANSIENT: 60.0,
-    Retry.UNKNOWN: 300.0,
-    Retry.PERMANENT: 300.0,
+    Retry.UNKNOWN: 200.0,
+    Retry.PERMANENT: 200.0,
 }
+LONGEST_PAUSE = 1.5 * max(LONGEST_DELAY.values())
+"""Seconds of the longest pause, since jitter may add half of a delay to it."""
 QUOTA_TRIES = 5
 UNKNOWN_TRIES = 8
 
@@ -43,9 +47,11 @@ def next_zone(spec: Spec, history: History) -> str:
     return min(zones, key=lambda zone: (refused.count(zone), zones.index(zone)))
 
 
-def create_gate(history: History, zone: str, kind: Kind = Kind.NODE) -> float:
+def create_gate(spec: Spec, history: History, zone: str, kind: Kind = Kind.NODE) -> float:
     """
-    Return the earliest time to ask for *kind* in *zone* again: doubling from the first delay, capped.
+    Return the earliest time to ask for *kind* in *zone* again.
+
+    The pause doubles from the first delay up to its cap, and jitter makes it up to half shorter or longer.
     """
     here = [r for r in history.refusals if r.zone == zone and r.kind is kind]
     if not here:
@@ -53,7 +59,17 @@ def create_gate(history: History, zone: str, kind: Kind = Kind.NODE) -> float:
     last = here[-1]
     streak = sum(1 for r in here if r.retry is last.retry)
     delay = FIRST_DELAY[last.retry] * 2.0 ** min(streak - 1, 10)
-    return last.at + min(delay, LONGEST_DELAY[last.retry])
+    return last.at + min(delay, LONGEST_DELAY[last.retry]) * (0.5 + _fraction(spec, history, last))
+
+
+def _fraction(spec: Spec, history: History, last: Refusal) -> float:
+    """
+    Return a number from 0 to 1 that is the same at each look and differs between deployments and refusals.
+
+    Deployments that were refused in the same moment spread their next asks over as long as a whole delay.
+    """
+    text = f"{spec.name} {history.incarnation} {last.kind.value} {last.zone} {last.at!r}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
 
 def hopeless(history: History) -> Refusal | None:
@@ -73,12 +89,12 @@ def hopeless(history: History) -> Refusal | None:
     return None
 
 
-def held_back(history: History, world: World, kind: Kind, zone: str = "") -> Step | None:
+def held_back(spec: Spec, history: History, world: World, kind: Kind, zone: str = "") -> Step | None:
     """
     Return the wait after refusals of *kind*, or None when it may be asked for now.
     """
     final = hopeless(history)
     if final is not None:
         return Step(waiting=f"{kind.value}: not asked for again ({final.message})")
-    gate = create_gate(history, zone, kind) - world.seen_at
+    gate = create_gate(spec, history, zone, kind) - world.seen_at
     return Step(waiting=f"{kind.value}: next try in {gate:.0f} s", wake_in=gate) if gate > 0 else None

@@ -14,7 +14,7 @@ CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 
 MACHINE_SCOPES = (STORAGE, LOGGING)
 """
-What TPU workers get that do not delete themselves, and a VM on which no loop runs.
+What machines get that neither delete themselves, nor run the loop, nor read secrets.
 """
 
 WRITER_ROLE = "roles/storage.objectAdmin"
@@ -40,13 +40,20 @@ What the VM's account needs for the loop, which calls what a person's tpuctl cal
 
 def vm_scopes(spec: Spec) -> tuple[str, ...]:
     """
-    Return the VM's scopes: wide only where the deployment file asks for the loop on the VM.
+    Return the VM's scopes: wide only for the loop on the VM, or for a job there that has secrets.
     """
-    return (CLOUD_PLATFORM,) if spec.watch.on_vm else MACHINE_SCOPES
+    return (CLOUD_PLATFORM,) if spec.watch.on_vm or _reads_secrets(spec, "vm") else MACHINE_SCOPES
 
 
 def node_scopes(spec: Spec) -> tuple[str, ...]:
     """
-    Return the scopes of TPU workers: wide only where the deployment file lets them delete themselves.
+    Return the scopes of TPU workers: wide only where they delete themselves, or the job has secrets.
     """
-    return (CLOUD_PLATFORM,) if spec.watch.self_delete else MACHINE_SCOPES
+    return (CLOUD_PLATFORM,) if spec.watch.self_delete or _reads_secrets(spec, "tpu") else MACHINE_SCOPES
+
+
+def _reads_secrets(spec: Spec, role: str) -> bool:
+    """
+    Say whether the machine runs a job with secrets: Secret Manager knows no narrower scope.
+    """
+    return bool(spec.job.secrets) and spec.job.run_on == role

@@ -130,6 +130,8 @@ class JobSpec:
     """tpu: on every TPU worker. vm: on the VM, with the TPU's address in the environment as in 2020."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Extra environment variables. Not for secrets: they are stored in the machine's metadata."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Variables from Secret Manager, by reference: secret://NAME or secret://NAME/versions/N."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     """How the job saves its progress."""
     memory: MemorySpec = field(default_factory=MemorySpec)
@@ -154,6 +156,8 @@ class WatchSpec:
 
     poll: Duration = field(default_factory=lambda: Duration(15))
     """Time between two looks at the cloud."""
+    listen: Duration = field(default_factory=lambda: Duration(3))
+    """Time between two looks within a poll for a machine that calls, as with its notice. As poll: none."""
     stall: Duration = field(default_factory=lambda: Duration(3600))
     """A job without a new step, checkpoint or log line for this long is restarted."""
     budget_usd: float | None = None

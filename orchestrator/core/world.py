@@ -166,7 +166,8 @@ class Heartbeat:
 
     *updated* is the bucket's time of the write. *resumed_from* is the checkpoint that was restored,
     *began_at* the first step that the job reported then: a smaller one means that it ignores its
-    checkpoint. *failures* counts starts in a row that brought no progress. *timings* are seconds since
+    checkpoint. *failures* counts starts in a row that brought no progress. *notice* says that the machine is
+    about to go, *preempted* that it goes for good: it is no reboot. *timings* are seconds since
     the epoch by name (boot, fetched, restored, spawned, first_step).
     """
 
@@ -188,6 +189,7 @@ class Heartbeat:
     exit_code: int | None = None
     progress_at: float | None = None
     notice: bool = False
+    preempted: bool = False
     message: str = ""
     timings: Mapping[str, float] = field(default_factory=dict)
 
@@ -221,12 +223,22 @@ class OperationResult:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """
+    Hold which incarnation has won a race (object `.tpuctl/claim/<round>`, written once).
+    """
+
+    round: int
+    incarnation: int
+
+
+@dataclass(frozen=True)
 class World:
     """
     Hold everything one pass has seen.
 
     *nodes* holds all nodes that carry our label over every zone ever used; an empty tuple means that
-    all of those zones answered completely and had none.
+    all of those zones answered completely and had none. *claim* tells the winner of a race that is not decided.
     """
 
     bucket: Sight[Bucket]
@@ -235,3 +247,4 @@ class World:
     heartbeats: Sight[tuple[Heartbeat, ...]]
     operations: tuple[OperationResult, ...] = ()
     seen_at: float = 0.0
+    claim: Sight[Claim] = field(default_factory=Absent)

@@ -221,11 +221,13 @@ class Lease:
             return
         asker = Holder.from_json(wish.data)
         if asker.id != self.me.id and asker.command in self.me.yields:
-            raise LeaseHeldError(
+            aside = LeaseHeldError(
                 f"{asker.who} asked for the lease (tpuctl {asker.command}); this {self.me.command} stops",
                 hint="run the same command again when it is done",
                 unchanged="what runs goes on running",
             )
+            aside.asker = asker.command
+            raise aside
 
     def wish(self) -> None:
         """

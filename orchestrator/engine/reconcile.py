@@ -8,7 +8,8 @@ from orchestrator.core.decide import decide
 from orchestrator.core.end import expiry
 from orchestrator.core.events import Event
 from orchestrator.core.guard import broken
-from orchestrator.core.history import TERMINAL, History, current_node, learn
+from orchestrator.core.history import TERMINAL, History, current_node
+from orchestrator.core.learn import learn
 from orchestrator.core.plan import Outcome, Plan
 from orchestrator.core.world import Present, Unknown, World
 from orchestrator.engine.act import Actor, Failure
@@ -81,15 +82,14 @@ class Reconciler:
 
     def _count_losses(self, before: History, after: History, world: World) -> History:
         """
-        Count a preemption once: when the newest incarnation is first seen in a terminal state.
+        Count a preemption once: when the newest incarnation is first seen to have left or to be terminal.
         """
-        node = current_node(world, after)
-        if node is None or node.state not in TERMINAL:
+        node, key = current_node(world, after), f"node:{after.incarnation}:"
+        signs = {f"{key}{sign}" for sign in ("left", *(state.name.lower() for state in TERMINAL))}
+        if node is None or not signs & set(after.sightings) or signs & set(before.sightings):
             return after
-        key = f"node:{after.incarnation}:{node.state.name.lower()}"
-        if key in before.sightings:
-            return after
-        text = f"TPU {node.name} is {node.state.name}"
+        what = node.state.name if node.state in TERMINAL else "being preempted; its work is committed"
+        text = f"TPU {node.name} is {what}"
         self._sink(Event(world.seen_at, "preempted", text, {"incarnation": node.incarnation}))
         return replace(after, preemptions=after.preemptions + 1)
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 from orchestrator.clock import Clock
 from orchestrator.core.events import Event
-from orchestrator.core.history import History, lasted
+from orchestrator.core.history import History, current_node, lasted
 from orchestrator.core.plan import Kind, Outcome
 from orchestrator.core.recovery import SECOND_WITNESS, hopeless
-from orchestrator.core.world import Absent
+from orchestrator.core.world import Absent, NodeState
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.doorbell import Doorbell
 from orchestrator.engine.reconcile import Pass, Reconciler, blind
 from orchestrator.errors import (
     AuthError,
@@ -42,6 +43,7 @@ class Watcher:
         self._record = deployment.record
         self._lease = deployment.lease
         self._poll = float(deployment.spec.watch.poll)
+        self._doorbell = Doorbell(deployment.spec, deployment.cloud.store, deployment.clock)
         self.wake = threading.Event()
         self.stop = threading.Event()
 
@@ -80,12 +82,14 @@ class Watcher:
 
     def _pause(self, result: Pass) -> None:
         """
-        Sleep until the next look: at once after a change, at the poll otherwise.
+        Sleep until the next look: at once after a change or a machine's call, at the poll otherwise.
         """
         pause = self._poll if result.plan.wake_in is None else min(self._poll, result.plan.wake_in)
         if result.plan.changes and not result.failures:
             pause = min(pause, 1.0)
-        self._clock.wait(max(SHORTEST_PAUSE, pause), self.wake)
+        node = current_node(result.world, self._record.history)
+        listening = node is not None and node.state is NodeState.READY and node.incarnation
+        self._doorbell.pause(max(SHORTEST_PAUSE, pause), self.wake, listening or 0)
         self.wake.clear()
 
 

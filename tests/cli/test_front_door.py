@@ -132,10 +132,10 @@ def test_what_follows_two_dashes_is_for_another_program(capsys):
 
 
 def test_every_command_answers_programs_too():
-    """`demo` shows commands that do, and `schema` prints nothing but JSON."""
+    """`demo` shows commands that do, `schema` prints nothing but JSON, `completion` a script."""
     ends = {" ".join(words): one for words, one in ALL.items() if not isinstance(one, click.Group)}
     without = [name for name, one in ends.items() if not any("--json" in p.opts for p in one.params)]
-    assert without == ["demo", "schema"]
+    assert without == ["demo", "schema", "completion"]
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.cli.events import REMINDER, EventPrinter
 from orchestrator.cli.progress import Progress
-from orchestrator.cli.status import resource_lines
+from orchestrator.cli.status_view import resource_lines
 from orchestrator.cli.summary_view import summary_lines
 from orchestrator.config.load import read
 from orchestrator.core.events import Event

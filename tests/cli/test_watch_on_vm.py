@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cli.status import _loop_line
+from orchestrator.cli.status_view import loop_line
 from orchestrator.config.adapter import document_of
 from orchestrator.config.load import load, read
 from orchestrator.core.lease import PEOPLE
@@ -31,7 +31,7 @@ NONE = "loop: none runs; a preempted TPU is not replaced"
 
 def line(loop, *, vm="RUNNING", outcome=None):
     """Return the line for one state of things."""
-    return _loop_line({"loop": loop, "outcome": outcome, "resources": [{"kind": "VM", "state": vm}]})
+    return loop_line({"loop": loop, "outcome": outcome, "resources": [{"kind": "VM", "state": vm}]})
 
 
 @pytest.mark.parametrize(

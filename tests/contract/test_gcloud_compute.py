@@ -5,12 +5,12 @@ The stock gcloud against the local cloud: a client that nobody here wrote.
 import json
 import os
 import shutil
-import subprocess
 
 import pytest
 
 from orchestrator.clock import SystemClock
 from orchestrator.local.wire.dispatch import dispatch
+from tests.contract import warm_gcloud
 from tests.contract.clients_kit import QUICK
 from tests.local.cloud_kit import PROJECT, ZONE, a_lab
 from tests.local.http_fixture import serve
@@ -43,10 +43,7 @@ def gcloud(tmp_path):
         }
 
         def run(*words, fails=False):
-            command = ["gcloud", "compute", *words, "--format=json"]
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=120, check=False
-            )
+            done = warm_gcloud.run(["compute", *words, "--format=json"], environment, tmp_path)
             assert (done.returncode != 0) is fails, done.stderr
             return done.stderr if fails else json.loads(done.stdout or "null")
 

@@ -4,11 +4,11 @@ The stock gcloud against the local Cloud Storage, over HTTP.
 
 import os
 import shutil
-import subprocess
 
 import pytest
 
 from orchestrator.local.model.storage.blobs import FolderBlobs
+from tests.contract import warm_gcloud
 from tests.local.http_fixture import serve
 from tests.local.storage_kit import ANY, a_storage, put, routed
 
@@ -43,15 +43,7 @@ def gcloud(storage, tmp_path):
         }
 
         def run(*words, **more):
-            done = subprocess.run(
-                ["gcloud", "storage", *map(str, words)],
-                cwd=tmp_path,
-                env={**os.environ, **settings, **more},
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
+            done = warm_gcloud.run(["storage", *map(str, words)], {**os.environ, **settings, **more}, tmp_path)
             assert done.returncode == 0, done.stderr
             return done.stdout
 

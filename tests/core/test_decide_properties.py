@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.core.decide import decide
-from orchestrator.core.history import History, Refusal, Span, learn
+from orchestrator.core.history import History, Refusal, Span
+from orchestrator.core.learn import learn
 from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.world import (
     Absent,

@@ -11,7 +11,8 @@ from orchestrator.core.decide import decide
 from orchestrator.core.explain.explain import explain
 from orchestrator.core.explain.rules import RULES, manual
 from orchestrator.core.explain.values import Entry, Seen, Watching
-from orchestrator.core.history import Refusal, learn
+from orchestrator.core.history import Refusal
+from orchestrator.core.learn import learn
 from orchestrator.core.plan import Kind
 from orchestrator.core.units import Duration
 from orchestrator.core.world import (

@@ -2,7 +2,8 @@
 Learning: what a pass adds to the record.
 """
 
-from orchestrator.core.history import History, Refusal, learn
+from orchestrator.core.history import History, Refusal
+from orchestrator.core.learn import learn
 from orchestrator.core.world import Absent, NodeState, Operation, OperationResult, Present, Unknown, VmState
 from orchestrator.errors import Retry
 from tests.core.worlds import NOW, ZONE, history, node, vm, world

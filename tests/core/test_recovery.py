@@ -2,6 +2,8 @@
 Where and when to ask again, and when to stop asking.
 """
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from orchestrator.core.plan import Kind
 from orchestrator.core.recovery import (
     FIRST_DELAY,
     LONGEST_DELAY,
+    LONGEST_PAUSE,
     QUOTA_TRIES,
     create_gate,
     hopeless,
@@ -32,13 +35,36 @@ def refused(*refusals):
 @pytest.mark.parametrize("retry", Retry)
 def test_pauses_double_from_the_first_delay_up_to_their_cap(retry):
     """
-    Each class of refusal has its own pace.
+    Each class of refusal has its own pace; jitter makes a pause up to half a delay shorter or longer.
     """
-    gates = [create_gate(refused(*[Refusal(NOW, ZONE, retry)] * n), ZONE) - NOW for n in range(1, 14)]
-    assert gates[0] == FIRST_DELAY[retry]
-    assert gates[1] == min(2 * FIRST_DELAY[retry], LONGEST_DELAY[retry])
-    assert gates[-1] == LONGEST_DELAY[retry]
-    assert gates == sorted(gates)
+    gates = [create_gate(spec(), refused(*[Refusal(NOW, ZONE, retry)] * n), ZONE) - NOW for n in range(1, 14)]
+    delays = [min(FIRST_DELAY[retry] * 2**n, LONGEST_DELAY[retry]) for n in range(13)]
+    assert all(0.5 <= gate / delay <= 1.5 for gate, delay in zip(gates, delays, strict=True))
+    # One refusal at one time has one fraction, so what is left is the doubling.
+    assert [gate / gates[0] for gate in gates] == pytest.approx([delay / delays[0] for delay in delays])
+
+
+def test_deployments_refused_together_ask_again_apart():
+    """
+    A stockout hits all at once; their next asks spread over a whole delay, evenly, and around the same mean.
+    """
+    refusals = refused(*CAPACITY * 9)
+    delay = LONGEST_DELAY[Retry.CAPACITY]
+    pauses = sorted(create_gate(spec(name=f"run-{n}"), refusals, ZONE) - NOW for n in range(200))
+    assert pauses[0] < 0.55 * delay
+    assert pauses[-1] > 1.45 * delay
+    assert max(b - a for a, b in itertools.pairwise(pauses)) < 0.05 * delay
+    assert sum(pauses) / len(pauses) == pytest.approx(delay, rel=0.05)
+
+
+def test_one_deployment_waits_for_the_same_moment_at_each_look_and_draws_anew_after_each_refusal():
+    """
+    A controller that was started again finds the gate where it was; two asks in a row are not in step.
+    """
+    first, later = CAPACITY * 9, [*CAPACITY * 9, Refusal(NOW + 90, ZONE, Retry.CAPACITY)]
+    gate = create_gate(spec(), refused(*first), ZONE)
+    assert gate == create_gate(spec(), refused(*first), ZONE)
+    assert create_gate(spec(), refused(*later), ZONE) - 90 != gate
 
 
 def test_a_refusal_holds_back_only_its_own_kind_and_zone():
@@ -46,9 +72,9 @@ def test_a_refusal_holds_back_only_its_own_kind_and_zone():
     A VM that cannot be had does not slow down the TPU.
     """
     only_vm = refused(Refusal(NOW, ZONE, Retry.CAPACITY, kind=Kind.VM))
-    assert create_gate(only_vm, ZONE) == 0.0
-    assert create_gate(only_vm, ZONE, Kind.VM) > NOW
-    assert create_gate(refused(*CAPACITY), OTHER_ZONE) == 0.0
+    assert create_gate(spec(), only_vm, ZONE) == 0.0
+    assert create_gate(spec(), only_vm, ZONE, Kind.VM) > NOW
+    assert create_gate(spec(), refused(*CAPACITY), OTHER_ZONE) == 0.0
     assert next_zone(spec(), only_vm) == ZONE
 
 
@@ -105,5 +131,5 @@ def test_a_pause_is_never_longer_than_five_minutes(refusals):
     Whatever has happened, the next try is near; and the zone is one that the user has named.
     """
     past = refused(*sorted(refusals, key=lambda r: r.at))
-    assert create_gate(past, ZONE) <= NOW + max(LONGEST_DELAY.values())
+    assert create_gate(spec(), past, ZONE) <= NOW + LONGEST_PAUSE == NOW + 300
     assert next_zone(spec(), past) in spec().tpu.zones

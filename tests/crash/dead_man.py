@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest import mock
 
-from orchestrator.cli import wiring
+from orchestrator.cli import places, wiring
 from orchestrator.cli.expired import sweep_expired
 from tests.crash import commands
 from tests.crash.stage import HERE
@@ -68,6 +68,6 @@ def next_command(stage):
 
     with (
         mock.patch.object(wiring, "Session", Opened),
-        mock.patch.object(wiring, "state_folder", return_value=here),
+        mock.patch.object(places, "state_folder", return_value=here),
     ):
         sweep_expired(other)

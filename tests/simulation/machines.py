@@ -213,6 +213,8 @@ class Gang:
         self._report(phase)
         self.message = message or self.message
         self.beat()
+        if not self.silent and (phase in {"done", "failed"} or message == "notice"):
+            self.bucket.put(f"{names.WAKE}{self.incarnation}", str(self.fleet.now()).encode())
         self.over = True
 
     def _report(self, phase):
@@ -250,7 +252,7 @@ class Gang:
                 "incarnation": self.incarnation, "worker": worker, "workers": self.workers, "schema": 1,
                 "phase": self.phase, "bundle": self.bundle, "step": self.step(), "message": self.message,
                 "committed_step": self.committed, "attempt": self.attempt.attempt if self.attempt else 0,
-                "notice": self.message == "notice",
+                "notice": self.message == "notice", "preempted": self.message == "notice",
             }  # fmt: skip
             self.bucket.put(f"{names.HEARTBEAT}{self.incarnation}/{worker}", json.dumps(body).encode())
 

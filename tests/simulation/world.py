@@ -224,6 +224,19 @@ class LeaseStore:
         return self._world.network.renew(self._store._name, name, data, if_generation)
 
 
+class Ears:
+    """
+    The store as the doorbell sees it: the looks that would find nothing are left out.
+    """
+
+    def __init__(self, store, bucket):
+        self._store, self._bucket = store, bucket
+        self.list = store.list
+
+    def read(self, name):
+        return self._store.read(name) if self._bucket.get(name) is not None else None
+
+
 class Controller:
     """
     One process of tpuctl for one deployment: what `cli/wiring.py` puts together.
@@ -322,6 +335,7 @@ class Controller:
     def watcher(self, began):
         """Return the loop; *began* is told of each pass before it looks."""
         watcher = Watcher(self.deployment)
+        watcher._doorbell._store = Ears(self.cloud.store, self.world.bucket(self.spec.name))
         one_pass = watcher._reconciler.one_pass
 
         def told():

@@ -1,0 +1,166 @@
+"""
+The world that every policy meets: what a request for a machine brings, and when the machine dies.
+
+A request in a zone that is up is ready after `create` seconds, unless the zone goes down first. In a zone that is
+down it fails after `refuse` seconds. A machine dies when its zone goes down. All times are seconds of the trace.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from random import Random
+
+from benchmarks.policies.trace import Trace, lives
+
+
+@dataclass(frozen=True)
+class Latency:
+    """
+    Hold how long things take, and how the job saves.
+
+    The time until a TPU is READY was never published: 60, 180 and 300 s are three scenarios.
+    """
+
+    create: float = 180.0
+    refuse: float = 30.0
+    delete: float = 60.0
+    push: float = 60.0
+    restore: float = 120.0
+    every: float = 600.0
+    save: float = 5.0
+    notice: float = 30.0
+
+    @property
+    def floor(self) -> float:
+        """
+        Return the seconds of a recovery that no policy can take away.
+        """
+        return self.create + self.push + self.restore
+
+    def kept(self, first_step: float, death: float, *, noticed: bool) -> float:
+        """
+        Return the seconds of training that survive a machine that steps from *first_step* to *death*.
+
+        With a notice the job stops early, and saves in the time that is left.
+        """
+        end = death - self.notice if noticed else death
+        whole, rest = divmod(max(0.0, end - first_step), self.every + self.save)
+        return whole * self.every + (min(rest, self.every) if noticed else 0.0)
+
+
+@dataclass(frozen=True)
+class Stress:
+    """
+    Thin a market to what TPUs show: most requests are refused, and machines live for minutes.
+
+    What a minute of a zone brings is drawn once, so that every policy meets the same luck.
+    """
+
+    accepted: float = 0.25
+    brief: float = 0.5
+    shortest: float = 600.0
+    longest: float = 1500.0
+
+
+class Market:
+    """
+    Answer requests for machines of a trace.
+    """
+
+    def __init__(self, trace: Trace, latency: Latency, stress: Stress | None = None, seed: int = 0) -> None:
+        self.trace = trace
+        self.latency = latency
+        self.zones = range(len(trace.zones))
+        self.end = trace.seconds
+        self._stress = stress
+        self._luck: dict[tuple[int, int], tuple[bool, float]] = {}
+        self._seed = seed
+        self._lives = lives() if stress else []
+        rows = [list(map(bool, row)) for row in trace.up]
+        self._edges = [_edges(row, trace.tick) for row in rows]
+        self._any = _edges([any(column) for column in zip(*rows, strict=True)], trace.tick)
+        self._any_down = _downtime(self._any, self.end)
+        self._downs = [_downtime(edges, self.end) for edges in self._edges]
+
+    def up(self, zone: int, at: float) -> bool:
+        """
+        Say whether the zone has capacity.
+        """
+        return bisect_right(self._edges[zone], at) % 2 == 1
+
+    def changes(self, zone: int, at: float) -> float:
+        """
+        Return when the zone next goes up or down.
+        """
+        edges = self._edges[zone]
+        place = bisect_right(edges, at)
+        return edges[place] if place < len(edges) else self.end
+
+    def since(self, zone: int, at: float) -> float:
+        """
+        Return since when the zone is as it is.
+        """
+        place = bisect_right(self._edges[zone], at)
+        return self._edges[zone][place - 1] if place else 0.0
+
+    def luck(self, zone: int, at: float) -> tuple[bool, float]:
+        """
+        Return whether this minute's request is taken, and how long its machine lives at most.
+        """
+        if self._stress is None:
+            return True, float("inf")
+        key = (zone, int(at // 60))
+        if key not in self._luck:
+            draw = Random(f"{self._seed}:{key}")
+            taken = draw.random() < self._stress.accepted
+            brief = draw.random() < self._stress.brief
+            life = draw.uniform(self._stress.shortest, self._stress.longest)
+            self._luck[key] = taken, life if brief else draw.choice(self._lives)
+        return self._luck[key]
+
+    def ask(self, zone: int, at: float) -> tuple[bool, float, float]:
+        """
+        Ask for a machine: (True, ready, death), or (False, time of the refusal, the same).
+        """
+        taken, life = self.luck(zone, at)
+        if not taken or not self.up(zone, at):
+            return False, at + self.latency.refuse, at + self.latency.refuse
+        down, ready = self.changes(zone, at), at + self.latency.create
+        if down <= ready:
+            return False, down, down
+        return True, ready, min(down, ready + life)
+
+    def without_capacity(self, start: float, end: float, zone: int | None = None) -> float:
+        """
+        Return for how much of a time no zone had capacity, or not this one.
+        """
+        edges, downs = (
+            (self._any, self._any_down) if zone is None else (self._edges[zone], self._downs[zone])
+        )
+        return _down_until(edges, downs, end) - _down_until(edges, downs, start)
+
+
+def _edges(row: list[bool], tick: float) -> list[float]:
+    """
+    Return when a zone went up, down, up ..., beginning with the first time it was up.
+    """
+    before = [False, *row[:-1]]
+    return [i * tick for i, (was, now) in enumerate(zip(before, row, strict=True)) if was != now]
+
+
+def _downtime(edges: list[float], end: float) -> list[float]:
+    """
+    Return the time without capacity up to each edge.
+    """
+    total, since, sums = 0.0, 0.0, []
+    for i, edge in enumerate(edges):
+        total += edge - since if i % 2 == 0 else 0.0
+        sums.append(total)
+        since = edge
+    return sums
+
+
+def _down_until(edges: list[float], sums: list[float], at: float) -> float:
+    place = bisect_right(edges, at)
+    past = sums[place - 1] if place else 0.0
+    since = edges[place - 1] if place else 0.0
+    return past + (at - since if place % 2 == 0 else 0.0)

@@ -1,0 +1,148 @@
+"""
+The job's secrets, read from Secret Manager as the machine's service account just before the job starts.
+
+They are in this process and in the job's environment, nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping
+from urllib.parse import quote
+
+from .errors import AgentError, TransientError
+from .metadata import Metadata, Tokens
+from .redact import Redactor
+from .rehearsal import secret_endpoint
+from .retry import retrying
+from .transport import Reply, Transport
+
+KEY = "TPUCTL_SECRETS"
+SCHEME = "secret://"
+ROLE = "roles/secretmanager.secretAccessor"
+SECONDS = 20.0
+_NARROW = "ACCESS_TOKEN_SCOPE_INSUFFICIENT"
+
+
+class SecretError(AgentError):
+    """
+    Report a secret that this machine cannot read, and what to do. It is no fault of the job.
+    """
+
+    def __init__(self, code: str, name: str, text: str, hint: str) -> None:
+        super().__init__(f"{code}: secret {name}: {text}; {hint}")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """
+    Name one variable of the job and the version of the secret that it holds.
+    """
+
+    variable: str
+    name: str
+    version: str
+
+
+def wanted(environ: Mapping[str, str]) -> "list[Wanted]":
+    """
+    Return what job.env names. Raises AgentError when it cannot be read.
+    """
+    try:
+        named: Dict[str, str] = json.loads(environ.get(KEY) or "{}")
+        return [_wanted(variable, text) for variable, text in named.items()]
+    except (ValueError, AttributeError, TypeError) as error:
+        raise AgentError(f"{KEY} of job.env cannot be read") from error
+
+
+def _wanted(variable: str, text: str) -> Wanted:
+    if not text.startswith(SCHEME):
+        raise ValueError("no reference")
+    name, _, version = text[len(SCHEME) :].partition("/versions/")
+    return Wanted(variable, name, version or "latest")
+
+
+class Secrets:
+    """
+    Read the job's secrets and let *redactor* know each value before anybody else has it.
+    """
+
+    def __init__(self, environ: Mapping[str, str], metadata: Metadata, redactor: Redactor) -> None:
+        self._environ = environ
+        self._base = secret_endpoint(environ)
+        self._project = environ.get("TPUCTL_PROJECT", "")
+        self._metadata = metadata
+        self._tokens = Tokens(metadata, optional=False)
+        self._transport = Transport()
+        self._redactor = redactor
+
+    def read(self) -> Dict[str, str]:
+        """
+        Return the values by variable; nothing is kept, so that a new version counts at the next start.
+
+        Raises SecretError, which names the secret and the way out, or TransientError.
+        """
+        return {one.variable: self._read(one) for one in wanted(self._environ)}
+
+    def _read(self, one: Wanted) -> str:
+        path = f"/v1/projects/{quote(self._project)}/secrets/{quote(one.name)}/versions/{one.version}:access"
+
+        def once(left: float) -> Reply:
+            headers = self._tokens.headers()
+            reply = self._transport.send("GET", self._base + path, headers, timeout=min(10.0, left))
+            if reply.status in (401, 408, 429) or reply.status >= 500:
+                self._tokens.forget()
+                raise TransientError(f"secret {one.name}: Secret Manager answers {reply.status}")
+            return reply
+
+        reply = retrying(once, SECONDS)
+        if reply.status != 200:
+            raise self._refused(one, reply)
+        value = _value(one, reply)
+        self._redactor.know(one.name, value)
+        return value
+
+    def _refused(self, one: Wanted, reply: Reply) -> SecretError:
+        error = _error(reply)
+        grant = f"gcloud secrets add-iam-policy-binding {one.name} --member=serviceAccount:"
+        if reply.status == 403 and _NARROW in json.dumps(error):
+            hint = "make the machine anew: tpuctl down, then tpuctl up (checkpoints stay in the bucket)"
+            return SecretError("TPU-252", one.name, "the machine lacks the scope cloud-platform", hint)
+        if reply.status == 403:
+            text = f"the machine's account may not read it; it needs {ROLE} on this secret"
+            return SecretError("TPU-251", one.name, text, f"run: {grant}{self._account()} --role={ROLE}")
+        if reply.status == 404:
+            text = f"there is no version {one.version} in project {self._project}"
+            return SecretError("TPU-250", one.name, text, f"run: tpuctl secret set {one.name}")
+        text = str(error.get("message", ""))[:200] or f"Secret Manager answers {reply.status}"
+        return SecretError("TPU-250", one.name, text, f"run: tpuctl secret set {one.name}")
+
+    def _account(self) -> str:
+        try:
+            return self._metadata.get("instance/service-accounts/default/email").text.strip()
+        except AgentError:
+            return "ACCOUNT"
+
+
+def _error(reply: Reply) -> Dict[str, Any]:
+    try:
+        found = json.loads(reply.body)["error"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _value(one: Wanted, reply: Reply) -> str:
+    """
+    Return the text; what no environment can carry is refused without showing it.
+    """
+    try:
+        value = base64.b64decode(json.loads(reply.body)["payload"]["data"]).decode("utf-8")
+    except (ValueError, KeyError, TypeError):
+        value = "\0"
+    if "\0" in value:
+        text = "its value is no text, so no environment variable can hold it"
+        raise SecretError("TPU-250", one.name, text, f"run: tpuctl secret set {one.name}")
+    return value[:-1] if value.endswith("\n") and value.count("\n") == 1 else value

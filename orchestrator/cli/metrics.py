@@ -1,0 +1,139 @@
+"""
+Metrics of `tpuctl watch` for Prometheus, on the loopback address of this computer.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    import threading
+    from wsgiref.simple_server import WSGIServer
+
+HERE = "127.0.0.1"
+GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "tpuctl_up": ("1 while the deployment goes on, 0 after its end", ()),
+    "tpuctl_incarnation": ("number of the newest TPU that was asked for", ()),
+    "tpuctl_preemptions": ("TPUs that were taken away so far", ()),
+    "tpuctl_cost_usd": ("estimated cost so far in USD", ()),
+    "tpuctl_budget_usd": ("watch.budget_usd, if it is set", ()),
+    "tpuctl_ttl_left_seconds": ("time until the deployment ends at the latest", ()),
+    "tpuctl_target_steps": ("job.target_steps, if it is set", ()),
+    "tpuctl_resource": ("1 for each resource in its state", ("kind", "name", "zone", "state")),
+    "tpuctl_pending_changes": ("changes that the last pass wanted to make", ()),
+    "tpuctl_last_pass_timestamp_seconds": ("when the last pass looked, in seconds since the epoch", ()),
+    "tpuctl_worker_phase": ("1 for what each worker does", ("worker", "phase")),
+    "tpuctl_worker_step": ("last step that a worker reported", ("worker",)),
+    "tpuctl_worker_loss": ("last loss that a worker reported", ("worker",)),
+    "tpuctl_worker_checkpoint_step": ("newest checkpoint of a worker", ("worker",)),
+    "tpuctl_worker_checkpoint_age_seconds": ("age of that checkpoint", ("worker",)),
+    "tpuctl_worker_heartbeat_age_seconds": ("time since a worker's last report", ("worker",)),
+}
+COUNTERS: Mapping[str, str] = {
+    "tpuctl_passes_total": "passes of this loop",
+    "tpuctl_failures_total": "changes that failed in passes of this loop",
+}
+PER_WORKER = {
+    "tpuctl_worker_step": "step",
+    "tpuctl_worker_loss": "loss",
+    "tpuctl_worker_checkpoint_step": "checkpoint",
+    "tpuctl_worker_checkpoint_age_seconds": "checkpoint_age_s",
+    "tpuctl_worker_heartbeat_age_seconds": "heartbeat_age_s",
+}
+SINGLE = {
+    "tpuctl_incarnation": "incarnation",
+    "tpuctl_preemptions": "preemptions",
+    "tpuctl_cost_usd": "cost_usd",
+    "tpuctl_budget_usd": "budget_usd",
+    "tpuctl_ttl_left_seconds": "ttl_left_s",
+    "tpuctl_target_steps": "target_steps",
+}
+
+
+class Metrics:
+    """
+    Serve the figures of one deployment at http://127.0.0.1:PORT/metrics until `close`.
+
+    Raise UsageError when the port is taken, or prometheus-client is not installed.
+    """
+
+    def __init__(self, port: int, deployment: str) -> None:
+        try:
+            import prometheus_client as prometheus
+        except ImportError as error:
+            raise UsageError(
+                "--metrics needs prometheus-client", hint="pip install 'tpuctl[metrics]'",
+                unchanged="nothing was changed", code="TPU-138",
+            ) from error  # fmt: skip
+        registry = prometheus.CollectorRegistry()
+        self._name = deployment
+        self._gauges = {
+            name: prometheus.Gauge(name, text, ("deployment", *labels), registry=registry)
+            for name, (text, labels) in GAUGES.items()
+        }
+        self._counters = {
+            name: prometheus.Counter(name, text, ("deployment",), registry=registry)
+            for name, text in COUNTERS.items()
+        }
+        self._server: WSGIServer
+        self._thread: threading.Thread
+        try:
+            self._server, self._thread = prometheus.start_http_server(port, HERE, registry)
+        except OSError as error:
+            raise UsageError(
+                f"metrics: port {port} of this computer cannot be used: {error.strerror}",
+                hint="choose another port", unchanged="nothing was changed", code="TPU-135",
+            ) from error  # fmt: skip
+
+    @property
+    def port(self) -> int:
+        """
+        Return the port, also where the system chose it.
+        """
+        return int(self._server.server_port)
+
+    def update(self, body: Mapping[str, Any], now: float, *, failures: int) -> None:
+        """
+        Take over what one pass has seen, as `status --json` prints it.
+        """
+        for gauge in self._gauges.values():
+            gauge.clear()
+        self._set("tpuctl_up", 0 if body["outcome"] else 1)
+        self._set("tpuctl_pending_changes", len(body["next"]))
+        self._set("tpuctl_last_pass_timestamp_seconds", now)
+        for name, key in SINGLE.items():
+            self._set(name, body[key])
+        for row in body["resources"]:
+            self._set("tpuctl_resource", 1, row["kind"], row["name"], row["zone"], row["state"])
+        for worker in body["workers"]:
+            number = str(worker["worker"])
+            self._set("tpuctl_worker_phase", 1, number, worker["phase"])
+            for name, key in PER_WORKER.items():
+                self._set(name, worker[key], number)
+        self._counters["tpuctl_passes_total"].labels(self._name).inc()
+        self._counters["tpuctl_failures_total"].labels(self._name).inc(failures)
+
+    def _set(self, name: str, value: float | None, *labels: str) -> None:
+        """
+        Set one figure; one that is not known is left out.
+        """
+        if value is not None:
+            self._gauges[name].labels(self._name, *labels).set(value)
+
+    def close(self) -> None:
+        """
+        Stop serving.
+        """
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def metrics_table() -> str:
+    """
+    Return the table of docs/metrics.md.
+    """
+    rows = [f"| `{name}` | {', '.join(('deployment', *labels))} | {text} |" for name, (text, labels) in GAUGES.items()]
+    rows += [f"| `{name}` | deployment | {text} |" for name, text in COUNTERS.items()]
+    return "\n".join(["| metric | labels | meaning |", "| --- | --- | --- |", *rows]) + "\n"

@@ -1,0 +1,50 @@
+"""
+Where this computer remembers its deployments, and their names; light enough for the completion of a shell.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
+    from click.shell_completion import CompletionItem
+
+KEPT = "spec.json"
+"""What `up` wanted, kept beside the record: by it a deployment is known without its file."""
+
+
+def state_folder(cloud: str) -> Path:
+    """
+    Return where deployments are remembered: TPUCTL_STATE_DIR, else the user's state folder.
+
+    Those of the local cloud live inside it, so that they vanish with it.
+    """
+    chosen = os.environ.get("TPUCTL_STATE_DIR")
+    if chosen:
+        return Path(chosen).absolute() / cloud
+    if cloud == "local":
+        from orchestrator.local.places import local_folder
+
+        return local_folder() / "deployments"
+    import platformdirs
+
+    return platformdirs.user_state_path("tpuctl") / "deployments"
+
+
+def kept_files(cloud: str) -> list[Path]:
+    """
+    Return the kept deployment files, one for each deployment that was brought up here.
+    """
+    return sorted(state_folder(cloud).glob(f"*/*/{KEPT}"))
+
+
+def complete_name(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> "list[CompletionItem]":
+    """
+    Return the deployments whose name begins so, each with its project, for the shell's completion.
+    """
+    from click.shell_completion import CompletionItem
+
+    cloud = str(ctx.params.get("cloud") or os.environ.get("TPUCTL_CLOUD") or "gcp")
+    folders = (path.parent for path in kept_files(cloud))
+    return [CompletionItem(f.name, help=f.parent.name) for f in folders if f.name.startswith(incomplete)]

@@ -1,0 +1,189 @@
+"""
+How the record learns from what a pass sees: every function here is pure.
+"""
+
+from dataclasses import replace
+
+from orchestrator.core.billed import billed_since
+from orchestrator.core.history import (
+    LATEST_TRY,
+    TERMINAL,
+    History,
+    Refusal,
+    Span,
+    current_node,
+    deletion_key,
+    forgiven,
+)
+from orchestrator.core.notice import left
+from orchestrator.core.plan import Kind
+from orchestrator.core.world import (
+    Absent,
+    Node,
+    NodeState,
+    OperationResult,
+    Present,
+    VmState,
+    World,
+)
+from orchestrator.errors import Retry
+
+FORGIVEN = 3600.0
+"""Seconds after which a refusal counts no more: what was refused then is asked for again."""
+
+
+def learn(history: History, world: World) -> History:
+    """
+    Return the history with what *world* adds to it.
+    """
+    now = world.seen_at
+    history = _adopt(_up_to(history, now), world)
+    for result in world.operations:
+        history = _learn_operation(history, result, now)
+    history = _learn_success(history, world)
+    history = replace(history, spans=_spans(history, world, now))
+    return replace(history, sightings=_sightings(history, world, now))
+
+
+def _up_to(history: History, now: float) -> History:
+    """
+    Return the history with no time after *now* and no old refusal.
+
+    A clock that was wrong must not make us wait for hours, nor a quota that was used up end us for ever.
+    """
+    return replace(
+        history,
+        started_at=min(history.started_at, now),
+        requested_at=min(history.requested_at, now),
+        next_remote_at=min(history.next_remote_at, now + LATEST_TRY),
+        remote_failed_since=None
+        if history.remote_failed_since is None
+        else min(history.remote_failed_since, now),
+        refusals=tuple(replace(r, at=min(r.at, now)) for r in history.refusals if now - r.at < FORGIVEN),
+        sightings={key: min(since, now) for key, since in history.sightings.items()},
+        operations=tuple(replace(o, started_at=min(o.started_at, now)) for o in history.operations),
+    )
+
+
+def _adopt(history: History, world: World) -> History:
+    """
+    Take over what carries our label though the record does not know it.
+    """
+    if isinstance(world.bucket, Present):
+        history = replace(history, bucket_seen=True)
+    if isinstance(world.vm, Present):
+        history = replace(history, vm_accepted=True)
+    if not isinstance(world.nodes, Present):
+        return history
+    newest = max(
+        (n for n in world.nodes.value if n.incarnation), key=lambda n: n.incarnation or 0, default=None
+    )
+    if newest is None or (newest.incarnation or 0) < history.incarnation:
+        return history
+    zones = history.zones_used if newest.zone in history.zones_used else (*history.zones_used, newest.zone)
+    fresh = newest.incarnation != history.incarnation
+    return replace(
+        history,
+        incarnation=newest.incarnation or 0,
+        zone=newest.zone,
+        accepted=True,
+        zones_used=zones,
+        requested_at=newest.created_at if fresh else history.requested_at,
+    )
+
+
+def _learn_operation(history: History, result: OperationResult, now: float) -> History:
+    if not result.done:
+        return history
+    operations = tuple(o for o in history.operations if o.id != result.operation.id)
+    history = replace(history, operations=operations)
+    failed = result.retry is not None
+    done = result.operation
+    if failed and done.kind == "vm" and done.verb in {"create", "start"}:
+        accepted = history.vm_accepted and done.verb == "start"
+        return replace(history, vm_accepted=accepted, refusals=_refused(history, result, now))
+    if failed and done.kind == "node" and done.verb == "create" and done.incarnation == history.incarnation:
+        refusals = _refused(history, result, now)
+        return replace(history, accepted=False, requested_at=0.0, refusals=refusals)
+    if not failed and (done.kind, done.verb, done.incarnation) == ("node", "delete", history.incarnation):
+        return replace(history, accepted=False, requested_at=0.0)
+    return history
+
+
+def _refused(history: History, result: OperationResult, now: float) -> tuple[Refusal, ...]:
+    operation = result.operation
+    kind, text = Kind(operation.kind), f"{result.code} {result.message}".strip()
+    return (*history.refusals, Refusal(now, operation.zone, result.retry or Retry.UNKNOWN, text, kind))
+
+
+def _learn_success(history: History, world: World) -> History:
+    node, vm = current_node(world, history), world.vm
+    if node is not None and node.state is NodeState.READY:
+        history = forgiven(history, Kind.NODE)
+    if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
+        history = forgiven(history, Kind.VM)
+    return history
+
+
+def _sightings(history: History, world: World, now: float) -> dict[str, float]:
+    """
+    Return the doubtful states seen now, each with the time it was first seen without a break.
+
+    On Unknown the old sightings stay: not seeing is no evidence for either side. Only the absence of a node
+    has to be seen anew: it is believed after two complete lists in a row.
+    """
+    seen: set[str] = set()
+    kept: set[str] = set()
+    if isinstance(world.vm, Absent):
+        seen.add("vm:absent")
+    elif not isinstance(world.vm, Present):
+        kept.add("vm:absent")
+    if isinstance(world.bucket, Absent):
+        seen.add("bucket:absent")
+    elif not isinstance(world.bucket, Present):
+        kept.add("bucket:absent")
+    if isinstance(world.nodes, Present):
+        node = current_node(world, history)
+        seen |= _node_doubts(node, history)
+        # What has left does not come back, so a report that cannot be read later changes nothing.
+        (seen if node is not None and left(world, node) else kept).add(f"node:{history.incarnation}:left")
+        seen |= {deletion_key(n.name) for n in world.nodes.value if n.state is NodeState.DELETING}
+        kept |= {deletion_key(n.name) for n in world.nodes.value}
+    else:
+        doubts = (key for key in history.sightings if key.startswith(("node:", "deleting:")))
+        kept |= {key for key in doubts if not key.endswith(":absent")}
+    return {key: history.sightings.get(key, now) for key in seen | (kept & set(history.sightings))}
+
+
+def _node_doubts(node: Node | None, history: History) -> set[str]:
+    key = f"node:{history.incarnation}"
+    if node is None:
+        return {f"{key}:absent"}
+    doubts = {f"{key}:{node.state.name.lower()}"}
+    if not node.healthy:
+        doubts.add(f"{key}:unhealthy")
+    return doubts
+
+
+def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
+    """
+    Open a span for what is billed now and close those of what is surely not.
+    """
+    live: dict[tuple[str, str], Span] = {}
+    sure = {"vm"} if isinstance(world.vm, Present | Absent) else set()
+    if isinstance(world.nodes, Present):
+        sure.add("node")
+        billed = (
+            n for n in world.nodes.value if n.state not in TERMINAL and n.state is not NodeState.CREATING
+        )
+        nodes = [Span("node", n.name, n.zone, billed_since(n, history, now)) for n in billed]
+        live |= {("node", node.name): node for node in nodes}
+    if isinstance(world.vm, Present) and world.vm.value.state is not VmState.TERMINATED:
+        vm = world.vm.value
+        live[("vm", vm.name)] = Span("vm", vm.name, vm.zone, now)
+    spans = tuple(
+        replace(s, until=now) if s.until is None and s.kind in sure and (s.kind, s.name) not in live else s
+        for s in history.spans
+    )
+    open_now = {(s.kind, s.name) for s in spans if s.until is None}
+    return (*spans, *(span for key, span in live.items() if key not in open_now))

@@ -1,0 +1,153 @@
+"""
+What the loop publishes of a deployment, so that others need not ask the cloud: its status and its loss curve.
+
+A snapshot counts while the process that wrote it holds the lease and lives; it is never a ground for acting.
+"""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.core.lease import LIFE, Holder
+from orchestrator.core.names import CURVE, LEASE, STATUS
+from orchestrator.core.seal import sealed, unsealed
+from orchestrator.engine.files import write_atomically
+from orchestrator.errors import TpuctlError
+from orchestrator.ports import Store
+
+FRESH = 75.0
+"""Seconds for which a snapshot counts; the loop writes one each minute at the least."""
+AHEAD = 5.0
+"""Seconds by which the bucket's clock may be ahead of ours before ages by it mean nothing."""
+REWRITE, SPACING = 60.0, 5.0
+"""Most and least seconds between two writes to the bucket."""
+HERE = "status.json"
+"""The copy on the computer whose loop it is."""
+POINTS = 600
+"""Most points of a curve; beyond that every second one is dropped."""
+SCHEMA = 1
+
+Point = tuple[float, int, float | None, int]
+"""Time in seconds since the epoch, step, loss and incarnation."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """
+    Hold a published status and its age in seconds.
+    """
+
+    body: dict[str, Any]
+    age: float
+
+
+@dataclass
+class Publisher:
+    """
+    Write the status of one deployment to the bucket and to *folder*. What fails here stops nothing.
+    """
+
+    store: Store
+    folder: Path
+    holder: str
+    curve: list[Point] = field(default_factory=list)
+    _said: str = ""
+    _at: float = 0.0
+    _curve_at: float = 0.0
+    _drawn: int = 0
+
+    def publish(self, body: dict[str, Any], news: object, now: float, *, usable: bool) -> None:
+        """
+        Publish *body* as seen at *now*: here always, in a *usable* bucket when *news* has changed.
+        """
+        data = json.dumps(
+            sealed({"schema": SCHEMA, "holder": self.holder, "at": now, "status": body}), sort_keys=True
+        ).encode()
+        with suppress(OSError):
+            write_atomically(self.folder / HERE, data)
+        words = repr(news)
+        wait = SPACING if words != self._said else REWRITE
+        if not usable or now - self._at < wait:
+            return
+        with suppress(TpuctlError):
+            self.store.write(STATUS, data)
+            self._said, self._at = words, now
+
+    def draw(self, step: int, loss: float | None, incarnation: int, now: float, *, usable: bool) -> None:
+        """
+        Add a point to the curve when the job has moved on; the bucket has it within a minute.
+        """
+        if not self.curve or self.curve[-1][1] != step or self.curve[-1][3] != incarnation:
+            self.curve.append((round(now, 1), step, loss, incarnation))
+            if len(self.curve) > POINTS:
+                del self.curve[1:-1:2]
+        if usable and now - self._curve_at >= REWRITE:
+            self.save_curve(now)
+
+    def save_curve(self, now: float) -> None:
+        """
+        Write the curve to the bucket, unless that has been done.
+        """
+        if self.curve and self._drawn != hash(self.curve[-1]):
+            with suppress(TpuctlError):
+                self.store.write(CURVE, json.dumps(sealed({"schema": SCHEMA, "points": self.curve})).encode())
+                self._curve_at, self._drawn = now, hash(self.curve[-1])
+
+    def withdraw(self) -> None:
+        """
+        Take the copy here back: its loop ends.
+        """
+        with suppress(OSError):
+            (self.folder / HERE).unlink(missing_ok=True)
+
+
+def read_curve(store: Store) -> list[Point]:
+    """
+    Return the stored curve; none when it cannot be read.
+    """
+    try:
+        found = store.read(CURVE)
+        points = unsealed(found.data)["points"] if found else []
+        return [(float(at), int(step), loss, int(incarnation)) for at, step, loss, incarnation in points]
+    except (TpuctlError, ValueError, TypeError, KeyError):
+        return []
+
+
+def published_here(folder: Path, now: float, gone: Callable[[Holder], bool]) -> Snapshot | None:
+    """
+    Return the snapshot of a loop that runs on this computer; *gone* says whether a process has ended.
+    """
+    try:
+        holder = Holder.from_json((folder / "holder").read_bytes())
+        data = (folder / HERE).read_bytes()
+    except (OSError, ValueError):
+        return None
+    return None if gone(holder) else _counted(data, holder, now, None)
+
+
+def published(store: Store, now: float) -> Snapshot | None:
+    """
+    Return the snapshot of the bucket, if the one who wrote it holds the lease now.
+    """
+    lease = store.read(LEASE)
+    if lease is None or not -AHEAD <= now - lease.updated < LIFE:
+        return None
+    found = store.read(STATUS)
+    return None if found is None else _counted(found.data, Holder.from_json(lease.data), now, found.updated)
+
+
+def _counted(data: bytes, holder: Holder, now: float, updated: float | None) -> Snapshot | None:
+    """
+    Return the snapshot when it is *holder*'s and fresh; *updated* is when the bucket got it.
+    """
+    try:
+        body = unsealed(data)
+        age = now - (updated if updated is not None else float(body["at"]))
+        ours = body["schema"] == SCHEMA and body["holder"] == holder.id
+        status = dict(body["status"])
+    except (ValueError, TypeError, KeyError):
+        return None
+    return Snapshot(status, max(0.0, age)) if ours and -AHEAD <= age < FRESH else None

@@ -1,0 +1,104 @@
+"""
+The reference of the commands, made from the commands: docs/commands.md and the man page.
+"""
+
+import re
+
+import click
+
+from orchestrator import __version__
+from orchestrator.cli.main import COMMANDS, cli
+from orchestrator.codes import CODES
+
+MARKDOWN_HEAD = """# Commands
+
+This page is made from the commands themselves. `tpuctl COMMAND --help` shows the same.
+Exit codes: see [errors.md](errors.md). A flag wins over `TPUCTL_` variables, these over the file.
+"""
+NAMES = {"help_option_names": ["-h", "--help"]}
+EXITS = {
+    0: "fine", 1: "failed", 2: "wrong file or flag", 3: "credentials or permission", 4: "capacity or quota",
+    5: "something is left", 6: "another tpuctl is at work", 7: "budget or time is used up",
+    130: "interrupted",
+}  # fmt: skip
+
+
+def commands():
+    """Yield (words, command) for each command and those below it, in the order of the help."""
+    for name in COMMANDS:
+        found = cli.get_command(click.Context(cli), name)
+        yield from _below((name,), found)
+
+
+def _below(words, command):
+    yield words, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            yield from _below((*words, name), command.get_command(click.Context(command), name))
+
+
+def usage(words, command):
+    """Return the line that shows how the command is written."""
+    context = click.Context(command, info_name=" ".join(("tpuctl", *words)), **NAMES)
+    return " ".join((context.info_name, *command.collect_usage_pieces(context)))
+
+
+def options(command):
+    """Yield (how it is written, what it does) for each option."""
+    context = click.Context(command, **NAMES)
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and record[1] and "--help" not in parameter.opts:
+            yield record
+
+
+def text_of(command):
+    """Return the help's paragraphs without the marks that are for click."""
+    text = (command.help or "").replace("\b\n", "")
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def markdown():
+    """Return docs/commands.md."""
+    parts = [MARKDOWN_HEAD]
+    for words, command in commands():
+        parts.append(
+            f"\n## {' '.join(words)}\n\n`{usage(words, command)}`\n\n" + "\n\n".join(text_of(command))
+        )
+        rows = "\n".join(
+            f"| `{name.replace('|', chr(92) + '|')}` | {_cell(text)} |" for name, text in options(command)
+        )
+        parts.append(f"\n\n| option | meaning |\n| --- | --- |\n{rows}\n" if rows else "\n")
+    return "".join(parts)
+
+
+def _cell(text):
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def man():
+    """Return the man page in roff, section 1."""
+    lines = [f'.TH TPUCTL 1 "" "tpuctl {__version__}" "User Commands"', ".SH NAME",
+             r"tpuctl \- turn a training script into a finished model on preemptible Cloud TPUs",
+             ".SH SYNOPSIS", r".B tpuctl", r".I COMMAND", r"[\fIoptions\fR]",
+             ".SH DESCRIPTION", *map(roff, text_of(cli)[:1]), ".SH COMMANDS"]  # fmt: skip
+    for words, command in commands():
+        lines += [f".SS {roff(usage(words, command))}", *(roff(text) for text in text_of(command))]
+        for name, text in options(command):
+            lines += [".TP", rf"\fB{roff(name)}\fR", roff(" ".join(text.split()))]
+    lines += [".SH EXIT STATUS"]
+    for number, text in EXITS.items():
+        lines += [".TP", rf"\fB{number}\fR", text]
+    lines += [".SH FILES", ".TP", r"\fItpuctl.yaml\fR", "The deployment file, here or in a folder above."]
+    return "\n".join(lines) + "\n"
+
+
+def roff(text):
+    """Return *text* safe for roff: backslashes, hyphens that are typed, a dot or quote at the start."""
+    safe = text.replace("\\", "\\e").replace("-", "\\-")
+    return "\\&" + safe if safe[:1] in {".", "'"} else safe
+
+
+def exit_codes():
+    """Return the exit codes that errors can have."""
+    return {kind.exit_code for kind, _ in CODES.values()} | {0, 130}

@@ -1,0 +1,110 @@
+"""
+Commands of the stock gcloud that need not import its thousands of modules again, which takes most of a second.
+
+One process of gcloud's own Python imports it and waits. For each command it forks: the child gets the command's
+own folder, environment and files, and runs gcloud's `main`. What a command had to import is kept for the next.
+Where gcloud brings no Python of its own, each command is started as a user starts it.
+"""
+
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+ORDER_BYTES = 200_000
+
+
+def run(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path, seconds: float = 120.0
+) -> subprocess.CompletedProcess[str]:
+    """Run `gcloud WORDS` in *folder* to its end; its standard input is empty."""
+    if (orders := _parent()) is None:
+        return subprocess.run(
+            ["gcloud", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds,
+            check=False,
+        )  # fmt: skip
+    order = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)})
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        socket.send_fds(orders, [order.encode()], [out.fileno(), err.fileno()])
+        if not select.select([orders], [], [], seconds)[0]:
+            raise subprocess.TimeoutExpired(["gcloud", *words], seconds)
+        code = int(orders.recv(100))
+        said = [(file.seek(0), file.read().decode())[1] for file in (out, err)]
+    return subprocess.CompletedProcess(["gcloud", *words], code, *said)
+
+
+@cache
+def _parent() -> "socket.socket | None":
+    """Start the process that imports everything; it ends with this one, whose socket it reads."""
+    root = Path(shutil.which("gcloud") or "").resolve().parents[1]
+    python = root / "platform/bundledpythonunix/bin/python3"
+    if not python.exists():
+        return None
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ORDER_BYTES)
+    with its:
+        subprocess.Popen(
+            [python, "-S", __file__, str(its.fileno()), str(root / "lib")], pass_fds=[its.fileno()],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=None, start_new_session=True,
+        )  # fmt: skip
+    return mine
+
+
+def _serve(orders: socket.socket) -> None:
+    """Fork for each order and tell its exit code; return in the child, leave when nobody can order any more."""
+    while True:
+        order, files, _, _ = socket.recv_fds(orders, ORDER_BYTES, 2)
+        if not order:
+            sys.exit()
+        learned, tell = os.pipe()
+        if (pid := os.fork()) == 0:
+            orders.close()
+            os.close(learned)
+            return _become(json.loads(order), *files, tell)
+        for file in (*files, tell):
+            os.close(file)
+        with open(learned) as names:
+            _learn(names.read().split())
+        orders.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+
+
+def _become(order: dict, out: int, err: int, tell: int) -> None:
+    """Take the command's place, and tell at the end which modules it imported."""
+    import atexit
+
+    known = set(sys.modules)
+    atexit.register(lambda: os.write(tell, "\n".join(set(sys.modules) - known).encode()[:60_000]))
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    os.chdir(order["folder"])
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    sys.argv[1:] = order["words"]
+
+
+def _learn(names: Sequence[str]) -> None:
+    from contextlib import suppress
+    from importlib import import_module
+
+    for name in sorted(names):
+        with suppress(Exception):  # made by a command for itself, not a module of a file
+            import_module(name)
+
+
+if __name__ == "__main__":
+    socket_number, library = sys.argv[1:]
+    sys.argv = [f"{library}/gcloud.py"]
+    sys.path[0] = library
+    import gcloud
+
+    gcloud._import_gcloud_main()
+    sys.modules["__main__"] = gcloud  # what gcloud starts on its own finds gcloud there
+    _serve(socket.socket(fileno=int(socket_number)))
+    gcloud.main()

@@ -1,0 +1,124 @@
+"""
+A machine's notice reaches the controller between two polls, and the replacement is asked for at once.
+"""
+
+import json
+
+import pytest
+
+from orchestrator.core import names
+from orchestrator.core.world import NodeState
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
+
+MINUTE = 60.0
+
+
+def ring(lab, incarnation=1):
+    """Call the controller as the agent's bell does."""
+    lab.put(f"{names.WAKE}{incarnation}", json.dumps({"at": lab.clock.now()}).encode())
+
+
+def passes(controller, seconds, happen=None, at=0.0):
+    """Run passes for a while and return when each was; *happen* happens *at* seconds from now."""
+    lab, start, seen = controller.lab, controller.lab.clock.now(), []
+    wait = lab.clock.wait
+
+    def interrupted(pause, wake=None):
+        end = lab.clock.now() + pause
+        if happen is not None and lab.clock.now() < start + at <= end and not done:
+            done.append(True)
+            wait(start + at - lab.clock.now())
+            happen()
+        wait(end - lab.clock.now(), wake)
+
+    done = []
+    lab.clock.wait = interrupted
+    controller.run(lambda r: seen.append(r.world.seen_at - start), seconds=seconds)
+    lab.clock.wait = wait
+    return seen
+
+
+def test_a_ring_ends_the_pause_within_one_listen(lab):
+    """
+    Polls of a minute; the ring comes 10 s after one and is heard within 3 s, once.
+    """
+    controller = lab.up(a_spec(watch__poll="1m"))
+    seen = passes(controller, 150, lambda: ring(lab), at=70)
+    early = [at for at in seen if 70 <= at <= 73.5]
+    assert len(early) == 1
+    assert [at for at in seen if 74 < at < 130] == []
+
+
+def test_without_a_ring_the_polls_are_the_only_passes(lab):
+    """
+    Listening is no looking: the cloud is asked once a poll, whoever rang for an earlier incarnation.
+    """
+    controller = lab.up(a_spec(watch__poll="1m"))
+    ring(lab, incarnation=7)
+    before = lab.cloud.calls["tpu.nodes.list"]
+    seen = passes(controller, 10 * MINUTE)
+    assert len(seen) <= 12
+    assert lab.cloud.calls["tpu.nodes.list"] - before == len(seen)
+
+
+def test_an_overdue_heartbeat_ends_a_long_pause(lab):
+    """
+    The machine vanishes without a word; with polls of an hour the silence is seen within minutes.
+    """
+    controller = lab.up(a_spec(watch__poll="1h"))
+    lab.machines.report()
+    seen = passes(controller, 59 * MINUTE, lambda: lab.cloud.preempt("demo-tpu-g1", notice=False), at=20)
+    assert controller.history.incarnation == 2
+    assert min(at for at in seen if at > 20) <= 20 + 2 * 4 * 30 + 5
+
+
+@pytest.mark.parametrize("preempted", [True, False])
+def test_the_replacement_is_asked_for_when_the_old_job_rests_not_before(tmp_path, preempted):
+    """
+    Notice, then rest: the new node is asked for while the cloud still shows the old one as READY.
+
+    A machine that is only rebooted says the same but for `preempted`, and keeps its node.
+    """
+    lab = Lab(tmp_path, latency="realistic")
+    controller = lab.up()
+    lab.machines.report(notice=True, phase="stopping", preempted=preempted)
+    assert controller.one_pass().plan.changes == ()
+    assert controller.one_pass().plan.wake_in == 2.0
+    lab.machines.report(phase="stopped")
+    plan = controller.one_pass().plan
+    wanted = [("DELETE", 1), ("CREATE", 2)] if preempted else []
+    assert [(c.verb.name, c.incarnation) for c in plan.changes] == wanted
+    assert controller.history.preemptions == len(wanted) // 2
+
+
+def test_a_slice_is_left_only_when_its_last_worker_rests(tmp_path):
+    """
+    One worker that still trains keeps the node: two nodes must never train at once.
+    """
+    lab = Lab(tmp_path, latency="realistic")
+    controller = lab.up(a_spec(tpu__type="v5litepod-16"))
+    lab.machines.report(notice=True, preempted=True, phase="stopped")
+    last = sorted(lab.machines.running)[-1]
+    lab.machines.running[last].update(phase="run")
+    lab.machines.report()
+    assert controller.one_pass().plan.changes == ()
+    lab.machines.running[last].update(phase="stopped")
+    lab.machines.report()
+    assert [c.verb.name for c in controller.one_pass().plan.changes] == ["DELETE", "CREATE"]
+
+
+def test_a_preemption_with_notice_is_counted_once(tmp_path):
+    """
+    Seen by the workers' own words first and by the state of the node later, it is one loss.
+    """
+    lab = Lab(tmp_path, latency="realistic")
+    controller = lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE]))
+    lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
+    lab.machines.report(notice=True, preempted=True, phase="stopped")
+    lab.cloud.preempt("demo-tpu-g1", notice=True)
+    controller.run(seconds=120)
+    lab.change(stockouts=frozenset())
+    controller.run(seconds=15 * MINUTE)
+    assert controller.history.preemptions == 1
+    assert controller.kinds().count("preempted") == 1
+    assert [s for n, s in lab.nodes().items() if s is NodeState.READY] == [NodeState.READY]
