@@ -192,11 +192,12 @@ class LeftoverError(TpuctlError):
 
 class LeaseHeldError(TpuctlError):
     """
-    Report who else acts on the deployment.
+    Report who else acts on the deployment; *asker* is the command for which this one has stepped aside.
     """
 
     code = "TPU-601"
     exit_code = 6
+    asker = ""
 
 
 class SpendStopError(TpuctlError):

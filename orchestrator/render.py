@@ -44,6 +44,7 @@ class Target:
 
     *bundle* and *agent* are sha256 digests in hex, *heartbeat* is in seconds. *runs_job* says whether
     the job runs here. *tpu_address* is the TPU's internal IP for a job on the VM, empty while unknown.
+    *round* is the race that a TPU runs in, 0 for none.
     *expires_at* is when the machine may delete itself, in seconds since the epoch; None when it may not.
     """
 
@@ -59,6 +60,7 @@ class Target:
     tpu_address: str = ""
     heartbeat: float = 30
     expires_at: float | None = None
+    round: int = 0
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,8 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         "format": checkpoint.format,
         "keep": checkpoint.keep,
         "marker": checkpoint.marker,
+        "every": _every(checkpoint.every),
+        "save_seconds": "" if checkpoint.save_seconds is None else _number(checkpoint.save_seconds),
         "checkpoint_place": place,
         "checkpoint_path": path,
         "target_steps": "" if spec.job.target_steps is None else spec.job.target_steps,
@@ -206,6 +210,13 @@ def _checkpoint_place(folder: str, bucket: str) -> tuple[str, str]:
     if folder == "local":
         return "root", "checkpoints"
     return ("absolute" if folder.startswith("/") else "root"), folder
+
+
+def _every(value: float | str | None) -> str:
+    """
+    Return the time between two saves as the agent is told it: `auto`, seconds, or nothing.
+    """
+    return "" if value is None else value if isinstance(value, str) else _number(value)
 
 
 def _number(value: float) -> str:

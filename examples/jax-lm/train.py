@@ -26,8 +26,10 @@ import optax
 import orbax.checkpoint as ocp
 import workers
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from saving import Saving
 
 STOPPED = 128 + signal.SIGTERM
+GO_ON, SAVE, STOP = 0, 1, 2
 
 
 def arguments():
@@ -44,7 +46,7 @@ def arguments():
         parser.add_argument(f"--{name}", type=type(default), default=value, help=text)
 
     add("steps", 200, "train until this step")
-    add("save-every", 25, "steps between two checkpoints")
+    add("save-every", 25, "steps between two checkpoints, unless tpuctl tells a time")
     add("log-every", 10, "steps between two log lines")
     add("step-seconds", 0.0, "shortest time of a step, to let people watch")
     add("batch", 32, "windows in a step, over all devices")
@@ -72,8 +74,8 @@ def step_function(optimizer, heads, everywhere):
     """
     Return the compiled training step; JAX splits the batch and averages gradients by the shardings.
 
-    It takes the wishes to stop of all devices and returns whether there is one: workers hear of a SIGTERM
-    at different moments, but must stop after the same step.
+    It takes the wishes of all devices and returns the largest: workers hear of a SIGTERM at different
+    moments, but must save, and stop, after the same step.
     """
 
     @functools.partial(jax.jit, donate_argnums=0, out_shardings=everywhere)
@@ -81,7 +83,7 @@ def step_function(optimizer, heads, everywhere):
         loss, grads = jax.value_and_grad(model.mean_loss)(state["parameters"], windows, heads)
         updates, moments = optimizer.update(grads, state["optimizer"], state["parameters"])
         parameters = optax.apply_updates(state["parameters"], updates)
-        return {"parameters": parameters, "optimizer": moments}, loss, jnp.any(wishes)
+        return {"parameters": parameters, "optimizer": moments}, loss, jnp.max(wishes)
 
     return step
 
@@ -129,19 +131,22 @@ def train(args, stop):
     advance = step_function(optimizer, args.heads, everywhere)
     manager = checkpoint_manager(args)
     step, state = start(args, manager, optimizer, everywhere)
-    report(step, None)
-    stopped = False
-    while step < args.steps and not stopped:
+    report(step, None, None)
+    saving, wish = Saving(args.save_every), GO_ON
+    while step < args.steps and wish != STOP:
         began = time.monotonic()
         windows = corpus.batch(text, step, seed=args.seed, size=args.batch, context=args.context)
-        wishes = np.full(mesh.size, bool(stop))
-        state, loss, stopped = advance(state, divided(windows, split), divided(wishes, split))
-        step, loss, stopped = step + 1, float(loss), bool(stopped)
-        report(step, loss)
+        wish = STOP if stop else SAVE if saving.due(step + 1) else GO_ON
+        wishes = np.full(mesh.size, wish, np.int32)
+        state, loss, wish = advance(state, divided(windows, split), divided(wishes, split))
+        step, loss, wish = step + 1, float(loss), int(wish)
+        report(step, loss, saving.seconds)
         if step % args.log_every == 0 or step == args.steps:
             print(f"step {step} loss {loss:.9g}", flush=True)  # nine digits tell all float32 values apart
-        if step % args.save_every == 0 or step == args.steps or stopped:
+        if wish != GO_ON or step == args.steps:
+            save_began = time.monotonic()
             manager.save(step, args=ocp.args.StandardSave(state), force=True)
+            saving.done(save_began)
         time.sleep(max(0.0, args.step_seconds - (time.monotonic() - began)))
     manager.close()
     if step == args.steps:
@@ -150,14 +155,15 @@ def train(args, stop):
     return STOPPED
 
 
-def report(step, loss):
+def report(step, loss, save_seconds):
     """
-    Tell the agent how far we are, if there is one.
+    Tell the agent, if there is one, how far we are and for how long the last save stopped us.
     """
     name = os.environ.get("TPUCTL_PROGRESS_FILE")
     if name:
+        news = {"step": step, "loss": loss, "save_seconds": save_seconds}
         temporary = Path(f"{name}.tmp")
-        temporary.write_text(json.dumps({"step": step} if loss is None else {"step": step, "loss": loss}))
+        temporary.write_text(json.dumps({key: value for key, value in news.items() if value is not None}))
         temporary.replace(name)
 
 

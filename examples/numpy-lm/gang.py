@@ -16,7 +16,7 @@ from multiprocessing.connection import Client, Listener
 import numpy as np
 
 HELLO = struct.Struct("<ii")  # worker, workers
-HEADER = struct.Struct("<qd?")  # step, loss, somebody was asked to stop
+HEADER = struct.Struct("<qdi")  # step, loss, wish
 
 
 class GangError(Exception):
@@ -46,50 +46,50 @@ class Gang:
             with socket.socket(fileno=os.dup(peer.fileno())) as line:
                 line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def average(self, step, loss, grads, stop):
+    def average(self, step, loss, grads, wish):
         """
-        Return loss and gradients averaged over the gang, equal on every worker, and whether to stop.
+        Return loss and gradients averaged over the gang, equal on every worker, and the largest wish.
 
         Raises GangError.
         """
         if not self.peers:
-            return loss, grads, stop
+            return loss, grads, wish
         order = sorted(grads)
         flat = np.concatenate([grads[name].ravel() for name in order])
         try:
             exchange = self._collect if self.worker == 0 else self._ask
-            loss, flat, stop = exchange(step, loss, flat, stop)
+            loss, flat, wish = exchange(step, loss, flat, wish)
         except (EOFError, OSError) as error:
             raise GangError(f"worker {self.worker} lost a peer at step {step}: {error!r}") from error
         sizes = np.cumsum([grads[name].size for name in order])[:-1]
         parts = iter(np.split(flat, sizes))
-        return loss, {name: next(parts).reshape(grads[name].shape) for name in order}, stop
+        return loss, {name: next(parts).reshape(grads[name].shape) for name in order}, wish
 
-    def _collect(self, step, loss, flat, stop):
+    def _collect(self, step, loss, flat, wish):
         # Always added in the order of the workers: floating point sums depend on it.
         for peer in self.peers:
-            other_loss, other, other_stop = self._receive(peer, step)
-            loss, flat, stop = loss + other_loss, flat + other, stop or other_stop
+            other_loss, other, other_wish = self._receive(peer, step)
+            loss, flat, wish = loss + other_loss, flat + other, max(wish, other_wish)
         loss, flat = loss / self.workers, flat / np.float32(self.workers)
         for peer in self.peers:
-            self._send(peer, step, loss, flat, stop)
-        return loss, flat, stop
+            self._send(peer, step, loss, flat, wish)
+        return loss, flat, wish
 
-    def _ask(self, step, loss, flat, stop):
-        self._send(self.peers[0], step, loss, flat, stop)
+    def _ask(self, step, loss, flat, wish):
+        self._send(self.peers[0], step, loss, flat, wish)
         return self._receive(self.peers[0], step)
 
-    def _send(self, peer, step, loss, flat, stop):
-        peer.send_bytes(HEADER.pack(step, loss, stop) + flat.tobytes())
+    def _send(self, peer, step, loss, flat, wish):
+        peer.send_bytes(HEADER.pack(step, loss, wish) + flat.tobytes())
 
     def _receive(self, peer, step):
         if not peer.poll(self.step_seconds):
             raise GangError(f"worker {self.worker} heard nothing for {self.step_seconds:g} s at step {step}")
         data = peer.recv_bytes()
-        other, loss, stop = HEADER.unpack_from(data)
+        other, loss, wish = HEADER.unpack_from(data)
         if other != step:
             raise GangError(f"worker {self.worker} is at step {step}, a peer at step {other}")
-        return loss, np.frombuffer(data, np.float32, offset=HEADER.size), stop
+        return loss, np.frombuffer(data, np.float32, offset=HEADER.size), wish
 
     def _gather(self, address, key, deadline):
         """

@@ -20,8 +20,10 @@ import checkpoints
 import corpus
 import model
 from gang import Gang, GangError
+from saving import Saving
 
 STOPPED = 128 + signal.SIGTERM
+GO_ON, SAVE, STOP = 0, 1, 2
 
 
 def arguments():
@@ -38,7 +40,7 @@ def arguments():
         parser.add_argument(f"--{name}", type=type(default), default=value, help=text)
 
     add("steps", 400, "train until this step")
-    add("save-every", 25, "steps between two checkpoints")
+    add("save-every", 25, "steps between two checkpoints, unless tpuctl tells a time")
     add("log-every", 10, "steps between two log lines")
     add("step-seconds", 0.05, "shortest time of a step, to let people watch")
     add("batch", 64, "windows in a step, over all workers")
@@ -69,7 +71,8 @@ def train(args):
     step, state = checkpoints.load(args.out)
     print(f"resumed from step {step}" if step else "starting from step 0", flush=True)
     state = state or model.initial_state(args.seed, args.context, args.embed, args.hidden)
-    report(step, None)
+    report(step, None, None)
+    saving = Saving(args.save_every)
     try:
         gang = Gang(
             worker,
@@ -92,15 +95,18 @@ def train(args):
                 worker=worker,
                 workers=workers,
             )
-            loss, grads, stopping = gang.average(step, *model.gradients(state, *share), bool(stop))
+            wish = STOP if stop else SAVE if saving.due(step + 1) else GO_ON
+            loss, grads, wish = gang.average(step, *model.gradients(state, *share), wish)
             step += 1
             model.adam(state, grads, step, rate=args.rate)
-            report(step, loss)
+            report(step, loss, saving.seconds)
             if step % args.log_every == 0 or step == args.steps:
                 print(f"step {step} loss {loss:.6f}", flush=True)
-            if stopping or step % args.save_every == 0 or step == args.steps:
+            if wish != GO_ON or step == args.steps:
+                save_began = time.monotonic()
                 checkpoints.save(args.out, step, state, args.keep)
-            if stopping and step < args.steps:
+                saving.done(save_began)
+            if wish == STOP and step < args.steps:
                 print(f"asked to stop: saved step {step}", flush=True)
                 return STOPPED
             time.sleep(max(0.0, args.step_seconds - (time.monotonic() - began)))
@@ -113,14 +119,15 @@ def train(args):
     return 0
 
 
-def report(step, loss):
+def report(step, loss, save_seconds):
     """
-    Tell the agent how far we are, if there is one.
+    Tell the agent, if there is one, how far we are and for how long the last save stopped us.
     """
     name = os.environ.get("TPUCTL_PROGRESS_FILE")
     if name:
+        news = {"step": step, "loss": loss, "save_seconds": save_seconds}
         temporary = Path(f"{name}.tmp")
-        temporary.write_text(json.dumps({"step": step} if loss is None else {"step": step, "loss": loss}))
+        temporary.write_text(json.dumps({key: value for key, value in news.items() if value is not None}))
         temporary.replace(name)
 
 

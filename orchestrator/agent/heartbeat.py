@@ -60,6 +60,7 @@ class Status:
             "progress_at": None,
             "notice": False,
             "preempted": False,
+            "save_every": None,
             "message": "",
         }
         self.urgent: Callable[[], None] = lambda: None

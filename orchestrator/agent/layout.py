@@ -96,6 +96,13 @@ class Layout:
         """
         return self.root / "state" / "progress.json"
 
+    @property
+    def save_every(self) -> Path:
+        """
+        Return the file that tells the job how many seconds shall lie between two saves.
+        """
+        return self.root / "state" / "save-every"
+
     def setup_done(self, bundle: str) -> Path:
         """
         Return the mark that the setup command of *bundle* has succeeded here.

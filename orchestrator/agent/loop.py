@@ -5,7 +5,6 @@ The agent's life on one machine: boot, attempts until the job is done or given u
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -17,15 +16,17 @@ from typing import Callable, List
 from . import record as records
 from .advance import Advance
 from .bundle import fetch
+from .claim import winner_of
 from .errors import AgentError, FencedError, UnsafeError
 from .gang import Attempt, next_attempt
-from .heartbeat import heartbeat_name
 from .last_commit import last_commit
 from .layout import write_atomically
 from .notice import NoticeWatch, is_preempted
 from .orders import Ending, Interrupted, Kind, obey_signals
 from .outcome import Outcome, Verdict
+from .pace import LOOK_SECONDS
 from .parts import Parts
+from .peers import all_done
 from .play import Player
 from .processes import clear, start_time
 from .rehearsal import check
@@ -107,13 +108,16 @@ class Agent:
         parts.status.trouble("clear", "")
         check(parts.environ)
         parts.patiently("fetch the bundle", self._fetch)
+        self._win()
         attempt = self._join()
+        if parts.pace.seconds() is not None:
+            self._repeat("save interval", parts.pace.tell, LOOK_SECONDS)
         self._repeat("gang", self._follow, self._settings.poll)
         listing = self._settings.checkpoints.in_bucket
         self._repeat("commit", self._commit, self._settings.heartbeat if listing else self._settings.poll)
         while True:
             outcome = self._player.play(attempt)
-            if outcome.verdict is Verdict.DONE and self._all_done(attempt, outcome.reason):
+            if outcome.verdict is Verdict.DONE and all_done(parts, attempt, outcome.reason):
                 return outcome.reason
             if outcome.verdict in (Verdict.FAILED, Verdict.EXCUSED):
                 parts.log.line(f"--- attempt {attempt.attempt} {outcome.verdict.value}: {outcome.reason} ---")
@@ -128,6 +132,18 @@ class Agent:
             # A torn archive may be replaced by `up`, so it is waited out like an absent one.
             raise OSError(str(error)) from error
         self._parts.status.time("fetched", again=False)
+
+    def _win(self) -> None:
+        """
+        Start nothing when another TPU of the race has the job.
+        """
+        parts, settings = self._parts, self._settings
+        if not settings.race:
+            return
+        winner = parts.patiently("look who has won the race", lambda: winner_of(parts.bucket, settings))
+        if winner != settings.incarnation:
+            parts.orders.end(Kind.FENCED, f"incarnation {winner} was first, this machine is not needed")
+            parts.orders.check()
 
     def _join(self) -> Attempt:
         """
@@ -174,30 +190,6 @@ class Agent:
         if latest is None or latest.attempt <= attempt.attempt:
             raise AgentError(f"attempt {attempt.attempt + 1} was seen, and is not there now")
         return latest
-
-    def _all_done(self, attempt: Attempt, reason: str) -> bool:
-        """
-        Wait until every worker of the slice is done; return False when the gang goes on instead.
-        """
-        parts, others = self._parts, [n for n in range(self._settings.workers) if n != self._settings.worker]
-        if others:
-            parts.status.set(phase="done", message=reason)
-        while others:
-            if parts.orders.overtaken(attempt.attempt):
-                return False
-            others = [
-                n
-                for n in others
-                if not parts.patiently("read heartbeats", partial(self._is_done, n, attempt))
-            ]
-            if others:
-                parts.orders.wait(self._settings.poll)
-        return True
-
-    def _is_done(self, worker: int, attempt: Attempt) -> bool:
-        held = self._parts.bucket.read(heartbeat_name(self._settings.incarnation, worker), 10.0)
-        value = json.loads(held.data) if held is not None else {}
-        return value.get("phase") == "done" and value.get("attempt") == attempt.attempt
 
     def _check_gang(self) -> None:
         """

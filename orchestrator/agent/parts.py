@@ -18,6 +18,7 @@ from .local_checkpoints import LocalCheckpoints
 from .logs import JobLog, LogShipper
 from .metadata import Metadata
 from .orders import Orders
+from .pace import Pace
 from .redact import Redactor
 from .rehearsal import trusted
 from .restore import Restorer
@@ -50,6 +51,7 @@ class Parts:
     committer: Committer
     restorer: Restorer
     orders: Orders
+    pace: Pace
     secrets: Secrets
 
     def patiently(self, doing: str, call: Callable[[], T]) -> T:
@@ -105,5 +107,6 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         committer=Committer(settings, bucket, catalogue=catalogue, gang=gang, local=local, status=status),
         restorer=Restorer(settings, bucket, catalogue, local),
         orders=Orders(),
+        pace=Pace(settings, bucket, status),
         secrets=Secrets(own, metadata, redactor),
     )

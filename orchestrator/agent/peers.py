@@ -4,15 +4,36 @@ The other workers of the slice: whether their machines live.
 
 from __future__ import annotations
 
+import json
 import time
+from functools import partial
 from typing import Dict, Optional
 
 from .errors import AgentError
+from .gang import Attempt
 from .heartbeat import heartbeat_name
 from .parts import Parts
 
 PATIENCE = 2.5
 """Heartbeats for which a living worker may stay silent."""
+
+
+def all_done(parts: Parts, attempt: Attempt, reason: str) -> bool:
+    """
+    Wait until every worker of the slice is done; return False when the gang goes on instead.
+    """
+    others = [n for n in range(parts.settings.workers) if n != parts.settings.worker]
+    if others:
+        parts.status.set(phase="done", message=reason)
+    while others:
+        if parts.orders.overtaken(attempt.attempt):
+            return False
+        others = [
+            n for n in others if not parts.patiently("read heartbeats", partial(_is_done, parts, n, attempt))
+        ]
+        if others:
+            parts.orders.wait(parts.settings.poll)
+    return True
 
 
 def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
@@ -31,6 +52,12 @@ def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
         if waited_for:
             parts.orders.wait(settings.poll)
     return min(waited_for, default=None)
+
+
+def _is_done(parts: Parts, worker: int, attempt: Attempt) -> bool:
+    held = parts.bucket.read(heartbeat_name(parts.settings.incarnation, worker), 10.0)
+    value = json.loads(held.data) if held is not None else {}
+    return bool(value.get("phase") == "done" and value.get("attempt") == attempt.attempt)
 
 
 def _generation(parts: Parts, worker: int) -> str:

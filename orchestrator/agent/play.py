@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any, Dict, Mapping, Optional
 
@@ -123,7 +124,11 @@ class Player:
             parts.reporter.report(5.0, at_once=True)
         parts.committer.begin(attempt.attempt, attempt.resume_step)
         environ = {**for_job(self._environ(attempt)), **secrets}
-        outcome = self._run(attempt, settings.command, environ, settings.target, parts.format)
+        parts.pace.begin()
+        try:
+            outcome = self._run(attempt, settings.command, environ, settings.target, parts.format)
+        finally:
+            parts.pace.end(lost=(parts.status.get("step") or 0) > (parts.status.get("committed_step") or 0))
         if outcome.verdict is Verdict.OVERTAKEN:
             return outcome
         trouble = last_commit(parts)
@@ -230,7 +235,9 @@ class Player:
         if now.step is None:
             seen = (step_in(self._parts.log.tail(), self._parts.format.log_step), self._parts.local.newest)
             steps = [step for step in seen if step is not None and step > (resumed or 0)]
-            now = Progress(max(steps, default=None), now.loss)
+            now = replace(now, step=max(steps, default=None))
+        if now.save_seconds is not None and now.save_seconds != self._progress.save_seconds:
+            self._parts.pace.saved(now.save_seconds)
         if now.step is None or now == self._progress:
             return
         if self._progress.step is None:
@@ -270,7 +277,7 @@ class Player:
 
     def _environ(self, attempt: Attempt) -> Dict[str, str]:
         settings = self._settings
-        step = attempt.resume_step
+        step, every = attempt.resume_step, self._parts.pace.seconds()
         return dict(
             self._parts.environ,
             TPUCTL_ROOT=str(settings.layout.root),
@@ -280,4 +287,6 @@ class Player:
             TPUCTL_RESUME=self._restored.path,
             TPUCTL_PROGRESS_FILE=str(settings.layout.progress),
             TPUCTL_CHECKPOINT_DIR=settings.checkpoints.folder,
+            TPUCTL_SAVE_EVERY_SECONDS="" if every is None else f"{every:.0f}",
+            TPUCTL_SAVE_EVERY_FILE="" if every is None else str(self._parts.pace.file),
         )

@@ -15,11 +15,14 @@ from .layout import read_json
 @dataclass(frozen=True)
 class Progress:
     """
-    Hold the step and loss that the job reported last; None where it reported none.
+    Hold the step and loss that the job reported last, and for how long its last save stopped the training.
+
+    None where it reported none.
     """
 
     step: Optional[int] = None
     loss: Optional[float] = None
+    save_seconds: Optional[float] = None
 
 
 def read_progress(path: Path) -> Progress:
@@ -28,7 +31,8 @@ def read_progress(path: Path) -> Progress:
     """
     value = read_json(path)
     step, loss = value.get("step"), _number(value.get("loss"))
-    return Progress(step if isinstance(step, int) and not isinstance(step, bool) else None, loss)
+    whole = step if isinstance(step, int) and not isinstance(step, bool) else None
+    return Progress(whole, loss, _number(value.get("save_seconds")))
 
 
 def step_in(output: bytes, pattern: Optional[Pattern[bytes]]) -> Optional[int]:

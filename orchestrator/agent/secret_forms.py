@@ -37,7 +37,7 @@ def _forms(text: str) -> Iterator[bytes]:
 
 def _base64(data: bytes, encode: Callable[[bytes], bytes]) -> Iterator[bytes]:
     """
-    Yield the value, also as part of a longer text (`Authorization: Basic`), where it can begin at three places.
+    Yield the value, also as part of a longer text (`Authorization: Basic`): it can begin at three places.
     """
     yield encode(data).rstrip(b"=")
     for before in (1, 2):

@@ -25,12 +25,16 @@ class CheckpointSettings:
     Say where the job saves and what a finished save looks like.
 
     *format* is a name of `formats.choose`, *folder* a local path or `gs://BUCKET/...`, *keep* at least 2.
+    *every* is how often the job shall save: empty (it decides), seconds, or `auto`; *save_seconds* is what
+    the deployment file says that a save takes.
     """
 
     format: str
     folder: str
     keep: int
     marker: str
+    every: str = ""
+    save_seconds: Optional[float] = None
 
     @property
     def in_bucket(self) -> bool:
@@ -44,6 +48,8 @@ class CheckpointSettings:
 class Settings:
     """
     Hold everything one agent was told. Times are in seconds; *target* is None when none is declared.
+
+    *race* is the race that this TPU runs in against others, 0 for none.
     """
 
     layout: Layout
@@ -62,6 +68,7 @@ class Settings:
     grace: float
     stall: float
     heartbeat: float
+    race: int = 0
 
     @property
     def poll(self) -> float:
@@ -109,6 +116,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         grace=reader.number("TPUCTL_GRACE_SECONDS", str(_default_grace(checkpoints))),
         stall=reader.number("TPUCTL_STALL_SECONDS", "3600"),
         heartbeat=max(0.1, reader.number("TPUCTL_HEARTBEAT_SECONDS", "30")),
+        race=int(reader.number("TPUCTL_ROUND", "0")),
     )
     reader.finish()
     return settings
@@ -120,7 +128,20 @@ def _checkpoints(reader: _Reader, layout: Layout) -> CheckpointSettings:
         folder=reader.environ.get("TPUCTL_CHECKPOINT_DIR") or str(layout.checkpoints),
         keep=max(2, int(reader.number("TPUCTL_CHECKPOINT_KEEP", "3"))),
         marker=reader.environ.get("TPUCTL_CHECKPOINT_MARKER") or "COMPLETE",
+        every=_every(reader),
+        save_seconds=_save_seconds(reader),
     )
+
+
+def _save_seconds(reader: _Reader) -> Optional[float]:
+    return reader.number("TPUCTL_SAVE_SECONDS") if reader.environ.get("TPUCTL_SAVE_SECONDS") else None
+
+
+def _every(reader: _Reader) -> str:
+    every = reader.environ.get("TPUCTL_SAVE_EVERY", "")
+    if every not in ("", "auto"):
+        reader.number("TPUCTL_SAVE_EVERY")
+    return every
 
 
 def _default_grace(checkpoints: CheckpointSettings) -> float:

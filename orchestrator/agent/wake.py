@@ -40,7 +40,8 @@ class Bell:
         if news == self._told or not (report["notice"] or report["phase"] in _ENDS):
             return
         self._told = news
-        text = {"worker": self._worker, "phase": report["phase"], "notice": report["notice"], "at": time.time()}
+        _attempt, phase, notice = news
+        text = {"worker": self._worker, "phase": phase, "notice": notice, "at": time.time()}
         try:
             self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(LONGEST, seconds))
         except (AgentError, OSError) as error:

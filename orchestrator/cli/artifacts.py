@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator import agentzip
 from orchestrator.cli.wiring import Session
-from orchestrator.core.history import History
+from orchestrator.core.history import History, newest_incarnation
 from orchestrator.core.job import job_digest
 from orchestrator.core.plan import Outcome
 from orchestrator.core.shape import reshaped, shape_of
@@ -73,7 +73,7 @@ def want(history: History, bundle: str, agent: str, job: str, now: float) -> His
     if over or (done and changed):
         return replace(
             history, outcome="", reason="", refusals=(), started_at=now,
-            incarnation=history.incarnation + 1, accepted=False, operations=(), remote_failed_since=None,
-            settings_due=False,
+            incarnation=newest_incarnation(history) + 1, accepted=False, round=0, claimed=False,
+            operations=(), remote_failed_since=None, settings_due=False,
         )  # fmt: skip
     return replace(history, refusals=())

@@ -41,6 +41,7 @@ class Blows:
         self._stage = stage
         self._watcher = watcher
         self._chance = chance
+        self._struck = ""
 
     def strike(self, kill: Kill, after_step: int) -> Blow:
         """
@@ -48,7 +49,8 @@ class Blows:
 
         Raise JobOverError when the job is over before, TpuctlError when the moment does not come.
         """
-        node, beat = self._running(after_step)
+        # A machine that is being taken away already is no second preemption.
+        node, beat = self._running(after_step, other_than=self._struck)
         if kill is Kill.VM:
             self._stop_vm()
             return self._blow(kill, beat)
@@ -67,6 +69,7 @@ class Blows:
         return blow
 
     def _preempt(self, node: str, *, notice: bool) -> None:
+        self._struck = node
         words = ["local", "preempt", node, *([] if notice else ["--no-notice"])]
         self._stage.say(f"$ tpuctl {' '.join(words)}", style="cyan")
         control.call("preempt", {"name": node, "notice": notice})

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.core import names
 from orchestrator.core.doctor.facts import Google, Login
+from orchestrator.core.secrets import secret_names
 from orchestrator.core.world import Absent, Present, Sight, Unknown
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
     zones = spec.tpu.zones if spec else ()
     lists = {"offers": dict.fromkeys(zones, unknown), "runtimes": dict.fromkeys(zones, unknown)}
     single = ("tpu", "compute", "storage", "machine_account", "cpus", "private_access", "ssh_rule", "bucket")
-    return {**lists, **dict.fromkeys((*single, "lacking"), unknown)}
+    held = dict.fromkeys(secret_names(spec) if spec else (), unknown)
+    return {**lists, **dict.fromkeys((*single, "lacking"), unknown), "secrets": held}
 
 
 def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> dict[str, Any]:
@@ -99,12 +101,14 @@ def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> di
     }
     if spec is not None:
         questions |= _of_deployment(probe, spec, GcsBuckets(clients, adopted=spec.bucket.adopt), project)
+        questions |= {f"secret {name}": partial(probe.secret_readers, name) for name in secret_names(spec)}
     found = side_by_side(questions)
-    offers, runtimes = (
+    offers, runtimes, secrets = (
         {key.partition(" ")[2]: found.pop(key) for key in list(found) if key.startswith(kind)}
-        for kind in ("offer ", "runtime ")
+        for kind in ("offer ", "runtime ", "secret ")
     )
-    return {**found, "compute": found["machine_account"], "offers": offers, "runtimes": runtimes}
+    lists = {"offers": offers, "runtimes": runtimes, "secrets": secrets}
+    return {**found, "compute": found["machine_account"], **lists}
 
 
 def _of_deployment(probe: Any, spec: "Spec", buckets: Any, project: str) -> dict[str, Question]:

@@ -27,6 +27,7 @@ def open_session(choice: "Choice", name: str | None, sink: "Sink") -> "Session":
 
 def _kept(cloud: str, name: str) -> "Spec":
     from orchestrator.cli.places import kept_files
+
     found = kept_files(cloud)
     names = sorted({path.parent.name for path in found})
     chosen = [path for path in found if path.parent.name == name]

@@ -134,6 +134,9 @@ def metrics_table() -> str:
     """
     Return the table of docs/metrics.md.
     """
-    rows = [f"| `{name}` | {', '.join(('deployment', *labels))} | {text} |" for name, (text, labels) in GAUGES.items()]
+    rows = [
+        f"| `{name}` | {', '.join(('deployment', *labels))} | {text} |"
+        for name, (text, labels) in GAUGES.items()
+    ]
     rows += [f"| `{name}` | deployment | {text} |" for name, text in COUNTERS.items()]
     return "\n".join(["| metric | labels | meaning |", "| --- | --- | --- |", *rows]) + "\n"

@@ -77,7 +77,7 @@ KINDS: Mapping[str, Any] = {
     "plan": {
         "deployment": str, "project": maybe(str), "region": str, "zones": [str], "bucket": maybe(str),
         "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "reason": str, "labels": object,
-        "service_account": {"email": maybe(str), "text": str}, "scopes": [str],
+        "service_account": {"email": maybe(str), "text": str}, "scopes": [str], "secrets": table(str), "grants": [str],
         "dead_man": [{"name": str, "armed": bool, "text": str}],
         "price": {
             "zone": str, "lines": [_PRICE_LINE], "spot_usd_hour": float, "ondemand_usd_hour": float,
@@ -129,7 +129,7 @@ KINDS: Mapping[str, Any] = {
     "rehearsal": {
         "done": bool, "comebacks": [_COMEBACK], "same_loss": maybe(bool), "loss": maybe(float),
         "unbroken_loss": maybe(float), "torn": int, "seconds_lost": maybe(float), "advice": [str],
-        "survives": bool,
+        "missed": int, "survives": bool,
     },
     "down": {
         "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_kept": bool,
@@ -147,6 +147,8 @@ KINDS: Mapping[str, Any] = {
         "unused_faults?": [object], "bill?": [object], "calls?": table(int), "refused?": table(int),
     },
     "local-env": {"variables": table(str)},
+    "secret": {"name": str, "version": int, "project": str},
+    "secrets": {"project": str, "secrets": [{"name": str, "created": str}]},
     "error": {
         "code": str, "exit_code": int, "retry": str, "message": str, "changed": str, "hint": str,
         "complaints?": [{

@@ -35,7 +35,12 @@ class Publication:
         body = body_of(session, seen, loop_of(session.holder, 0.0))
         usable = history.bucket_seen and isinstance(world.bucket, Present)
         beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-        news = [body["outcome"], body["resources"], body["next"], [(b.phase, b.step, b.committed_step) for b in beats]]
+        news = [
+            body["outcome"],
+            body["resources"],
+            body["next"],
+            [(b.phase, b.step, b.committed_step) for b in beats],
+        ]
         now = session.clock.now()
         self._out.publish(body, news, now, usable=usable)
         for beat in beats:

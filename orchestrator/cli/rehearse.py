@@ -101,6 +101,7 @@ def _rehearse(stage: "Stage", kills: "list[Kill]", chance: random.Random, *, com
         blows,
         beats,
         done=done,
+        missed=len(kills) - len(blows) if done else 0,
         torn=torn,
         unbroken_loss=unbroken[1][-1].loss if unbroken and unbroken[0] and unbroken[1] else None,
         seconds=seconds,
@@ -142,7 +143,7 @@ def _life(
     torn = sum("torn-" in line for _, _, line in JobLog(store).new_lines())
     started = min((b.timings.get("boot", b.updated) for b in beats), default=0.0)
     ended = max((b.updated for b in beats), default=0.0)
-    return code == 0 and len(blows) == len(kills), beats, blows, ended - started, torn
+    return code == 0, beats, blows, ended - started, torn
 
 
 def _show(verdict: "Verdict", *, as_json: bool) -> None:

@@ -30,8 +30,8 @@ def command(
     Show bucket, VM, TPU and job. Changes nothing of them.
 
     While somebody watches the deployment, its last look is shown and how old that is; otherwise, and with
-    --fresh, the cloud is asked. NAME is a deployment that this computer has brought up; without it, the one of
-    the deployment file, and without a file all that are known here.
+    --fresh, the cloud is asked. NAME is a deployment that this computer has brought up; without it, the one
+    of the deployment file, and without a file all that are known here.
     """
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import sweep_expired
@@ -79,11 +79,10 @@ def published_status(session: "Session") -> Any:
     """
     Return the Snapshot of a loop that runs here, else of one that runs elsewhere; None without one.
     """
-    from orchestrator.cli import wiring
     from orchestrator.engine.snapshot import published, published_here
     from orchestrator.errors import TpuctlError
 
-    found = published_here(session.folder, session.clock.now(), wiring.gone)
+    found = published_here(session.folder, session.clock.now(), session.ended)
     if found is not None:
         return found
     try:

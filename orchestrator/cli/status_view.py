@@ -31,7 +31,9 @@ def wrapped(lines: list[str], width: int) -> list[str]:
     ]
 
 
-def status_lines(body: dict[str, Any], *, rehearsed: bool, width: int = WIDTH, wide: bool = False) -> list[str]:
+def status_lines(
+    body: dict[str, Any], *, rehearsed: bool, width: int = WIDTH, wide: bool = False
+) -> list[str]:
     """
     Return the status; *rehearsed* says that nothing is billed, *wide* that every worker has its line.
     """

@@ -131,7 +131,8 @@ def table(rows: list[dict[str, Any]], width: int) -> str:
         count, usd = row["preemptions"], row["cost_usd"]
         shown.add_row(
             row["name"], row["problem"] or row["outcome"] or row["tpu"], row["job"] or "-",
-            row["checkpoint"] or "-", "-" if count is None else str(count), "-" if usd is None else usd_text(usd),
+            row["checkpoint"] or "-", "-" if count is None else str(count),
+            "-" if usd is None else usd_text(usd),
         )  # fmt: skip
     console = Console(width=width, highlight=False, markup=False, color_system=None)
     with console.capture() as captured:

@@ -9,7 +9,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     """
     Return the verdict as lines of text.
     """
-    lines = ["", f"Verdict: {'it survives' if verdict.survives else 'it does NOT survive'}"]
+    lines = ["", f"Verdict: {_headline(verdict)}"]
     for comeback in verdict.comebacks:
         word = "resumed" if comeback.resumed else "LOST"
         redone = "" if comeback.redone is None else f", {comeback.redone} steps redone"
@@ -20,6 +20,13 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     if verdict.seconds_lost is not None:
         lines.append(f"  longer than the unbroken run by {verdict.seconds_lost:.0f} s")
     return [*lines, *(f"  to do: {text}" for text in verdict.advice)]
+
+
+def _headline(verdict: Verdict) -> str:
+    if verdict.survives:
+        return "it survives"
+    proven = verdict.done and verdict.missed and all(c.resumed for c in verdict.comebacks)
+    return "not proven, the job was over too soon" if proven else "it does NOT survive"
 
 
 def _loss(verdict: Verdict) -> str:

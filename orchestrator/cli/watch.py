@@ -26,7 +26,9 @@ QUIET_LOOKS = 4
 @deployment_options
 @click.option("--on-vm", is_flag=True, help="Let the loop run on the VM, and leave. Needs watch.on_vm.")
 @click.option("--stop", is_flag=True, help="With --on-vm: end the loop on the VM.")
-@click.option("--metrics", type=click.IntRange(1, 65535), metavar="PORT", help="Serve metrics at 127.0.0.1:PORT.")
+@click.option(
+    "--metrics", type=click.IntRange(1, 65535), metavar="PORT", help="Serve metrics at 127.0.0.1:PORT."
+)
 @click.option("--loop", is_flag=True, hidden=True, help="Be the loop on the VM.")
 def command(
     file: Path | None,
@@ -160,9 +162,7 @@ def _let_pass(session: "Session", held: "LeaseHeldError") -> None:
         quiet = 0 if holds and alive else quiet + 1
 
 
-def _passes(
-    session: "Session", printer: "EventPrinter", metrics: "Metrics | None", *, loop: bool
-) -> "Pass":
+def _passes(session: "Session", printer: "EventPrinter", metrics: "Metrics | None", *, loop: bool) -> "Pass":
     from orchestrator.cli.progress import Progress
     from orchestrator.cli.publish import Publication
     from orchestrator.engine.watch import raise_hopeless

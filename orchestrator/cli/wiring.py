@@ -17,6 +17,7 @@ from orchestrator.config.load import find, load
 from orchestrator.core.bill import spent
 from orchestrator.core.events import Event, Sink
 from orchestrator.core.history import History
+from orchestrator.core.lease import Holder
 from orchestrator.core.plan import Plan
 from orchestrator.core.spec import Spec
 from orchestrator.engine.blueprint import ROOT, Blueprint
@@ -235,7 +236,13 @@ class Session:
         """
         Return the lease on the deployment, not yet acquired.
         """
-        return Lease(self.cloud.store, self.clock, self.holder, gone)
+        return Lease(self.cloud.store, self.clock, self.holder, self.ended)
+
+    def ended(self, holder: Holder) -> bool:
+        """
+        Say whether *holder* was a process of this computer that no longer runs.
+        """
+        return gone(holder)
 
     @contextmanager
     def alone(self, command: str, yields: tuple[str, ...] = ()) -> "Iterator[None]":

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
+from orchestrator.cloud.secrets import SecretManager
 from orchestrator.core.doctor.facts import CpuQuota
 from orchestrator.core.world import Sight
 from orchestrator.gcp.sights import seen
@@ -144,6 +145,12 @@ class Probe:
             return tuple(name for name in ON_BUCKET if name not in held)
 
         return self._ask(f"ask for the permissions on '{bucket}'", missing)
+
+    def secret_readers(self, name: str) -> Sight[tuple[str, ...]]:
+        """
+        Ask who has the role to read a secret on the secret itself; Absent when it is not stored.
+        """
+        return self._ask(f"ask for secret '{name}'", lambda: SecretManager(self._clients).readers(name))
 
     @property
     def _reading(self) -> dict[str, object]:

@@ -113,6 +113,7 @@ def queued_of(resource: Any) -> QueuedResource:
         labels=labels,
         spot="spot" in resource,
         created_at=resource.create_time.timestamp() if resource.create_time else 0.0,
+        until=_until(resource),
         by_user=int(resource.state.state_initiator) == _BY_USER,
     )
     error = resource.state.failed_data.error
@@ -121,6 +122,20 @@ def queued_of(resource: Any) -> QueuedResource:
     what = f"queued resource '{name}' in {zone}"
     judged = translate_status(error.code, error.message, error.details, what=what)
     return replace(found, retry=judged.retry, code=judged.code, message=judged.message)
+
+
+def _until(resource: Any) -> float:
+    """
+    Return when a queued resource that still waits gives up, 0 when it never does.
+    """
+    policy = resource.queueing_policy if "queueing_policy" in resource else None
+    if policy is None:
+        return 0.0
+    if "valid_until_time" in policy:
+        return float(policy.valid_until_time.timestamp())
+    if "valid_until_duration" in policy and resource.create_time:
+        return float(resource.create_time.timestamp() + policy.valid_until_duration.total_seconds())
+    return 0.0
 
 
 def _state(number: int) -> QueuedState:

@@ -107,6 +107,11 @@ def _poll(spec: Spec, _: Catalog) -> Iterator[Problem]:
         yield Problem("watch.poll", f"{spec.watch.poll} asks the cloud too often", "use at least 1s")
 
 
+def _listen(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.watch.listen < 1:
+        yield Problem("watch.listen", f"{spec.watch.listen} asks the bucket too often", "use at least 1s")
+
+
 def _ttl(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if spec.watch.ttl <= spec.watch.poll:
         yield Problem(
@@ -152,6 +157,7 @@ RULES = (
     Rule(("job.failures",), _failures),
     Rule(("job.grace", "job.checkpoint.format"), _grace),
     Rule(("watch.poll",), _poll),
+    Rule(("watch.listen",), _listen),
     Rule(("watch.ttl", "watch.poll"), _ttl),
     Rule(("watch.budget_usd",), _sum),
     Rule(

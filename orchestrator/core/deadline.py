@@ -27,7 +27,7 @@ HEADROOM = 1.25
 
 
 RETURN = 1 / 3
-"""The part of the reserve that must be left for going back to spot; less than all of it, so nothing flutters."""
+"""The part of the reserve that must be left for going back to spot: not all of it, so nothing flutters."""
 
 
 class Mode(Enum):
@@ -137,14 +137,14 @@ def choose(policy: Policy, situation: Situation) -> Choice:
 
 def share_of(granted: float, asked: float) -> float:
     """
-    Return how often spot can be had where *granted* of *asked* nodes were given; a half before anything is known.
+    Return how often spot can be had where *granted* of *asked* nodes were given; unknown is a half.
     """
     return (granted + 1.0) / (asked + 2.0)
 
 
 def life_of(seconds: float, ends: float) -> float:
     """
-    Return how long a node will last where *ends* came in *seconds* of use; four hours before anything is known.
+    Return how long a node will last where *ends* came in *seconds* of use; unknown is four hours.
     """
     return (seconds + 2 * 3600.0) / (ends + 0.5)
 

@@ -10,6 +10,7 @@ from orchestrator.core.end import judge_end, wind_down
 from orchestrator.core.history import History, lasted
 from orchestrator.core.job import decide_job
 from orchestrator.core.plan import Change, Kind, Outcome, Plan, Verb
+from orchestrator.core.race import undecided
 from orchestrator.core.recovery import SECOND_WITNESS, held_back
 from orchestrator.core.sidecars import decide_sidecars
 from orchestrator.core.spec import Spec
@@ -31,8 +32,8 @@ def decide(spec: Spec, world: World, history: History, spent_usd: float = 0.0) -
         decide_bundle(spec, world, history),
         decide_vm(spec, world, history),
         node := decide_node(spec, world, history),
-        # Nothing is pushed to machines that this very pass replaces.
-        Step() if any(c.verb is Verb.CREATE for c in node.changes) else decide_job(spec, world, history),
+        # Nothing is pushed to machines that this very pass replaces, nor to those that may lose their race.
+        Step() if _in_doubt(node, history) else decide_job(spec, world, history),
         decide_sidecars(spec, world, history),
     )
     wakes = [s.wake_in for s in steps if s.wake_in is not None]
@@ -41,6 +42,10 @@ def decide(spec: Spec, world: World, history: History, spent_usd: float = 0.0) -
         waiting=tuple(s.waiting for s in steps if s.waiting),
         wake_in=min(wakes, default=None),
     )
+
+
+def _in_doubt(node: Step, history: History) -> bool:
+    return undecided(history) or any(c.verb is Verb.CREATE for c in node.changes)
 
 
 def decide_bucket(spec: Spec, world: World, history: History) -> Step:

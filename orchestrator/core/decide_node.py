@@ -6,11 +6,21 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from orchestrator.core import names
-from orchestrator.core.history import TERMINAL, History, current_node, deletion_key, lasted
+from orchestrator.core.decide_queued import judge_place
+from orchestrator.core.decide_race import joining, new_round
+from orchestrator.core.history import (
+    TERMINAL,
+    History,
+    current_node,
+    deletion_key,
+    lasted,
+    newest_incarnation,
+)
 from orchestrator.core.job import out_of_reach
 from orchestrator.core.notice import left, noticed
 from orchestrator.core.plan import Change, Kind, Verb
-from orchestrator.core.recovery import SECOND_WITNESS, held_back, next_zone
+from orchestrator.core.race import may_win, races, undecided
+from orchestrator.core.recovery import SECOND_WITNESS, held_back, next_zone, quota_held
 from orchestrator.core.shape import unwanted
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
@@ -72,15 +82,18 @@ def decide_node(spec: Spec, world: World, history: History) -> Step:
         return Step(waiting=f"TPU: not known ({world.nodes.why})")
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     current = current_node(world, history)
-    old = [n for n in nodes if n is not current and not deleting(n, world, history)]
+    left_over = [n for n in nodes if n is not current and not may_win(n, history)]
+    old = [n for n in left_over if not deleting(n, world, history)]
     removals = [delete_node(n, f"incarnation {n.incarnation} is not the newest") for n in old]
     judgement = judge_node(spec, current, world, history)
     if judgement.verdict is Verdict.KEEP:
         closely = current is not None and noticed(world, current)
-        return Step(tuple(removals), wake_in=NOTICE_POLL if closely else None)
+        waiting = "TPU: it has yet to win its race" if undecided(history) else ""
+        return Step(tuple(removals), waiting, wake_in=NOTICE_POLL if closely or waiting else None)
     if judgement.verdict is Verdict.WAIT:
         age = world.seen_at - history.requested_at
-        return Step(tuple(removals), f"TPU: {judgement.why}", wake_in=max(5.0, age / 20))
+        changes = (*removals, *joining(spec, world, history))
+        return Step(changes, f"TPU: {judgement.why}", wake_in=max(5.0, age / 20))
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is Verdict.REPLACE and current is not None and not going:
         removals.append(delete_node(current, judgement.why))
@@ -96,12 +109,15 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
         return _judge_missing(world, history)
     key = f"node:{history.incarnation}"
     state = node.state
-    if state in TERMINAL or state is NodeState.DELETING:
-        return Judgement(Verdict.REPLACE, f"it is {state.name}")
+    place = judge_place(node, world, history)
+    if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
+        return Judgement(Verdict.REPLACE, place.why if place and place.lost else f"it is {state.name}")
     if spec.job.run_on == "tpu" and left(world, node):
         return Judgement(Verdict.REPLACE, "it is being preempted, and its work is committed")
     if unwanted(history):
         return Judgement(Verdict.REPLACE, f"tpuctl.yaml wants another TPU: {history.shape}")
+    if place is not None:
+        return Judgement(Verdict.WAIT, place.why)
     if state is NodeState.STOPPED:
         return Judgement(Verdict.REPLACE, "it is STOPPED; a spot node cannot be started again")
     if state is NodeState.CREATING:
@@ -120,9 +136,12 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
 
 
 def _judge_missing(world: World, history: History) -> Judgement:
-    if history.incarnation == 0:
+    number = history.incarnation
+    if number == 0:
         return Judgement(Verdict.CREATE, "there is none yet")
     refused = [r for r in history.refusals if r.kind is Kind.NODE]
+    if history.round:
+        refused = [r for r in refused if r.zone == history.zone]
     if refused and not history.accepted:
         # A create whose answer was lost may have made the node: asked for by its own name, it stays one.
         unsure = history.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
@@ -132,7 +151,7 @@ def _judge_missing(world: World, history: History) -> Judgement:
         return Judgement(Verdict.REPLACE, "it was deleted")
     if not history.accepted:
         return Judgement(Verdict.CREATE, "this incarnation is not there yet")
-    if any(o.kind == "node" and o.verb == "create" for o in history.operations):
+    if any((o.kind, o.verb, o.incarnation) == ("node", "create", number) for o in history.operations):
         late = world.seen_at - history.requested_at >= CREATE_DEADLINE
         return Judgement(Verdict.REPLACE if late else Verdict.WAIT, "create accepted, nothing to see yet")
     if lasted(history, world, f"node:{history.incarnation}:absent", SECOND_WITNESS):
@@ -146,22 +165,16 @@ def _create(spec: Spec, world: World, history: History, judgement: Judgement) ->
     # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
     moved = history.zone not in spec.tpu.zones
     fresh = moved or judgement.verdict is Verdict.REPLACE or history.incarnation == 0
-    incarnation = history.incarnation + 1 if fresh else history.incarnation
-    zone = next_zone(spec, history) if fresh else history.zone
-    if _quota_held(world, history, zone):
+    if fresh and races(spec):
+        return new_round(spec, world, history, judgement.why)
+    incarnation = newest_incarnation(history) + 1 if fresh else history.incarnation
+    zone = next_zone(spec, history, world.seen_at) if fresh else history.zone
+    if quota_held(world, history, zone):
         return Step(waiting="TPU: waits for the old node to go, which holds the quota", wake_in=5.0)
     name = names.node_name(spec, incarnation)
-    change = Change(Kind.NODE, Verb.CREATE, name, judgement.why, zone, incarnation)
+    race = 0 if fresh else history.round
+    change = Change(Kind.NODE, Verb.CREATE, name, judgement.why, zone, incarnation, round=race)
     return held_back(spec, history, world, Kind.NODE, zone) or Step((change,))
-
-
-def _quota_held(world: World, history: History, zone: str) -> bool:
-    """
-    Say whether quota refused the last create while a node of ours was still being deleted in *zone*.
-    """
-    refused = [r.retry for r in history.refusals if r.kind is Kind.NODE and r.zone == zone]
-    old = world.nodes.value if isinstance(world.nodes, Present) else ()
-    return refused[-1:] == [Retry.QUOTA] and any(n.zone == zone for n in old)
 
 
 def delete_node(node: Node, why: str) -> Change:

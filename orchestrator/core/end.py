@@ -94,7 +94,8 @@ def _surely_gone(world: World, history: History) -> bool:
     Say whether an empty list is to be believed: the deletion is done, or two lists half a minute apart agree.
     """
     asked_for = history.incarnation > 0 and history.requested_at > 0
-    return not asked_for or lasted(history, world, f"node:{history.incarnation}:absent", SECOND_WITNESS)
+    numbers = [*([history.incarnation] if asked_for else []), *(r.incarnation for r in history.rivals)]
+    return all(lasted(history, world, f"node:{number}:absent", SECOND_WITNESS) for number in numbers)
 
 
 def _on_its_way(world: World, history: History) -> bool:

@@ -11,11 +11,13 @@ from orchestrator.core.history import History
 from orchestrator.core.job import push_mark
 from orchestrator.core.learn import learn
 from orchestrator.core.plan import Change, Kind, Plan, Verb
+from orchestrator.core.race import accepted, asked_for
 from orchestrator.core.sidecars import told
 from orchestrator.core.spec import Spec
 from orchestrator.core.world import (
     Absent,
     Bucket,
+    Claim,
     Heartbeat,
     Node,
     NodeState,
@@ -82,14 +84,17 @@ def _succeed(
     count = accelerator.hosts if accelerator else 1
     if change.kind is Kind.NODE:
         workers = tuple(Worker(index, f"worker-{index}") for index in range(count))
-        labels = names.labels(spec, "tpu", change.incarnation)
-        node = Node(
-            change.name, change.zone, NodeState.READY, change.incarnation, workers=workers, labels=labels
-        )
-        history = replace(history, incarnation=change.incarnation or 0, zone=change.zone, accepted=True)
+        number = change.incarnation or 0
+        history = accepted(asked_for(history, change.zone, number, change.round, world.seen_at), number)
         history = replace(history, sidecars=told(history, spec, "tpu"))
+        # Of a race the first one wins; the others have no time to become READY.
+        first = number == history.incarnation
+        shows = NodeState.READY if first else NodeState.CREATING
+        labels = names.labels(spec, "tpu", number, change.round)
+        node = Node(change.name, change.zone, shows, number, workers=workers, labels=labels)
+        claim = Present(Claim(history.round, history.incarnation))
         others = world.nodes.value if isinstance(world.nodes, Present) else ()
-        return replace(world, nodes=Present((*others, node)), heartbeats=Present(())), history
+        return replace(world, nodes=Present((*others, node)), heartbeats=Present(()), claim=claim), history
     beats = tuple(
         Heartbeat(history.incarnation, index, Phase.RUN, world.seen_at, workers=count, bundle=history.bundle)
         for index in range(count)

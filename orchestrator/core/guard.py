@@ -13,6 +13,7 @@ from orchestrator.core.spec import Spec
 from orchestrator.core.world import Node, NodeState, Present, Unknown, World
 
 GOING = TERMINAL | {NodeState.DELETING}
+MOST_IN_A_RACE = 3
 MAKING = frozenset({Verb.CREATE, Verb.START})
 
 
@@ -58,12 +59,25 @@ def _second(plan: Plan, change: Change, world: World, history: History) -> Itera
     gone = {c.name for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.DELETE}
     asked = {o.name for o in history.operations if o.verb == "delete"}
     for node in _nodes(world):
+        if _rivals(change, node, history):
+            continue
         going = node.state in GOING or deletion_key(node.name) in history.sightings
         if not going and node.name not in gone | asked:
             yield "one TPU, never two", f"create node {change.name} beside {node.name}, {node.state.name}"
     twins = [c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]
-    if len(twins) > 1:
-        yield "one TPU, never two", f"create {len(twins)} nodes at once"
+    racing = len({c.zone for c in twins}) == len(twins) and len({c.round or c.name for c in twins}) == 1
+    runners = [n for n in _nodes(world) if _rivals(change, n, history) and n.state not in GOING]
+    if len(twins) + len(runners) > (MOST_IN_A_RACE if racing and change.round else 1):
+        yield "one TPU, never two", f"create {len(twins)} nodes at once beside {len(runners)}"
+
+
+def _rivals(change: Change, node: Node, history: History) -> bool:
+    """
+    Say whether a node runs in the same race as the one to be made, and none is known to have won it.
+    """
+    return 0 < change.round == names.round_of(node.labels) and not (
+        history.claimed and history.round == change.round
+    )
 
 
 def _reused(spec: Spec, change: Change, history: History) -> Iterator[tuple[str, str]]:
@@ -71,8 +85,9 @@ def _reused(spec: Spec, change: Change, history: History) -> Iterator[tuple[str,
     Find a name that an earlier TPU had: a lost answer would then be taken for the wrong one.
     """
     number = change.incarnation or 0
-    taken = number < history.incarnation or (number == history.incarnation and history.accepted)
-    if taken or change.name != names.node_name(spec, number):
+    given = max(history.highest, history.incarnation, *(r.incarnation for r in history.rivals), 0)
+    again = number == history.incarnation and not history.accepted
+    if not (number > given or again) or change.name != names.node_name(spec, number):
         yield "a new name for each TPU", f"create node {change.name} after incarnation {history.incarnation}"
 
 

@@ -71,6 +71,7 @@ class History:
     *shape* is the TPU that `up` wants, *unwanted* the last incarnation that was asked for with another one.
     *round* is the race that the newest TPU was asked for in, *claimed* says that it is known to have won;
     *rivals* are the others, as long as they may be there. *highest* is the largest number ever given.
+    *queued* says that a TPU was ever asked for through the queue, so that the queue is looked at.
     """
 
     serial: int = 0
@@ -101,6 +102,7 @@ class History:
     refusals: tuple[Refusal, ...] = ()
     sightings: Mapping[str, float] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
+    queued: bool = False
     outcome: str = ""
     reason: str = ""
     round: int = 0

@@ -5,6 +5,8 @@ How the record learns from what a pass sees: every function here is pure.
 from dataclasses import replace
 
 from orchestrator.core.billed import billed_since
+from orchestrator.core.decide_queued import doubts as doubts_in_queue
+from orchestrator.core.decide_queued import learn_places
 from orchestrator.core.history import (
     LATEST_TRY,
     TERMINAL,
@@ -14,9 +16,11 @@ from orchestrator.core.history import (
     current_node,
     deletion_key,
     forgiven,
+    newest_incarnation,
 )
 from orchestrator.core.notice import left
 from orchestrator.core.plan import Kind
+from orchestrator.core.race import found_again, learn_race, without
 from orchestrator.core.world import (
     Absent,
     Node,
@@ -40,7 +44,7 @@ def learn(history: History, world: World) -> History:
     history = _adopt(_up_to(history, now), world)
     for result in world.operations:
         history = _learn_operation(history, result, now)
-    history = _learn_success(history, world)
+    history = _learn_success(learn_places(learn_race(history, world), world), world)
     history = replace(history, spans=_spans(history, world, now))
     return replace(history, sightings=_sightings(history, world, now))
 
@@ -59,7 +63,9 @@ def _up_to(history: History, now: float) -> History:
         remote_failed_since=None
         if history.remote_failed_since is None
         else min(history.remote_failed_since, now),
-        refusals=tuple(replace(r, at=min(r.at, now)) for r in history.refusals if now - r.at < FORGIVEN),
+        refusals=tuple(
+            r if r.at <= now else replace(r, at=now) for r in history.refusals if now - r.at < FORGIVEN
+        ),
         sightings={key: min(since, now) for key, since in history.sightings.items()},
         operations=tuple(replace(o, started_at=min(o.started_at, now)) for o in history.operations),
     )
@@ -78,10 +84,13 @@ def _adopt(history: History, world: World) -> History:
     newest = max(
         (n for n in world.nodes.value if n.incarnation), key=lambda n: n.incarnation or 0, default=None
     )
-    if newest is None or (newest.incarnation or 0) < history.incarnation:
+    if newest is not None and (newest.incarnation or 0) <= newest_incarnation(history):
+        newest = current_node(world, history)
+    if newest is None:
         return history
     zones = history.zones_used if newest.zone in history.zones_used else (*history.zones_used, newest.zone)
     fresh = newest.incarnation != history.incarnation
+    history = found_again(history, newest, world.nodes.value) if fresh else history
     return replace(
         history,
         incarnation=newest.incarnation or 0,
@@ -105,9 +114,17 @@ def _learn_operation(history: History, result: OperationResult, now: float) -> H
     if failed and done.kind == "node" and done.verb == "create" and done.incarnation == history.incarnation:
         refusals = _refused(history, result, now)
         return replace(history, accepted=False, requested_at=0.0, refusals=refusals)
+    if failed and done.kind == "node" and done.verb == "create" and _races(history, done.incarnation):
+        return without(replace(history, refusals=_refused(history, result, now)), done.incarnation)
     if not failed and (done.kind, done.verb, done.incarnation) == ("node", "delete", history.incarnation):
         return replace(history, accepted=False, requested_at=0.0)
+    if not failed and (done.kind, done.verb) == ("node", "delete"):
+        return without(history, done.incarnation)
     return history
+
+
+def _races(history: History, incarnation: int | None) -> bool:
+    return any(r.incarnation == incarnation for r in history.rivals)
 
 
 def _refused(history: History, result: OperationResult, now: float) -> tuple[Refusal, ...]:
@@ -144,7 +161,10 @@ def _sightings(history: History, world: World, now: float) -> dict[str, float]:
         kept.add("bucket:absent")
     if isinstance(world.nodes, Present):
         node = current_node(world, history)
-        seen |= _node_doubts(node, history)
+        seen |= _node_doubts(node, history.incarnation)
+        here = {n.incarnation: n for n in world.nodes.value} if history.rivals else {}
+        for rival in history.rivals:
+            seen |= _node_doubts(here.get(rival.incarnation), rival.incarnation)
         # What has left does not come back, so a report that cannot be read later changes nothing.
         (seen if node is not None and left(world, node) else kept).add(f"node:{history.incarnation}:left")
         seen |= {deletion_key(n.name) for n in world.nodes.value if n.state is NodeState.DELETING}
@@ -155,11 +175,11 @@ def _sightings(history: History, world: World, now: float) -> dict[str, float]:
     return {key: history.sightings.get(key, now) for key in seen | (kept & set(history.sightings))}
 
 
-def _node_doubts(node: Node | None, history: History) -> set[str]:
-    key = f"node:{history.incarnation}"
+def _node_doubts(node: Node | None, incarnation: int) -> set[str]:
+    key = f"node:{incarnation}"
     if node is None:
         return {f"{key}:absent"}
-    doubts = {f"{key}:{node.state.name.lower()}"}
+    doubts = {f"{key}:{node.state.name.lower()}"} | doubts_in_queue(node)
     if not node.healthy:
         doubts.add(f"{key}:unhealthy")
     return doubts
@@ -174,7 +194,9 @@ def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
     if isinstance(world.nodes, Present):
         sure.add("node")
         billed = (
-            n for n in world.nodes.value if n.state not in TERMINAL and n.state is not NodeState.CREATING
+            n
+            for n in world.nodes.value
+            if n.machine and n.state not in TERMINAL and n.state is not NodeState.CREATING
         )
         nodes = [Span("node", n.name, n.zone, billed_since(n, history, now)) for n in billed]
         live |= {("node", node.name): node for node in nodes}

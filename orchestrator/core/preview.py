@@ -12,6 +12,7 @@ from orchestrator.core.cost import Hourly, hourly, to_budget, to_ttl
 from orchestrator.core.dead_man import legs
 from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.scopes import LOOP_ROLES, SELF_DELETE_ROLE, WRITER_ROLE, node_scopes, vm_scopes
+from orchestrator.core.secrets import grant_line, job_secrets, secret_names, told
 from orchestrator.core.sidecars import sidecars
 from orchestrator.core.spec import Spec
 
@@ -109,6 +110,8 @@ class Preview:
             "labels": self.labels,
             "service_account": {"email": spec.service_account or self.account, "text": self.account_text},
             "scopes": list(node_scopes(spec)),
+            "secrets": {name: ref.text for name, ref in job_secrets(spec).items()},
+            "grants": [grant_line(name, self.account_text.split()[0]) for name in secret_names(spec)],
             "dead_man": [leg.as_dict() for leg in legs(spec)],
             "price": {
                 "zone": price.zone,
@@ -185,7 +188,7 @@ def _vm(view: Preview) -> dict[str, str]:
     capacity = "spot" if vm.spot else "standard"
     life = f"deleted by Google after {view.spec.watch.ttl}"
     more = {"life": life + " and an hour", **_loop(view)} if view.spec.watch.on_vm else {"life": life}
-    beside = _beside(view.spec, "vm")
+    beside = {**told(view.spec, "vm"), **_beside(view.spec, "vm")}
     return {"machine": f"{vm.machine}, {capacity}", "disk": f"{vm.disk_gb} GB", **more, **beside}
 
 
@@ -222,6 +225,7 @@ def _node(view: Preview) -> dict[str, str]:
         "runtime": runtime,
         "address": address,
         **_timer(view),
+        **told(view.spec, "tpu"),
         **_beside(view.spec, "tpu"),
     }
 

@@ -28,6 +28,19 @@ class QueuedState(Enum):
     WAITING_FOR_RESOURCES = 9
 
 
+IN_QUEUE = frozenset(
+    {
+        QueuedState.STATE_UNSPECIFIED,
+        QueuedState.CREATING,
+        QueuedState.ACCEPTED,
+        QueuedState.WAITING_FOR_RESOURCES,
+    }
+)
+"""States of one that waits, however long that takes; ACCEPTED is what the service said for it before."""
+ENDED = frozenset({QueuedState.SUSPENDING, QueuedState.SUSPENDED, QueuedState.FAILED})
+"""States that lead to no node any more. They hold quota until they are deleted."""
+
+
 @dataclass(frozen=True)
 class QueuedResource:
     """
@@ -35,6 +48,7 @@ class QueuedResource:
 
     In every state it holds quota until it is deleted. *by_user* says that somebody deleted the node of one
     that is SUSPENDING or SUSPENDED. One that is FAILED has the reason in *message*, *code* and *retry*.
+    At *until* one that still waits gives up, 0 when it waits without end.
     """
 
     name: str
@@ -45,6 +59,7 @@ class QueuedResource:
     labels: Mapping[str, str] = field(default_factory=dict)
     spot: bool = False
     created_at: float = 0.0
+    until: float = 0.0
     by_user: bool = False
     retry: Retry | None = None
     code: str = ""

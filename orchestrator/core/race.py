@@ -1,14 +1,14 @@
 """
 A race: TPUs asked for in several zones at once, of which one gets the job.
 
-Each is an incarnation of its own, and all carry the number of their round: the first incarnation of it. The
-winner is named by one object in the bucket that can be written only once, by the machine that comes first or by
-the controller for the first TPU that it sees READY. Whoever is not named never starts the job.
+Each is an incarnation of its own, and all carry the number of their round: the first incarnation of it.
+The winner is named by one object in the bucket that can be written only once, by the machine that comes
+first or by the controller for the first TPU that it sees READY. Who is not named never starts the job.
 """
 
 from dataclasses import replace
 
-from orchestrator.core.history import Candidate, History, lasted, newest_incarnation
+from orchestrator.core.history import Candidate, History, Refusal, lasted, newest_incarnation
 from orchestrator.core.names import round_of
 from orchestrator.core.plan import Kind
 from orchestrator.core.spec import Spec
@@ -83,6 +83,14 @@ def accepted(history: History, incarnation: int) -> History:
         return replace(history, accepted=True)
     rivals = (replace(r, accepted=True) if r.incarnation == incarnation else r for r in history.rivals)
     return replace(history, rivals=tuple(rivals))
+
+
+def refused(history: History, refusal: Refusal, incarnation: int | None) -> History:
+    """
+    Return the record after a refusal; a rival that surely was not made is none any more.
+    """
+    history = replace(history, refusals=(*history.refusals, refusal))
+    return without(history, incarnation) if refusal.retry in REFUSING else history
 
 
 def without(history: History, incarnation: int | None) -> History:

@@ -8,7 +8,7 @@ from orchestrator.core.history import History, Refusal
 from orchestrator.core.plan import Kind
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
-from orchestrator.core.world import World
+from orchestrator.core.world import Present, World
 from orchestrator.errors import Retry
 
 SECOND_WITNESS = 30.0
@@ -34,17 +34,31 @@ QUOTA_TRIES = 5
 UNKNOWN_TRIES = 8
 
 
-def next_zone(spec: Spec, history: History) -> str:
+def next_zone(spec: Spec, history: History, now: float) -> str:
     """
-    Return the zone for the next node: the first one not refused since the last READY, else in turn.
+    Return the zone for the next node.
+    """
+    return zone_order(spec, history, now)[0]
+
+
+def zone_order(spec: Spec, history: History, now: float) -> tuple[str, ...]:
+    """
+    Return the zones in the order of asking: first those not refused since the last READY, then in turn.
     """
     zones = spec.tpu.zones
     elsewhere = {Retry.CAPACITY, Retry.QUOTA}
     refused = [r.zone for r in history.refusals if r.kind is Kind.NODE and r.retry in elsewhere]
-    fresh = [zone for zone in zones if zone not in refused]
-    if fresh:
-        return history.zone if history.zone in fresh else fresh[0]
-    return min(zones, key=lambda zone: (refused.count(zone), zones.index(zone)))
+    stays = history.zone not in refused
+    return tuple(sorted(zones, key=lambda zone: (refused.count(zone), not stays or zone != history.zone)))
+
+
+def quota_held(world: World, history: History, zone: str) -> bool:
+    """
+    Say whether quota refused the last create while a node of ours was still being deleted in *zone*.
+    """
+    refused = [r.retry for r in history.refusals if r.kind is Kind.NODE and r.zone == zone]
+    old = world.nodes.value if isinstance(world.nodes, Present) else ()
+    return refused[-1:] == [Retry.QUOTA] and any(n.zone == zone for n in old)
 
 
 def create_gate(spec: Spec, history: History, zone: str, kind: Kind = Kind.NODE) -> float:

@@ -15,7 +15,9 @@ What the machines' account needs on each secret; tpuctl grants it to nobody.
 """
 
 NAME_PATTERN = "[A-Za-z0-9_-]{1,255}"
-_REFERENCE = re.compile(f"{SCHEME}(?P<name>{NAME_PATTERN})(?:/versions/(?P<version>latest|[1-9][0-9]{{0,9}}))?")
+_REFERENCE = re.compile(
+    f"{SCHEME}(?P<name>{NAME_PATTERN})(?:/versions/(?P<version>latest|[1-9][0-9]{{0,9}}))?"
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,18 @@ def secret_names(spec: Spec) -> Iterator[str]:
     Yield the name of each secret of the job once, in the order of the file.
     """
     yield from dict.fromkeys(ref.name for ref in job_secrets(spec).values())
+
+
+def told(spec: Spec, role: str) -> dict[str, str]:
+    """
+    Return what `plan` says of the secrets that a kind of machine reads: names only.
+    """
+    held = job_secrets(spec) if spec.job.run_on == role else {}
+    if not held:
+        return {}
+    named = ", ".join(f"{variable} from {ref.text}" for variable, ref in held.items())
+    needs = f"{ACCESS_ROLE} on each, and the scope cloud-platform; tpuctl grants no role for them"
+    return {"secrets": named, "its account needs for them": needs}
 
 
 def grant_line(name: str, account: str, project: str = "") -> str:

@@ -4,7 +4,7 @@ The shape of the TPU: what a node cannot change while it exists, so that another
 
 from dataclasses import replace
 
-from orchestrator.core.history import History
+from orchestrator.core.history import History, newest_incarnation
 from orchestrator.core.spec import Spec
 
 
@@ -24,11 +24,11 @@ def reshaped(history: History, shape: str) -> History:
     Records of earlier versions hold no shape: theirs is believed to be the one of the file.
     """
     other = history.shape not in {"", shape}
-    return replace(history, shape=shape, unwanted=history.incarnation if other else history.unwanted)
+    return replace(history, shape=shape, unwanted=newest_incarnation(history) if other else history.unwanted)
 
 
 def unwanted(history: History) -> bool:
     """
     Say whether the newest incarnation has another shape than the wanted one.
     """
-    return 0 < history.unwanted == history.incarnation
+    return 0 < history.incarnation <= history.unwanted

@@ -28,6 +28,12 @@ class TpuSpec:
     """Zones in order of preference, all in one region. The next one is tried when a zone has no capacity."""
     runtime: str | None = None
     """TPU software version; the catalogue's version for the type when left out."""
+    strategy: Literal["failover", "race"] = "failover"
+    """failover: one zone after the other. race: up to 3 zones at once, the first READY TPU gets the job."""
+    request: Literal["node", "queued"] = "node"
+    """node: ask for a TPU now, again and again. queued: put the order into the zone's queue and wait."""
+    wait: Duration | None = None
+    """How long an order stays in one zone's queue before the next zone is tried; without end if left out."""
     spot: bool = True
     """Use spot capacity: cheap, may be taken away at any time."""
     external_ip: bool = True
@@ -84,10 +90,10 @@ class CheckpointSpec:
     """How many complete checkpoints to keep, at least 2."""
     marker: str = "COMPLETE"
     """Name of the file that the job writes last into a step folder (format marker)."""
-    every: Duration | None = None
-    """Time between two saves, if known. Only `tpuctl check` reads it."""
+    every: Duration | Literal["auto"] | None = None
+    """Time between two saves, told to the job; auto: learnt while it runs (docs/save-interval.md)."""
     save_seconds: float | None = None
-    """Seconds for which one save stops the training, if known. Only `tpuctl check` reads it."""
+    """Seconds for which one save stops the training, if known; a job may report it instead."""
 
 
 @dataclass(frozen=True)

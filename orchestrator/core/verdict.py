@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from math import isclose
 
-from orchestrator.core.world import Heartbeat
+from orchestrator.core.world import Heartbeat, Phase
 
 SAME_LOSS = 1e-6
 """Relative difference up to which two losses count as the same; frameworks print six digits."""
@@ -63,6 +63,8 @@ class Comeback:
 class Verdict:
     """
     Hold the end of a rehearsal. *same_loss* is None when there was no unbroken run to compare with.
+
+    *missed* counts the blows that the job was too short for.
     """
 
     done: bool
@@ -73,13 +75,14 @@ class Verdict:
     torn: int
     seconds_lost: float | None
     advice: tuple[str, ...]
+    missed: int = 0
 
     @property
     def survives(self) -> bool:
         """
-        Say whether the job came back every time and reached its end.
+        Say whether every blow was struck, and the job came back each time and reached its end.
         """
-        return self.done and all(c.resumed for c in self.comebacks)
+        return self.done and not self.missed and all(c.resumed for c in self.comebacks)
 
     def as_dict(self) -> dict[str, object]:
         """
@@ -91,7 +94,7 @@ class Verdict:
 
 def judge(
     blows: Sequence[Blow], beats: Sequence[Heartbeat], *, done: bool, torn: int, unbroken_loss: float | None,
-    seconds: float, unbroken_seconds: float | None,
+    seconds: float, unbroken_seconds: float | None, missed: int = 0,
 ) -> Verdict:  # fmt: skip
     """
     Return the verdict over *blows*, given the last report of each incarnation's worker 0.
@@ -104,15 +107,16 @@ def judge(
     if unbroken_loss is not None and loss is not None:
         same = isclose(loss, unbroken_loss, rel_tol=SAME_LOSS)
     lost = None if unbroken_seconds is None else max(0.0, seconds - unbroken_seconds)
-    advice = _advice(comebacks, blows, done=done, same=same)
-    return Verdict(done, comebacks, same, loss, unbroken_loss, torn, lost, advice)
+    short = (f"the job is too short for {missed} more blow(s): give it more steps",) if missed else ()
+    advice = (*short, *_advice(comebacks, blows, done=done, same=same))
+    return Verdict(done, comebacks, same, loss, unbroken_loss, torn, lost, advice, missed)
 
 
 def _comeback(blow: Blow, chain: dict[int, Heartbeat]) -> Comeback:
     """
     Find the next incarnation that trained, and compare where it went on with what had been saved.
     """
-    later = [chain[n] for n in sorted(chain) if n > blow.incarnation and "first_step" in chain[n].timings]
+    later = [chain[n] for n in sorted(chain) if n > blow.incarnation and _trained(chain[n])]
     if blow.kill is Kill.VM:
         return Comeback(blow.kill, resumed=True, why="the VM came back; the TPU trained on")
     if not later:
@@ -123,7 +127,8 @@ def _comeback(blow: Blow, chain: dict[int, Heartbeat]) -> Comeback:
     ignored = start < restored
     before = chain.get(blow.incarnation)
     reached = max(blow.step or 0, (before.step or 0) if before else 0)
-    seconds = after.timings["first_step"] - blow.at
+    first = after.timings.get("first_step")
+    seconds = None if first is None else first - blow.at
     redone = max(0, reached - start)
     if blow.committed is not None and start < blow.committed:
         why = f"step {blow.committed} was saved, but it went on from step {start}"
@@ -134,6 +139,14 @@ def _comeback(blow: Blow, chain: dict[int, Heartbeat]) -> Comeback:
     return Comeback(
         blow.kill, resumed=True, why=f"it went on from step {start}", redone=redone, seconds=seconds
     )
+
+
+def _trained(beat: Heartbeat) -> bool:
+    """
+    Say whether a machine made a step: it was seen, or the job ended so soon after that only its save was.
+    """
+    saved = (beat.committed_step or 0) > (beat.resumed_from or 0)
+    return "first_step" in beat.timings or (beat.phase is Phase.DONE and saved)
 
 
 def _advice(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
 
+from orchestrator.core.queued import QueuedResource
 from orchestrator.errors import Retry
 
 T = TypeVar("T")
@@ -101,6 +102,9 @@ class Worker:
 class Node:
     """
     Describe a TPU node of ours as the API shows it. *created_at* is in seconds since the epoch.
+
+    *queued* is the queued resource that makes it or has made it, None for one that was asked for directly.
+    Without *machine* there is nothing but the queued resource, which costs nothing.
     """
 
     name: str
@@ -113,6 +117,8 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     spot: bool = False
     created_at: float = 0.0
+    queued: QueuedResource | None = None
+    machine: bool = True
 
 
 @dataclass(frozen=True)
@@ -238,7 +244,7 @@ class World:
     Hold everything one pass has seen.
 
     *nodes* holds all nodes that carry our label over every zone ever used; an empty tuple means that
-    all of those zones answered completely and had none. *claim* tells the winner of a race that is not decided.
+    all of those zones answered completely and had none. *claim* tells the winner of a race.
     """
 
     bucket: Sight[Bucket]

@@ -11,11 +11,13 @@ from orchestrator.core.events import Event
 from orchestrator.core.history import History, Refusal, deletion_key, forgiven
 from orchestrator.core.job import latest_try, push_mark
 from orchestrator.core.plan import Change, Kind, Plan, Verb
+from orchestrator.core.race import accepted, asked_for, refused
 from orchestrator.core.sidecars import told
 from orchestrator.core.world import Node, Operation, Present, Unknown, World
 from orchestrator.engine.artifacts import find_artifacts
 from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts, vm_host
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.queue import nodes_of
 from orchestrator.errors import (
     ConflictError,
     LeaseHeldError,
@@ -25,6 +27,7 @@ from orchestrator.errors import (
     TpuctlError,
     TransientError,
 )
+from orchestrator.ports import Nodes
 
 REMOTE_PAUSE = 3.0
 """Seconds before machines that could not be reached are tried again."""
@@ -38,6 +41,13 @@ class Failure:
 
     change: Change
     error: TpuctlError
+
+
+def _lane(change: Change) -> tuple[Kind, str]:
+    """
+    Return what is done one after the other: a zone that does not answer keeps no other from its race.
+    """
+    return change.kind, change.zone if change.round else ""
 
 
 class Actor:
@@ -57,13 +67,13 @@ class Actor:
 
     def act(self, plan: Plan, world: World) -> tuple[Failure, ...]:
         """
-        Make all changes: kinds side by side, the changes of one kind in order. Return what failed.
+        Make all changes: kinds and races side by side, the changes of one in order. Return what failed.
         """
-        kinds = dict.fromkeys(change.kind for change in plan.changes)
-        if not kinds:
+        lanes = dict.fromkeys(_lane(change) for change in plan.changes)
+        if not lanes:
             return ()
-        with ThreadPoolExecutor(max_workers=len(kinds)) as pool:
-            groups = [[c for c in plan.changes if c.kind is kind] for kind in kinds]
+        with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
+            groups = [[c for c in plan.changes if _lane(c) == lane] for lane in lanes]
             done = list(pool.map(lambda group: [self._make(change, world) for change in group], groups))
         return tuple(failure for group in done for failure in group if failure is not None)
 
@@ -119,21 +129,11 @@ class Actor:
             asked = {deletion_key(change.name): now}
             self._record.update(lambda h: replace(h, sightings={**h.sightings, **asked}))
             return
-
-        def claim(history: History) -> History:
-            zones = history.zones_used if zone in history.zones_used else (*history.zones_used, zone)
-            return replace(
-                history,
-                incarnation=change.incarnation or 0,
-                zone=zone,
-                accepted=False,
-                requested_at=now,
-                zones_used=zones,
-                remote_failed_since=None,
-                next_remote_at=0.0,
-            )
-
-        self._record.update(claim)
+        number, race = change.incarnation or 0, change.round
+        queued = self._blueprint.spec.tpu.request == "queued"
+        self._record.update(
+            lambda h: replace(asked_for(h, zone, number, race, now), queued=h.queued or queued)
+        )
 
     def _call(self, change: Change, world: World) -> str:
         handlers: dict[tuple[Kind, Verb], Callable[[Change, World], str]] = {
@@ -193,14 +193,20 @@ class Actor:
     def _create_node(self, change: Change, world: World) -> str:
         order = self._blueprint.node_order(self._record.history, change.zone, change.incarnation or 0)
         try:
-            operation = self._cloud.nodes.create(order)
+            operation = self._nodes.create(order)
         except ConflictError as error:
             if error.aborted or not self._ours(change.name, change.zone):
                 raise
             operation = None
-        self._record.update(lambda h: replace(h, accepted=True, sidecars=self._told(h, "tpu")))
+        self._record.update(
+            lambda h: replace(accepted(h, change.incarnation or 0), sidecars=self._told(h, "tpu"))
+        )
         self._remember(operation)
         return f"TPU {order.name} ({order.type}) asked for in {order.zone}: {change.why}"
+
+    @property
+    def _nodes(self) -> Nodes:
+        return nodes_of(self._cloud, self._blueprint.spec, self._record.history)
 
     def _ours(self, name: str, zone: str) -> bool:
         """
@@ -208,14 +214,14 @@ class Actor:
 
         Raise TransientError when nobody can tell. A list is not asked: it may be older than the node.
         """
-        seen = self._cloud.nodes.observe(name, zone)
+        seen = self._nodes.observe(name, zone)
         if isinstance(seen, Present):
             return seen.value.labels.get(names.DEPLOYMENT_LABEL) == self._blueprint.spec.name
         why = seen.why if isinstance(seen, Unknown) else "it is not found by its name"
         raise TransientError(f"the name {name} is taken; whose it is cannot be seen now: {why}")
 
     def _delete_node(self, change: Change, world: World) -> str:
-        self._remember(self._cloud.nodes.delete(change.name, change.zone))
+        self._remember(self._nodes.delete(change.name, change.zone))
         return f"TPU {change.name}: deletion asked for ({change.why})"
 
     def _push(self, change: Change, world: World) -> str:
@@ -281,4 +287,4 @@ class Actor:
             retry = Retry.TRANSIENT if isinstance(error, ConflictError) and error.aborted else error.retry
             text = f"{error.code} {error.message}"
             refusal = Refusal(now, change.zone, retry, text, change.kind, error.hint)
-            self._record.update(lambda h: replace(h, refusals=(*h.refusals, refusal)))
+            self._record.update(lambda h: refused(h, refusal, change.incarnation))

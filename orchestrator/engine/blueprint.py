@@ -85,7 +85,7 @@ class Blueprint:
             runtime=tpu.runtime or "",
             spot=tpu.spot,
             external_ip=tpu.external_ip,
-            labels=names.labels(self.spec, "tpu", incarnation),
+            labels=names.labels(self.spec, "tpu", incarnation, history.round),
             metadata=self._metadata(scripts),
             service_account=self.service_account,
             scopes=node_scopes(self.spec),
@@ -116,6 +116,7 @@ class Blueprint:
             zone=zone,
             tpu_address=address,
             heartbeat=heartbeat_interval(self.spec),
+            round=history.round if role == "tpu" else 0,
             expires_at=history.expires_at if role == "tpu" and self.spec.watch.self_delete else None,
         )
         return machine_scripts(self.spec, target)

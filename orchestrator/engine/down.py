@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from orchestrator.core import names
 from orchestrator.core.decide_node import CREATE_DEADLINE, DELETE_AGAIN
 from orchestrator.core.events import Event
-from orchestrator.core.history import History
+from orchestrator.core.history import History, newest_incarnation
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.recovery import SECOND_WITNESS
 from orchestrator.core.world import NodeState, Operation, OperationResult, Present, Unknown, VmState
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import zones_to_look_at
+from orchestrator.engine.queue import nodes_of
 from orchestrator.engine.watch import wait_until
 from orchestrator.errors import AuthError, LeaseHeldError, NotFoundError, TpuctlError, TransientError
 
@@ -35,7 +36,8 @@ def closed(history: History, now: float) -> History:
     """
     spans = tuple(replace(s, until=s.until or now) for s in history.spans)
     return replace(
-        closing(history), incarnation=history.incarnation + 1, zone="", accepted=False, vm_accepted=False,
+        closing(history), incarnation=newest_incarnation(history) + 1, zone="", accepted=False,
+        round=0, claimed=False, rivals=(), vm_accepted=False,
         operations=(), refusals=(), sightings={}, pushed="", spans=spans, started_at=0.0, requested_at=0.0,
     )  # fmt: skip
 
@@ -60,6 +62,10 @@ class Sweep:
     def __init__(self, deployment: Deployment) -> None:
         spec = deployment.spec
         self._cloud = deployment.cloud
+        known = deployment.record.history
+        # Without a record nobody knows whether there was ever something in the queue.
+        known = replace(known, queued=known.queued or known.incarnation == 0)
+        self._nodes = nodes_of(deployment.cloud, spec, known)
         self._spec = spec
         self._record = deployment.record
         self._lease = deployment.lease
@@ -76,12 +82,14 @@ class Sweep:
         self._gone: set[str] = set()
         # What the record says exists; a first list that does not show it may be an old one.
         self._known = {s.name for s in history.spans if s.until is None}
-        newest = names.node_name(spec, history.incarnation)
-        if history.accepted and all(s.name != newest for s in history.spans):
-            self._known.add(newest)  # Asked for, and never seen.
+        asked = {history.incarnation: history.accepted, **{r.incarnation: r.accepted for r in history.rivals}}
+        accepted = {names.node_name(spec, number) for number, taken in asked.items() if taken}
+        self._known |= accepted - {s.name for s in history.spans}  # Asked for, and never seen.
         self._missing: dict[str, float] = {}
         unconfirmed = not history.accepted and not history.refusals and history.requested_at > 0
-        self._settled = history.requested_at + SECOND_WITNESS if unconfirmed else 0.0
+        unsure = [r.requested_at for r in history.rivals if not r.accepted]
+        unsure += [history.requested_at] if unconfirmed else []
+        self._settled = max(unsure) + SECOND_WITNESS if unsure else 0.0
 
     def begin(self) -> None:
         """
@@ -122,7 +130,7 @@ class Sweep:
         """
         label, value = names.DEPLOYMENT_LABEL, self._spec.name
         left = []
-        nodes = self._cloud.nodes.labelled(label, value, self._zones)
+        nodes = self._nodes.labelled(label, value, self._zones)
         vms = self._cloud.vms.labelled(label, value, self._zones)
         for kind, sight in (("TPU", nodes), ("VM", vms)):
             if isinstance(sight, Unknown):
@@ -206,7 +214,7 @@ class Sweep:
         """
         Look at an operation; one that the cloud has forgotten is done, and None means that nobody knows.
         """
-        adapter = self._cloud.nodes if operation.kind == Kind.NODE.value else self._cloud.vms
+        adapter = self._nodes if operation.kind == Kind.NODE.value else self._cloud.vms
         try:
             return adapter.poll(operation)
         except NotFoundError:
@@ -229,7 +237,7 @@ class Sweep:
         change = Change(kind, Verb.DELETE, item.name, "down", item.zone)
         try:
             entry = self._journal.intend(change, in_bucket=False)
-            adapter = self._cloud.nodes if kind is Kind.NODE else self._cloud.vms
+            adapter = self._nodes if kind is Kind.NODE else self._cloud.vms
             operation = adapter.delete(item.name, item.zone)
             if operation is None:
                 self._gone.add(item.name)  # The API says without doubt that it is not there.

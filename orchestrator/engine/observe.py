@@ -21,6 +21,8 @@ from orchestrator.core.world import (
     World,
 )
 from orchestrator.engine.heartbeats import read_heartbeats
+from orchestrator.engine.queue import nodes_of
+from orchestrator.engine.race import read_claim, round_to_look_up
 from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.ports import Cloud
 
@@ -45,7 +47,8 @@ def observe(cloud: Cloud, spec: Spec, history: History, bucket: str, now: float)
         seen_bucket = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
         seen_vm = pool.submit(_guarded, lambda: _vm(cloud, spec, history))
         seen_nodes = pool.submit(
-            _guarded, lambda: cloud.nodes.labelled(names.DEPLOYMENT_LABEL, spec.name, zones)
+            _guarded,
+            lambda: nodes_of(cloud, spec, history).labelled(names.DEPLOYMENT_LABEL, spec.name, zones),
         )
         beats = pool.submit(_guarded, lambda: read_heartbeats(cloud.store, history.incarnation))
         polled = pool.map(lambda operation: _poll(cloud, operation), history.operations)
@@ -56,6 +59,7 @@ def observe(cloud: Cloud, spec: Spec, history: History, bucket: str, now: float)
             heartbeats=beats.result(),
             operations=tuple(r for r in polled if r is not None),
             seen_at=now,
+            claim=read_claim(cloud.store, round_to_look_up(history, seen_nodes.result())),
         )
 
 

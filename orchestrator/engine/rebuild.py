@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.core.history import History
+from orchestrator.core.history import History, newest_incarnation
 from orchestrator.core.names import HEARTBEAT, JOURNAL
 from orchestrator.core.plan import Kind, Verb
+from orchestrator.core.race import accepted, asked_for
 from orchestrator.core.seal import unsealed
 from orchestrator.ports import Store
 
@@ -28,7 +29,7 @@ def rebuilt(store: Store) -> History:
         found = [entry for entry in pool.map(lambda name: _entry(store, name), intents) if entry]
     reports = [found.name.removeprefix(HEARTBEAT).partition("/")[0] for found in store.list(HEARTBEAT)]
     newest = max((int(part) for part in reports if part.isdigit()), default=0)
-    history = History(bucket_seen=True, incarnation=newest)
+    history = History(bucket_seen=True, incarnation=newest, queued=True)
     for entry in sorted(found, key=lambda e: float(e["at"])):
         history = _after(history, entry)
     return history
@@ -55,11 +56,6 @@ def _after(history: History, entry: dict[str, Any]) -> History:
     if entry["kind"] != Kind.NODE.value:
         return history
     zone, incarnation = str(entry.get("zone", "")), int(entry.get("incarnation") or 0)
-    return replace(
-        history,
-        incarnation=max(history.incarnation, incarnation),
-        zone=zone,
-        accepted=True,
-        requested_at=entry["at"],
-        zones_used=history.zones_used if zone in history.zones_used else (*history.zones_used, zone),
-    )
+    race = int(entry.get("round") or 0)
+    number = incarnation if race else max(newest_incarnation(history), incarnation)
+    return accepted(asked_for(history, zone, number, race, entry["at"]), number)

@@ -5,6 +5,7 @@ One pass: look, learn, decide, act.
 from dataclasses import dataclass, replace
 
 from orchestrator.core.decide import decide
+from orchestrator.core.decide_queued import has_failed
 from orchestrator.core.end import expiry
 from orchestrator.core.events import Event
 from orchestrator.core.guard import broken
@@ -15,6 +16,7 @@ from orchestrator.core.world import Present, Unknown, World
 from orchestrator.engine.act import Actor, Failure
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import observe
+from orchestrator.engine.race import winner
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,10 @@ class Reconciler:
         parts.lease.keep()
         world = observe(parts.cloud, parts.spec, history, parts.bucket, parts.clock.now())
         learned = learn(history, world)
+        claim = winner(parts.cloud.store, learned, world)
+        if claim != world.claim:
+            world = replace(world, claim=claim)
+            learned = learn(learned, world)
         self._tell(history, learned, world)
         learned = self._count_losses(history, learned, world)
         learned = replace(learned, expires_at=expiry(parts.spec, learned))
@@ -86,7 +92,8 @@ class Reconciler:
         """
         node, key = current_node(world, after), f"node:{after.incarnation}:"
         signs = {f"{key}{sign}" for sign in ("left", *(state.name.lower() for state in TERMINAL))}
-        if node is None or not signs & set(after.sightings) or signs & set(before.sightings):
+        known = signs & set(before.sightings)
+        if node is None or has_failed(node) or known or not signs & set(after.sightings):
             return after
         what = node.state.name if node.state in TERMINAL else "being preempted; its work is committed"
         text = f"TPU {node.name} is {what}"

@@ -46,6 +46,7 @@ _SERVICE_BY_PATH = (
     ("/compute/", "compute.googleapis.com"),
     ("/storage/", "storage.googleapis.com"),
     ("/v2/", "tpu.googleapis.com"),
+    ("/v1/", "secretmanager.googleapis.com"),
 )
 
 

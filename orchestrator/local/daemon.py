@@ -22,6 +22,7 @@ from orchestrator.local.certificates import STORAGE_HOSTS, certificates
 from orchestrator.local.hosts.choose import make_hosts
 from orchestrator.local.hosts.settings import HostSettings
 from orchestrator.local.machine_room import MachineRoom
+from orchestrator.local.model.secrets import Secrets
 from orchestrator.local.model.storage.blobs import FolderBlobs
 from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.model.world import LocalCloud
@@ -31,6 +32,7 @@ from orchestrator.local.wire.compute import compute_routes
 from orchestrator.local.wire.connect_proxy import ConnectProxy
 from orchestrator.local.wire.dispatch import dispatch
 from orchestrator.local.wire.http import Request, Response, Router
+from orchestrator.local.wire.secrets import secret_routes
 from orchestrator.local.wire.storage import storage_routes, xml_routes
 from orchestrator.local.wire.tpu import tpu_routes
 
@@ -68,6 +70,9 @@ class Daemon:
         self._router = Router()
         tpu_routes(self._router, self.cloud)
         compute_routes(self._router, self.cloud)
+        secret_routes(
+            self._router, self.cloud, Secrets(clock, settings.project_number, folder / "secrets.json")
+        )
         # A tunnel to the storage hosts leads to storage alone, with the reads that TensorFlow uses.
         self._tunnelled = Router()
         for router in (self._router, self._tunnelled):

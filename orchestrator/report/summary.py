@@ -86,7 +86,7 @@ def summarise(
     wall = max(0.0, ended_at - started_at)
     kept = sum(_kept_seconds(chain, index) for index in range(len(chain)))
     return Summary(
-        steps=chain[-1].step if chain else None,
+        steps=_last_step(chain[-1]) if chain else None,
         loss=chain[-1].loss if chain else None,
         preemptions=preemptions,
         steps_redone=redone,
@@ -97,6 +97,13 @@ def summarise(
         cost_usd=cost_usd,
         ondemand_usd=ondemand_usd,
     )
+
+
+def _last_step(beat: Heartbeat) -> int | None:
+    """
+    Return the last step that is known: a save may be of a later one than the last that was reported.
+    """
+    return max((n for n in (beat.step, beat.committed_step) if n is not None), default=None)
 
 
 def _kept_seconds(chain: Sequence[Heartbeat], index: int) -> float:

@@ -21,7 +21,7 @@ from orchestrator.agent.transport import Transport
 
 ROOT = os.environ["TPUCTL_ROOT"]
 STORAGE = os.environ["STORAGE_EMULATOR_HOST"]
-BESIDE = (".tpuctl/heartbeat/", "logs/", "bundles/")
+BESIDE = (".tpuctl/heartbeat/", ".tpuctl/wake/", "logs/", "bundles/")
 times: "Counter[str]" = Counter()
 lock = threading.Lock()
 

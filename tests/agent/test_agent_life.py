@@ -119,6 +119,7 @@ def test_sigterm_leads_to_a_last_commit(lab: Lab) -> None:
 
     beat = machine.heartbeat()
     assert (beat["phase"], beat["notice"], beat["exit_code"], beat["failures"]) == ("stopped", True, 143, 0)
+    assert not beat["preempted"], "a signal alone may be a reboot"
     assert beat["committed_step"] == beat["step"] > 3
     assert (machine.root / "state" / "stop").exists()
     assert "saved on request" in lab.log()
@@ -134,8 +135,9 @@ def test_notice_of_the_metadata_server_is_seen_at_once(lab: Lab) -> None:
     assert machine.wait(10) == 0
 
     beat = machine.heartbeat()
-    assert (beat["phase"], beat["notice"]) == ("stopped", True)
+    assert (beat["phase"], beat["notice"], beat["preempted"]) == ("stopped", True, True)
     assert beat["committed_step"] == beat["step"]
+    assert lab.json(".tpuctl/wake/1")["phase"] == "stopped", "the last call, when all is saved"
 
 
 def test_stop_command_leaves_no_hold_and_the_next_start_goes_on(lab: Lab) -> None:

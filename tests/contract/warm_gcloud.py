@@ -80,7 +80,7 @@ def _become(order: dict, out: int, err: int, tell: int) -> None:
     import atexit
 
     known = set(sys.modules)
-    atexit.register(lambda: os.write(tell, "\n".join(set(sys.modules) - known).encode()[:60_000]))
+    atexit.register(lambda: os.fdopen(tell, "w").write("\n".join(set(sys.modules) - known)))
     os.dup2(out, 1)
     os.dup2(err, 2)
     os.chdir(order["folder"])

@@ -75,25 +75,25 @@ def test_a_refusal_holds_back_only_its_own_kind_and_zone():
     assert create_gate(spec(), only_vm, ZONE) == 0.0
     assert create_gate(spec(), only_vm, ZONE, Kind.VM) > NOW
     assert create_gate(spec(), refused(*CAPACITY), OTHER_ZONE) == 0.0
-    assert next_zone(spec(), only_vm) == ZONE
+    assert next_zone(spec(), only_vm, NOW) == ZONE
 
 
 def test_the_next_zone_is_the_first_that_has_not_refused_then_the_least_refused():
     """
     Preference first, then fairness.
     """
-    assert next_zone(spec(), history()) == ZONE
-    assert next_zone(spec(), refused(*CAPACITY)) == OTHER_ZONE
+    assert next_zone(spec(), history(), NOW) == ZONE
+    assert next_zone(spec(), refused(*CAPACITY), NOW) == OTHER_ZONE
     both = [*CAPACITY, Refusal(NOW, OTHER_ZONE, Retry.CAPACITY)]
-    assert next_zone(spec(), refused(*both)) == ZONE
-    assert next_zone(spec(), refused(*both, *CAPACITY)) == OTHER_ZONE
+    assert next_zone(spec(), refused(*both), NOW) == ZONE
+    assert next_zone(spec(), refused(*both, *CAPACITY), NOW) == OTHER_ZONE
 
 
 def test_a_transient_refusal_does_not_move_the_deployment():
     """
     A 503 says nothing about the zone's machines.
     """
-    assert next_zone(spec(), refused(Refusal(NOW, ZONE, Retry.TRANSIENT))) == ZONE
+    assert next_zone(spec(), refused(Refusal(NOW, ZONE, Retry.TRANSIENT)), NOW) == ZONE
 
 
 def test_capacity_is_asked_for_without_end_and_a_permission_once():
@@ -132,4 +132,4 @@ def test_a_pause_is_never_longer_than_five_minutes(refusals):
     """
     past = refused(*sorted(refusals, key=lambda r: r.at))
     assert create_gate(spec(), past, ZONE) <= NOW + LONGEST_PAUSE == NOW + 300
-    assert next_zone(spec(), past) in spec().tpu.zones
+    assert next_zone(spec(), past, NOW) in spec().tpu.zones

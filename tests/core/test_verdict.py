@@ -2,6 +2,7 @@
 Verdicts: when a rehearsal says that a job survives, and what it advises otherwise.
 """
 
+from orchestrator.cli.verdict_view import verdict_lines
 from orchestrator.core.verdict import Blow, Kill, judge
 from orchestrator.core.world import Heartbeat, Phase
 
@@ -98,3 +99,23 @@ def test_without_an_unbroken_run_nothing_is_said_about_the_loss():
     """
     found = verdict([KILLED], [beat(1, 60), beat(2, 100, 50)], unbroken_loss=None, unbroken_seconds=None)
     assert (found.same_loss, found.seconds_lost) == (None, None)
+
+
+def test_a_job_that_ends_before_its_next_step_is_seen_has_come_back():
+    """
+    Its last save says so: a short job may report nothing between restore and end.
+    """
+    after = Heartbeat(2, 0, Phase.DONE, T, resumed_from=50, committed_step=100)
+    assert verdict([KILLED], [beat(1, 60), after], unbroken_loss=None).survives
+    idle = Heartbeat(2, 0, Phase.DONE, T, resumed_from=50, committed_step=50)
+    assert not verdict([KILLED], [beat(1, 60), idle], unbroken_loss=None).survives
+
+
+def test_blows_that_were_not_struck_prove_nothing():
+    """
+    A job that is too short is told so; it is not said to survive.
+    """
+    found = verdict([KILLED], [beat(1, 60), beat(2, 100, 50, began_at=51)], missed=1)
+    assert not found.survives
+    assert "give it more steps" in found.advice[0]
+    assert "not proven" in verdict_lines(found)[1]

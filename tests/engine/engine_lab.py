@@ -50,7 +50,8 @@ from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Machines, Push
 PROJECT = "local-project"
 ZONE, OTHER_ZONE = "europe-west4-b", "europe-west4-a"
 QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
-MUTATING = ("tpu.nodes.create", "tpu.nodes.delete", "compute.instances.insert", "compute.instances.start",
+MUTATING = ("tpu.nodes.create", "tpu.nodes.delete", "tpu.queuedResources.create", "tpu.queuedResources.delete",
+            "compute.instances.insert", "compute.instances.start",
             "compute.instances.stop", "compute.instances.delete", "storage.buckets.insert",
             "storage.buckets.setIamPolicy", "storage.buckets.delete", "storage.buckets.patch")  # fmt: skip
 
@@ -137,7 +138,7 @@ class Lab:
     def open(self, spec):
         """Return the adapters for one deployment, over clients that all of them share."""
         cloud = open_cloud(self.settings, spec, self.remote, ask_account=False)
-        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.store):
+        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.queued, cloud.store):
             adapter._clients = self.clients  # they hold no state of ours
         return replace(cloud, account=CloudAccount(PROJECT, self.cloud.settings.default_service_account))
 
@@ -179,6 +180,10 @@ class Lab:
         """Return name -> state of all nodes of the cloud."""
         self.cloud.tick()
         return {n.name: NodeState[n.state.name] for n in self.cloud.kernel.state.nodes.values()}
+
+    def queued(self):
+        """Return name -> state of all queued resources of the cloud."""
+        return {q.name: q.state.name for q in self.cloud.queued_resources()}
 
     def vms(self):
         """Return name -> status of all VMs of the cloud."""

@@ -42,6 +42,8 @@ class Machines(NoHosts):
         self.running.pop(machine_id, None)
 
     def start(self, machine_id):
+        if not self._may_start(machine_id):
+            return
         self.starts[machine_id] += machine_id not in self.running
         self.running.setdefault(machine_id, {"phase": "run", "step": 1})
         self.report()
@@ -55,6 +57,19 @@ class Machines(NoHosts):
             body = {"incarnation": int(incarnation), "worker": int(worker), "workers": len(group),
                     "schema": 1, "bundle": DIGEST["bundle"], **state}  # fmt: skip
             self.lab.put(f"{names.HEARTBEAT}{incarnation}/{worker}", json.dumps(body).encode())
+
+    def _may_start(self, machine_id):
+        """Ask as the agent does whether this machine's TPU has won its race; in no race it may."""
+        machine = next(m for m in self.lab.cloud.machines() if m.id == machine_id)
+        race = re.search(r"TPUCTL_ROUND='(\d+)'", machine.attributes.get("startup-script", ""))
+        if race is None:
+            return True
+        number = int(re.search(r"-tpu-g(\d+)-\d+-w\d+$", machine_id)[1])
+        name = f"{names.CLAIM}{race[1]}"
+        if self.lab.get(name) is None:
+            self.lab.put(name, json.dumps({"incarnation": number}).encode())
+        held = self.lab.get(name)
+        return held is not None and json.loads(held)["incarnation"] == number
 
     def _has_code(self):
         return self.lab.get(f"{names.BUNDLES}{DIGEST['bundle']}.tar.gz") is not None

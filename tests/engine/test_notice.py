@@ -98,7 +98,7 @@ def test_a_slice_is_left_only_when_its_last_worker_rests(tmp_path):
     lab = Lab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(tpu__type="v5litepod-16"))
     lab.machines.report(notice=True, preempted=True, phase="stopped")
-    last = sorted(lab.machines.running)[-1]
+    last = max(lab.machines.running)
     lab.machines.running[last].update(phase="run")
     lab.machines.report()
     assert controller.one_pass().plan.changes == ()

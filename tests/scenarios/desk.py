@@ -144,7 +144,11 @@ class Desk:
         """Return the name of the deployment in the file."""
         return self.file["name"]
 
-    def run(self, *words, kill=(), meanwhile=None, interrupt=None, patience=PATIENCE):
+    def run(self, *words, **options):
+        """Type one command about the deployment of this folder. Return what it said."""
+        return self.type(*words, "--file", str(self.folder / "tpuctl.yaml"), **options)
+
+    def type(self, *words, kill=(), meanwhile=None, interrupt=None, patience=PATIENCE):
         """Type one command; *interrupt* presses Ctrl-C after that many seconds. Return what it said."""
         town, now = self.town, self.town.clock.monotonic()
         process = Process(self, words, kill, dict(meanwhile or {}), ends_at=now + patience)
@@ -158,7 +162,7 @@ class Desk:
                 patch("tempfile.tempdir", str(town.folder)),
             ):
                 with redirect_stdout(out), redirect_stderr(err):
-                    code = run([*words, "--file", str(self.folder / "tpuctl.yaml")])
+                    code = run(list(words))
         except Kill:
             assert process.dead
         finally:

@@ -52,6 +52,10 @@ class Bucket:
         held = self.storage.objects._objects.get(self.name, {}).get(name)
         return None if held is None else self.storage.objects.read(held)
 
+    def generation(self, name):
+        held = self.storage.objects._objects.get(self.name, {}).get(name)
+        return None if held is None else held.generation
+
     def names(self, prefix=""):
         return [n for n in self.storage.objects._names.get(self.name, ()) if n.startswith(prefix)]
 

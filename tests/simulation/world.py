@@ -230,11 +230,16 @@ class Ears:
     """
 
     def __init__(self, store, bucket):
-        self._store, self._bucket = store, bucket
+        self._store, self._bucket, self._last = store, bucket, None
         self.list = store.list
 
     def read(self, name):
-        return self._store.read(name) if self._bucket.get(name) is not None else None
+        generation = self._bucket.generation(name)
+        if generation is None:
+            return None
+        if self._last is None or (self._last.name, self._last.generation) != (name, generation):
+            self._last = self._store.read(name)
+        return self._last
 
 
 class Controller:

@@ -120,7 +120,8 @@ class Google:
 
     *offers* maps a zone to whether it lists the type, *runtimes* to whether it lists the runtime.
     *ahead* is by how many seconds this computer's clock is ahead of the service's. *lacking* names
-    permissions on the bucket that the caller does not have.
+    permissions on the bucket that the caller does not have. *secrets* maps a secret of the job to those with
+    the role to read it on the secret itself.
     """
 
     login: Sight[Login] = NOT_ASKED
@@ -139,6 +140,7 @@ class Google:
     ssh_rule: Sight[bool] = NOT_ASKED
     bucket: Sight[Bucket] = NOT_ASKED
     lacking: Sight[tuple[str, ...]] = NOT_ASKED
+    secrets: Mapping[str, Sight[tuple[str, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

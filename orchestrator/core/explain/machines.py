@@ -172,7 +172,7 @@ def _refused(
     if final is not None:
         you = final.hint or "mend the cause, then run: tpuctl up"
         return Part(what, state, why, "refused.final", evidence, "nothing", None, you)
-    zone = next_zone(seen.spec, seen.history) if kind is Kind.NODE else last.zone
+    zone = next_zone(seen.spec, seen.history, seen.world.seen_at) if kind is Kind.NODE else last.zone
     gate = create_gate(seen.spec, seen.history, zone, kind)
     when = max(gate, next_pass(seen) or 0.0) if next_pass(seen) else None
     you = last.hint or "name more zones in tpu.zones, or wait"

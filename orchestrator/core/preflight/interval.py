@@ -3,9 +3,10 @@ How often to save: Young and Daly's answer for the lifetimes that spot TPUs have
 """
 
 from collections.abc import Iterator
-from math import exp, sqrt
+from math import exp
 from typing import Final
 
+from orchestrator.agent.interval import best_interval
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.preflight.facts import SourceFacts
 from orchestrator.core.preflight.finding import Hit, Level, rule
@@ -27,7 +28,7 @@ def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
     when only in a bad zone. Needs `job.checkpoint.every`; more exact with `job.checkpoint.save_seconds`.
     """
     every, cost = spec.job.checkpoint.every, spec.job.checkpoint.save_seconds or 0.0
-    if every is None or not spec.tpu.spot:
+    if every is None or every == "auto" or not spec.tpu.spot:
         return
     worse = {name: _beyond_best(every, cost, life) for name, life in LIFETIMES.items()}
     if max(worse.values()) < WORTH_SAYING:
@@ -38,19 +39,12 @@ def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
     message = f"a save every {every} loses {shares} of mean lifetime of a TPU"
     best = best_interval(cost, LIFETIMES["middling"]) if cost else 0.0
     fix = (
-        f"save every {best / 60:.1f} min (best at 4 h)"
+        f"save every {best / 60:.1f} min (best at 4 h), or write auto"
         if cost
         else "save more often; state save_seconds for a figure"
     )
     level = Level.NOTE if worse["middling"] < WORTH_SAYING and worse["good"] < WORTH_SAYING else Level.WARN
     yield Hit("job.checkpoint.every", message, fix, level)
-
-
-def best_interval(save_seconds: float, lifetime: float) -> float:
-    """
-    Return Young's interval between saves, in seconds.
-    """
-    return sqrt(2 * save_seconds * lifetime)
 
 
 def lost_share(every: float, save_seconds: float, lifetime: float) -> float:

@@ -121,6 +121,7 @@ def queued_of(found: model.QueuedResource) -> QueuedResource:
         labels=labels,
         spot="spot" in found.body,
         created_at=micros(found.created),
+        until=_until(found),
         by_user=found.initiator is model.Initiator.USER,
     )
     if found.state is not model.QueuedState.FAILED or found.error is None:
@@ -128,6 +129,15 @@ def queued_of(found: model.QueuedResource) -> QueuedResource:
     told = failure.of_status(int(found.error.code), found.error.message, found.error.details)
     judged = judge(told, f"queued resource '{found.name}' in {found.zone}")
     return replace(value, retry=judged.retry, code=judged.code, message=judged.message)
+
+
+def _until(found: model.QueuedResource) -> float:
+    """
+    Return when a queued resource that still waits gives up, 0 when it never does.
+    """
+    if "validUntilTime" in found.body.get("queueingPolicy", {}):
+        return micros(found.not_after or 0.0)
+    return micros(found.created) + (found.not_after - found.created) if found.not_after else 0.0
 
 
 def _sent(body: dict[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def cloud_environment(machine: Machine, settings: HostSettings) -> dict[str, str
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{endpoint}/storage/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/compute/v1/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{endpoint}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": f"{endpoint}/",
     }
 
 

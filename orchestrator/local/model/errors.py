@@ -1,5 +1,5 @@
 """
-Google's errors as values, filled from data/error_messages.csv.
+Google's errors as values, filled from data/error_messages.csv and data/secret_errors.csv.
 """
 
 import json
@@ -14,6 +14,7 @@ from orchestrator.local.model.tables import rows
 Details = tuple[Mapping[str, Any], ...]
 
 _TYPE = "type.googleapis.com/google.rpc."
+_BY_CODE = ("tpu v2", "secretmanager v1")
 _HTTP_MESSAGES = {400: "BAD REQUEST", 403: "FORBIDDEN", 404: "NOT FOUND", 503: "SERVICE UNAVAILABLE"}
 
 
@@ -21,7 +22,7 @@ class ApiError(Exception):
     """
     Refuse a request: an error on the call itself.
 
-    *status* is the HTTP code. *reason* is, for TPU, the canonical code (`NOT_FOUND`), for Compute
+    *status* is the HTTP code. *reason* is, for TPU and secrets, the canonical code (`NOT_FOUND`), for Compute
     the `errors[].reason` (`notFound`). *details* are google.rpc messages as JSON objects.
     """
 
@@ -69,7 +70,7 @@ class Case:
         Build the error of a call; placeholders without a value stay empty.
         """
         message = fill(self.message, values)
-        reason = self.code if self.api == "tpu v2" else self.reason
+        reason = self.code if self.api in _BY_CODE else self.reason
         return ApiError(self.http_status, reason, message, _details(self, message, values))
 
     def operation_error(self, **values: object) -> OperationError:
@@ -89,7 +90,7 @@ def cases() -> Mapping[tuple[str, str], Case]:
     Return the error table by API (`tpu v2`, `compute v1`, `storage v1`) and case name.
     """
     table = {}
-    for row in rows("error_messages.csv"):
+    for row in (*rows("error_messages.csv"), *rows("secret_errors.csv")):
         status = int(row["http_status"] or 0)
         case = Case(
             row["api"],
@@ -134,7 +135,7 @@ def _details(case: Case, message: str, values: Mapping[str, object]) -> Details:
     known = {**values, "same": message, "activationUrl": f"{url}?project={values.get('project', '')}"}
     if case.details.startswith("["):
         return tuple(_filled(json.loads(case.details), known))
-    if case.api == "tpu v2" and case.reason == "IAM_PERMISSION_DENIED":
+    if case.api in _BY_CODE and case.reason == "IAM_PERMISSION_DENIED":
         metadata = {"permission": values.get("permission", ""), "resource": values.get("resource", "")}
         return (_error_info(case.reason, "iam.googleapis.com", metadata),)
     if case.api == "tpu v2" and case.details.startswith("QuotaFailure"):

@@ -134,7 +134,8 @@ class Kernel:
         """
         values = self.values(place, permission=methods.permission_of(method))
         collection = "projects/{project}/locations/{zone}" if place.zone else "projects/{project}"
-        return {**values, "resource": "//tpu.googleapis.com/" + collection.format(**values)}
+        service = "tpu" if not method.startswith("secretmanager.") else "secretmanager"
+        return {**values, "resource": f"//{service}.googleapis.com/" + collection.format(**values)}
 
     @property
     def partial(self) -> bool:

@@ -88,7 +88,25 @@ STORAGE = frozenset(
     ]
 )
 
-ALL = TPU | COMPUTE | STORAGE
+SECRETS = frozenset(
+    [
+        *(f"secretmanager.secrets.{v}" for v in ("create", "get", "list", "delete")),
+        *(f"secretmanager.secrets.{v}" for v in ("getIamPolicy", "setIamPolicy")),
+        *(
+            f"secretmanager.versions.{v}"
+            for v in ("add", "access", "get", "list", "disable", "enable", "destroy")
+        ),
+    ]
+)
+
+ALL = TPU | COMPUTE | STORAGE | SECRETS
+
+_TABLES = {
+    "tpu": "tpu v2",
+    "compute": "compute v1",
+    "storage": "storage v1",
+    "secretmanager": "secretmanager v1",
+}
 
 _RENAMED = {
     "compute.instances.insert": "compute.instances.create",
@@ -112,6 +130,4 @@ def error_table_of(method: str) -> str:
     """
     Return the API name that data/error_messages.csv uses for *method*.
     """
-    return {"tpu": "tpu v2", "compute": "compute v1", "storage": "storage v1"}[
-        method.split(".", maxsplit=1)[0]
-    ]
+    return _TABLES[method.split(".", maxsplit=1)[0]]

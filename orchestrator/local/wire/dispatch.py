@@ -15,6 +15,7 @@ from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.errors import error_response, is_api_error, plain_error
 from orchestrator.local.wire.http import Handler, Request, Response, Router
 
+_RPC = ("/v1/", "/v2/")  # APIs whose errors have the form of google.rpc.Status
 _NAMES = ("name", "node", "instance", "disk", "firewall", "operation", "queued")
 
 
@@ -41,7 +42,7 @@ def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
     """
     found = router.find(request)
     if found is None:
-        reason = "NOT_FOUND" if request.path.startswith("/v2/") else "notFound"
+        reason = "NOT_FOUND" if request.path.startswith(_RPC) else "notFound"
         return plain_error(request, 404, reason, f"Not found: {request.method} {request.path}")
     handler, parts = found
     method = getattr(handler, "__name__", "")
@@ -57,7 +58,7 @@ def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
         if is_api_error(error):
             return error_response(request, error)
         if isinstance(error, ValueError):
-            reason = "INVALID_ARGUMENT" if request.path.startswith("/v2/") else "invalid"
+            reason = "INVALID_ARGUMENT" if request.path.startswith(_RPC) else "invalid"
             return plain_error(request, 400, reason, f"Invalid value: {error}")
         raise
 

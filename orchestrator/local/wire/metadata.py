@@ -127,7 +127,9 @@ def _get(view: MachineView, path: str, query: Mapping[str, str]) -> Response:
     Answer a GET: a leaf, a directory's listing, or with recursive=true the whole directory.
     """
     if path == "instance/service-accounts/default/token":
-        return _json({"access_token": _token(view), "expires_in": TOKEN_SECONDS, "token_type": "Bearer"})
+        return _json(
+            {"access_token": token_of(view.machine), "expires_in": TOKEN_SECONDS, "token_type": "Bearer"}
+        )
     value = _find(tree(view), path)
     if value is None or (path.endswith("/") and not isinstance(value, dict)):
         return _text("Not found\n", 404)
@@ -212,11 +214,11 @@ def _plain(value: Any, path: str) -> str:
     return str(value)
 
 
-def _token(view: MachineView) -> str:
+def token_of(machine: Machine) -> str:
     """
-    Return an opaque access token that no Google service accepts.
+    Return the machine's access token, which no Google service accepts.
     """
-    return "local-cloud-" + hashlib.sha256(view.machine.id.encode()).hexdigest()[:32]
+    return "local-cloud-" + hashlib.sha256(machine.id.encode()).hexdigest()[:32]
 
 
 def _text(text: str, status: int = 200) -> Response:

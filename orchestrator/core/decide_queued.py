@@ -1,0 +1,178 @@
+"""
+A TPU that is asked for through the queue: one sight of node and queued resource, and what to make of it.
+
+The queued resource has the name of its node. So both are one TPU to everything that decides: it is
+CREATING while it waits, PREEMPTED when its queued resource is suspended, TERMINATED when that has failed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from orchestrator.core.history import History, Refusal, lasted
+from orchestrator.core.plan import Kind
+from orchestrator.core.queued import ENDED, IN_QUEUE, QueuedResource, QueuedState
+from orchestrator.core.world import Node, NodeState, Present, World
+from orchestrator.errors import Retry
+
+PROVISIONING_DEADLINE = 1800.0
+"""Seconds a queued resource may stay PROVISIONING: one was seen to make and lose its machines for ever."""
+
+CLOCKS = 60.0
+"""Seconds by which the clocks of the cloud and of this computer may differ."""
+
+
+def merged(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> tuple[Node, ...]:
+    """
+    Return each TPU once: nodes with the queued resource that made them, and places in the queue as nodes.
+    """
+    left = {(node.zone, node.name): node for node in nodes}
+    found = []
+    for place in queued:
+        node = left.pop((place.zone, place.nodes[0] if place.nodes else place.name), None)
+        found.append(_without_node(place) if node is None else _with_node(node, place))
+    return (*found, *left.values())
+
+
+def _with_node(node: Node, place: QueuedResource) -> Node:
+    going = node.state in {NodeState.PREEMPTED, NodeState.TERMINATED}
+    if place.state in ENDED and not going:
+        return replace(node, state=_end(place), queued=place)
+    if place.state is QueuedState.DELETING:
+        return replace(node, state=NodeState.DELETING, queued=place)
+    return replace(node, queued=place)
+
+
+def _without_node(place: QueuedResource) -> Node:
+    """
+    Return what a queued resource without a node in sight amounts to.
+
+    An ACTIVE one has lost its node, or the list of nodes is older; it counts as a machine, since it may cost.
+    """
+    state, machine = NodeState.CREATING, False
+    if place.state in ENDED:
+        state = _end(place)
+    elif place.state is QueuedState.DELETING:
+        state = NodeState.DELETING
+    elif place.state is QueuedState.ACTIVE:
+        state, machine = NodeState.UNKNOWN, True
+    return Node(
+        name=place.name,
+        zone=place.zone,
+        state=state,
+        incarnation=place.incarnation,
+        labels=place.labels,
+        spot=place.spot,
+        created_at=place.created_at,
+        queued=place,
+        machine=machine,
+    )
+
+
+def _end(place: QueuedResource) -> NodeState:
+    """
+    Return the state of a TPU whose queued resource has ended: the service took it, or it is no loss of spot.
+    """
+    taken = place.state is not QueuedState.FAILED and not place.by_user
+    return NodeState.PREEMPTED if taken else NodeState.TERMINATED
+
+
+def has_failed(node: Node) -> bool:
+    """
+    Say whether the queue has given the order up: a refusal, and no loss of a machine.
+    """
+    return node.queued is not None and node.queued.state is QueuedState.FAILED
+
+
+@dataclass(frozen=True)
+class InQueue:
+    """
+    Say whether a TPU that was asked for through the queue is lost, else that it is being waited for.
+    """
+
+    lost: bool
+    why: str
+
+
+def judge_place(node: Node, world: World, history: History) -> InQueue | None:
+    """
+    Say whether a TPU in the queue is lost, and why; None when its state as a node says it all.
+    """
+    place = node.queued
+    if place is None or node.state is NodeState.DELETING:
+        return None
+    if place.state is QueuedState.FAILED:
+        return InQueue(True, f"the queue has given it up: {place.message or 'no reason told'}")
+    if place.state in ENDED:
+        who = "its node was deleted by somebody" if place.by_user else "it was preempted"
+        return InQueue(True, f"{who}, its queued resource is {place.state.name}")
+    if place.state in IN_QUEUE:
+        return InQueue(False, waiting_text(place))
+    if place.state is not QueuedState.PROVISIONING or node.state is not NodeState.CREATING:
+        return None
+    late = lasted(history, world, provisioning_key(node.incarnation or 0), PROVISIONING_DEADLINE)
+    if late:
+        return InQueue(True, f"still PROVISIONING after {PROVISIONING_DEADLINE / 60:.0f} min")
+    return InQueue(False, "the queue is making it")
+
+
+def provisioning_key(incarnation: int) -> str:
+    """
+    Return the key of the sighting that says since when a queued resource has been PROVISIONING.
+    """
+    return f"node:{incarnation}:provisioning"
+
+
+def failed_key(incarnation: int) -> str:
+    """
+    Return the key of the sighting that says since when a queued resource has been FAILED.
+    """
+    return f"node:{incarnation}:queue-failed"
+
+
+def doubts(node: Node) -> set[str]:
+    """
+    Return the sightings that a queued resource adds to those of its node.
+    """
+    state = node.queued.state if node.queued else None
+    keys = {QueuedState.PROVISIONING: provisioning_key, QueuedState.FAILED: failed_key}
+    return {keys[state](node.incarnation or 0)} if state in keys else set()
+
+
+def learn_places(history: History, world: World) -> History:
+    """
+    Return the record with each failed queued resource as a refusal, counted once.
+    """
+    asked = {history.incarnation, *(rival.incarnation for rival in history.rivals)}
+    for node in world.nodes.value if isinstance(world.nodes, Present) else ():
+        new = node.incarnation in asked and failed_key(node.incarnation or 0) not in history.sightings
+        if node.queued is None or node.queued.state is not QueuedState.FAILED or not new:
+            continue
+        refusal = _refusal(node.queued, world.seen_at)
+        history = replace(history, refusals=(*history.refusals, refusal))
+        if node.incarnation == history.incarnation:
+            history = replace(history, accepted=False, requested_at=0.0)
+    return history
+
+
+def _refusal(place: QueuedResource, now: float) -> Refusal:
+    """
+    Return the refusal; an order that waited as long as it was allowed to has met a zone without capacity.
+    """
+    if 0 < place.until <= now + CLOCKS:
+        text = f"{place.name} has left the queue of {place.zone}: no TPU came free in time"
+        return Refusal(now, place.zone, Retry.CAPACITY, text, Kind.NODE)
+    text = f"{place.code} {place.message}".strip()
+    return Refusal(now, place.zone, place.retry or Retry.UNKNOWN, text, Kind.NODE)
+
+
+def waiting_text(place: QueuedResource) -> str:
+    """
+    Say since when an order has been in the queue, and until when it stays there.
+    """
+    since = f" since {_clock(place.created_at)}" if place.created_at else ""
+    return f"in the queue{since}" + (f", until {_clock(place.until)} at most" if place.until else "")
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

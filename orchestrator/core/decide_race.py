@@ -1,0 +1,51 @@
+"""
+Decide which TPUs run in a race: a new round in several zones at once, and who joins one under way.
+"""
+
+from orchestrator.core import names
+from orchestrator.core.history import History, newest_incarnation
+from orchestrator.core.plan import Change, Kind, Verb
+from orchestrator.core.race import WIDTH, candidates, races, undecided
+from orchestrator.core.recovery import create_gate, held_back, quota_held, zone_order
+from orchestrator.core.spec import Spec
+from orchestrator.core.step import Step
+from orchestrator.core.world import World
+
+
+def new_round(spec: Spec, world: World, history: History, why: str) -> Step:
+    """
+    Ask for a TPU in each of the first zones that may be asked now; else wait for the first that may.
+    """
+    zones = zone_order(spec, history, world.seen_at)
+    free = [zone for zone in zones if _free(spec, world, history, zone)][:WIDTH]
+    if not free:
+        soonest = min(zones, key=lambda zone: create_gate(spec, history, zone))
+        wait = held_back(spec, history, world, Kind.NODE, soonest)
+        return wait or Step(waiting="TPU: waits for the old node to go, which holds the quota", wake_in=5.0)
+    return Step(_creates(spec, history, free, newest_incarnation(history) + 1, why))
+
+
+def joining(spec: Spec, world: World, history: History) -> tuple[Change, ...]:
+    """
+    Return who joins the race under way, in zones that have refused before and may be asked again.
+    """
+    if not races(spec) or not undecided(history):
+        return ()
+    taken = {history.zone, *(one.zone for one in candidates(history))}
+    room = WIDTH - 1 - len(candidates(history))
+    others = [zone for zone in zone_order(spec, history, world.seen_at) if zone not in taken]
+    free = [zone for zone in others if _free(spec, world, history, zone)][: max(0, room)]
+    return _creates(spec, history, free, history.round, "a place in the race is free")
+
+
+def _free(spec: Spec, world: World, history: History, zone: str) -> bool:
+    held = held_back(spec, history, world, Kind.NODE, zone)
+    return held is None and not quota_held(world, history, zone)
+
+
+def _creates(spec: Spec, history: History, zones: list[str], race: int, why: str) -> tuple[Change, ...]:
+    first = newest_incarnation(history) + 1
+    return tuple(
+        Change(Kind.NODE, Verb.CREATE, names.node_name(spec, number), why, zone, number, round=race)
+        for number, zone in enumerate(zones, first)
+    )

@@ -1,0 +1,97 @@
+"""
+TPUs through the queue: the same verbs as for nodes, over queued resources and nodes together.
+
+A queued resource and its node have one name and are one TPU here, so nothing else in the engine knows
+of the queue. It is looked at where it is used, and where it ever was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orchestrator.core.decide_queued import merged
+from orchestrator.core.history import History
+from orchestrator.core.plan import Kind
+from orchestrator.core.spec import Spec
+from orchestrator.core.world import Absent, Node, Operation, OperationResult, Present, Sight, Unknown
+from orchestrator.ports import Cloud, NodeOrder, Nodes
+
+
+def nodes_of(cloud: Cloud, spec: Spec, history: History) -> Nodes:
+    """
+    Return the way to the TPUs of a deployment.
+    """
+    if spec.tpu.request == "node" and not history.queued:
+        return cloud.nodes
+    return NodesInQueue(cloud, spec)
+
+
+class NodesInQueue:
+    """
+    Observe, create and delete TPU nodes that queued resources make.
+    """
+
+    def __init__(self, cloud: Cloud, spec: Spec) -> None:
+        self._nodes, self._queued = cloud.nodes, cloud.queued
+        self._spec = spec
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
+        """
+        List nodes and places in the queue that carry the label; both lists must be complete.
+
+        The queue is listed first: what it makes between the two lists is then seen as its node at least.
+        """
+        queued = self._queued.labelled(label, value, zones)
+        nodes = self._nodes.labelled(label, value, zones)
+        for sight in (queued, nodes):
+            if isinstance(sight, Unknown):
+                return sight
+        places = queued.value if isinstance(queued, Present) else ()
+        return Present(merged(nodes.value if isinstance(nodes, Present) else (), places))
+
+    def observe(self, name: str, zone: str) -> Sight[Node]:
+        """
+        Look at one node or place in the queue of any owner; errors become Unknown.
+        """
+        queued = self._queued.observe(name, zone)
+        node = self._nodes.observe(name, zone)
+        if isinstance(queued, Unknown):
+            return queued
+        if isinstance(queued, Absent) or isinstance(node, Unknown):
+            return node
+        found = merged((node.value,) if isinstance(node, Present) else (), (queued.value,))
+        return Present(found[0])
+
+    def create(self, order: NodeOrder) -> Operation:
+        """
+        Ask for the node as the deployment file says: through the queue, or at once.
+        """
+        tpu = self._spec.tpu
+        if tpu.request == "node":
+            return self._nodes.create(order)
+        return _as_node(self._queued.create(order, tpu.wait))
+
+    def delete(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for the end of the queued resource and, by force, of its node; else of a node without one.
+        """
+        operation = self._queued.delete(name, zone, force=True)
+        return self._nodes.delete(name, zone) if operation is None else _as_node(operation)
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """
+        Look at an operation once; nodes and queued resources share their operations.
+        """
+        return self._nodes.poll(operation)
+
+    def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
+        """
+        Return one worker's public host keys.
+        """
+        return self._nodes.host_keys(name, zone, worker)
+
+
+def _as_node(operation: Operation) -> Operation:
+    """
+    Return an operation of the queue as one of the node: the record and the loop know nodes only.
+    """
+    return replace(operation, kind=Kind.NODE.value)

@@ -1,0 +1,62 @@
+"""
+The object in the bucket that names the winner of a race: written once, by a machine or by the controller.
+"""
+
+import json
+
+from orchestrator.core.history import History, current_node
+from orchestrator.core.names import CLAIM, round_of
+from orchestrator.core.race import undecided
+from orchestrator.core.world import Absent, Claim, Node, NodeState, Present, Sight, Unknown, World
+from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
+from orchestrator.ports import Store
+
+
+def round_to_look_up(history: History, nodes: Sight[tuple[Node, ...]]) -> int:
+    """
+    Return the race whose winner is not known, 0 for none; a lost record's race is on its TPUs' labels.
+    """
+    seen = nodes.value if isinstance(nodes, Present) else ()
+    newest = max((round_of(node.labels) for node in seen), default=0)
+    if newest > history.round:
+        return newest
+    return history.round if undecided(history) else 0
+
+
+def read_claim(store: Store, race: int) -> Sight[Claim]:
+    """
+    Look up who has won a race.
+    """
+    if not race:
+        return Absent()
+    try:
+        found = store.read(f"{CLAIM}{race}")
+    except NotFoundError:
+        return Absent()
+    except TpuctlError as error:
+        return Unknown(error.message, error.retry, error.hint)
+    if found is None:
+        return Absent()
+    try:
+        return Present(Claim(race, int(json.loads(found.data)["incarnation"])))
+    except (ValueError, KeyError, TypeError) as error:
+        return Unknown(f"{CLAIM}{race} cannot be read: {error}")
+
+
+def winner(store: Store, history: History, world: World) -> Sight[Claim]:
+    """
+    Return who has won the race; the first TPU that is seen READY has, unless a machine was named before.
+    """
+    node = current_node(world, history)
+    if not undecided(history) or not isinstance(world.claim, Absent):
+        return world.claim
+    if node is None or node.state is not NodeState.READY or not node.healthy:
+        return world.claim
+    data = json.dumps({"schema": 1, "incarnation": history.incarnation}).encode()
+    try:
+        store.write(f"{CLAIM}{history.round}", data, if_generation=0)
+    except PreconditionError:
+        return read_claim(store, history.round)
+    except TpuctlError as error:
+        return Unknown(error.message, error.retry, error.hint)
+    return Present(Claim(history.round, history.incarnation))

@@ -1,0 +1,157 @@
+"""
+A race in the local cloud: several zones are asked at once, one TPU gets the job, the others go at once.
+"""
+
+import json
+from collections import Counter
+
+import pytest
+
+from orchestrator.core import names
+from orchestrator.core.world import NodeState
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, Kill, Lab, a_spec
+
+THREE = [ZONE, OTHER_ZONE, "europe-west4-c"]
+RACE = a_spec(tpu__zones=THREE, tpu__strategy="race", vm="none")
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """A cloud in which creates take their real time."""
+    return Lab(tmp_path, latency="realistic")
+
+
+def jobs(lab):
+    """Return the names of the TPUs on which the job runs."""
+    return sorted({machine.split("-w")[0].rsplit("-", 1)[0] for machine in lab.machines.running})
+
+
+def claim(lab, race=1):
+    """Return the incarnation that is named the winner of a race."""
+    return json.loads(lab.get(f"{names.CLAIM}{race}"))["incarnation"]
+
+
+def settled(lab, controller):
+    """Return the one TPU that is left and runs the job, after everything has come to rest."""
+    controller.up()
+    lab.wait(300)
+    controller.run(lambda r: r.plan.empty and not r.plan.waiting)
+    lab.wait(300)
+    ((name, state),) = lab.nodes().items()
+    assert state is NodeState.READY
+    assert [f"local-project-{ZONE}-{name}", name][1] in jobs(lab)[0]
+    assert len(jobs(lab)) == 1
+    assert name == f"demo-tpu-g{controller.history.incarnation}"
+    assert controller.history.rivals == ()
+    return name
+
+
+def asked(controller):
+    """Return how often each zone was asked for a TPU."""
+    return Counter(e.data["zone"] for e in controller.events if e.kind == "node-create")
+
+
+def test_all_zones_are_asked_at_once_and_one_gets_the_job(slow):
+    """One create in each zone; the losers never ran a job, and one winner is named."""
+    controller = slow.controller(RACE)
+    name = settled(slow, controller)
+    assert asked(controller) == dict.fromkeys(THREE, 1)
+    assert claim(slow) == int(name.rsplit("g", 1)[1])
+    starts = [machine for machine, count in slow.machines.starts.items() if count]
+    assert all(f"{name}-" in machine for machine in starts)
+
+
+def test_the_zones_that_have_none_do_not_hold_up_the_one_that_has(slow):
+    """Two of three lack capacity: the third is not asked later than in a quiet world."""
+    slow.change(stockouts=frozenset(THREE[:2]))
+    began = slow.clock.now()
+    controller = slow.controller(RACE)
+    controller.up()
+    assert controller.history.zone == THREE[2]
+    assert slow.clock.now() - began < 400
+    settled(slow, controller)
+
+
+def test_a_zone_with_capacity_again_joins_the_race(slow):
+    """A refused zone is asked again, in the same round, while another is still being made."""
+    slow.change(stockouts=frozenset(THREE))
+    controller = slow.controller(RACE)
+    controller.want()
+    controller.run(seconds=120, passes=200)
+    slow.change(stockouts=frozenset(THREE[1:]))
+    settled(slow, controller)
+    assert controller.history.zone == THREE[0]
+
+
+def test_a_lost_winner_is_replaced_by_a_new_race(slow):
+    """Numbers only grow, so that the machines of the last race know that they are old."""
+    controller = slow.controller(RACE)
+    first = settled(slow, controller)
+    slow.cloud.preempt(first, notice=False)
+    second = settled(slow, slow.controller(RACE))
+    assert int(second.rsplit("g", 1)[1]) > 3
+    assert claim(slow, race=4) == int(second.rsplit("g", 1)[1])
+
+
+def test_a_machine_that_was_first_wins_although_another_tpu_is_seen_first(slow):
+    """Its claim stands: the controller deletes the others, also one that is READY."""
+    controller = slow.controller(RACE)
+    controller.want()
+    controller.run(lambda r: len(slow.nodes()) == 3, seconds=600)
+    slow.put(f"{names.CLAIM}1", json.dumps({"incarnation": 3}).encode())
+    assert settled(slow, controller) == "demo-tpu-g3"
+
+
+def test_a_controller_that_is_killed_after_each_create_continues_the_race(slow):
+    """Each create finds the round in the record, whoever goes on."""
+    killed = 0
+
+    def kill(what):
+        nonlocal killed
+        if what.startswith("POST /v2/") and what.endswith("/nodes") and killed < 3:
+            killed += 1
+            raise Kill
+
+    slow.wire.after = kill
+    for _ in range(3):
+        try:
+            slow.controller(RACE).up()
+        except Kill:
+            continue
+    slow.wire.after = lambda what: None
+    assert killed >= 1
+    settled(slow, slow.controller(RACE))
+    paid = {use.resource for use in slow.cloud.kernel.state.usage if "demo-tpu" in use.resource}
+    assert len(paid) >= 1
+
+
+def test_a_lost_record_is_no_second_job(slow):
+    """The labels name the race and the bucket its winner: it is kept, whatever number the others have."""
+    controller = slow.controller(RACE)
+    controller.want()
+    controller.run(lambda r: len(slow.nodes()) == 3, seconds=600)
+    slow.put(f"{names.CLAIM}1", json.dumps({"incarnation": 1}).encode())
+    slow.put(names.RECORD, b"torn")
+    (slow.folder / "state" / "record.json").unlink()
+    assert settled(slow, slow.controller(RACE)) == "demo-tpu-g1"
+
+
+def test_down_in_the_middle_of_a_race_leaves_nothing(slow):
+    """Also those TPUs go that no list has shown yet."""
+    controller = slow.controller(RACE)
+    controller.want()
+    controller.one_pass()
+    controller.one_pass()
+    sweep = slow.controller(RACE).sweep()
+    sweep.begin()
+    assert sweep.machines() == ()
+    slow.wait(600)
+    assert slow.nodes() == {}
+
+
+def test_failover_asks_no_more_than_before(slow):
+    """One zone at a time, and no question about a race."""
+    controller = slow.up(a_spec(tpu__zones=THREE, vm="none"))
+    assert asked(controller) == {ZONE: 1}
+    assert slow.objects(names.CLAIM) == []
+    assert controller.history.round == 0
