@@ -10,17 +10,18 @@ from benchmarks.policies.market import Market
 @dataclass
 class Ledger:
     """
-    Collect what a policy does in a market. *zone* is the only one it may use, if there is but one.
+    Collect what a policy does in a market.
     """
 
     market: Market
-    zone: int | None = None
     noticed: bool = False
     kept: float = 0.0
     paid: float = 0.0
     idle: float = 0.0
     creates: int = 0
     accepted: int = 0
+    waited: float = 0.0
+    soonest: float = 0.0
     delays: list[float] = field(default_factory=list)
     lost_at: float | None = None
 
@@ -28,7 +29,7 @@ class Ledger:
         """
         Ask the market for a machine, and count it.
         """
-        self.creates += 1
+        self.creates += at < self.market.end
         answer = self.market.ask(zone, at)
         self.accepted += answer[0]
         return answer
@@ -41,12 +42,15 @@ class Ledger:
         ready, stop = min(ready, end), min(death if stop is None else stop, end)
         first = ready + latency.push + latency.restore if first_step is None else first_step
         self.paid += stop - ready
+        if self.lost_at is not None and self.market.stressed:
+            self.waited += ready - self.lost_at
+            self.soonest += self.market.soonest(self.lost_at) - self.lost_at
         if first >= min(death, end):
             return
         self.kept += latency.kept(first, min(death, end), noticed=self.noticed)
         self.idle += max(0.0, stop - death)
         if self.lost_at is not None:
-            without = self.market.without_capacity(self.lost_at, first, self.zone)
+            without = self.market.without_capacity(self.lost_at, first - latency.floor)
             self.delays.append(first - self.lost_at - latency.floor - without)
         self.lost_at = death
 

@@ -12,6 +12,10 @@ from random import Random
 from benchmarks.policies.trace import Trace, lives
 
 
+SLOT = 30.0
+"""Seconds for which a zone under stress gives the same answer."""
+
+
 @dataclass(frozen=True)
 class Latency:
     """
@@ -52,7 +56,7 @@ class Stress:
     """
     Thin a market to what TPUs show: most requests are refused, and machines live for minutes.
 
-    What a minute of a zone brings is drawn once, so that every policy meets the same luck.
+    What half a minute of a zone brings is drawn once, so that every policy meets the same luck.
     """
 
     accepted: float = 0.25
@@ -71,15 +75,16 @@ class Market:
         self.latency = latency
         self.zones = range(len(trace.zones))
         self.end = trace.seconds
+        self.stressed = stress is not None
         self._stress = stress
         self._luck: dict[tuple[int, int], tuple[bool, float]] = {}
         self._seed = seed
         self._lives = lives() if stress else []
         rows = [list(map(bool, row)) for row in trace.up]
         self._edges = [_edges(row, trace.tick) for row in rows]
-        self._any = _edges([any(column) for column in zip(*rows, strict=True)], trace.tick)
-        self._any_down = _downtime(self._any, self.end)
-        self._downs = [_downtime(edges, self.end) for edges in self._edges]
+        starts = [_starts(edges, self.end, latency.create) for edges in self._edges]
+        self._useful = _edges_of(sorted(start for zone in starts for start in zone))
+        self._useless = _downtime(self._useful)
 
     def up(self, zone: int, at: float) -> bool:
         """
@@ -104,11 +109,11 @@ class Market:
 
     def luck(self, zone: int, at: float) -> tuple[bool, float]:
         """
-        Return whether this minute's request is taken, and how long its machine lives at most.
+        Return whether a request of this half minute is taken, and how long its machine lives at most.
         """
         if self._stress is None:
             return True, float("inf")
-        key = (zone, int(at // 60))
+        key = (zone, int(at // SLOT))
         if key not in self._luck:
             draw = Random(f"{self._seed}:{key}")
             taken = draw.random() < self._stress.accepted
@@ -129,14 +134,27 @@ class Market:
             return False, down, down
         return True, ready, min(down, ready + life)
 
-    def without_capacity(self, start: float, end: float, zone: int | None = None) -> float:
+    def soonest(self, at: float) -> float:
         """
-        Return for how much of a time no zone had capacity, or not this one.
+        Return when somebody who knows all answers would have a machine, asking from a time on.
         """
-        edges, downs = (
-            (self._any, self._any_down) if zone is None else (self._edges[zone], self._downs[zone])
-        )
-        return _down_until(edges, downs, end) - _down_until(edges, downs, start)
+        while at < self.end:
+            ready = [self.ask(zone, at) for zone in self.zones]
+            if any(taken for taken, _, _ in ready):
+                return min(when for taken, when, _ in ready if taken)
+            at = (at // SLOT + 1) * SLOT
+        return self.end
+
+    def without_capacity(self, start: float, end: float) -> float:
+        """
+        Return for how much of a time no zone would have given a machine: none was up long enough to start one.
+        """
+        return self._down_until(end) - self._down_until(start)
+
+    def _down_until(self, at: float) -> float:
+        place = bisect_right(self._useful, at)
+        since = self._useful[place - 1] if place else 0.0
+        return (self._useless[place - 1] if place else 0.0) + (at - since if place % 2 == 0 else 0.0)
 
 
 def _edges(row: list[bool], tick: float) -> list[float]:
@@ -147,9 +165,30 @@ def _edges(row: list[bool], tick: float) -> list[float]:
     return [i * tick for i, (was, now) in enumerate(zip(before, row, strict=True)) if was != now]
 
 
-def _downtime(edges: list[float], end: float) -> list[float]:
+def _starts(edges: list[float], end: float, create: float) -> list[tuple[float, float]]:
     """
-    Return the time without capacity up to each edge.
+    Return the times from when to when a request would bring a machine.
+    """
+    downs = [*edges[1::2], end]
+    return [(up, down - create) for up, down in zip(edges[::2], downs, strict=False) if down - up > create]
+
+
+def _edges_of(spans: list[tuple[float, float]]) -> list[float]:
+    """
+    Return the edges of the union of times, which come in order.
+    """
+    edges: list[float] = []
+    for start, end in spans:
+        if edges and start <= edges[-1]:
+            edges[-1] = max(edges[-1], end)
+        else:
+            edges += [start, end]
+    return edges
+
+
+def _downtime(edges: list[float]) -> list[float]:
+    """
+    Return the time outside of the edges' pairs, up to each edge.
     """
     total, since, sums = 0.0, 0.0, []
     for i, edge in enumerate(edges):
@@ -157,10 +196,3 @@ def _downtime(edges: list[float], end: float) -> list[float]:
         sums.append(total)
         since = edge
     return sums
-
-
-def _down_until(edges: list[float], sums: list[float], at: float) -> float:
-    place = bisect_right(edges, at)
-    past = sums[place - 1] if place else 0.0
-    since = edges[place - 1] if place else 0.0
-    return past + (at - since if place % 2 == 0 else 0.0)

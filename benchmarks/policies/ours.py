@@ -5,14 +5,16 @@ Only what touches a network is replaced: the cloud's adapters, the record's file
 those of the real loop. While nothing can change before the next event of the market, whole polls are jumped over.
 """
 
+import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+from benchmarks.policies import peers
 from benchmarks.policies.ledger import Ledger
 from orchestrator.core import names
 from orchestrator.core.history import History
@@ -31,7 +33,7 @@ from orchestrator.core.world import (
     Worker,
     World,
 )
-from orchestrator.engine import reconcile
+from orchestrator.engine import act, race, reconcile
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.watch import Watcher
@@ -51,12 +53,13 @@ class Machine:
     """
 
     name: str
-    zone: int
+    place: str
     incarnation: int
     asked: float
     taken: bool
     ready: float
     death: float
+    labels: Mapping[str, str]
     deleted: float | None = None
     booked: bool = False
 
@@ -69,10 +72,12 @@ class LightCloud:
     def __init__(self, ledger: Ledger, spec: Spec) -> None:
         self.ledger = ledger
         self.spec = spec
+        self.places = {zone_name(zone): index for index, zone in enumerate(ledger.market.trace.zones)}
         self.time = 0.0
         self.jumped = 0.0
         self.steady = False
         self.machines: list[Machine] = []
+        self.claims: dict[str, bytes] = {}
         self.nodes = self.store = self.vms = self
 
     # The clock.
@@ -114,10 +119,10 @@ class LightCloud:
         """
         Ask the market for a machine.
         """
-        zone = self.spec.tpu.zones.index(order.zone)
+        zone = self.places[order.zone]
         incarnation = int(order.labels[names.INCARNATION_LABEL])
         taken, ready, death = self.ledger.ask(zone, self.time)
-        self.machines.append(Machine(order.name, zone, incarnation, self.time, taken, ready, death))
+        self.machines.append(Machine(order.name, order.zone, incarnation, self.time, taken, ready, death, order.labels))
         return Operation(f"create {order.name}", "node", "create", order.name, order.zone, incarnation)
 
     def delete(self, name: str, zone: str) -> Operation | None:
@@ -158,13 +163,22 @@ class LightCloud:
 
     def read(self, name: str) -> StoredObject | None:
         """
-        Read the object that workers ring with: once at the notice, once when the last save is committed.
+        Read who has won a race, or the object that workers ring with: at a notice, and at rest after it.
         """
+        if name in self.claims:
+            return StoredObject(name, 0, 1, self.now(), self.claims[name])
         if not self.ledger.noticed or not name.startswith(names.WAKE):
             return None
         machine = next((m for m in self.machines if name == f"{names.WAKE}{m.incarnation}"), None)
         rings = 0 if machine is None else self._rings(machine)
         return StoredObject(name, 0, rings, self.now()) if rings else None
+
+    def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
+        """
+        Write who has won a race. No machine does, since the controller is there before one has booted.
+        """
+        self.claims[name] = data
+        return 1
 
     def _rings(self, machine: Machine) -> int:
         """
@@ -197,6 +211,7 @@ class LightCloud:
             heartbeats=Present(beats),
             operations=polled,
             seen_at=self.now(),
+            claim=race.read_claim(cast(Any, self), race.round_to_look_up(history, Present(nodes))),
         )
 
     def _talks(self, machine: Machine) -> bool:
@@ -210,11 +225,11 @@ class LightCloud:
             state = NodeState.READY if self.time < machine.death else NodeState.PREEMPTED
         return Node(
             name=machine.name,
-            zone=self.spec.tpu.zones[machine.zone],
+            zone=machine.place,
             state=state,
             incarnation=machine.incarnation,
             workers=(Worker(0, "10.0.0.2"),) if state is NodeState.READY else (),
-            labels=names.labels(self.spec, "tpu", machine.incarnation),
+            labels=machine.labels,
             spot=True,
             created_at=EPOCH + machine.asked,
         )
@@ -242,9 +257,21 @@ class LightCloud:
                 machine.booked = True
                 self._enter(machine)
 
+    def _lost(self, machine: Machine) -> bool:
+        """
+        Say whether a machine was in a race that another one has won, or nobody.
+        """
+        number = names.round_of(machine.labels)
+        won = self.claims.get(f"{names.CLAIM}{number}", b"{}")
+        return number > 0 and json.loads(won).get("incarnation") != machine.incarnation
+
     def _enter(self, machine: Machine) -> None:
         stop = machine.death if machine.deleted is None else min(machine.death, machine.deleted)
-        if stop > machine.ready:
+        if stop <= machine.ready:
+            return
+        if self._lost(machine):
+            self.ledger.spare(machine.ready, stop)
+        else:
             self.ledger.life(machine.ready, machine.death, stop=stop)
 
     def close(self) -> None:
@@ -287,17 +314,18 @@ class Blueprint:
         """
         Return the order for the node of one incarnation.
         """
-        name, marks = names.node_name(self.spec, incarnation), names.labels(self.spec, "tpu", incarnation)
+        name = names.node_name(self.spec, incarnation)
+        marks = names.labels(self.spec, "tpu", incarnation, history.round)
         return NodeOrder(name, zone, self.spec.tpu.type, "", True, True, marks, {}, "", ())
 
 
-def a_spec(zones: tuple[str, ...]) -> Spec:
+def a_spec(zones: tuple[str, ...], strategy: Literal["failover", "race"]) -> Spec:
     """
     Return a deployment over *zones* with the settings that a file has by default.
     """
     return Spec(
         name="replay",
-        tpu=TpuSpec("v5litepod-8", zones, "v2-alpha-tpuv5-lite"),
+        tpu=TpuSpec("v5litepod-8", zones, "v2-alpha-tpuv5-lite", strategy),
         job=JobSpec("python train.py"),
         vm="none",
         watch=WatchSpec(ttl=Duration(3650 * 86400)),
@@ -334,25 +362,48 @@ def deployment(cloud: LightCloud) -> Deployment:
     return Deployment(**parts)
 
 
+class Inline:
+    """
+    Stand for a pool of threads: a light cloud answers at once, so nothing is gained by asking side by side.
+    """
+
+    def __init__(self, max_workers: int = 1) -> None:
+        pass
+
+    def __enter__(self) -> "Inline":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def map(self, call: Callable[[Any], Any], *items: Iterable[Any]) -> list[Any]:
+        """
+        Call for one item after the other.
+        """
+        return list(map(call, *items))
+
+
 @contextmanager
 def light_looks() -> Iterator[None]:
     """
-    Let passes look at a light cloud directly, not through threads.
+    Let passes look at a light cloud directly, and act on it one call after the other.
     """
-    kept = reconcile.observe
-    reconcile.observe = cast(Any, lambda cloud, spec, history, bucket, now: cloud.world(history))
+    kept = reconcile.observe, act.ThreadPoolExecutor
+    light = lambda cloud, spec, history, bucket, now: cloud.world(history)  # noqa: E731 - it has one line
+    reconcile.observe, act.ThreadPoolExecutor = cast(Any, light), cast(Any, Inline)
     try:
         yield
     finally:
-        reconcile.observe = kept
+        reconcile.observe, act.ThreadPoolExecutor = kept
 
 
-def tpuctl(ledger: Ledger, random: Random) -> None:
+def tpuctl(ledger: Ledger, random: Random, *, strategy: Literal["failover", "race"]) -> None:
     """
-    Run the product over the whole market.
+    Run the product over the whole market. Its zones are in the order of their prices on the first day.
     """
     trace = ledger.market.trace
-    cloud = LightCloud(ledger, a_spec(tuple(zone_name(zone) for zone in trace.zones)))
+    zones = tuple(zone_name(trace.zones[zone]) for zone in peers.by_price(ledger, 0.0))
+    cloud = LightCloud(ledger, a_spec(zones, strategy))
     cloud.time = random.uniform(0.0, 15.0)
     watcher = Watcher(deployment(cloud))
 

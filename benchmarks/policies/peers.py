@@ -22,7 +22,7 @@ def cron(ledger: Ledger, random: Random) -> None:
 
     A crontab on the machine starts the job at the next full period.
     """
-    market, zone = ledger.market, ledger.zone or 0
+    market, zone = ledger.market, 0
     phase = random.uniform(0, CRON)
     now, dead = phase, False
     while now < market.end:
@@ -45,7 +45,7 @@ def tpunicorn(ledger: Ledger, random: Random, *, retry: bool) -> None:
 
     As written, a refused create leaves no TPU to babysit, and every later round fails.
     """
-    market, zone = ledger.market, ledger.zone or 0
+    market, zone = ledger.market, 0
     now = random.uniform(0, 30.0)
     while now < market.end:
         taken, ready, death = ledger.ask(zone, now)
@@ -63,7 +63,7 @@ def levanter(ledger: Ledger, random: Random) -> None:
     """
     Model levanter's babysit-tpu-vm.sh: the ssh session ends with the machine; create again every 5 s for ever.
     """
-    market, zone = ledger.market, ledger.zone or 0
+    market, zone = ledger.market, 0
     now = 0.0
     while now < market.end:
         taken, ready, death = ledger.ask(zone, now)

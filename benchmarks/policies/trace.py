@@ -181,6 +181,7 @@ def lives() -> list[float]:
 
 SETS: dict[str, Callable[[], Trace]] = {
     "v100": v100,
+    "west": lambda: v100().only(6, 7, 8),
     "gang4": lambda: gang(4),
     "gang16": lambda: gang(16),
     "k80": lambda: pair("k80_1"),

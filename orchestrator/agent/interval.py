@@ -9,7 +9,7 @@ from math import sqrt
 from typing import Iterable
 
 PRIOR_LIFE = 7200.0
-"""Seconds between two losses taken for likely before any was seen: between a bad zone (0.3 h) and a good (12 h)."""
+"""Seconds between two losses that are likely before any was seen: a bad zone has 0.3 h, a good one 12 h."""
 PRIOR_SAVE = 5.0
 """Seconds for which a save is taken to stop the training before one was seen."""
 SHORTEST, LONGEST = 10.0, 3600.0

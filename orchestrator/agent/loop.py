@@ -15,7 +15,6 @@ from typing import Callable, List
 
 from . import record as records
 from .advance import Advance
-from .bundle import fetch
 from .claim import winner_of
 from .errors import AgentError, FencedError, UnsafeError
 from .gang import Attempt, next_attempt
@@ -24,9 +23,9 @@ from .layout import write_atomically
 from .notice import NoticeWatch, is_preempted
 from .orders import Ending, Interrupted, Kind, obey_signals
 from .outcome import Outcome, Verdict
-from .pace import LOOK_SECONDS
+from .pace import LOOKS
 from .parts import Parts
-from .peers import all_done
+from .peers import LAST_LOG, all_done
 from .play import Player
 from .processes import clear, start_time
 from .rehearsal import check
@@ -107,11 +106,10 @@ class Agent:
             left = clear(self._settings.layout.root, None)
         parts.status.trouble("clear", "")
         check(parts.environ)
-        parts.patiently("fetch the bundle", self._fetch)
         self._win()
         attempt = self._join()
         if parts.pace.seconds() is not None:
-            self._repeat("save interval", parts.pace.tell, LOOK_SECONDS)
+            self._repeat("save interval", parts.pace.tell, LOOKS * self._settings.heartbeat)
         self._repeat("gang", self._follow, self._settings.poll)
         listing = self._settings.checkpoints.in_bucket
         self._repeat("commit", self._commit, self._settings.heartbeat if listing else self._settings.poll)
@@ -124,14 +122,6 @@ class Agent:
                 attempt = self._advance.after(attempt, outcome, counted=True)
             else:
                 attempt = parts.patiently("read the gang's attempt", partial(self._latest, attempt))
-
-    def _fetch(self) -> None:
-        try:
-            fetch(self._settings.layout, self._parts.bucket, self._settings.bundle)
-        except AgentError as error:
-            # A torn archive may be replaced by `up`, so it is waited out like an absent one.
-            raise OSError(str(error)) from error
-        self._parts.status.time("fetched", again=False)
 
     def _win(self) -> None:
         """
@@ -253,11 +243,12 @@ class Agent:
         if ending.kind is Kind.NOTICE and not parts.status.get("preempted"):
             parts.status.set(preempted=is_preempted(parts.metadata))
         parts.log.line(f"--- {ending.kind.value}: {ending.reason} ---")
-        parts.status.set(phase=ending.kind.phase, message=ending.reason)
         for thread in self._threads:
             thread.end()
+        # Once the phase is told the controller may take the machine away, and what the log has not by then.
         with contextlib.suppress(AgentError, OSError):
-            parts.shipper.ship(10.0)
+            parts.shipper.ship(LAST_LOG)
+        parts.status.set(phase=ending.kind.phase, message=ending.reason)
         told = self._tell()
         # A done or failed job that nobody heard of leaves a machine that costs money: cron may start the
         # agent again, which then finds the record and says it again.

@@ -19,7 +19,7 @@ from .storage import Bucket
 
 WORTH_TELLING = 0.05
 SAVES = 9
-LOOK_SECONDS = 60.0
+LOOKS = 2
 
 
 class Pace:
@@ -129,7 +129,9 @@ def _life(data: bytes) -> Optional[Life]:
     try:
         report: Any = json.loads(data)
         spawned, at = report["timings"]["spawned"], report["at"]
-        step, committed = report.get("step") or 0, report.get("committed_step") or 0
-        return Life(max(0.0, float(at) - float(spawned)), lost=int(step) > int(committed))
+        # A machine that was killed said last that it runs; that its last save was fresh then proves nothing.
+        rested = report["phase"] in ("stopped", "done")
+        saved = int(report.get("step") or 0) <= int(report.get("committed_step") or 0)
+        return Life(max(0.0, float(at) - float(spawned)), lost=not (rested and saved))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

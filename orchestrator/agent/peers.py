@@ -4,6 +4,7 @@ The other workers of the slice: whether their machines live.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from functools import partial
@@ -14,6 +15,8 @@ from .gang import Attempt
 from .heartbeat import heartbeat_name
 from .parts import Parts
 
+LAST_LOG = 5.0
+"""Seconds for the last copy of the log, before the report after which the machine may be taken away."""
 PATIENCE = 2.5
 """Heartbeats for which a living worker may stay silent."""
 
@@ -24,6 +27,8 @@ def all_done(parts: Parts, attempt: Attempt, reason: str) -> bool:
     """
     others = [n for n in range(parts.settings.workers) if n != parts.settings.worker]
     if others:
+        with contextlib.suppress(AgentError, OSError):
+            parts.shipper.ship(LAST_LOG)
         parts.status.set(phase="done", message=reason)
     while others:
         if parts.orders.overtaken(attempt.attempt):

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any, Dict, Mapping, Optional
 
 from . import record as records
-from .errors import AgentError, SliceSizeError, TornError
+from .bring_back import BringBack, fetch_code
+from .errors import AgentError
 from .formats.base import Format
 from .gang import Attempt
 from .job import Job
@@ -42,6 +43,7 @@ class Player:
         self.record = record
         self._progress = Progress()
         self._moved_at = 0.0
+        self._trains = False
         self._restored = Restored("", ())
 
     def play(self, attempt: Attempt) -> Outcome:
@@ -66,26 +68,23 @@ class Player:
         target = self._settings.target
         if target is not None and attempt.resume_step is not None and attempt.resume_step >= target:
             return Outcome(Verdict.DONE, f"step {attempt.resume_step} is committed, the target is {target}")
-        return self._restore(attempt) or self._set_up(attempt) or self._train(attempt)
+        return self._prepare(attempt) or self._train(attempt)
 
-    def _restore(self, attempt: Attempt) -> Optional[Outcome]:
-        parts = self._parts
-        try:
-            for last in (False, True):
-                try:
-                    restored = parts.patiently("restore", lambda: parts.restorer.restore(attempt))
-                    break
-                except TornError:
-                    if last:
-                        raise
-        except TornError as error:
-            parts.patiently("put the torn checkpoint aside", lambda: parts.restorer.discard(attempt))
-            return Outcome(Verdict.FAILED, f"restore: {error}")
-        except SliceSizeError as error:
-            return Outcome(Verdict.FAILED, f"restore: {error}")
-        parts.status.time("restored")
-        self._restored = restored
-        return None
+    def _prepare(self, attempt: Attempt) -> Optional[Outcome]:
+        """
+        Restore while the code comes and is set up; return None when the job can start.
+        """
+        back = BringBack(self._parts, attempt)
+        back.start()
+        self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
+        failed = self._set_up(attempt)
+        if failed is not None:
+            back.rest()
+            return failed
+        self._parts.status.set(phase="restore", message="")
+        back.wait()
+        self._restored = back.restored
+        return back.outcome
 
     def _set_up(self, attempt: Attempt) -> Optional[Outcome]:
         settings = self._settings
@@ -93,9 +92,11 @@ class Player:
         if not settings.setup or mark.exists():
             return None
         self._parts.status.set(phase="setup", message="setup command runs")
+        self._parts.status.time("setup_began")
         self._parts.log.line(f"--- setup of bundle {settings.bundle[:12]} ---")
         outcome = self._run(attempt, settings.setup, for_setup(self._environ(attempt)))
         if outcome.verdict is Verdict.DONE:
+            self._parts.status.time("setup_done")
             self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
         return Outcome(outcome.verdict, outcome.reason.replace("the job", "the setup command"))
@@ -163,6 +164,7 @@ class Player:
         with contextlib.suppress(FileNotFoundError):
             layout.progress.unlink()
         self._progress, self._moved_at = Progress(), time.monotonic()
+        self._trains = framework is not None
         parts.log.begin_tail()
         parts.local.forget()
         self._remember(
@@ -231,6 +233,8 @@ class Player:
 
         For a job that reports nothing, its output and its newest checkpoint on disk tell the step.
         """
+        if not self._trains:
+            return
         now = read_progress(self._settings.layout.progress)
         if now.step is None:
             seen = (step_in(self._parts.log.tail(), self._parts.format.log_step), self._parts.local.newest)

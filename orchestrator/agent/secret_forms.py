@@ -19,7 +19,8 @@ def forms_of(value: str) -> List[bytes]:
     Return everything to look for, each once; a value of several lines is looked for by line, too.
     """
     texts = [value, *(line for line in value.splitlines() if len(line) > 2 * SHORTEST)]
-    found = {form for text in {*texts, value.strip()} for form in _forms(text) if len(form) >= SHORTEST}
+    whole = {text for text in (*texts, value.strip()) if len(text) >= SHORTEST}
+    found = {form for text in whole for form in _forms(text) if len(form) >= SHORTEST}
     return sorted(found, key=len, reverse=True)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from .errors import AgentError, TransientError
 from .metadata import Metadata, Tokens
 from .redact import Redactor
-from .rehearsal import secret_endpoint
+from .rehearsal import is_rehearsal, secret_endpoint
 from .retry import retrying
 from .transport import Reply, Transport
 
@@ -72,6 +72,7 @@ class Secrets:
     def __init__(self, environ: Mapping[str, str], metadata: Metadata, redactor: Redactor) -> None:
         self._environ = environ
         self._base = secret_endpoint(environ)
+        self._rehearsed = is_rehearsal(environ)
         self._project = environ.get("TPUCTL_PROJECT", "")
         self._metadata = metadata
         self._tokens = Tokens(metadata, optional=False)
@@ -106,6 +107,7 @@ class Secrets:
 
     def _refused(self, one: Wanted, reply: Reply) -> SecretError:
         error = _error(reply)
+        store = f"run: tpuctl secret set {one.name}" + (" --cloud local" if self._rehearsed else "")
         grant = f"gcloud secrets add-iam-policy-binding {one.name} --member=serviceAccount:"
         if reply.status == 403 and _NARROW in json.dumps(error):
             hint = "make the machine anew: tpuctl down, then tpuctl up (checkpoints stay in the bucket)"
@@ -115,9 +117,9 @@ class Secrets:
             return SecretError("TPU-251", one.name, text, f"run: {grant}{self._account()} --role={ROLE}")
         if reply.status == 404:
             text = f"there is no version {one.version} in project {self._project}"
-            return SecretError("TPU-250", one.name, text, f"run: tpuctl secret set {one.name}")
+            return SecretError("TPU-250", one.name, text, store)
         text = str(error.get("message", ""))[:200] or f"Secret Manager answers {reply.status}"
-        return SecretError("TPU-250", one.name, text, f"run: tpuctl secret set {one.name}")
+        return SecretError("TPU-250", one.name, text, store)
 
     def _account(self) -> str:
         try:

@@ -192,6 +192,16 @@ def find_login() -> Sight[Login]:
     return side_by_side({"login": _of_machine}, CALL_SECONDS)["login"]
 
 
+def login_file() -> str:
+    """
+    Return the e-mail in the credentials' file, empty where none is named there; nobody is asked.
+    """
+    named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+    path = Path(named) if named else _gcloud_folder() / "application_default_credentials.json"
+    found = _read_login(path)
+    return found.value.account if isinstance(found, Present) else ""
+
+
 def _read_login(path: Path) -> Sight[Login]:
     from orchestrator.errors import Retry
 

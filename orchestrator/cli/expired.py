@@ -24,9 +24,11 @@ def remember(session: "Session") -> None:
     """
     Keep the spec of a deployment that is coming up, sealed: a changed time to live must not end it.
     """
+    from orchestrator.cli.same_place import keep_account
     from orchestrator.config.adapter import dump
     from orchestrator.engine.files import write_atomically
 
+    keep_account(session)
     spec = replace(session.spec, project=session.project)
     write_atomically(session.folder / KEPT, json.dumps(sealed(dump(spec)), indent=1, sort_keys=True).encode())
 
@@ -92,11 +94,16 @@ def _expired(folder: Path, now: float) -> Iterator[Spec]:
                 "time to live is over; run tpuctl up or tpuctl down with its file"
             )
             continue
-        # A TPU that was asked for may exist though nobody lived to see the answer.
-        asked = history.accepted or history.requested_at > 0
-        billed = asked or any(span.until is None for span in history.spans)
-        if billed and _over(spec, history, now):
+        if billed(history) and _over(spec, history, now):
             yield spec
+
+
+def billed(history: History) -> bool:
+    """
+    Say whether something may cost money: a TPU that was asked for may exist though nobody lived to see it.
+    """
+    asked = history.accepted or history.requested_at > 0
+    return asked or any(span.until is None for span in history.spans)
 
 
 def _over(spec: Spec, history: History, now: float) -> bool:

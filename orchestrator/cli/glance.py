@@ -102,6 +102,7 @@ def aged(body: dict[str, Any], seconds: float, by: str) -> dict[str, Any]:
 
 def _resources(session: "Session", world: "World") -> list[dict[str, str]]:
     from orchestrator.core import names
+    from orchestrator.core.decide_queued import state_text
     from orchestrator.core.world import Present, Unknown
 
     rows = []
@@ -131,7 +132,7 @@ def _resources(session: "Session", world: "World") -> list[dict[str, str]]:
     else:
         for node in world.nodes.value:
             health = "" if node.healthy else f" ({node.health})"
-            add("TPU", node.name, node.zone, node.state.name + health)
+            add("TPU", node.name, node.zone, state_text(node) + health)
     return rows
 
 

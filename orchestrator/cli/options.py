@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from orchestrator.cli.places import complete_name
+from orchestrator.cli.same_place import allow
 from orchestrator.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,7 +32,14 @@ def deployment_options(function: F) -> F:
         metavar="KEY=VALUE",
         help="Override a setting, for example --set tpu.spot=false.",
     )
-    decorators: tuple[Any, ...] = (json_option, cloud_option, settings, file)
+    override = click.option(
+        "--account-override",
+        is_flag=True,
+        expose_value=False,
+        callback=allow,
+        help="Act although another project or login brought the deployment up.",
+    )
+    decorators: tuple[Any, ...] = (override, json_option, cloud_option, settings, file)
     for decorate in decorators:
         function = decorate(function)
     return function

@@ -71,14 +71,15 @@ _SUMMARY = {
 _COMEBACK = {
     "kill": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
 }  # fmt: skip
+_SEEN = {"by": str, "age_s": float}
 
 KINDS: Mapping[str, Any] = {
     "init": {"file": str, "recipe": maybe(str)},
     "plan": {
         "deployment": str, "project": maybe(str), "region": str, "zones": [str], "bucket": maybe(str),
         "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "reason": str, "labels": object,
-        "service_account": {"email": maybe(str), "text": str}, "scopes": [str], "secrets": table(str), "grants": [str],
-        "dead_man": [{"name": str, "armed": bool, "text": str}],
+        "service_account": {"email": maybe(str), "text": str}, "scopes": [str],
+        "secrets": table(str), "grants": [str], "dead_man": [{"name": str, "armed": bool, "text": str}],
         "price": {
             "zone": str, "lines": [_PRICE_LINE], "spot_usd_hour": float, "ondemand_usd_hour": float,
             "billed_usd_hour": float, "storage_usd_gib_month": maybe(float), "unknown": [str],
@@ -98,8 +99,20 @@ KINDS: Mapping[str, Any] = {
             "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "checkpoint": maybe(int),
             "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "starts": int, "message": str,
         }],
-        "loop": object, "alone": str, "next": [str],
+        "loop": object, "alone": str, "next": [str], "look_in_s": maybe(float), "target_steps": maybe(int),
+        "budget_usd": maybe(float), "ttl_left_s": maybe(float),
+        "sidecars": [{"name": str, "role": str, "port": int}], "seen": _SEEN,
     },
+    "deployments": {
+        "deployments": [{
+            "name": str, "project": str, "problem": str, "outcome": maybe(str), "tpu": maybe(str),
+            "job": maybe(str), "checkpoint": maybe(str), "preemptions": maybe(int), "cost_usd": maybe(float),
+            "seen": maybe(_SEEN),
+        }],
+    },
+    "push": {"name": str, "before": str, "bundle": str, "plan": [str], "outcome": str},
+    "dashboard": {"url": str, "port": int},
+    "report": {"name": str, "file": str, "events": int, "summary": _SUMMARY},
     "explain": {
         "name": str, "headline": str, "seen_at": float, "rules": table(str),
         "parts": [{
@@ -147,6 +160,7 @@ KINDS: Mapping[str, Any] = {
         "unused_faults?": [object], "bill?": [object], "calls?": table(int), "refused?": table(int),
     },
     "local-env": {"variables": table(str)},
+    "notify": {"results": [{"receiver": str, "told": bool, "why": str}]},
     "secret": {"name": str, "version": int, "project": str},
     "secrets": {"project": str, "secrets": [{"name": str, "created": str}]},
     "error": {

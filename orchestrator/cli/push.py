@@ -154,14 +154,10 @@ def _restart(world: "World") -> str:
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
     saved = [b.committed_step for b in beats]
     known = [step for step in saved if step is not None]
-    start = (
-        f"its newest checkpoint (step {min(known)})"
-        if known and len(known) == len(saved)
-        else "the beginning"
-    )
-    count = len(saved)
-    where = f" on {count} machines" if count > 1 else ""
-    return f"job: starts again{where} from {start}"
+    where = f" on {len(saved)} machines" if len(saved) > 1 else ""
+    if not known or len(known) < len(saved):
+        return f"job: starts again{where}, from what it saves when it is stopped; no checkpoint is complete yet"
+    return f"job: starts again{where} from its newest checkpoint (step {min(known)} or later)"
 
 
 def _with(history: "History", wanted: Wanted, now: float) -> "History":

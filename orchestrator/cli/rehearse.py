@@ -56,6 +56,7 @@ def command(
     It ends with 0 only if the job came back every time and reached its end.
     """  # noqa: D301 (click reads the character, so the text cannot be raw)
     from orchestrator.cli.demo import clear
+    from orchestrator.cli.secret import lend_secrets
     from orchestrator.cli.stage import Stage, interruptible
     from orchestrator.config.load import FILE_NAME, find
     from orchestrator.core.verdict import Kill
@@ -72,6 +73,7 @@ def command(
     with interruptible():
         try:
             stage.run("local", "start", "--hosts", hosts, "--notice", NOTICE)
+            lend_secrets(stage.session.spec)
             verdict = _rehearse(stage, chosen, chance, compare=compare)
         finally:
             left = [] if keep else clear(stage)

@@ -12,6 +12,11 @@ from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     from orchestrator.cloud.secrets import SecretManager
+    from orchestrator.core.spec import Spec
+
+MADE_UP = b"made-up-for-this-rehearsal"
+MOST_LENT = 100
+"""Versions of one secret that a rehearsal makes at most."""
 
 project_option = click.option("--project", help="Google Cloud project; as for `tpuctl up` when left out.")
 
@@ -28,7 +33,7 @@ def command() -> None:
 @project_option
 @cloud_option
 @json_option
-def set_(name: str, project: str | None, cloud: str, as_json: bool) -> None:
+def store(name: str, project: str | None, cloud: str, as_json: bool) -> None:
     """
     Store a new version of NAME; the value comes from standard input, or is asked for without showing it.
 
@@ -56,7 +61,7 @@ def set_(name: str, project: str | None, cloud: str, as_json: bool) -> None:
 @project_option
 @cloud_option
 @json_option
-def list_(project: str | None, cloud: str, as_json: bool) -> None:
+def show(project: str | None, cloud: str, as_json: bool) -> None:
     """
     List the names of the project's secrets. Values are never shown.
     """
@@ -75,13 +80,31 @@ def list_(project: str | None, cloud: str, as_json: bool) -> None:
         say(f"project {where} has no secrets; store one with: tpuctl secret set NAME")
 
 
+def lend_secrets(spec: "Spec") -> None:
+    """
+    Give the job of a rehearsal made-up values: its local cloud is new, and real ones have no place there.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.core.secrets import job_secrets
+
+    wanted = job_secrets(spec).values()
+    if not wanted:
+        return
+    manager, _ = open_manager(None, "local")
+    for name in dict.fromkeys(ref.name for ref in wanted):
+        versions = [int(ref.version) for ref in wanted if ref.name == name and ref.version != "latest"]
+        for _number in range(min(MOST_LENT, max(versions, default=1))):
+            manager.set(name, MADE_UP)
+    say(f"the job's secrets have made-up values in this rehearsal: {', '.join(job_secrets(spec))}")
+
+
 def _value(name: str) -> bytes:
     """
     Return the value; it stands on no command line, because those can be seen by everybody on a computer.
     """
     if sys.stdin.isatty():
         return str(click.prompt(f"value of {name}", hide_input=True, err=True)).encode()
-    value = click.get_binary_stream("stdin").read()
+    value: bytes = sys.stdin.buffer.read()
     return value[:-1] if value.endswith(b"\n") else value
 
 

@@ -47,7 +47,7 @@ class Stage:
         names = [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]
         for name in set(names) - KEPT:
             del os.environ[name]
-        os.environ.update(TPUCTL_LOCAL_DIR=str(folder / "cloud"), TPUCTL_CLOUD="local")
+        os.environ.update(TPUCTL_LOCAL_DIR=str(folder / "cloud"), TPUCTL_CLOUD="local", TPUCTL_UNTOLD="1")
         self._marker = ""
 
     @property

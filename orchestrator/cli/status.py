@@ -86,7 +86,7 @@ def published_status(session: "Session") -> Any:
     if found is not None:
         return found
     try:
-        return published(session.store, session.clock.now())
+        return published(session.store, session.clock.now(), session.ended)
     except TpuctlError:
         return None  # The cloud is asked next, and says what is wrong.
 

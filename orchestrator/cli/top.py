@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.cloud.listing import ZoneLists
 
 LOOKS = 8
 """Deployments that are looked at side by side."""
+FRESH = 3.0
+"""Seconds for which what a zone showed serves all of them; less than from one look to the next."""
 SHOWN = ("outcome", "tpu", "job", "checkpoint", "preemptions", "cost_usd", "seen")
 
 
@@ -41,11 +44,13 @@ def show_all(choice: "Choice", *, watch: bool) -> None:
     from orchestrator.cli.output import columns, print_json
     from orchestrator.cli.status_live import repeat
     from orchestrator.cli.status_view import WIDTH
+    from orchestrator.cloud.listing import ZoneLists
 
     sessions: dict[str, Any] = {}
+    lists = ZoneLists(FRESH)
 
     def look() -> tuple[dict[str, Any], bool]:
-        return {"deployments": rows_of(choice, sessions)}, False
+        return {"deployments": rows_of(choice, sessions, lists)}, False
 
     def draw(body: dict[str, Any]) -> str:
         return table(body["deployments"], min(WIDTH, columns() or WIDTH))
@@ -62,17 +67,21 @@ def show_all(choice: "Choice", *, watch: bool) -> None:
         click.echo(draw(body))
 
 
-def rows_of(choice: "Choice", sessions: "dict[str, Session]") -> list[dict[str, Any]]:
+def rows_of(choice: "Choice", sessions: "dict[str, Session]", lists: "ZoneLists") -> list[dict[str, Any]]:
     """
     Return a row for each deployment known here; *sessions* keeps what was opened for the next time.
+
+    All of them share *lists*: a zone is listed once for all that look at the same moment.
     """
     from orchestrator.cli.places import kept_files
 
     with ThreadPoolExecutor(max_workers=LOOKS) as pool:
-        return list(pool.map(lambda path: _row(path, choice, sessions), kept_files(choice.cloud)))
+        return list(pool.map(lambda path: _row(path, choice, sessions, lists), kept_files(choice.cloud)))
 
 
-def _row(path: "Path", choice: "Choice", sessions: "dict[str, Session]") -> dict[str, Any]:
+def _row(
+    path: "Path", choice: "Choice", sessions: "dict[str, Session]", lists: "ZoneLists"
+) -> dict[str, Any]:
     """
     Return the row of one deployment; what cannot be read or seen has its reason in *problem*.
     """
@@ -80,12 +89,12 @@ def _row(path: "Path", choice: "Choice", sessions: "dict[str, Session]") -> dict
 
     row: dict[str, Any] = {"name": path.parent.name, "project": path.parent.parent.name}
     try:
-        return {**row, **_seen(_session(path, choice, sessions)), "problem": ""}
+        return {**row, **_seen(_session(path, choice, sessions, lists)), "problem": ""}
     except TpuctlError as error:
         return {**row, **dict.fromkeys(SHOWN), "problem": error.message}
 
 
-def _session(path: "Path", choice: "Choice", sessions: "dict[str, Session]") -> "Session":
+def _session(path: "Path", choice: "Choice", sessions: "dict[str, Session]", lists: "ZoneLists") -> "Session":
     from orchestrator.cli.known import spec_in
     from orchestrator.cli.wiring import Session
 
@@ -93,6 +102,7 @@ def _session(path: "Path", choice: "Choice", sessions: "dict[str, Session]") -> 
     if key not in sessions:
         sessions[key] = Session(choice, lambda _: None, spec_in(path))
         sessions[key].only_looks = True
+        sessions[key].lists = lists
     return sessions[key]
 
 

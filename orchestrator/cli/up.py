@@ -30,7 +30,7 @@ def command(
     Create bucket, VM and TPU side by side, push the job over SSH and start it.
 
     Run it again at any time: what is right is left alone, new code is pushed. When the job runs, `up`
-    leaves; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out`: exactly that is done,
+    leaves; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out F`: exactly that is done,
     or nothing, when something has moved since.
     """
     from orchestrator.cli.wiring import Choice
@@ -65,7 +65,7 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
     printer = EventPrinter()
     session, approved = open_approved(choice, plan, printer) if plan else (Session(choice, printer), None)
     sweep_expired(session)
-    with session.alone("up"), printer:
+    with session.alone("up"), printer, session.notifier:
         _want(session, approved)
         record = session.record
         changes = 0
@@ -74,6 +74,7 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
             nonlocal changes
             changes += len(result.plan.changes)
             session.sink.flush()
+            session.notifier.seen(result)
             for failure in result.failures:
                 _stop_on(failure, result)
                 printer.failure(failure, session.clock.now())

@@ -184,6 +184,7 @@ def _passes(session: "Session", printer: "EventPrinter", metrics: "Metrics | Non
         for failure in result.failures:
             printer.failure(failure, session.clock.now())
         session.sink.flush()
+        session.notifier.seen(result)
         if result.plan.outcome is None:
             raise_hopeless(session.record.history)
 
@@ -192,6 +193,7 @@ def _passes(session: "Session", printer: "EventPrinter", metrics: "Metrics | Non
         return watcher.run(lambda seen: loop and _stops_vm(seen), after)
     finally:
         publication.close()
+        session.notifier.end()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -32,6 +32,8 @@ from orchestrator.errors import LeaseHeldError, TpuctlError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from orchestrator.cli.notify import Notifier
+    from orchestrator.cloud.listing import ZoneLists
     from orchestrator.local.places import Address
     from orchestrator.ports import Cloud, Store
     from orchestrator.remote.connect import Ssh
@@ -79,6 +81,7 @@ class Session:
         self._sink = sink
         self.needs_no_record = False
         self.only_looks = False
+        self.lists: ZoneLists | None = None
         self.interrupted = False
         self.approve: Callable[[Plan], None] = any_plan
         self.holder = this_process("?", 0.0)
@@ -158,6 +161,7 @@ class Session:
             endpoint=local.endpoint if local else None,
             project=self.project,
             ssh_port=local.ssh_port if local else 22,
+            lists=self.lists,
         )
         return open_cloud(settings, self.spec, self.ssh, ask_account=ask_account)
 
@@ -225,6 +229,16 @@ class Session:
             approve=self.approve,
         )
 
+    @cached_property
+    def notifier(self) -> "Notifier":
+        """
+        Return what tells people; hooks are programs of the user's computer, so not in the loop on the VM.
+        """
+        from orchestrator.cli.notify import Notifier
+        from orchestrator.core.lease import LOOP
+
+        return Notifier(self, hooks=self.holder.command != LOOP)
+
     def watcher(self) -> Watcher:
         """
         Return the loop over passes.
@@ -251,6 +265,10 @@ class Session:
 
         *yields* names the commands for which this one steps aside.
         """
+        from orchestrator.cli.same_place import check_place
+
+        if command != "expire":
+            check_place(self)
         self.holder = this_process(command, self.clock.now(), yields)
         with only_here(self.folder, self.holder, self._wish), self._leased():
             yield

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from orchestrator.cloud.compute import client_class
 from orchestrator.cloud.errors import translated
+from orchestrator.cloud.lean import imported
 from orchestrator.errors import AuthError, UsageError
 
 T = TypeVar("T")
@@ -41,7 +42,8 @@ class CloudSettings:
     application default credentials; a URL such as http://127.0.0.1:8080 is a local cloud without
     credentials. *call_timeout* bounds each wait of one HTTP request, in seconds; *read_retry* is how
     long, in seconds, a reading call may be repeated in all (0: never). Mutating calls are never repeated
-    here. *adapter* is a requests transport adapter that answers for *endpoint* in-process.
+    here. *adapter* is a requests transport adapter that answers for *endpoint* in-process. *lists*, a
+    ZoneLists, is given to all clouds that only look, so that they share what their zones show.
     """
 
     project: str = ""
@@ -50,6 +52,7 @@ class CloudSettings:
     call_timeout: float = 30.0
     read_retry: float = 5.0
     adapter: Any = None
+    lists: Any = None
 
 
 class Clients:
@@ -159,9 +162,8 @@ class Clients:
         return {"api_endpoint": self.settings.endpoint} if self.settings.endpoint else {}
 
     def _tpu(self) -> Any:
-        from google.cloud.tpu_v2 import TpuClient
-
-        client = TpuClient(credentials=self.credentials, transport="rest", client_options=self._options())
+        make = imported("google.cloud.tpu_v2").TpuClient
+        client = make(credentials=self.credentials, transport="rest", client_options=self._options())
         return self._kept_local(client, client.transport._session)  # noqa: SLF001
 
     def _compute(self, service: str, name: str) -> Any:
@@ -170,9 +172,8 @@ class Clients:
         return self._kept_local(client, client.transport._session)  # noqa: SLF001
 
     def _storage(self) -> Any:
-        from google.cloud.storage import Client
-
-        client = Client(self.project, credentials=self.credentials, client_options=self._options())
+        make = imported("google.cloud.storage").Client
+        client = make(self.project, credentials=self.credentials, client_options=self._options())
         # With it the client asks for buckets in threads of its own, for telemetry (docs/facts.md 3.2).
         client._bucket_metadata_cache = None  # noqa: SLF001
         if self.settings.endpoint:

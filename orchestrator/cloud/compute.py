@@ -10,6 +10,8 @@ from importlib import import_module
 from importlib.util import find_spec, module_from_spec
 from typing import Any
 
+from orchestrator.cloud.lean import imported
+
 PACKAGE = "google.cloud.compute_v1"
 
 
@@ -21,7 +23,7 @@ def client_class(service: str, name: str) -> Any:
     """
     if PACKAGE not in sys.modules:
         _put_off()
-    return getattr(import_module(f"{PACKAGE}.services.{service}"), name)
+    return getattr(imported(f"{PACKAGE}.services.{service}"), name)
 
 
 def _put_off() -> None:

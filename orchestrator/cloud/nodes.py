@@ -9,10 +9,11 @@ from orchestrator.cloud import operations
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
 from orchestrator.cloud.hostkeys import public_keys
+from orchestrator.cloud.listing import ZoneLists
 from orchestrator.cloud.sights import across_zones, whole_pages
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Verb
-from orchestrator.core.world import Node, NodeState, Operation, OperationResult, Sight, Worker
+from orchestrator.core.world import Node, NodeState, Operation, OperationResult, Present, Sight, Worker
 from orchestrator.errors import NotFoundError
 from orchestrator.gcp.bodies import node_body
 from orchestrator.gcp.sights import seen
@@ -35,8 +36,13 @@ class TpuNodes:
 
         The API has no filter for nodes, so the labels are compared here.
         """
+        lists = self._clients.settings.lists or ZoneLists(0)
+        known = lists.known(map(self._parent, dict.fromkeys(zones)), label, value)
+        if known is not None:
+            return Present(tuple(known))
         return across_zones(
-            zones, lambda zone: [n for n in self._listed(zone) if n.labels.get(label) == value]
+            zones,
+            lambda zone: lists.labelled(self._parent(zone), label, value, lambda: self._listed(zone)),
         )
 
     def observe(self, name: str, zone: str) -> Sight[Node]:

@@ -2,6 +2,7 @@
 Long-running operations: TPU (google.longrunning) and Compute Engine, looked at once, never waited for.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 from orchestrator.cloud.errors import translate_compute, translate_status, translated
 from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.world import Operation, OperationResult
-from orchestrator.errors import TpuctlError
+from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.gcp.operations import described, failed, polled
+
+_NAME = re.compile(r"projects/[^/]+/locations/[^/]+/operations/[^/]+")
 
 
 def of_tpu(future: Any, verb: Verb, name: str, zone: str, incarnation: int | None) -> Operation:
@@ -37,6 +40,9 @@ def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> Op
     """
 
     def look() -> OperationResult:
+        if not _NAME.fullmatch(operation.id):
+            # The record said so; the client would take it for a mistake of the program.
+            raise NotFoundError(f"{described(operation)}: {operation.id[:80]!r} names no operation")
         answer = client.get_operation({"name": operation.id}, **limits)
         if not answer.done:
             return OperationResult(operation, done=False)

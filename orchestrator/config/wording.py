@@ -13,12 +13,10 @@ from orchestrator.core.suggest import did_you_mean, join
 LATER_KEYS = (
     "tpu.request",
     "tpu.strategy",
-    "job.secrets",
     "job.deadline",
     "watch.strategy",
     "watch.deadline",
     "deadline",
-    "secrets",
     "strategy",
 )
 _LATER = "not in this version of tpuctl"

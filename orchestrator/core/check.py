@@ -4,7 +4,15 @@ What makes a deployment file wrong although every value has the right type.
 
 from collections.abc import Collection
 
-from orchestrator.core import check_job, check_loop, check_memory, check_place, check_secrets, check_sidecars
+from orchestrator.core import (
+    check_job,
+    check_loop,
+    check_memory,
+    check_notify,
+    check_place,
+    check_secrets,
+    check_sidecars,
+)
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.rule import Problem
 from orchestrator.core.spec import Spec
@@ -16,6 +24,7 @@ RULES = (
     *check_memory.RULES,
     *check_sidecars.RULES,
     *check_loop.RULES,
+    *check_notify.RULES,
 )
 
 

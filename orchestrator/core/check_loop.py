@@ -1,5 +1,5 @@
 """
-Rules about the loop on the VM.
+Rules about the loop: on the VM, and against a deadline.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,28 @@ def _place(spec: Spec, _: Catalog) -> Iterator[Problem]:
         )
 
 
-RULES = (Rule(("watch.on_vm", "vm"), _place),)
+def _deadline(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    deadline = spec.watch.deadline
+    if deadline is None:
+        return
+    if spec.job.target_steps is None:
+        yield Problem(
+            "watch.deadline",
+            "nobody can say whether the job is in time: its length is not known",
+            "set job.target_steps, or leave watch.deadline out",
+        )
+    if deadline.after is not None and deadline.after > spec.watch.ttl:
+        yield Problem(
+            "watch.deadline",
+            f"{deadline} is later than the end of ttl, {spec.watch.ttl}",
+            "raise watch.ttl, or name an earlier deadline",
+        )
+
+
+RULES = (
+    Rule(("watch.on_vm", "vm"), _place),
+    Rule(("watch.deadline", "watch.ttl", "job.target_steps"), _deadline),
+)
 """
 The rules of this file.
 """

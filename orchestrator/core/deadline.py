@@ -73,6 +73,7 @@ class Situation:
 
     *done* counts what a complete checkpoint has, *unsaved* what a change would lose. *mode* and *place*
     are what the job has now, also while it starts. *gap* is how long no spot is to be had, on average.
+    *starting* says that what it has now has not begun to work.
     """
 
     now: float
@@ -88,6 +89,7 @@ class Situation:
     place: str = ""
     unsaved: float = 0.0
     gap: float = 3600.0
+    starting: bool = False
 
     @property
     def left(self) -> float:
@@ -166,6 +168,8 @@ def _hold(policy: Policy, s: Situation) -> Choice:
 
     Only the thrifty policy moves on, when another place is so much cheaper that the move pays for itself.
     """
+    if s.starting and s.slack < s.cold + s.loss:
+        return Choice(Mode.ON_DEMAND, why="spot does not start in time")
     stay = Choice(Mode.SPOT, s.place, "spot is kept until it is taken away")
     here = next((offer for offer in s.offers if offer.place == s.place), None)
     if policy is not Policy.THRIFTY or here is None or s.slack < 2 * s.change + s.unsaved:
@@ -194,6 +198,7 @@ def _on_demand(policy: Policy, s: Situation) -> Choice:
         return stay
     offer = next(o for o in s.offers if o.place == found.place)
     saved = (s.on_demand_usd_hour - offer.usd_hour) * min(offer.life, s.left)
+    saved *= 1.0 if offer.up else offer.share
     spent = offer.usd_hour * (s.cold + s.unsaved) + s.on_demand_usd_hour * (s.cold + s.loss)
     return found if saved > spent else Choice(Mode.ON_DEMAND, s.place, "a move to spot would not pay")
 

@@ -8,6 +8,7 @@ from enum import Enum
 from orchestrator.core import names
 from orchestrator.core.decide_queued import judge_place
 from orchestrator.core.decide_race import joining, new_round
+from orchestrator.core.due import marked, of_mode, to_leave, wants_on_demand
 from orchestrator.core.history import (
     TERMINAL,
     History,
@@ -20,7 +21,7 @@ from orchestrator.core.job import out_of_reach
 from orchestrator.core.notice import left, noticed
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.race import may_win, races, undecided
-from orchestrator.core.recovery import SECOND_WITNESS, held_back, next_zone, quota_held
+from orchestrator.core.recovery import SECOND_WITNESS, held_back, next_zone, quota_held, why_there
 from orchestrator.core.shape import unwanted
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
@@ -85,7 +86,7 @@ def decide_node(spec: Spec, world: World, history: History) -> Step:
     left_over = [n for n in nodes if n is not current and not may_win(n, history)]
     old = [n for n in left_over if not deleting(n, world, history)]
     removals = [delete_node(n, f"incarnation {n.incarnation} is not the newest") for n in old]
-    judgement = judge_node(spec, current, world, history)
+    judgement = _in_time(spec, world, history, judge_node(spec, current, world, history))
     if judgement.verdict is Verdict.KEEP:
         closely = current is not None and noticed(world, current)
         waiting = "TPU: it has yet to win its race" if undecided(history) else ""
@@ -135,6 +136,15 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
     return Judgement(Verdict.REPLACE, f"READY, but {lost}") if lost else Judgement(Verdict.KEEP)
 
 
+def _in_time(spec: Spec, world: World, history: History, judgement: Judgement) -> Judgement:
+    """
+    Return the judgement, or that a TPU that could stay is left for the deadline's or the money's sake.
+    """
+    stays = judgement.verdict in {Verdict.KEEP, Verdict.WAIT} and not undecided(history)
+    why = to_leave(spec, world, history) if stays else ""
+    return Judgement(Verdict.REPLACE, why) if why else judgement
+
+
 def _judge_missing(world: World, history: History) -> Judgement:
     number = history.incarnation
     if number == 0:
@@ -160,8 +170,21 @@ def _judge_missing(world: World, history: History) -> Judgement:
 
 
 def _create(spec: Spec, world: World, history: History, judgement: Judgement) -> Step:
+    """
+    Ask for the next TPU, spot or on demand; one whose answer was lost is asked for as it was.
+    """
+    again = judgement.verdict is Verdict.CREATE and history.incarnation > 0
+    was = history.incarnation in history.on_demand
+    on_demand = was if again else wants_on_demand(spec, world, history)
+    asked = _asked(spec, world, of_mode(history, on_demand=on_demand), judgement)
+    return marked(asked) if on_demand else asked
+
+
+def _asked(spec: Spec, world: World, history: History, judgement: Judgement) -> Step:
     if isinstance(world.bucket, Absent) and history.bucket_seen:
         return Step(waiting="TPU: not asked for, since the bucket that held the job's data is gone")
+    if undecided(history) and isinstance(world.claim, Unknown):
+        return Step(waiting=f"TPU: it is not known who has won the race ({world.claim.why})")
     # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
     moved = history.zone not in spec.tpu.zones
     fresh = moved or judgement.verdict is Verdict.REPLACE or history.incarnation == 0
@@ -173,7 +196,8 @@ def _create(spec: Spec, world: World, history: History, judgement: Judgement) ->
         return Step(waiting="TPU: waits for the old node to go, which holds the quota", wake_in=5.0)
     name = names.node_name(spec, incarnation)
     race = 0 if fresh else history.round
-    change = Change(Kind.NODE, Verb.CREATE, name, judgement.why, zone, incarnation, round=race)
+    why = judgement.why + (why_there(spec, history, world.seen_at, zone) if fresh else "")
+    change = Change(Kind.NODE, Verb.CREATE, name, why, zone, incarnation, round=race)
     return held_back(spec, history, world, Kind.NODE, zone) or Step((change,))
 
 

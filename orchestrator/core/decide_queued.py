@@ -166,6 +166,17 @@ def _refusal(place: QueuedResource, now: float) -> Refusal:
     return Refusal(now, place.zone, place.retry or Retry.UNKNOWN, text, Kind.NODE)
 
 
+def state_text(node: Node) -> str:
+    """
+    Return the state of a TPU as people read it: as long as it is only in the queue, that of its place there.
+    """
+    place = node.queued
+    if place is None or place.state is QueuedState.ACTIVE or node.state is NodeState.READY:
+        return node.state.name
+    waiting = f" ({waiting_text(place)})" if place.state in IN_QUEUE else ""
+    return place.state.name + waiting
+
+
 def waiting_text(place: QueuedResource) -> str:
     """
     Say since when an order has been in the queue, and until when it stays there.

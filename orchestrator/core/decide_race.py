@@ -9,7 +9,7 @@ from orchestrator.core.race import WIDTH, candidates, races, undecided
 from orchestrator.core.recovery import create_gate, held_back, quota_held, zone_order
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
-from orchestrator.core.world import World
+from orchestrator.core.world import Unknown, World
 
 
 def new_round(spec: Spec, world: World, history: History, why: str) -> Step:
@@ -29,7 +29,7 @@ def joining(spec: Spec, world: World, history: History) -> tuple[Change, ...]:
     """
     Return who joins the race under way, in zones that have refused before and may be asked again.
     """
-    if not races(spec) or not undecided(history):
+    if not races(spec) or not undecided(history) or isinstance(world.claim, Unknown):
         return ()
     taken = {history.zone, *(one.zone for one in candidates(history))}
     room = WIDTH - 1 - len(candidates(history))

@@ -8,7 +8,9 @@ out which incarnation it had asked for. How it grows by what is seen: orchestrat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from orchestrator.core.capacity import Places
 from orchestrator.core.plan import Kind
+from orchestrator.core.progress import Progress
 from orchestrator.core.world import Node, NodeState, Operation, Phase, Present, World
 from orchestrator.errors import Retry
 
@@ -21,6 +23,8 @@ TERMINAL = frozenset({NodeState.PREEMPTED, NodeState.TERMINATED})
 class Refusal:
     """
     Remember a create or start that the cloud refused. *at* is in seconds since the epoch.
+
+    *on_demand* says that a TPU was asked for on demand though the file says spot.
     """
 
     at: float
@@ -29,12 +33,16 @@ class Refusal:
     message: str = ""
     kind: Kind = Kind.NODE
     hint: str = ""
+    on_demand: bool = False
 
 
 @dataclass(frozen=True)
 class Span:
     """
     Remember from when to when a resource existed, for the bill; *until* is None while it does.
+
+    *spot* is None where it is what the file says, False for a TPU that the deadline has asked for on demand.
+    *type* is empty where it is what the file says; a TPU of before the file was changed keeps its own.
     """
 
     kind: str
@@ -42,6 +50,8 @@ class Span:
     zone: str
     since: float
     until: float | None = None
+    spot: bool | None = None
+    type: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,9 @@ class History:
     *shape* is the TPU that `up` wants, *unwanted* the last incarnation that was asked for with another one.
     *round* is the race that the newest TPU was asked for in, *claimed* says that it is known to have won;
     *rivals* are the others, as long as they may be there. *highest* is the largest number ever given.
+    *type* is the newest TPU's, *places* what is remembered of each zone's capacity.
     *queued* says that a TPU was ever asked for through the queue, so that the queue is looked at.
+    *on_demand* are the incarnations that were asked for on demand for the deadline's sake.
     """
 
     serial: int = 0
@@ -103,12 +115,16 @@ class History:
     sightings: Mapping[str, float] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
     queued: bool = False
+    on_demand: tuple[int, ...] = ()
+    progress: Progress = field(default_factory=Progress)
     outcome: str = ""
     reason: str = ""
     round: int = 0
     claimed: bool = False
     rivals: tuple[Candidate, ...] = ()
     highest: int = 0
+    type: str = ""
+    places: Places = ()
 
 
 def current_node(world: World, history: History) -> Node | None:

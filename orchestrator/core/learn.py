@@ -4,9 +4,10 @@ How the record learns from what a pass sees: every function here is pure.
 
 from dataclasses import replace
 
-from orchestrator.core.billed import billed_since
+from orchestrator.core.billed import billed_since, last_creating
 from orchestrator.core.decide_queued import doubts as doubts_in_queue
 from orchestrator.core.decide_queued import learn_places
+from orchestrator.core.due import learn_progress, span_spot
 from orchestrator.core.history import (
     LATEST_TRY,
     TERMINAL,
@@ -18,6 +19,7 @@ from orchestrator.core.history import (
     forgiven,
     newest_incarnation,
 )
+from orchestrator.core.learn_capacity import learn_capacity
 from orchestrator.core.notice import left
 from orchestrator.core.plan import Kind
 from orchestrator.core.race import found_again, learn_race, without
@@ -44,7 +46,9 @@ def learn(history: History, world: World) -> History:
     history = _adopt(_up_to(history, now), world)
     for result in world.operations:
         history = _learn_operation(history, result, now)
-    history = _learn_success(learn_places(learn_race(history, world), world), world)
+    history = learn_capacity(learn_places(learn_race(history, world), world), world)
+    history = _learn_success(history, world)
+    history = learn_progress(history, world)
     history = replace(history, spans=_spans(history, world, now))
     return replace(history, sightings=_sightings(history, world, now))
 
@@ -130,7 +134,9 @@ def _races(history: History, incarnation: int | None) -> bool:
 def _refused(history: History, result: OperationResult, now: float) -> tuple[Refusal, ...]:
     operation = result.operation
     kind, text = Kind(operation.kind), f"{result.code} {result.message}".strip()
-    return (*history.refusals, Refusal(now, operation.zone, result.retry or Retry.UNKNOWN, text, kind))
+    dear = kind is Kind.NODE and operation.incarnation in history.on_demand
+    retry = result.retry or Retry.UNKNOWN
+    return (*history.refusals, Refusal(now, operation.zone, retry, text, kind, on_demand=dear))
 
 
 def _learn_success(history: History, world: World) -> History:
@@ -172,7 +178,8 @@ def _sightings(history: History, world: World, now: float) -> dict[str, float]:
     else:
         doubts = (key for key in history.sightings if key.startswith(("node:", "deleting:")))
         kept |= {key for key in doubts if not key.endswith(":absent")}
-    return {key: history.sightings.get(key, now) for key in seen | (kept & set(history.sightings))}
+    noted = {key: history.sightings.get(key, now) for key in seen | (kept & set(history.sightings))}
+    return {**noted, **last_creating(history, world, now)}
 
 
 def _node_doubts(node: Node | None, incarnation: int) -> set[str]:
@@ -198,7 +205,10 @@ def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
             for n in world.nodes.value
             if n.machine and n.state not in TERMINAL and n.state is not NodeState.CREATING
         )
-        nodes = [Span("node", n.name, n.zone, billed_since(n, history, now)) for n in billed]
+        nodes = [
+            Span("node", n.name, n.zone, billed_since(n, history, now), spot=span_spot(history, n.name))
+            for n in billed
+        ]
         live |= {("node", node.name): node for node in nodes}
     if isinstance(world.vm, Present) and world.vm.value.state is not VmState.TERMINATED:
         vm = world.vm.value

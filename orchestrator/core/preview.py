@@ -14,7 +14,7 @@ from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.scopes import LOOP_ROLES, SELF_DELETE_ROLE, WRITER_ROLE, node_scopes, vm_scopes
 from orchestrator.core.secrets import grant_line, job_secrets, secret_names, told
 from orchestrator.core.sidecars import sidecars
-from orchestrator.core.spec import Spec
+from orchestrator.core.spec import Spec, TpuSpec
 
 DEFAULT_ACCOUNT = "PROJECT_NUMBER-compute@developer.gserviceaccount.com"
 
@@ -224,10 +224,21 @@ def _node(view: Preview) -> dict[str, str]:
         **shape,
         "runtime": runtime,
         "address": address,
+        **_queue(tpu),
         **_timer(view),
         **told(view.spec, "tpu"),
         **_beside(view.spec, "tpu"),
     }
+
+
+def _queue(tpu: TpuSpec) -> dict[str, str]:
+    """
+    Say how the TPU is asked for, where that is not at once.
+    """
+    if tpu.request == "node":
+        return {}
+    wait = f"for {tpu.wait} in each zone" if tpu.wait else "without end"
+    return {"request": f"through the zone's queue, waiting {wait}; nothing is billed while it waits"}
 
 
 def _timer(view: Preview) -> dict[str, str]:

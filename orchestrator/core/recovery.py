@@ -3,7 +3,9 @@ When and where to ask for the next node: zone order, back-off by class of refusa
 """
 
 import hashlib
+from collections import Counter
 
+from orchestrator.core.capacity import order, passed_over
 from orchestrator.core.history import History, Refusal
 from orchestrator.core.plan import Kind
 from orchestrator.core.spec import Spec
@@ -43,13 +45,21 @@ def next_zone(spec: Spec, history: History, now: float) -> str:
 
 def zone_order(spec: Spec, history: History, now: float) -> tuple[str, ...]:
     """
-    Return the zones in the order of asking: first those not refused since the last READY, then in turn.
+    Return the zones in the order of asking: by what is remembered of them, then by who refused less often.
     """
     zones = spec.tpu.zones
+    ranked = order(zones, history.places, history.type, now, home=history.zone)
     elsewhere = {Retry.CAPACITY, Retry.QUOTA}
     refused = [r.zone for r in history.refusals if r.kind is Kind.NODE and r.retry in elsewhere]
-    stays = history.zone not in refused
-    return tuple(sorted(zones, key=lambda zone: (refused.count(zone), not stays or zone != history.zone)))
+    return tuple(sorted(ranked, key=refused.count))
+
+
+def why_there(spec: Spec, history: History, now: float, zone: str) -> str:
+    """
+    Say why *zone* is asked before those that the file names earlier; empty when none is passed over.
+    """
+    text = passed_over(spec.tpu.zones, history.places, history.type, now, zone)
+    return f"; {text}" if text and history.places else ""
 
 
 def quota_held(world: World, history: History, zone: str) -> bool:
@@ -94,11 +104,13 @@ def hopeless(history: History) -> Refusal | None:
     zone only lacks capacity, a zone without quota ends nothing.
     """
     limits = {Retry.PERMANENT: 1, Retry.QUOTA: QUOTA_TRIES, Retry.UNKNOWN: UNKNOWN_TRIES}
-    if any(r.kind is Kind.NODE and r.retry is Retry.CAPACITY for r in history.refusals):
+    # A deadline may ask for what the project has no quota for; spot goes on without it.
+    refusals = [r for r in history.refusals if not r.on_demand]
+    if any(r.kind is Kind.NODE and r.retry is Retry.CAPACITY for r in refusals):
         limits = {Retry.PERMANENT: 1}
-    for last in reversed(history.refusals):
-        alike = [r for r in history.refusals if (r.kind, r.retry) == (last.kind, last.retry)]
-        if len(alike) >= limits.get(last.retry, len(alike) + 1):
+    alike = Counter((r.kind, r.retry) for r in refusals)
+    for last in reversed(refusals):
+        if last.retry in limits and alike[last.kind, last.retry] >= limits[last.retry]:
             return last
     return None
 

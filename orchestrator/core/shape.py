@@ -4,8 +4,10 @@ The shape of the TPU: what a node cannot change while it exists, so that another
 
 from dataclasses import replace
 
-from orchestrator.core.history import History, newest_incarnation
+from orchestrator.core.history import History, Span, newest_incarnation
 from orchestrator.core.spec import Spec
+
+SPOT = "spot"
 
 
 def shape_of(spec: Spec) -> str:
@@ -13,7 +15,7 @@ def shape_of(spec: Spec) -> str:
     Return the shape that a deployment file asks for, in words.
     """
     tpu = spec.tpu
-    price = "spot" if tpu.spot else "on demand"
+    price = SPOT if tpu.spot else "on demand"
     return f"{tpu.type}, {tpu.runtime}, {price}, external address {'yes' if tpu.external_ip else 'no'}"
 
 
@@ -21,10 +23,23 @@ def reshaped(history: History, shape: str) -> History:
     """
     Return the history with the shape that `up` wants; a node that was asked for with another one is unwanted.
 
-    Records of earlier versions hold no shape: theirs is believed to be the one of the file.
+    Records of earlier versions hold no shape: theirs is believed to be the one of the file. What ran up to
+    now keeps its price.
     """
-    other = history.shape not in {"", shape}
-    return replace(history, shape=shape, unwanted=newest_incarnation(history) if other else history.unwanted)
+    if history.shape in {"", shape}:
+        return replace(history, shape=shape)
+    spans = tuple(_priced_by(history.shape, span) for span in history.spans)
+    return replace(history, shape=shape, unwanted=newest_incarnation(history), spans=spans)
+
+
+def _priced_by(shape: str, span: Span) -> Span:
+    """
+    Return the span of a TPU with the type and the price class of *shape*, unless it has its own.
+    """
+    if span.kind != "node":
+        return span
+    words = shape.split(", ")
+    return replace(span, type=span.type or words[0], spot=SPOT in words if span.spot is None else span.spot)
 
 
 def unwanted(history: History) -> bool:

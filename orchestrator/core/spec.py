@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from orchestrator.core.units import Duration
+from orchestrator.core.notify_spec import NotifySpec
+from orchestrator.core.units import Duration, Until
 
 STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
@@ -170,6 +171,8 @@ class WatchSpec:
     """Stop, keeping all data, before this sum is spent (an estimate from the price table)."""
     ttl: Duration = field(default_factory=lambda: Duration(7 * 86400))
     """Longest life of the deployment; the VM also carries it as a limit that Google enforces."""
+    deadline: Until | None = None
+    """When the job must be done: a time from the first up (36h) or a date. Then on demand helps spot out."""
     self_delete: bool = False
     """Let each TPU delete itself when ttl is over and nobody watches; its account may then do more."""
     on_vm: bool = False
@@ -244,5 +247,7 @@ class Spec:
     """E-mail of the account the machines run as; the project's default compute account when left out."""
     watch: WatchSpec = field(default_factory=WatchSpec)
     """How the deployment is watched."""
+    notify: NotifySpec = field(default_factory=NotifySpec)
+    """Who is told when something happens."""
     sidecars: SidecarsSpec = field(default_factory=SidecarsSpec)
     """What runs beside the job: TensorBoard, JupyterLab."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
-from orchestrator.core.bill import METERS
+from orchestrator.core.bill import METERS, priced_as
 from orchestrator.core.catalog import Catalog
-from orchestrator.core.cost import Hourly, PriceLine, hourly
+from orchestrator.core.cost import Hourly, Meter, PriceLine, hourly
 from orchestrator.core.history import History, Span
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.spec import Spec, VmSpec
@@ -173,16 +173,17 @@ class _Bill:
 
     def __init__(self, spec: Spec, catalog: Catalog, now: float) -> None:
         self._spec, self._catalog, self.now = spec, catalog, now
-        self._prices: dict[str, Hourly] = {}
+        self._prices: dict[tuple[str, bool | None, str], Hourly] = {}
 
     def lines(self, span: Span) -> tuple[PriceLine, ...]:
         """
         Return what is priced while the span's machine exists.
         """
-        if span.zone not in self._prices:
-            self._prices[span.zone] = hourly(self._spec, self._catalog, span.zone)
+        key = span.type, span.spot, span.zone
+        if key not in self._prices:
+            self._prices[key] = hourly(priced_as(self._spec, span), self._catalog, span.zone)
         meters = METERS[span.kind]
-        return tuple(line for line in self._prices[span.zone].lines if line.meter in meters)
+        return tuple(line for line in self._prices[key].lines if line.meter in meters)
 
     def rate(self, span: Span) -> float:
         """
@@ -239,15 +240,26 @@ def _items(bill: _Bill, dear: _Bill, spans: Iterable[Span]) -> Iterator[Item]:
     """
     Yield the cost of each priced thing by zone; *dear* prices the same on demand.
     """
-    groups: dict[tuple[str, str], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
+    groups: dict[tuple[str, str, bool], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
     for span in spans:
-        for line, other in zip(bill.lines(span), dear.lines(span), strict=True):
-            groups[line.what, span.zone].append((span, line, other))
-    for (what, zone), members in groups.items():
+        for line, other in zip(bill.lines(span), dear.lines(replace(span, spot=None)), strict=True):
+            dearer = span.spot is False and line.meter is Meter.NODE and not line.minor
+            groups[line.what, span.zone, dearer].append((span, line, other))
+    for (what, zone, dearer), members in groups.items():
         seconds = sum(bill.seconds(span) for span, _, _ in members)
-        _, line, other = members[0]
         machines = len({span.name for span, _, _ in members})
-        usd, ondemand = (
-            None if price is None else price * seconds / 3600 for price in (line.billed_usd, other.billed_usd)
-        )
-        yield Item(what, zone, machines, seconds, usd, ondemand)
+        usd = _cost(bill, ((span, line.billed_usd) for span, line, _ in members))
+        ondemand = _cost(bill, ((span, other.billed_usd) for span, _, other in members))
+        yield Item(f"{what}, on demand" if dearer else what, zone, machines, seconds, usd, ondemand)
+
+
+def _cost(bill: _Bill, parts: Iterable[tuple[Span, float | None]]) -> float | None:
+    """
+    Return the sum of spans at their own prices per hour, None when one is unknown.
+    """
+    total = 0.0
+    for span, price in parts:
+        if price is None:
+            return None
+        total += price * bill.seconds(span) / 3600
+    return total

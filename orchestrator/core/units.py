@@ -3,6 +3,7 @@ Quantities that people write with a unit.
 """
 
 import re
+from datetime import datetime
 from typing import Any
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -50,3 +51,62 @@ class Duration(float):
             if self >= _SECONDS[unit] and self % _SECONDS[unit] == 0:
                 return f"{int(self // _SECONDS[unit])}{unit}"
         return f"{self:.6f}".rstrip("0").rstrip(".") + "s"
+
+
+class Until(str):
+    """
+    Hold a point in time as people write it: a duration such as `36h`, or a date with time and time zone.
+    """
+
+    __slots__ = ()
+
+    @property
+    def after(self) -> float | None:
+        """
+        Return the seconds from the start, None for a date.
+        """
+        return Duration.parse(self) if re.fullmatch(r"[0-9.]+[smhd]", self) else None
+
+    @classmethod
+    def parse(cls, text: object) -> "Until":
+        """
+        Read one; raise ValueError when *text* is neither.
+        """
+        if isinstance(text, datetime):
+            text = text.isoformat()
+        found = cls(str(text).strip())
+        found.at(0.0)
+        return found
+
+    def at(self, start: float) -> float:
+        """
+        Return the point in seconds since the epoch; a duration counts from *start*.
+        """
+        if self.after is not None:
+            return start + self.after
+        problem = "write a time from the first up such as 36h, or a date such as 2030-01-31T18:00Z"
+        try:
+            found = datetime.fromisoformat(self.replace("Z", "+00:00"))
+        except ValueError as error:
+            raise ValueError(problem) from error
+        if found.tzinfo is None:
+            raise ValueError(f"{problem}; the time zone is missing")
+        return found.timestamp()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """
+        Tell pydantic how to validate one, without importing it for those who do not need it.
+        """
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(
+            cls.parse, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
+        """
+        Describe one in the published JSON Schema.
+        """
+        return {"type": "string", "examples": ["36h", "2030-01-31T18:00:00Z"]}

@@ -173,7 +173,7 @@ class Heartbeat:
     *updated* is the bucket's time of the write. *resumed_from* is the checkpoint that was restored,
     *began_at* the first step that the job reported then: a smaller one means that it ignores its
     checkpoint. *failures* counts starts in a row that brought no progress. *notice* says that the machine is
-    about to go, *preempted* that it goes for good: it is no reboot. *timings* are seconds since
+    about to go, *preempted* that it goes for good: it is no reboot. *save_every* is the interval told to the job. *timings* are seconds since
     the epoch by name (boot, fetched, restored, spawned, first_step).
     """
 
@@ -196,6 +196,7 @@ class Heartbeat:
     progress_at: float | None = None
     notice: bool = False
     preempted: bool = False
+    save_every: float | None = None
     message: str = ""
     timings: Mapping[str, float] = field(default_factory=dict)
 

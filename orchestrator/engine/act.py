@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from orchestrator.core import names
+from orchestrator.core.due import asks_on_demand
 from orchestrator.core.events import Event
 from orchestrator.core.history import History, Refusal, deletion_key, forgiven
 from orchestrator.core.job import latest_try, push_mark
@@ -134,6 +135,8 @@ class Actor:
         self._record.update(
             lambda h: replace(asked_for(h, zone, number, race, now), queued=h.queued or queued)
         )
+        if asks_on_demand(change):
+            self._record.update(lambda h: replace(h, on_demand=tuple(sorted({*h.on_demand, number}))))
 
     def _call(self, change: Change, world: World) -> str:
         handlers: dict[tuple[Kind, Verb], Callable[[Change, World], str]] = {
@@ -286,5 +289,6 @@ class Actor:
         elif change.verb in {Verb.CREATE, Verb.START}:
             retry = Retry.TRANSIENT if isinstance(error, ConflictError) and error.aborted else error.retry
             text = f"{error.code} {error.message}"
-            refusal = Refusal(now, change.zone, retry, text, change.kind, error.hint)
+            dear = asks_on_demand(change)
+            refusal = Refusal(now, change.zone, retry, text, change.kind, error.hint, dear)
             self._record.update(lambda h: refused(h, refusal, change.incarnation))

@@ -83,7 +83,7 @@ class Blueprint:
             zone=zone,
             type=tpu.type,
             runtime=tpu.runtime or "",
-            spot=tpu.spot,
+            spot=tpu.spot and incarnation not in history.on_demand,
             external_ip=tpu.external_ip,
             labels=names.labels(self.spec, "tpu", incarnation, history.round),
             metadata=self._metadata(scripts),

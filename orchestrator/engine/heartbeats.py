@@ -20,6 +20,7 @@ _NUMBERS = (
     "resumed_from",
     "began_at",
     "exit_code",
+    "save_every",
 )
 _FIELDS = {f.name for f in fields(Heartbeat)} - {"phase", "updated"}
 

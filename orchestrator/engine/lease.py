@@ -232,7 +232,10 @@ class Lease:
     def wish(self) -> None:
         """
         Ask the holder to step aside; a bucket that does not answer is asked in vain.
+
+        The wish is forgotten with the lease in hand, so that a holder which comes back is not asked again.
         """
+        self._asked = True
         with contextlib.suppress(TpuctlError):
             self._store.write(LEASE_WISH, self.me.to_json())
 

@@ -66,7 +66,8 @@ class NodesInQueue:
         Ask for the node as the deployment file says: through the queue, or at once.
         """
         tpu = self._spec.tpu
-        if tpu.request == "node":
+        in_haste = tpu.spot and not order.spot  # Asked for on demand for the deadline: a queue is no answer.
+        if tpu.request == "node" or in_haste:
             return self._nodes.create(order)
         return _as_node(self._queued.create(order, tpu.wait))
 

@@ -128,15 +128,16 @@ def published_here(folder: Path, now: float, gone: Callable[[Holder], bool]) -> 
     return None if gone(holder) else _counted(data, holder, now, None)
 
 
-def published(store: Store, now: float) -> Snapshot | None:
+def published(store: Store, now: float, gone: Callable[[Holder], bool]) -> Snapshot | None:
     """
-    Return the snapshot of the bucket, if the one who wrote it holds the lease now.
+    Return the snapshot of the bucket, if the one who wrote it lives and holds the lease now.
     """
     lease = store.read(LEASE)
     if lease is None or not -AHEAD <= now - lease.updated < LIFE:
         return None
-    found = store.read(STATUS)
-    return None if found is None else _counted(found.data, Holder.from_json(lease.data), now, found.updated)
+    holder = Holder.from_json(lease.data)
+    found = None if gone(holder) else store.read(STATUS)
+    return None if found is None else _counted(found.data, holder, now, found.updated)
 
 
 def _counted(data: bytes, holder: Holder, now: float, updated: float | None) -> Snapshot | None:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from orchestrator.local.model.world import LocalCloud
+from orchestrator.local.places import PREFIX
 from orchestrator.local.wire.http import Request, Response, Router
-
-PREFIX = "/_local"
 
 
 def admin_routes(

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LocalCloudError
-from orchestrator.local.admin import PREFIX
 from orchestrator.local.options import Options, load_options, save_options
-from orchestrator.local.places import Address, local_folder, read_address, start_of
+from orchestrator.local.places import PREFIX, Address, local_folder, read_address, start_of
 
 START_SECONDS = 30.0
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from orchestrator.clock import SystemClock
 from orchestrator.errors import TpuctlError
-from orchestrator.local.admin import PREFIX, admin_routes
+from orchestrator.local.admin import admin_routes
 from orchestrator.local.asgi import asgi_app
 from orchestrator.local.certificates import STORAGE_HOSTS, certificates
 from orchestrator.local.hosts.choose import make_hosts
@@ -27,7 +27,7 @@ from orchestrator.local.model.storage.blobs import FolderBlobs
 from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.options import Options, load_options, save_options
-from orchestrator.local.places import Address, start_of, write_address
+from orchestrator.local.places import PREFIX, Address, start_of, write_address
 from orchestrator.local.wire.compute import compute_routes
 from orchestrator.local.wire.connect_proxy import ConnectProxy
 from orchestrator.local.wire.dispatch import dispatch

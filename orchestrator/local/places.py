@@ -7,6 +7,9 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+PREFIX = "/_local"
+"""The path of the daemon's own routes, which are nobody else's API."""
+
 
 @dataclass(frozen=True)
 class Address:

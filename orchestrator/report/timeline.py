@@ -107,8 +107,8 @@ def _node(span: Span, beat: Heartbeat | None, events: Sequence[Event], now: floa
     lost = [e.at for e in events if e.kind == "preempted" and e.data.get("incarnation") == number]
     marks = [Mark(min(max(at, span.since), end), "preempted") for at in lost[:1]]
     lives = span.until is None
-    if beat is None:
-        kind = "provision" if lives else "unknown"
+    if beat is None or "boot" not in beat.timings:
+        kind = "provision" if lives and beat is None else "unknown"
         return Lane(span.name, span.zone, (Bar(span.since, end, kind),), tuple(marks), lives=lives)
     if beat.phase in {Phase.DONE, Phase.FAILED}:
         marks.append(Mark(min(beat.updated, end), beat.phase.value))

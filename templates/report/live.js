@@ -6,7 +6,7 @@ const note = document.getElementById("live");
 async function refresh() {
   try {
     const answer = await fetch("/page", { headers: { Accept: "text/html" } });
-    if (!answer.ok) throw new Error(answer.status === 403 ? "the token is not valid any more" : "status " + answer.status);
+    if (!answer.ok) throw new Error(await answer.text());
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
     const now = document.querySelector("main");
     const open = [...now.querySelectorAll("details")].map((one) => one.open);

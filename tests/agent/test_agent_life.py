@@ -36,7 +36,8 @@ def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: Lab) -> None:
 
     assert set(beat) == set(Heartbeat.__dataclass_fields__) - {"updated"} | {"at", "deployment", "schema"}
     assert Phase(beat["phase"]) is Phase.DONE
-    assert set(beat["timings"]) == {"boot", "fetched", "restored", "spawned", "first_step"}
+    times = {"boot", "restore_began", "fetched", "restored", "spawned", "first_step"}
+    assert set(beat["timings"]) == times
 
 
 def test_built_zipapp_runs_alike(lab: Lab) -> None:
@@ -138,6 +139,7 @@ def test_notice_of_the_metadata_server_is_seen_at_once(lab: Lab) -> None:
     assert (beat["phase"], beat["notice"], beat["preempted"]) == ("stopped", True, True)
     assert beat["committed_step"] == beat["step"]
     assert lab.json(".tpuctl/wake/1")["phase"] == "stopped", "the last call, when all is saved"
+    assert lab.writes[-1] == "POST .tpuctl/wake/1", "whoever is called may take the machine away at once"
 
 
 def test_stop_command_leaves_no_hold_and_the_next_start_goes_on(lab: Lab) -> None:

@@ -98,7 +98,6 @@ def test_a_missing_key_points_at_its_section(removed, place):
     ("key", "line"),
     [
         ("request", "tpu: {type: v2-8, zones: [us-central1-b], request: node}"),
-        ("secrets", "job: {command: x, secrets: {A: b}}"),
         ("strategy", "watch: {strategy: race}"),
         ("type", "tpu: {type: [v2-8, v3-8], zones: [us-central1-b]}"),
     ],
@@ -166,6 +165,9 @@ VALUES = {
     "tpu.runtime": ("v2-alpha-tpuv5", "v2-alpha-tpuv5"),
     "tpu.spot": ("true", True),
     "tpu.external_ip": ("false", False),
+    "notify.webhooks": ("env://A,secret://b", ("env://A", "secret://b")),
+    "notify.apprise": ("env://A", ("env://A",)),
+    "notify.events": ("up,done", ("up", "done")),
     "vm.machine": ("e2-medium", "e2-medium"),
     "vm.disk_gb": ("20", 20),
     "vm.spot": ("true", True),

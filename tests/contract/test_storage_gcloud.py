@@ -43,7 +43,9 @@ def gcloud(storage, tmp_path):
         }
 
         def run(*words, **more):
-            done = warm_gcloud.run(["storage", *map(str, words)], {**os.environ, **settings, **more}, tmp_path)
+            done = warm_gcloud.run(
+                ["storage", *map(str, words)], {**os.environ, **settings, **more}, tmp_path
+            )
             assert done.returncode == 0, done.stderr
             return done.stdout
 

@@ -1,11 +1,12 @@
 """
-Commands of the stock gcloud that need not import its thousands of modules again, which takes most of a second.
+Commands of the stock gcloud that need not import its thousands of modules again, which takes a second.
 
-One process of gcloud's own Python imports it and waits. For each command it forks: the child gets the command's
-own folder, environment and files, and runs gcloud's `main`. What a command had to import is kept for the next.
-Where gcloud brings no Python of its own, each command is started as a user starts it.
+One process of gcloud's own Python imports it and waits. For each command it forks: the child gets the
+command's own folder, environment and files, and runs gcloud's `main`. What a command had to import is kept
+for the next. Where gcloud brings no Python of its own, each command is started as a user starts it.
 """
 
+import gc
 import json
 import os
 import select
@@ -58,19 +59,20 @@ def _parent() -> "socket.socket | None":
 
 
 def _serve(orders: socket.socket) -> None:
-    """Fork for each order and tell its exit code; return in the child, leave when nobody can order any more."""
+    """Fork for each order and tell its exit code; return in the child, leave when nobody can order."""
     while True:
         order, files, _, _ = socket.recv_fds(orders, ORDER_BYTES, 2)
         if not order:
             sys.exit()
         learned, tell = os.pipe()
+        gc.freeze()  # the child need not copy what it only looks at
         if (pid := os.fork()) == 0:
             orders.close()
             os.close(learned)
             return _become(json.loads(order), *files, tell)
         for file in (*files, tell):
             os.close(file)
-        with open(learned) as names:
+        with os.fdopen(learned) as names:
             _learn(names.read().split())
         orders.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
 

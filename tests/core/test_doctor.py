@@ -37,6 +37,7 @@ GOOGLE = Google(
 )  # fmt: skip
 FINE = Facts(COMPUTER, FILE, Local(), GOOGLE)
 INSIDE = make_spec(tpu__external_ip=False)
+KEYED = make_spec(job__secrets={"K": "secret://wandb"})
 B, W, U = Health.BAD, Health.WARN, Health.UNKNOWN
 
 
@@ -125,6 +126,10 @@ CASES = [
     ("bucket", Health.OK, google(bucket=Absent()), ""),
     ("permissions", B, google(lacking=Present(("storage.objects.delete",))), "roles/storage.admin"),
     ("permissions", U, google(lacking=SILENT), "TPU-202"),
+    ("secrets", B, google(KEYED, secrets={"wandb": Absent()}), "tpuctl secret set wandb"),
+    ("secrets", U, google(KEYED, secrets={"wandb": SILENT}), ""),
+    ("secrets", W, google(KEYED, secrets={"wandb": Present(())}), "--role=roles/secretmanager.secretAccessor"),
+    ("secrets", Health.OK, google(KEYED, secrets={"wandb": Present(("serviceAccount:a@b",))}), ""),
 ]  # fmt: skip
 
 

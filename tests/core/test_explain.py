@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.core.decide import decide
+from orchestrator.core.decide_queued import merged
 from orchestrator.core.explain.explain import explain
 from orchestrator.core.explain.rules import RULES, manual
 from orchestrator.core.explain.values import Entry, Seen, Watching
 from orchestrator.core.history import Refusal
 from orchestrator.core.learn import learn
 from orchestrator.core.plan import Kind
+from orchestrator.core.queued import QueuedResource, QueuedState
 from orchestrator.core.units import Duration
 from orchestrator.core.world import (
     Absent,
@@ -30,6 +32,7 @@ from orchestrator.errors import Retry
 from tests.core.worlds import NOW, beat, history, node, spec, vm, world
 
 DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
+WAITING = QueuedState.WAITING_FOR_RESOURCES
 HERE = Watching("me@here", "watch", 3.0)
 NO_NODE = {"nodes": Present(())}
 STOCKOUT = Refusal(NOW - 1, "us-central1-a", Retry.CAPACITY, "TPU-300 no more capacity")
@@ -46,6 +49,12 @@ def seen(was=None, wants=None, watching=HERE, usd=0.0, **shown):
 def unhealthy():
     """Return a node that Google calls unhealthy."""
     return {"nodes": Present((node(healthy=False, health="UNHEALTHY_TPU"),))}
+
+
+def in_queue():
+    """Return a TPU that is only an order in the queue."""
+    place = QueuedResource("demo-tpu-g1", "us-central1-a", WAITING, 1, created_at=NOW - 3600)
+    return {"nodes": Present(merged((), (place,)))}
 
 
 def report(**fields):
@@ -97,6 +106,7 @@ CASES = {
     "tpu.make": ("TPU", seen(history(incarnation=0, accepted=False, zone=""), **NO_NODE), "create node"),
     "tpu.lost": ("TPU", seen(**lately(NodeState.PREEMPTED)), "delete node demo-tpu-g1"),
     "tpu.creating": ("TPU", seen(**lately(NodeState.CREATING)), "CREATING"),
+    "tpu.queued": ("TPU", seen(**in_queue()), "in the queue since 2027-01-15 07:00 UTC"),
     "tpu.passing": ("TPU", seen(**lately(NodeState.REPAIRING)), "REPAIRING"),
     "tpu.unhealthy": ("TPU", seen(**unhealthy()), "UNHEALTHY_TPU"),
     "tpu.unreachable": (

@@ -99,14 +99,37 @@ def test_a_node_that_ran_while_nobody_could_look_is_billed_from_its_creation():
     assert unseen.spans[0].since == NOW - 3600
 
 
-def test_a_node_that_was_seen_being_created_is_billed_from_when_it_is_ready():
+def seen_creating(times):
     """
-    Creating costs nothing, however long it takes.
+    Return the record after looks at these times at a node that is being created, since an hour.
     """
-    made = {"created_at": NOW - 3600}
-    waited = learn(history(), world(nodes=Present((node(state=NodeState.CREATING, **made),))))
-    ready = learn(waited, world(nodes=Present((node(**made),)), seen_at=NOW + 60))
-    assert ready.spans[-1].since == NOW + 60
+    known = history(spans=())
+    for at in times:
+        nodes = Present((node(state=NodeState.CREATING, created_at=NOW - 3600),))
+        known = learn(known, world(nodes=nodes, seen_at=at))
+    return known
+
+
+def test_a_node_that_was_seen_being_created_is_billed_from_then_and_not_from_its_creation():
+    """
+    Creating costs nothing, however long it takes; each look is noted to the minute only.
+    """
+    waited = seen_creating([NOW + 15 * n for n in range(40)])
+    assert [s.kind for s in waited.spans] == ["vm"]
+    ready = learn(waited, world(nodes=Present((node(created_at=NOW - 3600),)), seen_at=NOW + 600))
+    assert NOW + 525 <= ready.spans[-1].since < NOW + 600
+    assert not [key for key in ready.sightings if key.startswith("creating:")]
+
+
+def test_a_node_that_got_ready_while_nobody_could_look_is_billed_from_the_last_sure_look():
+    """
+    Three quarters of an hour of failing lists hid from the budget what the TPU cost in them.
+    """
+    blind = seen_creating([NOW])
+    for minute in range(1, 45):
+        blind = learn(blind, world(nodes=Unknown("503"), seen_at=NOW + 60 * minute))
+    ready = learn(blind, world(nodes=Present((node(created_at=NOW - 3600),)), seen_at=NOW + 2700))
+    assert ready.spans[-1].since == NOW
 
 
 def test_the_bill_of_a_node_runs_on_while_nobody_can_see_it():

@@ -42,10 +42,11 @@ def _cloud(stage):
         )
         for n in state.nodes.values()
     ]
+    queued = [(q.name, q.zone, q.state.name, q.created, q.not_after) for q in state.queued.values()]
     vms = [(v.name, v.zone, v.status.value, dict(v.labels)) for v in state.instances.values()]
     due = sorted((event.kind, event.due) for event in state.heap)
     paid = sorted({u.resource for u in state.usage})
-    return [sorted(nodes), sorted(vms), sorted(map(str, state.disks)), due, paid]
+    return [sorted(nodes), sorted(vms), sorted(map(str, queued)), sorted(map(str, state.disks)), due, paid]
 
 
 def _bucket(stage, *, journal):

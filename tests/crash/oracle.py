@@ -13,7 +13,12 @@ from orchestrator.engine.record import decode
 from tests.simulation import invariants
 from tests.simulation.invariants import Live
 
-ASKS = {"tpu.nodes.create": 3, "compute.instances.insert": 3, "compute.instances.start": 2}
+ASKS = {
+    "tpu.nodes.create": 3,
+    "tpu.queuedResources.create": 3,
+    "compute.instances.insert": 3,
+    "compute.instances.start": 2,
+}
 """How often one command may ask for each: after a refusal of an earlier ask, once more, and once anew."""
 
 
@@ -57,7 +62,11 @@ def ours(stage):
     vms = [Live("VM", v.name, v.zone, dict(v.labels)) for v in state.instances.values()]
     named = {v.name for v in state.instances.values()}
     disks = [Live("disk", name, zone, {}) for zone, name in state.disks if name not in named]
-    return [one for one in (*nodes, *vms, *disks) if one.name.startswith("demo")]
+    places = [
+        Live("queued resource", q.name, q.zone, q.wanted[0].body.get("labels", {}))
+        for q in state.queued.values()
+    ]
+    return [one for one in (*nodes, *vms, *disks, *places) if one.name.startswith("demo")]
 
 
 def demand(invariant, problem):
@@ -72,6 +81,8 @@ def check_running(stage, scenario, before):
     assert list(nodes.values()) == [NodeState.READY], nodes
     assert {v: s for v, s in stage.vms().items() if v.startswith("demo")} == {"demo-vm": "RUNNING"}
     (name,) = nodes
+    waiting = {q: s for q, s in stage.queued().items() if q.startswith("demo") and q not in nodes}
+    demand("I1", f"left in the queue: {waiting}" if waiting else "")
     jobs = [m for m in stage.machines.running if "demo-tpu" in m]
     node = next(n for n in stage.cloud.kernel.state.nodes.values() if n.name == name)
     assert node.body["acceleratorType"] == scenario.spec.tpu.type
@@ -111,7 +122,7 @@ def check_gone(stage, scenario, before):
 def _always(stage, scenario, before):
     """Check what holds whatever the command was."""
     assert strangers(stage) == before.strangers, "what is not ours was touched"
-    demand("I2", _doubles(stage))
+    demand("I2", _double_jobs(stage) if scenario.race else _doubles(stage))
     paid = {use.resource for use in stage.cloud.kernel.state.usage if "demo-tpu" in use.resource}
     demand("I7", f"paid for {sorted(paid)}" if len(paid) > scenario.nodes else "")
 
@@ -125,6 +136,12 @@ def _doubles(stage):
     )
     both = [(a, b) for a, b in pairwise(uses) if b[0] < a[1] and a[2] != b[2]]
     return f"two at a time: {both}" if both else ""
+
+
+def _double_jobs(stage):
+    """Return the TPUs of a race that ran the job: the losers may be paid for, and must not train."""
+    started = {name.rsplit("-w", 1)[0] for name, count in stage.machines.starts.items() if count}
+    return f"jobs on {sorted(started)}" if len({s for s in started if "demo-tpu" in s}) > 1 else ""
 
 
 def asked(stage, before):

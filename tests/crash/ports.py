@@ -7,18 +7,27 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-from orchestrator import ports
+from orchestrator import ports, queue_port
 from orchestrator.core.world import Present
 
 READING = frozenset({"observe", "labelled", "poll", "host_keys", "read", "sha256", "list"})
 """Methods that change nothing; every other one is taken for one that does."""
-PORTS = {"buckets": "Buckets", "vms": "Vms", "nodes": "Nodes", "store": "Store", "remote": "Remote"}
+PORTS = {
+    "buckets": "Buckets",
+    "vms": "Vms",
+    "nodes": "Nodes",
+    "queued": "QueuedResources",
+    "store": "Store",
+    "remote": "Remote",
+}
+LISTS = frozenset({"Nodes.labelled", "QueuedResources.labelled"})
 ENGINE = Path(ports.__file__).parent / "engine"
 
 
 def mutating_methods():
     """Return the names of all methods of all ports that may change something."""
-    protocols = [found for _, found in inspect.getmembers(ports, inspect.isclass) if is_port(found)]
+    everything = inspect.getmembers(ports, inspect.isclass)
+    protocols = [found for _, found in everything if is_port(found)]
     return {
         f"{port.__name__}.{name}"
         for port in protocols
@@ -30,17 +39,17 @@ def mutating_methods():
 def called_methods():
     """Return those of them that the engine calls, whatever it names the port: by name, port for port."""
     source = "\n".join(path.read_text() for path in sorted(ENGINE.glob("*.py")))
-    found = set()
+    found, fields_of = set(), {port: field for field, port in PORTS.items()}
     for name in mutating_methods():
         port, _, method = name.partition(".")
-        if re.search(rf"\b_?{port.lower()}\.{method}\(", source):
+        if re.search(rf"\b_?{fields_of.get(port, port.lower())}\.{method}\(", source):
             found.add(name)
     return found
 
 
 def is_port(found):
     """Say whether a class is one of the seams."""
-    return getattr(found, "_is_protocol", False) and found.__module__ == ports.__name__
+    return getattr(found, "_is_protocol", False) and found.__module__ in {ports.__name__, queue_port.__name__}
 
 
 class Port:
@@ -73,7 +82,7 @@ class Port:
                 return sight
             return Present(tuple(n for n in sight.value if n.created_at < self._stage.hidden_since))
 
-        return listed if name == "Nodes.labelled" else call
+        return listed if name in LISTS else call
 
 
 def watched(cloud, stage):

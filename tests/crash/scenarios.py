@@ -22,6 +22,14 @@ from tests.engine.engine_lab import KEY, QUOTA, ZONE, a_spec
 STEP = 20
 """The step of the checkpoint that a running job has committed."""
 SPEC = a_spec(vm__spot=True)
+QUEUED = a_spec(vm__spot=True, tpu__request="queued")
+RACE = a_spec(
+    vm__spot=True,
+    tpu__type="v2-8",
+    tpu__runtime="tpu-ubuntu2204-base",
+    tpu__strategy="race",
+    tpu__zones=["us-central1-b", "us-central1-c", "us-central1-f"],
+)
 
 
 @dataclass(frozen=True)
@@ -55,13 +63,14 @@ class Scenario:
     again: Callable = commands.up
     journal: bool = False
     swept: bool = True
+    race: bool = False
     settings: dict = field(default_factory=dict)
 
 
-def running(stage):
+def running(stage, spec=SPEC):
     """A deployment that trains, with a checkpoint; somebody else's machines are beside it."""
     strangers(stage)
-    commands.up(stage, SPEC)
+    commands.up(stage, spec)
     stage.wait(300)
     files = (StoredFile("weights", 7, hashlib.sha256(b"weights").hexdigest()),)
     stage.put(file_name(STEP, 1, 0, "weights"), b"weights")
@@ -88,6 +97,22 @@ def preempted(stage):
     stage.cloud.preempt("demo-vm", notice=False)
 
 
+def suspended(stage):
+    """The TPU that the queue has made is taken away; its queued resource stays, and holds quota."""
+    running(stage, QUEUED)
+    stage.cloud.preempt("demo-tpu-g1", notice=False)
+    stage.wait(5)
+
+
+def in_queue(stage):
+    """An order waits in the queue of a zone without capacity; its controller was killed."""
+    strangers(stage)
+    stage.cloud.fail_next("tpu.queuedResources.create", ["no-capacity"])
+    with commands.process(stage, QUEUED, HERE) as made:
+        made.want()
+        made.run(seconds=60)
+
+
 def reported(stage):
     """The job has reported that it is done."""
     running(stage)
@@ -110,7 +135,17 @@ def older(**changes):
     return prepare
 
 
-LATER = ("fence", "expires_at", "bucket_ready", "job", "settings_due", "sidecars", "shape", "unwanted")
+LATER = (
+    "fence",
+    "expires_at",
+    "bucket_ready",
+    "job",
+    "settings_due",
+    "sidecars",
+    "shape",
+    "unwanted",
+    "queued",
+)
 """Fields that records of earlier versions do not have."""
 
 
@@ -196,5 +231,9 @@ SCENARIOS = (
         "upgrade, first records", older(seal=False), commands.up, (UP, DOWN_DATA), journal=True, swept=False
     ),
     Scenario("done", reported, commands.watch, (DONE, DOWN_DATA), again=commands.watch),
+    Scenario("queued", strangers, commands.up, (UP, DOWN_DATA, DOWN), spec=QUEUED),
+    Scenario("queued, preempted", suspended, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=QUEUED),
+    Scenario("queued, down", in_queue, machines_gone, (DOWN, DOWN_DATA), spec=QUEUED),
+    Scenario("race", strangers, commands.up, (UP, DOWN_DATA, DOWN), nodes=3, spec=RACE, race=True),
     Scenario("new settings", running, commands.up, (UP, DOWN), spec=OTHER_JOB),
 )

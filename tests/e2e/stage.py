@@ -133,7 +133,7 @@ class Stage:
     # What is there, seen from outside.
 
     def wait_for(
-        self, what: str, look: Callable[[], T], seconds: float = LOOK_SECONDS, pause: float = 0.1
+        self, what: str, look: Callable[[], T], seconds: float = LOOK_SECONDS, pause: float = 0.2
     ) -> T:
         """Look until there is something and return it."""
         end = time.monotonic() + seconds

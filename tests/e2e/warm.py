@@ -5,6 +5,7 @@ One process imports everything and waits. For each command it forks: the child g
 environment and files, and runs the same `main`. It is a process of its own, to be signalled and killed.
 """
 
+import gc
 import json
 import os
 import select
@@ -145,6 +146,7 @@ def _between(order: dict, out: int, err: int, told: int) -> list[str]:
 
 if __name__ == "__main__":
     _import_everything()
+    gc.freeze()  # a command need not copy what it only looks at
     sys.argv[1:] = _serve(socket.socket(fileno=int(sys.argv[1])))
     from orchestrator.cli.main import main
 

@@ -2,6 +2,7 @@
 examples/numpy-lm: killed at any moment it goes on as if nothing had happened, alone and in a gang.
 """
 
+import json
 import os
 import re
 import signal
@@ -125,6 +126,23 @@ def test_keeps_two_and_reports_progress(tmp_path):
     assert run.wait() == 0
     assert sorted(path.name for path in run.out.iterdir()) == ["step-000050", "step-000060"]
     assert progress.read_text().startswith('{"step": 60, "loss": ')
+
+
+def test_saves_at_the_interval_that_is_told_also_when_it_changes(tmp_path):
+    """At the start 1,000 s are told, then a tenth of a second: saves come every few steps, not every 10."""
+    told, progress = tmp_path / "save-every", tmp_path / "progress.json"
+    told.write_text("0.1\n")
+    environment = {
+        "TPUCTL_SAVE_EVERY_SECONDS": "1000", "TPUCTL_SAVE_EVERY_FILE": str(told),
+        "TPUCTL_PROGRESS_FILE": str(progress),
+    }  # fmt: skip
+    run = Run(tmp_path, environment=environment, steps=40, step_seconds=0.05, keep=100)
+    assert run.wait() == 0
+    saved = sorted(int(path.name[5:]) for path in run.out.iterdir())
+    assert saved[0] > 10, "nothing is saved in the first second"
+    assert len(saved) >= 4
+    assert {step % 10 for step in saved} != {0}
+    assert json.loads(progress.read_text())["save_seconds"] > 0
 
 
 def gang(folder: Path, tag: str, job: str, port: int, **flags) -> list[Run]:

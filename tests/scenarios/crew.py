@@ -199,9 +199,8 @@ class Ssh:
         return [RunResult(0) for host in hosts if self._reach(host)]
 
     def run_elevated(self, hosts, script, deadline):
-        for worker in [self._reach(host) for host in hosts]:
-            told = next((env for name, env in self._told.items() if name in worker.id), {})
-            fresh = {**worker.env, **told}
+        for host, worker in [(host, self._reach(host)) for host in hosts]:
+            fresh = {**worker.env, **self._told.get(host.name, {})}
             self.town.crew.start(worker, restart=fresh != worker.env or "--restart" in script)
             worker.env = fresh
         return [RunResult(0) for _ in hosts]

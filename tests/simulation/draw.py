@@ -2,7 +2,7 @@
 From one integer everything: what is deployed, how long it lives, and how bad the world is.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 HOUR = 3600.0
@@ -94,7 +94,10 @@ def draw(seed):
     count = r.choices((1, 2, 3, 4), (60, 22, 12, 6))[0]
     shortest = min(300.0, max(15.0, hours * HOUR * count / PASSES))
     slice_ = r.choice(SLICES)
-    deployments = tuple(_deployment(r, f"sim{n}", hours, shortest, slice_) for n in range(count))
+    races = Random(f"race {seed}")
+    deployments = tuple(
+        _raced(_deployment(r, f"sim{n}", hours, shortest, slice_), races) for n in range(count)
+    )
     quota = r.choice((None, None, None, count * 16, count * 16 + 16)) if slice_[0] == "v5litepod-16" else None
     return Case(seed, hours, r.random() < 0.7, r.random() < 0.3, quota, deployments, _rates(r, hours))
 
@@ -110,6 +113,7 @@ def _deployment(r, name, hours, shortest, slice_):
         "tpu__zones": chosen,
         "tpu__spot": r.random() < 0.9,
         "watch__poll": f"{min(300, int(r.uniform(shortest, shortest * 4)))}s",
+        "watch__listen": f"{Random(f'listen {name} {hours}').choice((3, 5, 15, 60))}s",
         "job__failures": r.randint(1, 5),
     }
     if vm == "none":
@@ -130,6 +134,14 @@ def _deployment(r, name, hours, shortest, slice_):
     edit = hours * r.uniform(0.1, 0.9) if r.random() < 0.2 else None
     edited = {**spec, "tpu__zones": r.sample(zones, r.randint(1, len(zones)))}
     return DeploymentCase(name, spec, job, down, r.random() < 0.5, r.random() < 0.5, edit, edited)
+
+
+def _raced(case, r):
+    """Let one of four deployments ask in all of its zones at once."""
+    if r.random() >= 0.25:
+        return case
+    race = {"tpu__strategy": "race"}
+    return replace(case, spec={**case.spec, **race}, edited={**case.edited, **race})
 
 
 def _rates(r, hours):

@@ -21,12 +21,13 @@ from orchestrator.core import names
 from orchestrator.errors import RemoteError
 from orchestrator.local.model.machines import NoHosts
 from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.ports import PushResult, RunResult
+from orchestrator.ports import PushResult, RunResult, StoredObject
 from orchestrator.render import begin_script
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 KEEP = 3
 _ID = re.compile(r"tpu-(?P<node>.+-tpu-g(?P<incarnation>\d+)-\d+)-w(?P<worker>\d+)")
+_ROUND = re.compile(r"TPUCTL_ROUND='(\d+)'")
 
 
 class Bucket:
@@ -55,6 +56,11 @@ class Bucket:
     def generation(self, name):
         held = self.storage.objects._objects.get(self.name, {}).get(name)
         return None if held is None else held.generation
+
+    def listed(self, prefix):
+        held = self.storage.objects._objects.get(self.name, {})
+        found = (held[name] for name in self.names(prefix))
+        return [StoredObject(o.name, o.size, o.generation, o.updated) for o in found]
 
     def names(self, prefix=""):
         return [n for n in self.storage.objects._names.get(self.name, ()) if n.startswith(prefix)]
@@ -91,7 +97,8 @@ class Gang:
     The job on one slice: all of its workers, alike.
     """
 
-    def __init__(self, fleet, deployment, node, incarnation, workers):
+    def __init__(self, fleet, deployment, node, incarnation, workers, race=0):
+        self.race = race
         self.fleet, self.deployment, self.node = fleet, deployment, node
         self.incarnation, self.workers = incarnation, workers
         self.bucket = fleet.bucket_of(deployment)
@@ -130,7 +137,7 @@ class Gang:
 
     def _begin(self, reason, counted):
         """Agree on an attempt, resume from the newest complete checkpoint."""
-        if self._fenced():
+        if self._fenced() or self._beaten():
             return
         newest = next(iter(self.bucket.complete()), None)
         self.attempt = next_attempt(self.attempt, newest, reason, 0, counted)
@@ -213,6 +220,22 @@ class Gang:
             self._end("stopped", "a newer incarnation exists")
         return self.over
 
+    def _beaten(self):
+        """Say whether another TPU of the race has the job; who comes first is named."""
+        if not self.race:
+            return False
+        name = f"{names.CLAIM}{self.race}"
+        self.bucket.put(name, json.dumps({"incarnation": self.incarnation}).encode(), new=True)
+        held = self.bucket.get(name)
+        if held is None or json.loads(held)["incarnation"] != self.incarnation:
+            self._end("stopped", "another one has won the race")
+            return True
+        starters = self.fleet.starters[self.deployment, self.race]
+        starters.add(self.incarnation)
+        if len(starters) > 1:
+            self.fleet.zombie_writes.append((self.deployment, "two jobs of one race", sorted(starters)))
+        return False
+
     def _end(self, phase, message=""):
         self._report(phase)
         self.message = message or self.message
@@ -271,7 +294,7 @@ class Fleet(NoHosts):
         self.scheduler, self.random, self.digests = scheduler, random, digests
         self.cloud = self.storage = None
         self.jobs, self.buckets, self.gangs = {}, {}, {}
-        self.writes = defaultdict(set)
+        self.writes, self.starters = defaultdict(set), defaultdict(set)
         self.truly_done, self.zombie_writes = set(), []
         self.changed = lambda gang: None
         self.unreachable = set()
@@ -292,7 +315,9 @@ class Fleet(NoHosts):
         name = machine.id.rsplit("-tpu-g", 1)[0]
         deployment = next(d for d in self.jobs if name.endswith(f"-{d}"))
         count = len(machine.attributes["worker-network-endpoints"].split(","))
-        gang = Gang(self, deployment, node["node"], int(node["incarnation"]), count)
+        told = _ROUND.search(machine.attributes.get("startup-script", ""))
+        race = int(told[1]) if told else 0
+        gang = Gang(self, deployment, node["node"], int(node["incarnation"]), count, race)
         self.gangs[node["node"]] = gang
         self.scheduler.after(self.random.uniform(10, 40), gang.boot)
 

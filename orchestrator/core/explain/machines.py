@@ -99,7 +99,7 @@ def _node_rule(node: Node | None, history: History, judgement: Judgement, step: 
     if node.state in TERMINAL or node.state in {NodeState.STOPPED, NodeState.DELETING}:
         return "tpu.lost"
     if node.state is NodeState.CREATING:
-        return "tpu.creating"
+        return "tpu.queued" if node.queued else "tpu.creating"
     if node.state in PASSING:
         return "tpu.passing"
     if not node.healthy:
@@ -128,7 +128,8 @@ def _node_text(node: Node | None, history: History) -> str:
     if node is None:
         return f"no TPU of incarnation {history.incarnation}" if history.incarnation else "no TPU"
     health = "" if node.healthy else f" ({node.health})"
-    return f"{node.name} in {node.zone} is {node.state.name}{health}"
+    queued = f", its queued resource {node.queued.state.name}" if node.queued else ""
+    return f"{node.name} in {node.zone} is {node.state.name}{health}{queued}"
 
 
 def _looked(name: str, sight: Sight[Bucket] | Sight[Vm], now: float) -> Evidence:

@@ -24,6 +24,7 @@ RULES: Final[dict[str, str]] = {
     "tpu.make": "A TPU that is not there is asked for, under a new name for each incarnation.",
     "tpu.lost": "A TPU that was taken away (PREEMPTED, TERMINATED, STOPPED) is deleted and replaced at once.",
     "tpu.creating": "A TPU may stay CREATING for 30 min before it is replaced.",
+    "tpu.queued": "An order waits in the queue as long as tpu.wait lets it; PROVISIONING may last 30 min.",
     "tpu.passing": "A passing state (REPAIRING, RESTARTING ...) may last 5 min before the TPU is replaced.",
     "tpu.unhealthy": "A TPU that is seen unhealthy twice, 30 s apart, is replaced.",
     "tpu.unreachable": "A READY TPU counts as lost when a worker is silent and SSH fails too: two witnesses.",

@@ -237,7 +237,7 @@ class QueuedLife:
         fate, now = found.fate, self._kernel.state.time
         if fate and fate.kind is FaultKind.NO_CAPACITY and not 0 < fate.seconds <= now - found.created:
             return False
-        return found.zone not in self._kernel.settings.stockouts
+        return not self._kernel.settings.out_of_stock(found.zone, spot="spot" in found.body)
 
     def _machines(self, node: Node) -> list[str]:
         return [worker.id for worker in node.workers if worker.id in self._kernel.state.machines]

@@ -49,7 +49,8 @@ class CloudSettings:
 
     *quotas* maps (quota id, zone or region) to a limit: `TPU...PerZoneForTPUAPI` ids for TPUs,
     `CPUS` with a region for VMs; what is not listed is unlimited. *stockouts* are zones
-    without capacity. *disabled_apis* are names such as `tpu.googleapis.com`,
+    without capacity; `ZONE/spot` means that only spot capacity is out.
+    *disabled_apis* are names such as `tpu.googleapis.com`,
     *denied_permissions* names such as `tpu.nodes.create`. *hidden_zones* answer 403 to the TPU
     API, as zones that a project may not see. *address_base* is the first
     address of a /16 inside 127.0.0.0/8 that no other local cloud on the computer uses.
@@ -66,6 +67,12 @@ class CloudSettings:
     disabled_apis: frozenset[str] = frozenset()
     denied_permissions: frozenset[str] = frozenset()
     address_base: str = "127.77.0.0"
+
+    def out_of_stock(self, zone: str, *, spot: bool) -> bool:
+        """
+        Say whether a zone has no capacity now, for spot or for what is paid in full.
+        """
+        return zone in self.stockouts or (spot and f"{zone}/spot" in self.stockouts)
 
     @property
     def default_service_account(self) -> str:

@@ -65,7 +65,7 @@ class TpuNodes:
         node_rules.check_quota(kernel, node)
         kernel.state.nodes[zone, name] = node
         operation = kernel.begin(Api.TPU, f"zones/{zone}", "create", node.path, node.numeric_id, place=place)
-        if zone in kernel.settings.stockouts and operation.planned is None:
+        if kernel.settings.out_of_stock(zone, spot=node.spot) and operation.planned is None:
             operation.planned = tpu_case("stockout").operation_error(**kernel.values(place))
         kernel.proceed(operation, kernel.settings.latency.node_create, "node.created", zone, name, node.epoch)
         return operation
@@ -179,7 +179,8 @@ class TpuNodes:
         allowed, meanwhile, _ = VERBS[verb]
         node_rules.check_verb(kernel, node, verb, allowed)
         operation = kernel.begin(Api.TPU, f"zones/{node.zone}", verb, node.path, node.numeric_id, place=place)
-        if verb == "start" and node.zone in kernel.settings.stockouts and operation.planned is None:
+        out = kernel.settings.out_of_stock(node.zone, spot=node.spot)
+        if verb == "start" and out and operation.planned is None:
             operation.planned = tpu_case("stockout on start").operation_error(**kernel.values(place))
         if meanwhile and not (operation.planned and verb == "delete"):
             node.enter(meanwhile)

@@ -91,7 +91,7 @@ class VmLife:
             operation.planned = compute_case("quota").operation_error(
                 **values | {"metric": "CPUS", "n": limit}
             )
-        elif operation.planned is None and instance.zone in kernel.settings.stockouts:
+        elif operation.planned is None and kernel.settings.out_of_stock(instance.zone, spot=instance.spot):
             operation.planned = compute_case("stockout").operation_error(**values)
         instance.enter(S.PROVISIONING)
         where = (instance.zone, instance.name, instance.epoch)

@@ -1,0 +1,146 @@
+"""
+python -m benchmarks.cli: whole processes of tpuctl beside gcloud, on the same local cloud with 20 nodes and 20 VMs.
+
+Commands are taken in turn, after one round that is not counted. The part `cli` of docs/performance.md is
+written unless --print is given.
+"""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import document
+from benchmarks.cli.stage import PROGRAM, Stage, stage
+
+NODES, TURNS = 20, 7
+YARD = "gcloud compute instances list"
+WAYS = {
+    "python -c pass": [sys.executable, "-c", "pass"],
+    "tpuctl --version": [*PROGRAM, "--version"],
+    "tpuctl --help": [*PROGRAM, "--help"],
+    "tpuctl completion bash": [*PROGRAM, "completion", "bash"],
+    "tpuctl plan": [*PROGRAM, "plan"],
+    "tpuctl status --fresh": [*PROGRAM, "status", "--fresh"],
+    "tpuctl status, while a watcher runs": [*PROGRAM, "status"],
+    "import of the Compute, TPU and Storage clients": [
+        sys.executable, "-c", "import google.cloud.compute_v1, google.cloud.tpu_v2, google.cloud.storage",
+    ],
+    YARD: ["gcloud", "compute", "instances", "list", "--format=value(name)"],
+    "gcloud compute tpus tpu-vm list": [
+        "gcloud", "compute", "tpus", "tpu-vm", "list", "--zone=europe-west4-b", "--format=value(name)",
+    ],
+    "gcloud --version": ["gcloud", "--version"],
+}  # fmt: skip
+GOALS = {"tpuctl --help": 0.10, "tpuctl status --fresh": 0.20, "tpuctl status, while a watcher runs": 0.20}
+
+
+@dataclass
+class Taken:
+    """What the runs of one command took: seconds, seconds of computing, and the most memory in MB."""
+
+    seconds: list[float] = field(default_factory=list)
+    computing: list[float] = field(default_factory=list)
+    megabytes: float = 0.0
+
+    def add(self, words: Sequence[str], where: Stage) -> None:
+        """Run once."""
+        begun = time.monotonic()
+        process = subprocess.Popen(
+            words, cwd=where.work, env=where.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+        said = process.stderr.read() if process.stderr else b""
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise RuntimeError(f"{list(words)}: {said.decode()}")
+        self.seconds.append(time.monotonic() - begun)
+        self.computing.append(used.ru_utime + used.ru_stime)
+        self.megabytes = max(self.megabytes, used.ru_maxrss / 1024)
+
+
+def main() -> None:
+    """Measure, print, and write the table."""
+    if shutil.which("gcloud") is None:
+        sys.exit("gcloud is not installed, and it is the yardstick")
+    with tempfile.TemporaryDirectory(prefix="bench-cli-") as name, stage(Path(name), NODES) as where:
+        text = page(measured(where))
+    print(text)
+    if "--print" not in sys.argv:
+        document.put("cli", text)
+
+
+def measured(where: Stage) -> dict[str, Taken]:
+    """Return what each command took, all of them in turn; a watcher runs for those that name it."""
+    watched = {name: words for name, words in WAYS.items() if "watcher" in name}
+    found = rounds({name: words for name, words in WAYS.items() if name not in watched}, where)
+    watcher = subprocess.Popen(
+        [*PROGRAM, "watch"], cwd=where.work, env=where.environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        time.sleep(5)  # its first look is published, and its own start takes no computing from us
+        found |= rounds(watched, where)
+    finally:
+        watcher.terminate()
+        watcher.wait(30)
+    return {name: found[name] for name in WAYS}
+
+
+def rounds(ways: dict[str, list[str]], where: Stage) -> dict[str, Taken]:
+    """Run the commands in turn."""
+    for words in ways.values():
+        Taken().add(words, where)
+    found = {name: Taken() for name in ways}
+    for _ in range(TURNS):
+        for name, words in ways.items():
+            found[name].add(words, where)
+    return found
+
+
+def page(found: dict[str, Taken]) -> str:
+    """Return the table and what it says about the goals."""
+    yard = statistics.median(found[YARD].seconds)
+    rows, ratios = [], {}
+    for name, taken in found.items():
+        middle = statistics.median(taken.seconds)
+        ratios[name] = middle / yard
+        computing = statistics.median(taken.computing)
+        rows.append(
+            f"| {name} | {middle:.2f} | {middle / yard:.2f} | {computing:.2f} | {taken.megabytes:.0f} |"
+        )
+    return "\n".join(
+        [
+            "## Commands\n",
+            f"Whole processes on one local cloud with {NODES} TPU nodes and {NODES} VMs; medians of {TURNS} runs in",
+            f"turn. The ratio is to `{YARD}`.\n",
+            "| command | seconds | ratio | seconds of computing | memory, MB |",
+            "| --- | ---: | ---: | ---: | ---: |",
+            *rows,
+            "",
+            *(goal(name, ratios[name], limit) for name, limit in GOALS.items()),
+        ]
+    )
+
+
+def goal(name: str, found: float, limit: float) -> str:
+    """Say whether a goal is kept, and why not."""
+    if found <= limit:
+        return f"- `{name}`: {found:.2f}, the goal is {limit:g}: kept."
+    why = (
+        "It starts Python and imports Google's clients, which is nearly all of it; the calls themselves are short."
+        if "status" in name
+        else "Starting Python and click is all of it."
+    )
+    return f"- `{name}`: {found:.2f}, the goal is {limit:g}: missed by {found / limit:.1f}x. {why}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""
+Replays: which policies meet which markets, side by side on all cores, and what came of it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from random import Random
+
+from benchmarks.policies import ours, peers
+from benchmarks.policies.bound import most_kept
+from benchmarks.policies.ledger import Ledger
+from benchmarks.policies.market import Latency, Market, Stress
+from benchmarks.policies.trace import Trace
+
+Run = Callable[[Ledger, Random], None]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """
+    Name a policy. *each*: it uses one zone, or all. *noticed*: the job saves on a notice.
+    """
+
+    name: str
+    run: Run
+    each: str = "all"
+    noticed: bool = False
+
+
+NO_NOTICE = "tpuctl race, without notices"
+POLICIES = (
+    Policy("2020 design (cron, one zone)", peers.cron, "zone"),
+    Policy("tpunicorn 0.5.5 as written, one zone", partial(peers.tpunicorn, retry=False), "zone"),
+    Policy("tpunicorn with retries, one zone", partial(peers.tpunicorn, retry=True), "zone"),
+    Policy("levanter's script, one zone", peers.levanter, "zone"),
+    Policy("SkyPilot FAILOVER", partial(peers.skypilot, eager=False)),
+    Policy("SkyPilot EAGER_NEXT_REGION", partial(peers.skypilot, eager=True)),
+    Policy("EAGER_NEXT_REGION, job saves on notice", partial(peers.skypilot, eager=True), noticed=True),
+    Policy("dstack", peers.dstack),
+    Policy("tpuctl failover", partial(ours.tpuctl, strategy="failover"), noticed=True),
+    Policy(NO_NOTICE, partial(ours.tpuctl, strategy="race")),
+    Policy("tpuctl race", partial(ours.tpuctl, strategy="race"), noticed=True),
+)
+
+
+BY_NAME = {policy.name: policy for policy in POLICIES}
+SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Task:
+    """
+    Name one replay: a policy in a market.
+    """
+
+    policy: str
+    trace: Trace
+    latency: Latency
+    stress: Stress | None
+    seed: int
+
+
+@dataclass
+class Result:
+    """
+    Hold what came of replays, added up.
+    """
+
+    wall: float = 0.0
+    kept: float = 0.0
+    paid: float = 0.0
+    creates: int = 0
+    accepted: int = 0
+    waited: float = 0.0
+    soonest: float = 0.0
+    delays: list[float] = field(default_factory=list)
+
+    def add(self, other: "Result") -> None:
+        """
+        Add the result of other replays.
+        """
+        for name in ("wall", "kept", "paid", "creates", "accepted", "waited", "soonest"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.delays += other.delays
+
+    def delay(self, share: float) -> float:
+        """
+        Return the policy-added delay that a share of the recoveries stayed below, in seconds.
+        """
+        ordered = sorted(self.delays)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+
+
+def groups(trace: Trace, each: str) -> list[tuple[int, ...]]:
+    """
+    Return the zones that one deployment may use: each one alone, or all.
+    """
+    zones = range(len(trace.zones))
+    if each == "zone":
+        return [(zone,) for zone in zones]
+    return [tuple(zones)]
+
+
+def replay(task: Task) -> Result:
+    """
+    Let a policy run in a market; one that uses a part of the zones runs in each part.
+    """
+    policy, total = BY_NAME[task.policy], Result()
+    for part in groups(task.trace, policy.each):
+        market = Market(task.trace.only(*part), task.latency, task.stress, task.seed)
+        ledger = Ledger(market, noticed=policy.noticed)
+        policy.run(ledger, Random(f"{task.seed} {part}"))
+        one = Result(market.end, ledger.kept, ledger.paid, ledger.creates, ledger.accepted)
+        one.waited, one.soonest, one.delays = ledger.waited, ledger.soonest, ledger.delays
+        total.add(one)
+    return total
+
+
+def windows(trace: Trace, hours: float | None) -> list[Trace]:
+    """
+    Cut a part out of a record for each seed, so that each meets another time: at most *hours* long.
+    """
+    ticks = int(trace.up.shape[1]) // SEEDS
+    length = ticks if hours is None else min(ticks, int(hours * 3600 / trace.tick))
+    return [trace.cut(seed * ticks, length) for seed in range(SEEDS)]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """
+    Name a market and the policies that are to meet there.
+    """
+
+    title: str
+    trace: Trace
+    policies: Sequence[str]
+    hours: float | None = None
+    latency: Latency = field(default_factory=Latency)
+    stress: Stress | None = None
+
+    def tasks(self) -> list[Task]:
+        """
+        Return the replays of this scene.
+        """
+        parts = windows(self.trace, self.hours)
+        return [
+            Task(name, part, self.latency, self.stress, seed)
+            for name in self.policies
+            for seed, part in enumerate(parts)
+        ]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """
+    Hold what came of a scene: *bound* is what somebody could keep who knew the future, of wall-clock time.
+    """
+
+    scene: Scene
+    bound: float
+    results: dict[str, Result]
+
+    def kept(self, name: str) -> float:
+        """
+        Return the share of wall-clock time that a policy turned into progress.
+        """
+        return self.results[name].kept / self.results[name].wall
+
+    def reached(self, name: str) -> float:
+        """
+        Return the same as a share of the bound.
+        """
+        return self.kept(name) / self.bound
+
+
+def play(scenes: Sequence[Scene], jobs: int) -> list[Outcome]:
+    """
+    Play all scenes, their replays side by side.
+    """
+    tasks = [task for scene in scenes for task in scene.tasks()]
+    done = iter(replay_all(tasks, jobs))
+    outcomes = []
+    for scene in scenes:
+        sums = {name: Result() for name in scene.policies}
+        for task in scene.tasks():
+            sums[task.policy].add(next(done))
+        parts = windows(scene.trace, scene.hours)
+        most = sum(most_kept(part, scene.latency) for part in parts)
+        outcomes.append(Outcome(scene, most / sum(part.seconds for part in parts), sums))
+    return outcomes
+
+
+def replay_all(tasks: Sequence[Task], jobs: int) -> list[Result]:
+    """
+    Run replays side by side, the longest first; results come in the order of *tasks*.
+    """
+    order = sorted(range(len(tasks)), key=lambda i: -_weight(tasks[i]))
+    if jobs == 1:
+        done = [replay(tasks[i]) for i in order]
+    else:
+        with get_context("fork").Pool(jobs) as pool:
+            done = pool.map(replay, [tasks[i] for i in order], chunksize=1)
+    return [result for _, result in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
+
+
+def _weight(task: Task) -> float:
+    """
+    Return how long a replay takes, roughly: ours runs the real loop, and a stockout makes many passes.
+    """
+    down = 1.0 - float(task.trace.up.mean())
+    return task.trace.seconds * (50.0 if task.policy.startswith("tpuctl") else 1.0) * (0.1 + down)

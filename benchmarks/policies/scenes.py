@@ -1,0 +1,63 @@
+"""
+What a run plays: which records, for how long, and who meets there.
+"""
+
+from dataclasses import replace
+
+from benchmarks.policies.market import Latency, Stress
+from benchmarks.policies.replay import NO_NOTICE, POLICIES, Scene
+from benchmarks.policies.trace import SETS, Trace
+
+HOURS = 40.0
+"""Hours of a record that each seed plays in a normal run. The large record is always played whole."""
+ALL = tuple(policy.name for policy in POLICIES)
+MOST = tuple(name for name in ALL if name != NO_NOTICE)
+RACE, EAGER, CRON = "tpuctl race", "SkyPilot EAGER_NEXT_REGION", "2020 design (cron, one zone)"
+TITLES = {
+    "west": "V100, one region",
+    "gang4": "4 V100 at once",
+    "gang16": "16 V100 at once",
+    "k80": "K80",
+    "k80x8": "8 K80",
+    "v100pair": "V100, 2022",
+    "v100x8": "8 V100",
+}
+
+
+def main_scene() -> Scene:
+    """
+    Return the large record: nine zones in three regions, 45 days.
+    """
+    return Scene("V100, nine zones", SETS["v100"](), ALL)
+
+
+def other_scenes(hours: float | None) -> list[Scene]:
+    """
+    Return the other records.
+    """
+    return [Scene(title, SETS[name](), MOST, hours) for name, title in TITLES.items()]
+
+
+def stress_scene(hours: float | None) -> Scene:
+    """
+    Return the large record thinned to what TPUs show.
+    """
+    return Scene("TPU stress", SETS["v100"](), ALL, hours or 4 * HOURS, stress=Stress())
+
+
+def slower_scenes(hours: float | None) -> list[Scene]:
+    """
+    Return the large record with machines that are READY earlier and later.
+    """
+    who = (CRON, EAGER, RACE)
+    return [
+        Scene(f"READY after {create:.0f} s", SETS["v100"](), who, hours, replace(Latency(), create=create))
+        for create in (60.0, 180.0, 300.0)
+    ]
+
+
+def own_scene(trace: Trace) -> Scene:
+    """
+    Return a record of a user's own.
+    """
+    return Scene(trace.name, trace, ALL)

@@ -1,0 +1,213 @@
+"""
+python -m benchmarks.push: 2,000 files of 12 MB in all to a real sshd on loopback, beside other ways.
+
+Every way is a whole process, begun from nothing; the ratios are of medians of one run, taken in turn. The part
+`push` of docs/performance.md is written unless --print is given.
+"""
+
+import json
+import random
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks import document
+from benchmarks.push import ways
+from benchmarks.push.machines import Machine, machines
+from benchmarks.push.ours import push
+from orchestrator.remote.keys import ensure_key
+
+FILES, FILE_BYTES, WORKERS, TURNS = 2000, 6000, 16, 5
+WORDS = "def self return import for in range model loss step tensor batch float config path None True".split()
+
+
+def main() -> None:
+    """Measure, print, and write the table."""
+    with tempfile.TemporaryDirectory(prefix="bench-push-") as name:
+        folder = Path(name)
+        key = ensure_key(folder / "key")
+        source = folder / "source"
+        fill(source)
+        with machines(folder / "machines", key.path, key.public, WORKERS) as hosts:
+            text = Bench(folder, source, key.path, hosts).table()
+    print(text)
+    if "--print" not in sys.argv:
+        document.put("push", text)
+
+
+def fill(source: Path) -> None:
+    """Write the files: words of a program, which compress about as source code does, and some random bytes."""
+    draw = random.Random(1)
+    for number in range(FILES):
+        path = source / f"package{number % 40}" / f"module{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = " ".join(draw.choices(WORDS, k=FILE_BYTES // 8)).encode()
+        path.write_bytes((text + draw.randbytes(FILE_BYTES))[:FILE_BYTES])
+
+
+class Bench:
+    """The machines, and what was measured on them."""
+
+    def __init__(self, folder: Path, source: Path, key: Path, hosts: list[Machine]) -> None:
+        self.folder, self.source, self.key, self.hosts = folder, source, key, hosts
+        self.turn = 0
+
+    def table(self) -> str:
+        """Return the part of the document."""
+        cold = self.compare(
+            {
+                "`tar \\| ssh tar x`": lambda name: ways.tar_over_ssh(self.source, self.hosts[0], name),
+                "tpuctl, whole process": lambda _: self.ours(1),
+                "tpuctl, in a process that runs already": lambda _: self.ours_here(1),
+                "`scp -O -r`": lambda name: ways.old_scp(self.source, self.hosts[0], name),
+                "`scp -r`": lambda name: ways.scp(self.source, self.hosts[0], name),
+                **self.with_rsync("rsync -a", lambda name: ways.rsync(self.source, self.hosts[0], name)),
+            },
+            TURNS,
+        )
+        cold["fabric `put` loop (once)"] = self.once(
+            lambda name: ways.fabric_put(self.source, self.hosts[0], name)
+        )
+        again = self.compare(
+            {
+                "tpuctl, whole process": lambda _: self.ours(1, fresh=False),
+                "tpuctl, in a process that runs already": lambda _: self.ours_here(1, fresh=False),
+                **self.with_rsync(
+                    "rsync -a", lambda _: ways.rsync(self.source, self.hosts[0], "rsync-again")
+                ),
+            },
+            TURNS + 1,
+        )
+        many = self.compare(
+            {
+                "tpuctl": lambda _: self.ours_here(WORKERS),
+                "`tar \\| ssh tar x`, all at once": self.tar_to_all,
+                "tpuctl, nothing has changed": lambda _: self.ours_here(WORKERS, fresh=False),
+            },
+            2,
+        )
+        return page(cold, again, many, self.client_seconds())
+
+    def with_rsync(self, name: str, way: Callable[[str], None]) -> dict[str, Callable[[str], None]]:
+        """Return the way where rsync is installed."""
+        return {f"`{name}`": way} if shutil.which("rsync") else {}
+
+    def compare(self, found: dict[str, Callable[[str], None]], turns: int) -> dict[str, float]:
+        """Return the median of each way, all of them taken in turn *turns* times."""
+        times: dict[str, list[float]] = {name: [] for name in found}
+        for _ in range(turns):
+            for name, way in found.items():
+                times[name].append(self.once(way))
+        return {name: statistics.median(taken) for name, taken in times.items()}
+
+    def once(self, way: Callable[[str], None]) -> float:
+        """Return the seconds of one way, to a folder that is not there yet."""
+        self.turn += 1
+        name = f"copy{self.turn}"
+        begun = time.monotonic()
+        way(name)
+        taken = time.monotonic() - begun
+        for one in self.hosts:
+            shutil.rmtree(one.root / name, ignore_errors=True)
+        return taken
+
+    def ours(self, count: int, *, fresh: bool = True) -> None:
+        """Push as a process of its own; *fresh* is a machine and a computer that have seen nothing yet."""
+        if fresh:
+            self.forget(count)
+        hosts = [json.dumps(asdict(one.host)) for one in self.hosts[:count]]
+        program = [sys.executable, "-m", "benchmarks.push.ours"]
+        words = [*program, str(self.source), str(self.folder / "bundles"), str(self.key), *hosts]
+        subprocess.run(words, check=True)
+
+    def ours_here(self, count: int, *, fresh: bool = True) -> None:
+        """Push from this process."""
+        if fresh:
+            self.forget(count)
+        push(self.source, self.folder / "bundles", self.key, [one.host for one in self.hosts[:count]])
+
+    def forget(self, count: int) -> None:
+        """Take away what earlier pushes left, by renames, which cost nothing that is measured."""
+        self.turn += 1
+        old = self.folder / f"old{self.turn}"
+        old.mkdir()
+        places = [self.folder / "bundles"] + [
+            m.root / n for m in self.hosts[:count] for n in ("bundle", "current")
+        ]
+        for number, place in enumerate(places):
+            if place.is_symlink() or place.exists():
+                place.rename(old / str(number))
+
+    def tar_to_all(self, name: str) -> None:
+        """Run one tar for each worker, all at the same time."""
+        with ThreadPoolExecutor(WORKERS) as pool:
+            list(pool.map(lambda one: ways.tar_over_ssh(self.source, one, name), self.hosts))
+
+    def client_seconds(self) -> tuple[float, float]:
+        """Return the seconds of computing on our side for one worker and for all."""
+
+        def spent(count: int) -> float:
+            before = resource.getrusage(resource.RUSAGE_SELF)
+            self.ours_here(count)
+            after = resource.getrusage(resource.RUSAGE_SELF)
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+        return spent(1), spent(WORKERS)
+
+
+def page(
+    cold: dict[str, float], again: dict[str, float], many: dict[str, float], client: tuple[float, float]
+) -> str:
+    """Return the tables and what they say about the goals."""
+    yard = next(iter(cold.values()))
+    one = cold["tpuctl, in a process that runs already"]
+    whole, unchanged = cold["tpuctl, whole process"] / yard, again["tpuctl, whole process"] / yard
+    all_ours, all_tar = many["tpuctl"], many["`tar \\| ssh tar x`, all at once"]
+    return "\n".join(
+        [
+            "## Push of code\n",
+            f"{FILES:,} files, {FILES * FILE_BYTES / 1e6:.0f} MB, to a real sshd on loopback. Medians of one run; a ratio",
+            "below 1 is faster than `tar | ssh tar x` from nothing. Each way is a whole process unless it says otherwise.",
+            "tpuctl builds the bundle, sends it, compares its sha256 there, syncs it to disk and switches by a rename.\n",
+            *rows("first push", cold, yard),
+            "",
+            *rows("nothing has changed", again, yard),
+            "",
+            *rows(f"{WORKERS} workers at once", many, yard),
+            "",
+            goal("First push", whole, 1.3, "`tar | ssh`", "Python and its SSH library are loaded first."),
+            goal("Unchanged", unchanged, 0.35, "`tar | ssh`", "Loading Python and its SSH library is most of it."),
+            goal(
+                f"{WORKERS} workers", all_ours / one, 2.0, "one worker",
+                f"Here all {WORKERS} workers unpack on the cores of one computer, as the {all_tar / yard:.1f} of"
+                " `tar | ssh` shows; real ones unpack on their own.",
+            ),
+            f"- Our own side computes {client[0]:.2f} s for one worker and {client[1]:.2f} s for {WORKERS}:"
+            " the bundle is built once.",
+        ]
+    )  # fmt: skip
+
+
+def rows(title: str, found: dict[str, float], yard: float) -> list[str]:
+    """Return a table."""
+    body = [f"| {name} | {taken:.2f} | {taken / yard:.2f} |" for name, taken in found.items()]
+    return [f"| {title} | seconds | ratio |", "| --- | ---: | ---: |", *body]
+
+
+def goal(what: str, found: float, limit: float, beside: str, why: str) -> str:
+    """Say whether a goal is kept, and why not."""
+    kept = found <= limit
+    end = "kept." if kept else f"missed by {found / limit:.1f}x. {why}"
+    return f"- {what}: {found:.2f} x {beside}, the goal is {limit:g}: {end}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""
+Ways to bring a folder to a machine, each as the whole command that one would run.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.push.machines import Machine
+
+Way = Callable[[Path, Machine, str], None]
+"""Bring a folder to a machine under a name."""
+
+FABRIC = """
+import sys
+from pathlib import Path
+import fabric, paramiko
+source, target, config, host = sys.argv[1:]
+settings = fabric.Config(runtime_ssh_path=config)
+with fabric.Connection(host, config=settings) as link:
+    root = Path(source)
+    folders = sorted({file.parent.relative_to(root) for file in root.rglob("*") if file.is_file()})
+    link.run("mkdir -p " + " ".join(f"{target}/{folder}" for folder in folders), hide=True)
+    for file in root.rglob("*"):
+        if file.is_file():
+            link.put(str(file), f"{target}/{file.relative_to(root)}")
+"""
+
+
+def tar_over_ssh(source: Path, machine: Machine, name: str) -> None:
+    """One stream, unpacked there: the yardstick."""
+    target = machine.root / name
+    _run(
+        f"tar -C {source} -cf - . | ssh -F {machine.ssh_config} m 'mkdir -p {target} && tar -C {target} -xf -'"
+    )
+
+
+def rsync(source: Path, machine: Machine, name: str) -> None:
+    """`rsync -a`, which sends only what differs."""
+    _run(f"rsync -a -e 'ssh -F {machine.ssh_config}' {source}/ m:{machine.root / name}/")
+
+
+def scp(source: Path, machine: Machine, name: str) -> None:
+    """`scp -r`, which speaks SFTP."""
+    _run(f"scp -q -r -F {machine.ssh_config} {source} m:{machine.root / name}")
+
+
+def old_scp(source: Path, machine: Machine, name: str) -> None:
+    """`scp -O -r`, the protocol before SFTP."""
+    _run(f"scp -q -O -r -F {machine.ssh_config} {source} m:{machine.root / name}")
+
+
+def fabric_put(source: Path, machine: Machine, name: str) -> None:
+    """A loop over fabric's Connection.put, a round trip or more for each file."""
+    words = [sys.executable, "-c", FABRIC, source, machine.root / name, machine.ssh_config, "m"]
+    subprocess.run([str(word) for word in words], check=True)
+
+
+def _run(line: str) -> None:
+    subprocess.run(["bash", "-o", "pipefail", "-c", line], check=True)

@@ -1,0 +1,101 @@
+"""
+python -m benchmarks.recovery: kill machines, measure the way back, write the part `recovery` of the page.
+
+About four minutes. --runs N kills each design N times; --print writes nothing.
+"""
+
+import argparse
+import os
+import random
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+
+from benchmarks import document
+from benchmarks.recovery import others, ours
+from benchmarks.recovery.scene import Scene
+
+Samples = list[dict[str, float]]
+PARTS = ("detect", "decide", "create", "boot", "fetch", "restore", "start")
+ABOUT = """\
+Real processes on the local cloud (latencies `scaled`: a create takes 1.5 s, a notice is 2 s long), {runs}
+losses each, in one run on {cores} cores. The machine goes at a random moment; the clock stops when the job
+that comes back has made its first step. Seconds, median and longest.
+"""
+NOTES = """\
+- `detect`: until the loop knows; `decide`: until the cloud has the order; `create` is the cloud's time. Then
+  the machine's: `boot` until the agent runs, `fetch` of the code, `restore` of what is left of the checkpoint
+  after that, `start` of the job. `idle`: a TPU that is READY waits for the loop. `added`: what the design
+  adds to cloud, machine and job.
+- `tpuctl` looks every 15 s, and every 3 s for a machine that calls. With notice the last step is saved.
+- The other two are loops of ours after the descriptions of theirs. Their periods are divided by {cron:g}
+  (cron) and {babysit:g}, and what they add is multiplied by that again; what cloud and job take is not. Their
+  job runs on a VM that stays, with the checkpoints on its disk, so they fetch and restore nothing.
+"""
+
+
+def main() -> None:
+    """
+    Measure, print, and write the table.
+    """
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--print", dest="only_print", action="store_true")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-recovery-") as name:
+        scene = Scene(Path(name) / "scene")
+        try:
+            text = table(*measured(scene, asked.runs))
+        finally:
+            scene.stage.close()
+    print(text)
+    if not asked.only_print:
+        document.put("recovery", text)
+
+
+def measured(scene: Scene, runs: int) -> tuple[Samples, Samples, Samples, Samples]:
+    """
+    Return the samples of ours without and with notice, and of the two others.
+    """
+    chance = random.Random(1)
+    with ours.watched(scene) as made:
+        killed = [ours.sample(scene, made, n + 1, chance, notice=False) for n in range(runs)]
+        noticed = [ours.sample(scene, made, runs + n + 1, chance, notice=True) for n in range(runs)]
+    with ThreadPoolExecutor(2) as pool:
+        designs = (others.CRON, others.BABYSIT)
+        found = [pool.submit(others.samples, scene, d, runs, random.Random(d.loop)) for d in designs]
+        return killed, noticed, found[0].result(), found[1].result()
+
+
+def table(killed: Samples, noticed: Samples, cron: Samples, babysit: Samples) -> str:
+    """
+    Return the part of the page.
+    """
+    rows = [
+        ("tpuctl, SIGKILL", killed), ("tpuctl, with notice", noticed),
+        (others.BABYSIT.title, babysit), (others.CRON.title, cron),
+    ]  # fmt: skip
+    lines = [
+        f"| design | {' | '.join(PARTS)} | idle | added | all |",
+        "| --- |" + " --- |" * (len(PARTS) + 3),
+    ]
+    for title, samples in rows:
+        cells = (_cell(samples, part) for part in (*PARTS, "idle", "added", "total"))
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    about = ABOUT.format(runs=len(killed), cores=os.cpu_count())
+    notes = NOTES.format(cron=others.CRON.scale, babysit=others.BABYSIT.scale)
+    return "\n".join(("## From a lost machine to the next step", "", about, *lines, "", notes))
+
+
+def _cell(samples: Samples, part: str) -> str:
+    values = [sample[part] for sample in samples if part in sample]
+    return f"{_number(median(values))}, {_number(max(values))}" if values else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""
+Let another design run, kill its TPU at random moments, and measure what its loop adds.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.recovery.ours import put_job
+from benchmarks.recovery.scene import NODES, Scene, newest, next_job, wait
+from tests.e2e.stage import REPO
+
+
+@dataclass(frozen=True)
+class Design:
+    """
+    Name a design: its loop, its real period in seconds, and by what this run divides it.
+    """
+
+    loop: str
+    title: str
+    period: float
+    scale: float
+
+
+CRON = Design("cron", "`watch -n 600` keeps the TPU, cron and flock start the job each 600 s", 600.0, 100.0)
+BABYSIT = Design("babysit", "tpunicorn's babysitter, a look each 30 s", 30.0, 10.0)
+
+
+def samples(scene: Scene, design: Design, count: int, chance: random.Random) -> list[dict[str, float]]:
+    """
+    Return the parts of each recovery; times that the loop adds are in the design's own seconds.
+    """
+    folder = scene.stage.folder / design.loop
+    folder.mkdir()
+    with running(scene, design, folder):
+        return [_sample(scene, design, folder, chance) for _ in range(count)]
+
+
+@contextmanager
+def running(scene: Scene, design: Design, folder: Path) -> Iterator[None]:
+    """
+    Run the loop with its job in a session of their own, which ends with the block.
+    """
+    put_job(folder)
+    env = {
+        **os.environ, "PYTHONPATH": str(REPO), "NUMPY_LM_STEPS": "1000000", "NUMPY_LM_STEP_SECONDS": "0.1",
+        "NUMPY_LM_SAVE_EVERY": "10", "BENCH_STEPS": str(folder / "steps"),
+        "TPUCTL_CHECKPOINT_DIR": str(folder / "checkpoints"),
+    }  # fmt: skip
+    words = [design.loop, scene.endpoint + NODES, f"peer-{design.loop}", str(folder)]
+    command = [sys.executable, "-m", "benchmarks.recovery.peers", *words, str(design.period / design.scale)]
+    with (folder / "story").open("wb") as story, (folder / "err").open("wb") as err:
+        process = subprocess.Popen(command, env=env, stdout=story, stderr=err, start_new_session=True)
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _sample(scene: Scene, design: Design, folder: Path, chance: random.Random) -> dict[str, float]:
+    made = folder / "steps"
+    wait("the job trains", lambda: newest(made) or None)
+    time.sleep(1.0 + chance.uniform(0, design.period / design.scale))
+    job = newest(made)
+    lost = scene.kill(f"peer-{design.loop}")
+    os.kill(job, signal.SIGKILL)
+    step = wait("the next step", lambda: next_job(made, job))
+    seen, ready, start = (_when(folder / "story", what, lost) for what in ("seen", "ready", "start"))
+    detect, idle = (seen - lost) * design.scale, (start - ready) * design.scale
+    return {
+        "detect": detect, "idle": idle, "create": ready - seen, "start": step - start,
+        "added": detect + idle, "total": detect + idle + ready - seen + step - start,
+    }  # fmt: skip
+
+
+def _when(story: Path, what: str, after: float) -> float:
+    """
+    Return when the loop first said something after a moment.
+    """
+    lines = (line.split() for line in story.read_text().splitlines())
+    return min(float(at) for at, said in lines if said == what and float(at) > after)

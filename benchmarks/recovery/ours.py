@@ -1,0 +1,96 @@
+"""
+tpuctl as a user runs it: `up`, then `watch` with its usual poll, while machines are killed.
+"""
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.recovery.scene import Scene, newest, next_job, wait
+from tests.e2e.stage import EXAMPLE
+
+POLL = 15
+NAME = "bench"
+JOB = """\
+# Run train.py, and note time and process after each training step: its pause comes right after one.
+import os, runpy, time
+nap = time.sleep
+def after_a_step(seconds):
+    with open(os.environ["BENCH_STEPS"], "a") as file:
+        file.write(f"{time.time()} {os.getpid()}\\n")
+    nap(seconds)
+time.sleep = after_a_step
+runpy.run_path("train.py", run_name="__main__")
+"""
+
+
+def put_job(folder: Path) -> None:
+    """
+    Put the example there, with what notes its steps.
+    """
+    for source in EXAMPLE.glob("*.py"):
+        (folder / source.name).write_bytes(source.read_bytes())
+    (folder / "job.py").write_text(JOB)
+
+
+@contextmanager
+def watched(scene: Scene) -> Iterator[Path]:
+    """
+    Bring the example up and watch it; yield the file of its steps.
+    """
+    stage, made = scene.stage, scene.stage.folder / "steps"
+    put_job(stage.work)
+    (stage.work / "tpuctl.yaml").write_text(
+        f"name: {NAME}\ntpu: {{type: v5litepod-8, zones: [europe-west4-b]}}\nvm: none\n"
+        f"job:\n  command: python3 job.py\n  env: {{BENCH_STEPS: {made}, NUMPY_LM_STEPS: '1000000',"
+        f" NUMPY_LM_STEP_SECONDS: '0.1', NUMPY_LM_SAVE_EVERY: '10'}}\nwatch: {{poll: {POLL}s}}\n"
+    )
+    stage.tpuctl("up")
+    watch = stage.start("watch")
+    try:
+        yield made
+    finally:
+        watch.send_signal(signal.SIGINT)
+        stage.end(watch, None)
+
+
+def sample(scene: Scene, made: Path, number: int, chance: random.Random, *, notice: bool) -> dict[str, float]:
+    """
+    Take the machine of incarnation *number* away at a random moment between two polls; return each part.
+    """
+    wait("the job trains", lambda: newest(made) or None)
+    time.sleep(2.0 + chance.uniform(0, POLL))
+    job = newest(made)
+    lost = scene.kill(f"{NAME}-tpu-g{number}", notice=notice)
+    step = wait("the next step", lambda: next_job(made, job))
+    times = wait("the report", lambda: _timings(scene, number + 1))
+    asked = _event(scene, "node-create", lost)
+    seen = min(asked, _event(scene, "preempted", lost))
+    began, ready = scene.made(f"{NAME}-tpu-g{number + 1}")
+    fetched, restored = times["fetched"], times["restored"]
+    return {
+        "detect": seen - lost, "decide": began - seen, "create": ready - began, "boot": times["boot"] - ready,
+        "fetch": fetched - times["boot"], "restore": max(0.0, restored - fetched),
+        "start": step - max(restored, fetched), "added": began - lost, "total": step - lost,
+    }  # fmt: skip
+
+
+def _timings(scene: Scene, number: int) -> dict[str, float] | None:
+    times = next((beat["timings"] for beat in scene.stage.beats(number)), {})
+    return times if {"boot", "fetched", "restored"} <= set(times) else None
+
+
+def _event(scene: Scene, kind: str, after: float) -> float:
+    """
+    Return when the controller first said something of that kind after a moment.
+    """
+
+    def look() -> float | None:
+        names = (name.rpartition("/")[2] for name in scene.stage.objects(".tpuctl/events/"))
+        times = [int(n.split("-")[0]) / 1000 for n in names if n.endswith(f"-{kind}.json")]
+        return min((at for at in times if at > after - 0.05), default=None)
+
+    return wait(kind, look)

@@ -1,0 +1,3 @@
+"""
+What a pass over many nodes costs: list calls, computing and memory.
+"""

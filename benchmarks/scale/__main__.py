@@ -1,0 +1,131 @@
+"""
+python -m benchmarks.scale: a pass over 1, 100, 1,000 and 10,000 nodes, and a storm that takes a tenth of them.
+
+Each size is a process of its own. The part `scale` of docs/performance.md is written unless --print is given.
+"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from math import ceil
+
+from benchmarks import document
+from benchmarks.scale.fleet import Fleet, nodes_in
+from benchmarks.scale.zones import PAGE, ZONES, Zones
+from orchestrator.cloud.listing import ZoneLists
+from orchestrator.core.names import DEPLOYMENT_LABEL
+
+SIZES = (1, 100, 1000, 10_000)
+PASSES = 3
+CREATES_A_MINUTE = 60
+"""What a project may ask for: the quota of the API is 91 mutating calls a minute."""
+GOAL_SECONDS, GOAL_MB = 0.5, 200
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one size took; seconds are of computing."""
+
+    nodes: int
+    calls: int
+    listing: float
+    deciding: float
+    megabytes: float
+    storm: float
+    lost: int
+    answered: int
+
+
+def main() -> None:
+    """Measure, print, and write the table."""
+    if len(sys.argv) == 2 and sys.argv[1].isdigit():
+        print(json.dumps(asdict(measured(int(sys.argv[1])))))
+        return
+    found = [_apart(size) for size in SIZES]
+    text = page(found)
+    print(text)
+    if "--print" not in sys.argv:
+        document.put("scale", text)
+
+
+def _apart(size: int) -> Found:
+    words = [sys.executable, "-m", "benchmarks.scale", str(size)]
+    return Found(**json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout))
+
+
+def measured(size: int) -> Found:
+    """Return what a pass over *size* deployments with a node each takes."""
+    fleet, calm, zones = Fleet(size), [], Zones(size)
+    _listed(nodes_in(zones))  # the client is imported and made
+    listing = statistics.median(_listed(nodes_in(zones)) for _ in range(PASSES))
+    for _ in range(PASSES):
+        zones.calls, nodes = 0, nodes_in(zones, ZoneLists(1e9))
+        nodes.labelled(DEPLOYMENT_LABEL, "", ZONES)
+        plans, seconds = _timed(lambda nodes=nodes: fleet.one_pass(nodes))
+        calm.append(seconds)
+        if any(plan.changes for plan in plans):
+            raise RuntimeError("a calm fleet wants changes")
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lost = max(1, size // 10)
+    plans, storm = _timed(lambda: fleet.one_pass(nodes_in(Zones(size, lost), ZoneLists(1e9))))
+    answered = sum(1 for plan in plans[:lost] if plan.changes)
+    return Found(size, zones.calls, listing, statistics.median(calm), megabytes, storm, lost, answered)
+
+
+def _listed(nodes: object) -> float:
+    return _timed(lambda: nodes.labelled(DEPLOYMENT_LABEL, "", ZONES))[1]  # type: ignore[attr-defined]
+
+
+def _timed(work: Callable[[], list]) -> tuple[list, float]:
+    begun = time.process_time()
+    return work(), time.process_time() - begun
+
+
+def page(found: list[Found]) -> str:
+    """Return the table and what it says about the goals."""
+    rows = [
+        f"| {one.nodes:,} | {one.calls} | {one.nodes * one.calls:,} | {one.listing:.2f} | {one.deciding:.2f} "
+        f"| {one.megabytes:.0f} | {one.answered:,} of {one.lost:,} | {one.storm:.2f} |"
+        for one in found
+    ]
+    last = found[-1]
+    pages = len(ZONES) * ceil(last.nodes / len(ZONES) / PAGE)
+    whole = last.listing + last.deciding
+    minutes = last.lost / CREATES_A_MINUTE
+    return f"""\
+## Many nodes
+
+Deployments with one node each, in {len(ZONES)} zones of one project, through Google's TPU client with ready answers in
+place of the API. A command watches one deployment, in a process of its own; one that looks at many, as `tpuctl top`
+does, lists each zone once for all of them. Seconds are of computing, on one core. *Decide* is what a pass does for
+each deployment with what the list shows: look up, learn, count the cost, decide. Reading a heartbeat is one list and
+one read of the deployment's own bucket, and is not in the table.
+
+| nodes | list calls, shared | list calls, each for itself | list | decide | memory, MB | storm: losses answered | storm |
+| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+{"\n".join(rows)}
+
+- List calls at {last.nodes:,} nodes: {last.calls}, zones x pages is {pages}: {"kept" if last.calls == pages else "missed"}.
+- A watcher of one deployment among {last.nodes:,} nodes: {last.listing:.2f} s a pass, the goal is {GOAL_SECONDS:g}: \
+{_kept(last.listing, GOAL_SECONDS)}.
+- All {last.nodes:,} deployments in one process: {whole:.1f} s a pass, the goal is {GOAL_SECONDS:g}: \
+{_kept(whole, GOAL_SECONDS)}. A pass judges each deployment anew, {1e3 * last.deciding / last.nodes:.2f} ms for each; it does
+  not ask first whether anything has changed.
+- Memory: {last.megabytes:.0f} MB, the goal is {GOAL_MB}: {_kept(last.megabytes, GOAL_MB)}. \
+{1024 * (last.megabytes - found[0].megabytes) / last.nodes:.0f} KB for each node, the ready answers included.
+- Storm: all {last.lost:,} losses have their plan in the tick that shows them, after {last.storm:.1f} s. At
+  {CREATES_A_MINUTE} creates a minute the last one is asked for after {minutes:.0f} min: the API's quota decides, not we.
+"""
+
+
+def _kept(found: float, limit: float) -> str:
+    return "kept" if found <= limit else f"missed by {found / limit:.1f}x"
+
+
+if __name__ == "__main__":
+    main()

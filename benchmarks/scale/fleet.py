@@ -1,0 +1,68 @@
+"""
+Many deployments in one process: what a pass does for each of them, with the product's own code.
+
+A deployment's own bucket is not read here: its heartbeat is given. Calls for buckets are one list and one read
+for each deployment, however many there are.
+"""
+
+from dataclasses import replace
+
+from benchmarks.scale.zones import ENDPOINT, PROJECT, ZONES, Zones, name_of
+from orchestrator.catalog import load_catalog
+from orchestrator.cloud.clients import Clients, CloudSettings
+from orchestrator.cloud.listing import ZoneLists
+from orchestrator.cloud.nodes import TpuNodes
+from orchestrator.core.bill import spent
+from orchestrator.core.decide import decide
+from orchestrator.core.history import History
+from orchestrator.core.learn import learn
+from orchestrator.core.names import DEPLOYMENT_LABEL
+from orchestrator.core.plan import Plan
+from orchestrator.core.spec import JobSpec, Spec, TpuSpec
+from orchestrator.core.world import Absent, Bucket, Heartbeat, Phase, Present, Sight, World
+from orchestrator.core.world import Node as NodeSight
+
+NOW = 1_800_000_000.0
+
+
+def nodes_in(zones: Zones, lists: ZoneLists | None = None) -> TpuNodes:
+    """Return the product's way to the nodes, with *zones* in place of Google."""
+    settings = CloudSettings(project=PROJECT, endpoint=ENDPOINT, adapter=zones, lists=lists)
+    return TpuNodes(Clients(settings))
+
+
+class Fleet:
+    """Deployments, each with one node that runs its job."""
+
+    def __init__(self, count: int) -> None:
+        tpu = TpuSpec(type="v5litepod-8", zones=ZONES, runtime="v2-alpha-tpuv5-lite")
+        base = Spec(name="d", tpu=tpu, vm="none", job=JobSpec(command="python train.py"))
+        self._catalog = load_catalog()
+        self._specs = [replace(base, name=name_of(number)) for number in range(count)]
+        self._histories = [_history(ZONES[number % len(ZONES)]) for number in range(count)]
+        self._seconds = 0.0
+
+    def one_pass(self, nodes: TpuNodes) -> list[Plan]:
+        """Look, learn and decide for each deployment."""
+        self._seconds += 10
+        plans = []
+        for number, spec in enumerate(self._specs):
+            world = self._world(nodes.labelled(DEPLOYMENT_LABEL, spec.name, spec.tpu.zones), spec)
+            history = self._histories[number] = learn(self._histories[number], world)
+            usd = spent(spec, self._catalog, history, world.seen_at).known_usd
+            plans.append(decide(spec, world, history, usd))
+        return plans
+
+    def _world(self, nodes: Sight[tuple[NodeSight, ...]], spec: Spec) -> World:
+        now = NOW + self._seconds
+        beat = Heartbeat(incarnation=1, worker=0, phase=Phase.RUN, updated=now, bundle="b", step=10)
+        bucket = Bucket(f"tpuctl-{spec.name}", "us-central1")
+        return World(Present(bucket), Absent(), nodes, Present((beat,)), seen_at=now)
+
+
+def _history(zone: str) -> History:
+    return History(
+        started_at=NOW - 2000, incarnation=1, zone=zone, accepted=True, requested_at=NOW - 1000,
+        zones_used=(zone,), bucket_seen=True, bucket_ready=True, bundle="b", agent="a", uploaded="b:a",
+        sightings={"node:1:ready": NOW - 900},
+    )  # fmt: skip

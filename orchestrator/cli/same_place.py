@@ -1,0 +1,103 @@
+"""
+A deployment belongs to the project and the login that brought it up: another one is refused by name.
+
+The wrong active project would make a second deployment of the same name, billed beside the first.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.cli.wiring import Session
+
+ACCOUNT = "account"
+"""Beside the record: the login that brought the deployment up, where it is known."""
+
+OVERRIDE = "tpuctl.account_override"
+
+
+def allow(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    """
+    Take the flag --account-override, which every command has and none handles.
+    """
+    ctx.meta[OVERRIDE] = value or ctx.meta.get(OVERRIDE, False)
+
+
+def check_place(session: "Session") -> None:
+    """
+    Raise UsageError when this computer knows the deployment under another project or another login.
+    """
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(OVERRIDE):
+        return
+    name, project = session.spec.name, session.project
+    for other in _elsewhere(session):
+        raise UsageError(
+            f"{name} is up in project {other}; this command would act in project {project}",
+            hint=f"add --set project={other}; or --account-override, if you mean a second one in {project}",
+            unchanged="nothing was changed",
+            code="TPU-139",
+        )
+    before, now = _kept_account(session.folder), login_of(session.choice.cloud)
+    if before and now and before != now:
+        raise UsageError(
+            f"{name} was brought up by {before}; you are logged in as {now}",
+            hint="log in as before: gcloud auth application-default login; or add --account-override",
+            unchanged="nothing was changed",
+            code="TPU-139",
+        )
+
+
+def keep_account(session: "Session") -> None:
+    """
+    Remember who brings the deployment up.
+    """
+    from orchestrator.engine.files import write_atomically
+
+    account = login_of(session.choice.cloud)
+    if account:
+        write_atomically(session.folder / ACCOUNT, account.encode())
+
+
+def login_of(cloud: str) -> str:
+    """
+    Return the e-mail of the login, empty where it is not known; a rehearsal has none.
+    """
+    if cloud == "local":
+        return ""
+    from orchestrator.cli.doctor_google import gcloud_settings, login_file
+
+    return login_file() or gcloud_settings()[0]
+
+
+def _kept_account(folder: Path) -> str:
+    try:
+        return (folder / ACCOUNT).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _elsewhere(session: "Session") -> list[str]:
+    """
+    Return the other projects in which a deployment of this name is billed, as far as this computer knows.
+    """
+    from orchestrator.cli.expired import billed
+    from orchestrator.cli.places import kept_files
+    from orchestrator.engine.record import decode
+    from orchestrator.errors import TpuctlError
+
+    found = []
+    for kept in kept_files(session.choice.cloud):
+        project = kept.parent.parent.name
+        if kept.parent.name != session.spec.name or project == session.project:
+            continue
+        try:
+            history = decode((kept.parent / "record.json").read_bytes(), session.spec.name)
+        except (OSError, TpuctlError):
+            continue
+        found += [project] if billed(history) else []
+    return found

@@ -1,0 +1,78 @@
+"""
+One list of a zone's TPUs for all deployments that are looked at in one process.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from orchestrator.core.world import Node
+
+
+@dataclass
+class _Zone:
+    """
+    Hold what one zone showed, by label and value, and when it was asked for.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    asked_at: float = float("-inf")
+    by_label: dict[str, dict[str, list[Node]]] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+
+    def with_label(self, label: str, value: str) -> list[Node]:
+        """
+        Return the nodes that carry the label; they are grouped by it when it is first asked for.
+        """
+        if label not in self.by_label:
+            self.by_label[label] = _grouped(self.nodes, label)
+        return self.by_label[label].get(value, [])
+
+
+class ZoneLists:
+    """
+    Share the lists of zones between deployments: the API lists a zone whole, whoever it is for.
+
+    A list is asked for once in *seconds*; who comes meanwhile waits for it and takes the same one. What
+    fails is not kept. It is for looking only: whoever acts must list after it has acted.
+    """
+
+    def __init__(self, seconds: float, now: Callable[[], float] = monotonic) -> None:
+        self._seconds, self._now = seconds, now
+        self._lock = threading.Lock()
+        self._zones: defaultdict[str, _Zone] = defaultdict(_Zone)
+
+    def labelled(self, place: str, label: str, value: str, ask: Callable[[], Iterable[Node]]) -> list[Node]:
+        """
+        Return the nodes of *place* that carry the label; *ask* lists all of them.
+        """
+        with self._lock:
+            zone = self._zones[place]
+        with zone.lock:
+            now = self._now()
+            if now - zone.asked_at >= self._seconds:
+                zone.nodes, zone.by_label, zone.asked_at = list(ask()), {}, now
+            return zone.with_label(label, value)
+
+    def known(self, places: Iterable[str], label: str, value: str) -> list[Node] | None:
+        """
+        Return the nodes of all *places* that carry the label, or None when one of them must be asked.
+        """
+        found: list[Node] = []
+        for place in places:
+            zone = self._zones.get(place)
+            if zone is None or self._now() - zone.asked_at >= self._seconds:
+                return None
+            with zone.lock:
+                found += zone.with_label(label, value)
+        return found
+
+
+def _grouped(nodes: Iterable[Node], label: str) -> dict[str, list[Node]]:
+    found: dict[str, list[Node]] = {}
+    for node in nodes:
+        if label in node.labels:
+            found.setdefault(node.labels[label], []).append(node)
+    return found

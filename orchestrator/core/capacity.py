@@ -1,0 +1,161 @@
+"""
+What is remembered of each zone's capacity, and the order in which zones are asked because of it.
+
+An estimate from what has happened here so far, with no knowledge of the future. Three things count: how
+likely the zone is still empty, how long TPUs have lived there, and how it was at this hour on other days.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+SHORTEST_OUTAGE = 300.0
+"""Seconds for which a zone that has just refused or taken a TPU counts as empty at least."""
+USUAL_LIFE, CERTAINTY = 4 * 3600.0, 1.0
+"""Seconds that a TPU lives where nothing is known, and how many observed lives that belief is worth."""
+WAY_BACK = 600.0
+"""Seconds of work that each loss costs: a long life is worth more by what it saves of that."""
+NEAR = 0.9
+"""A zone is asked in the order of the file as long as its worth is this part of the best zone's."""
+MOST_PLACES = 64
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """
+    Remember one zone for one type of TPU; times are in seconds since the epoch.
+
+    *out_since* and *out_at* are the first and the last sign of the present outage, 0 when there is none: a
+    refusal, or a TPU taken away. *hours* holds (hour of the day in UTC, times granted, times out).
+    """
+
+    zone: str
+    type: str = ""
+    out_since: float = 0.0
+    out_at: float = 0.0
+    out_by_loss: bool = False
+    granted_at: float = 0.0
+    granted: int = 0
+    refused: int = 0
+    lives: int = 0
+    lived: float = 0.0
+    hours: tuple[tuple[int, int, int], ...] = ()
+
+
+Places = tuple[Place, ...]
+
+
+def place_of(places: Places, zone: str, kind: str) -> Place:
+    """
+    Return what is known of a zone.
+    """
+    return next((p for p in places if (p.zone, p.type) == (zone, kind)), Place(zone, kind))
+
+
+def after_refusal(places: Places, zone: str, kind: str, at: float) -> Places:
+    """
+    Return the memory after a zone has refused for want of capacity or quota.
+    """
+    one = place_of(places, zone, kind)
+    again = one.out_at > 0 and int(one.out_at // HOUR) == int(at // HOUR)
+    hours = one.hours if again else _noted(one.hours, at, granted=0, out=1)
+    since = one.out_since or at
+    return _with(
+        places,
+        replace(one, out_since=since, out_at=at, out_by_loss=False, refused=one.refused + 1, hours=hours),
+    )
+
+
+def after_grant(places: Places, zone: str, kind: str, at: float) -> Places:
+    """
+    Return the memory after a TPU has become READY.
+    """
+    one = place_of(places, zone, kind)
+    hours = _noted(one.hours, at, granted=1, out=0)
+    there = replace(one, out_since=0.0, out_at=0.0, granted_at=at)
+    return _with(places, replace(there, granted=one.granted + 1, hours=hours))
+
+
+def after_loss(places: Places, zone: str, kind: str, at: float, lived: float) -> Places:
+    """
+    Return the memory after a TPU that has *lived* so long was taken away.
+    """
+    one = place_of(places, zone, kind)
+    worn = replace(one, out_since=at, out_at=at, out_by_loss=True)
+    return _with(places, replace(worn, lives=one.lives + 1, lived=one.lived + max(0.0, lived)))
+
+
+def _with(places: Places, one: Place) -> Places:
+    others = tuple(p for p in places if (p.zone, p.type) != (one.zone, one.type))
+    return (*others, one)[-MOST_PLACES:]
+
+
+def _noted(
+    hours: tuple[tuple[int, int, int], ...], at: float, *, granted: int, out: int
+) -> tuple[tuple[int, int, int], ...]:
+    hour = int(at // HOUR) % 24
+    was = next((h for h in hours if h[0] == hour), (hour, 0, 0))
+    others = [h for h in hours if h[0] != hour]
+    return tuple(sorted([*others, (hour, was[1] + granted, was[2] + out)]))
+
+
+def emptiness(one: Place, now: float) -> float:
+    """
+    Return how likely the zone is still empty: an outage goes on for about as long as it has lasted.
+    """
+    if not one.out_at:
+        return 0.0
+    lasted = SHORTEST_OUTAGE + max(0.0, one.out_at - one.out_since)
+    return lasted / (lasted + max(0.0, now - one.out_at))
+
+
+def worth(one: Place, now: float) -> float:
+    """
+    Return what asking this zone now is worth, from 0 to 1.
+    """
+    life = (CERTAINTY * USUAL_LIFE + one.lived) / (CERTAINTY + one.lives)
+    hour = int(now // HOUR) % 24
+    _, granted, out = next((h for h in one.hours if h[0] == hour), (hour, 0, 0))
+    return (1 - emptiness(one, now)) * life / (life + WAY_BACK) * (1 - 0.5 * out / (granted + out + 4))
+
+
+def order(zones: Sequence[str], places: Places, kind: str, now: float, home: str = "") -> tuple[str, ...]:
+    """
+    Return the zones in the order of asking.
+
+    The file's order holds, the zone of the last TPU first, unless another zone is clearly better.
+    """
+    values = {zone: worth(place_of(places, zone, kind), now) for zone in zones}
+    best = max(values.values())
+
+    def rank(zone: str) -> tuple[bool, float, bool]:
+        worse = values[zone] < NEAR * best
+        return worse, -values[zone] if worse else 0.0, zone != home
+
+    return tuple(sorted(zones, key=rank))
+
+
+def passed_over(zones: Sequence[str], places: Places, kind: str, now: float, chosen: str) -> str:
+    """
+    Say why zones that the file names earlier are not asked first; empty when there is none.
+    """
+    earlier = zones[: zones.index(chosen)] if chosen in zones else ()
+    return ", ".join(f"{zone} {_fault(place_of(places, zone, kind), now)}" for zone in earlier)
+
+
+def _fault(one: Place, now: float) -> str:
+    if one.out_at and emptiness(one, now) >= 0.1:
+        what = "took one away" if one.out_by_loss else "refused"
+        return f"{what} {_ago(now - one.out_at)}"
+    if one.lives:
+        return f"has kept one for {_span(one.lived / one.lives)} on average"
+    return "is asked later"
+
+
+def _ago(seconds: float) -> str:
+    return "just now" if seconds < 60 else f"{_span(seconds)} ago"
+
+
+def _span(seconds: float) -> str:
+    minutes = max(0.0, seconds) / 60
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -1,0 +1,226 @@
+"""
+The deadline of a deployment: what the next TPU should be, when the present one is left, and the forecast.
+
+The rules are those of `orchestrator.core.deadline`; here is what they are fed with. Prices are relative:
+within a region all zones have one price, and only the ratio of spot to on demand decides.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orchestrator.core.deadline import (
+    Choice,
+    Mode,
+    Offer,
+    Policy,
+    Situation,
+    choose,
+    life_of,
+    on_time,
+    share_of,
+)
+from orchestrator.core.history import TERMINAL, History, Span, current_node
+from orchestrator.core.names import incarnation_of
+from orchestrator.core.plan import Change, Kind, Verb
+from orchestrator.core.progress import with_reports
+from orchestrator.core.recovery import create_gate, hopeless
+from orchestrator.core.spec import Spec
+from orchestrator.core.step import Step
+from orchestrator.core.world import Heartbeat, Node, NodeState, Present, World
+from orchestrator.errors import Retry
+
+CAPACITY = "capacity"
+"""Key of a change's details that tells what is paid for."""
+ON_DEMAND = "on demand, for the deadline"
+SPOT_PRICE = 0.4
+"""Price of spot where on demand costs 1; the tables say 0.3 to 0.5 for most types."""
+FIRST_COLD, FIRST_LOSS = 900.0, 900.0
+"""Seconds that a start and the work between two saves are held to take before any was seen."""
+MARGIN = 1.5
+"""How much longer than the last one the next start may take."""
+FIRST_SHARE = 0.5
+"""Share of the whole time that the work is held to need before a pace was seen."""
+BELIEVED = 3600.0
+"""Seconds for which a refusal of spot is believed while a TPU on demand works; twice as long after each."""
+
+
+def due_at(spec: Spec, history: History) -> float | None:
+    """
+    Return when the job must be done, None without a deadline or before the first `up`.
+    """
+    deadline = spec.watch.deadline
+    if deadline is None or spec.job.target_steps is None or not history.started_at:
+        return None
+    return deadline.at(history.started_at)
+
+
+def learn_progress(history: History, world: World) -> History:
+    """
+    Return the record with the progress that the workers report, and the last refusal of spot.
+    """
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    progress = with_reports(history.progress, beats, current_node(world, history))
+    refused = [r.at for r in history.refusals if _lack_of_spot(r.kind, r.retry, on_demand=r.on_demand)]
+    latest = max([progress.spot_refused_at, *refused])
+    progress = replace(progress, spot_refused_at=min(latest, world.seen_at))
+    return history if progress == history.progress else replace(history, progress=progress)
+
+
+def situation(spec: Spec, world: World, history: History) -> Situation | None:
+    """
+    Return what the choice depends on, None without a deadline.
+    """
+    due, target = due_at(spec, history), spec.job.target_steps
+    if due is None or target is None:
+        return None
+    known, node = history.progress, _live(world, history)
+    pace = known.pace or FIRST_SHARE * max(1.0, due - history.started_at) / target
+    mode = Mode.WAIT if node is None else Mode.ON_DEMAND if _dear(history, node) else Mode.SPOT
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) and node is not None else ()
+    at = min((beat.step or 0 for beat in beats), default=0)
+    return Situation(
+        now=world.seen_at,
+        began=history.started_at,
+        deadline=due,
+        work=target * pace,
+        done=min(known.step, target) * pace,
+        cold=max(60.0, MARGIN * known.cold) if known.cold else FIRST_COLD,
+        loss=known.loss or float(spec.job.checkpoint.every or FIRST_LOSS),
+        on_demand_usd_hour=1.0,
+        offers=_offers(spec, world, history, mode),
+        mode=mode,
+        place=node.zone if node else "",
+        unsaved=max(0, at - known.step) * pace,
+        starting=node is not None and not _works(beats),
+    )
+
+
+def forecast_text(spec: Spec, world: World, history: History) -> str:
+    """
+    Return "on time", "at risk" or "cannot be met", empty without a deadline.
+    """
+    found = situation(spec, world, history)
+    return "" if found is None else on_time(found)
+
+
+def to_leave(spec: Spec, world: World, history: History) -> str:
+    """
+    Say why the present TPU is to be replaced for the deadline's or the money's sake; empty to keep it.
+    """
+    found = situation(spec, world, history)
+    if found is None or found.mode is Mode.WAIT or not spec.tpu.spot:
+        return ""
+    choice = _choice(found)
+    if choice.mode is found.mode or choice.mode is Mode.WAIT:
+        return ""
+    if choice.mode is Mode.ON_DEMAND and _barred(spec, world, history, on_demand=True):
+        return ""
+    return f"{choice.why} (deadline)"
+
+
+def wants_on_demand(spec: Spec, world: World, history: History) -> bool:
+    """
+    Say whether the next TPU is asked for on demand though the file says spot.
+
+    Where on demand is not to be had either, spot is asked for as before.
+    """
+    found = situation(spec, world, history)
+    if found is None or not spec.tpu.spot:
+        return False
+    idle = replace(found, mode=Mode.WAIT, place="", unsaved=0.0, starting=False)
+    return _choice(idle).mode is Mode.ON_DEMAND and not _barred(spec, world, history, on_demand=True)
+
+
+def of_mode(history: History, *, on_demand: bool) -> History:
+    """
+    Return the record with only those refusals of TPUs that say something about spot, or about on demand.
+    """
+    fitting = (r for r in history.refusals if r.kind is not Kind.NODE or r.on_demand == on_demand)
+    return replace(history, refusals=tuple(fitting))
+
+
+def marked(step: Step) -> Step:
+    """
+    Return the step with its TPUs on demand, for the record and for people.
+    """
+    return replace(step, changes=tuple(_marked(change) for change in step.changes))
+
+
+def _marked(change: Change) -> Change:
+    made = change.kind is Kind.NODE and change.verb is Verb.CREATE
+    return replace(change, details={**change.details, CAPACITY: ON_DEMAND}) if made else change
+
+
+def asks_on_demand(change: Change) -> bool:
+    """
+    Say whether a change asks for a TPU on demand though the file says spot.
+    """
+    return change.details.get(CAPACITY) == ON_DEMAND
+
+
+def _choice(found: Situation) -> Choice:
+    return choose(Policy.THRIFTY, found)
+
+
+def _live(world: World, history: History) -> Node | None:
+    node = current_node(world, history)
+    return None if node is None or node.state in TERMINAL | {NodeState.DELETING} else node
+
+
+def _dear(history: History, node: Node) -> bool:
+    return node.incarnation in history.on_demand
+
+
+def _works(beats: tuple[Heartbeat, ...]) -> bool:
+    return bool(beats) and all("first_step" in beat.timings or beat.step for beat in beats)
+
+
+def _offers(spec: Spec, world: World, history: History, mode: Mode) -> tuple[Offer, ...]:
+    """
+    Return the zones of the file with what is known of spot there.
+    """
+    spans = [s for s in history.spans if s.kind == "node" and s.spot is not False]
+    life = life_of(sum((s.until or world.seen_at) - s.since for s in spans), history.preemptions)
+    cheap, vain = of_mode(history, on_demand=False), _in_vain(history, spans)
+    age = world.seen_at - history.progress.spot_refused_at
+    doubted = mode is Mode.ON_DEMAND and age < BELIEVED * 2.0 ** (vain - 1)
+    return tuple(
+        Offer(
+            zone,
+            SPOT_PRICE,
+            up=False if doubted or create_gate(spec, cheap, zone) > world.seen_at else None,
+            share=share_of(len(spans), len(spans) + vain),
+            life=life,
+        )
+        for zone in spec.tpu.zones
+    )
+
+
+def _in_vain(history: History, spans: Sequence[Span]) -> int:
+    """
+    Return how often on demand had to help out since spot was last to be had.
+    """
+    newest = max((incarnation_of(span.name, {}) or 0 for span in spans), default=0)
+    return sum(1 for number in history.on_demand if number > newest)
+
+
+def _barred(spec: Spec, world: World, history: History, *, on_demand: bool) -> bool:
+    """
+    Say whether no zone may be asked now.
+    """
+    known = of_mode(history, on_demand=on_demand)
+    ours = replace(known, refusals=tuple(replace(r, on_demand=False) for r in known.refusals))
+    if hopeless(ours) is not None:
+        return True
+    return all(create_gate(spec, known, zone) > world.seen_at for zone in spec.tpu.zones)
+
+
+def _lack_of_spot(kind: Kind, retry: Retry, *, on_demand: bool) -> bool:
+    return kind is Kind.NODE and retry is Retry.CAPACITY and not on_demand
+
+
+def span_spot(history: History, name: str) -> bool | None:
+    """
+    Return False for the span of a TPU that was asked for on demand though the file says spot.
+    """
+    return False if incarnation_of(name, {}) in history.on_demand else None

@@ -1,0 +1,48 @@
+"""
+Remember what zones granted, refused and took away, from what a pass sees.
+"""
+
+from dataclasses import replace
+
+from orchestrator.core.capacity import Places, after_grant, after_loss, after_refusal, place_of
+from orchestrator.core.history import TERMINAL, History
+from orchestrator.core.notice import left
+from orchestrator.core.plan import Kind
+from orchestrator.core.world import Node, NodeState, Present, World
+from orchestrator.errors import Retry
+
+LACKING = frozenset({Retry.CAPACITY, Retry.QUOTA})
+
+
+def learn_capacity(history: History, world: World) -> History:
+    """
+    Return the record with what is new about the zones' capacity; each refusal, grant and loss counts once.
+    """
+    places = _refusals(history.places, history)
+    racing = {history.incarnation, *(rival.incarnation for rival in history.rivals)} - set(history.on_demand)
+    for node in world.nodes.value if isinstance(world.nodes, Present) else ():
+        if node.incarnation in racing:
+            places = _of_node(places, node, history, world)
+    return history if places is history.places else replace(history, places=places)
+
+
+def _refusals(places: Places, history: History) -> Places:
+    for refusal in history.refusals:
+        if refusal.kind is not Kind.NODE or refusal.retry not in LACKING or refusal.on_demand:
+            continue
+        known = place_of(places, refusal.zone, history.type)
+        if refusal.at > max(known.out_at, known.granted_at):
+            places = after_refusal(places, refusal.zone, history.type, refusal.at)
+    return places
+
+
+def _of_node(places: Places, node: Node, history: History, world: World) -> Places:
+    key, now = f"node:{node.incarnation}", world.seen_at
+    ready = history.sightings.get(f"{key}:ready")
+    if ready is None:
+        fresh = node.state is NodeState.READY and node.healthy
+        return after_grant(places, node.zone, history.type, now) if fresh else places
+    lost = node.state in TERMINAL or left(world, node)
+    if lost and f"{key}:left" not in history.sightings:
+        return after_loss(places, node.zone, history.type, now, now - ready)
+    return places

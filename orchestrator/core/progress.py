@@ -1,0 +1,61 @@
+"""
+What is known of a job's progress, so that a deadline can be kept: learned from the reports of its workers.
+"""
+
+from dataclasses import dataclass, replace
+
+from orchestrator.core.world import Heartbeat, Node
+
+LONGEST_START = 3 * 3600.0
+"""Seconds beyond which a start is a fault and no measure of the next one."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """
+    Remember how far a job is and how fast. *step* is the newest that every worker has committed.
+
+    *pace* is the seconds that a step takes, *cold* those from asking for the TPU to the job's first step,
+    *loss* those between two commits; 0 while they are not known. *spot_refused_at* is when spot was last
+    refused for want of capacity.
+    """
+
+    step: int = 0
+    pace: float = 0.0
+    cold: float = 0.0
+    loss: float = 0.0
+    committed_at: float = 0.0
+    spot_refused_at: float = 0.0
+
+
+def with_reports(known: Progress, beats: tuple[Heartbeat, ...], node: Node | None) -> Progress:
+    """
+    Return the progress with what the workers of the newest TPU report.
+    """
+    if not beats:
+        return known
+    last = min(beats, key=lambda beat: beat.step or 0)
+    known = replace(known, pace=_pace(last) or known.pace)
+    first = last.timings.get("first_step")
+    if first is not None and node is not None and 0 < first - node.created_at < LONGEST_START:
+        known = replace(known, cold=first - node.created_at)
+    step = min(beat.committed_step or beat.resumed_from or 0 for beat in beats)
+    return known if step <= known.step else _committed(known, last, step)
+
+
+def _committed(known: Progress, beat: Heartbeat, step: int) -> Progress:
+    at = beat.committed_at or beat.updated
+    since = max(known.committed_at, beat.timings.get("first_step", 0.0))
+    gap = at - since if since and at > since else 0.0
+    return replace(known, step=step, committed_at=at, loss=gap or known.loss)
+
+
+def _pace(beat: Heartbeat) -> float:
+    """
+    Return the seconds per step since the first step that this start of the job has reported, 0 if unknown.
+    """
+    first, last = beat.timings.get("first_step"), beat.progress_at
+    began = beat.began_at if beat.began_at is not None else beat.resumed_from or 0
+    if first is None or last is None or beat.step is None or beat.step <= began or last <= first:
+        return 0.0
+    return (last - first) / (beat.step - began)

@@ -1,0 +1,151 @@
+"""
+The report as a page that renews itself, for one person on this computer.
+
+Nothing is answered without the token, to another host name, or from another site's page; nothing can be
+changed through it.
+"""
+
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from orchestrator.errors import TpuctlError
+from orchestrator.report.page import asset
+
+HERE = "127.0.0.1"
+COOKIE = "tpuctl-dashboard-{port}"
+OPEN: frozenset[str] = frozenset()
+"""Paths that are answered without the token: none."""
+KEPT = 4.0
+"""Seconds for which a page is shown again instead of looking at the cloud."""
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+Answer = Callable[[], Awaitable[Response]]
+Scope = Mapping[str, Any]
+
+
+class Dashboard:
+    """
+    Answer HTTP, as an ASGI application: *page* makes the page, *port* is the one it is served at.
+    """
+
+    def __init__(self, page: Callable[[], str], port: int) -> None:
+        self._page = page
+        self._lock = threading.Lock()
+        self._kept: tuple[float, str] = (0.0, "")
+        self.token = secrets.token_urlsafe(32)
+        self.port = port
+        self.routes: Mapping[str, Answer] = {
+            "/": self._whole,
+            "/page": self._whole,
+            "/style.css": lambda: _text(asset("style.css"), "text/css"),
+            "/live.js": lambda: _text(asset("live.js"), "text/javascript"),
+        }
+
+    @property
+    def url(self) -> str:
+        """
+        Return the address to open, with the token.
+        """
+        return f"http://{HERE}:{self.port}/?token={self.token}"
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """
+        Answer one request; anything but HTTP is refused.
+        """
+        if scope["type"] != "http":
+            return
+        response = await self._answer(Request(scope))
+        for name, value in HEADERS.items():
+            response.headers[name] = value
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        """
+        Refuse first; then look for the route.
+        """
+        refused = self._refusal(request)
+        if refused is not None:
+            return refused
+        if request.url.path == "/" and request.url.query:
+            return self._welcome()
+        route = self.routes.get(request.url.path)
+        if route is None:
+            return PlainTextResponse("there is no such page\n", 404)
+        try:
+            return await route()
+        except TpuctlError as error:
+            return PlainTextResponse(f"{error.message} ({error.code})\n", 503)
+        except Exception:  # What went wrong is nobody's business over HTTP.
+            return PlainTextResponse("tpuctl dashboard has failed\n", 500)
+
+    def _refusal(self, request: Request) -> Response | None:
+        hosts = {f"{name}:{self.port}" for name in (HERE, "localhost")}
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if host not in hosts:
+            return PlainTextResponse("this host name is not served\n", 421)
+        foreign = origin is not None and origin not in {f"http://{name}" for name in hosts}
+        if foreign or request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
+            return PlainTextResponse("requests of other sites are refused\n", 403)
+        if request.method not in {"GET", "HEAD"}:
+            return PlainTextResponse("nothing can be changed here\n", 405)
+        if request.url.path not in OPEN and not self._knows(request):
+            return PlainTextResponse("open the address that tpuctl dashboard has printed\n", 403)
+        return None
+
+    def _knows(self, request: Request) -> bool:
+        """
+        Say whether the request carries the token: in its cookie, or once in the address of the first page.
+        """
+        given = [request.cookies.get(COOKIE.format(port=self.port), "")]
+        if request.url.path == "/":
+            given += parse_qs(request.url.query).get("token", [])
+        return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
+
+    def _welcome(self) -> Response:
+        """
+        Put the token into a cookie and away from the address, the history and the log.
+        """
+        response = RedirectResponse("/", 303)
+        response.set_cookie(
+            COOKIE.format(port=self.port), self.token, httponly=True, samesite="strict", path="/"
+        )
+        return response
+
+    async def _whole(self) -> Response:
+        return Response(await run_in_threadpool(self._fresh), media_type="text/html")
+
+    def _fresh(self) -> str:
+        """
+        Return the page; several tabs that ask at the same time cost one look.
+        """
+        with self._lock:
+            made, text = self._kept
+            if not text or time.monotonic() - made >= KEPT:
+                self._kept = (0.0, "")
+                text = self._page()
+                self._kept = (time.monotonic(), text)
+            return text
+
+
+async def _text(text: str, kind: str) -> Response:
+    return Response(text, media_type=kind)

@@ -1,0 +1,91 @@
+"""
+What a start waits for runs side by side: the checkpoint comes back while the code is set up.
+"""
+
+import time
+
+from tests.agent.agent_lab import Lab
+
+SLOW = 1.0
+
+
+def saved_by_another(lab: Lab, steps: int = 20) -> None:
+    """
+    Let an earlier machine train to *steps* and commit.
+    """
+    lab.machine("before", INCARNATION=1, _STEPS=steps, _SAVE_EVERY=10).run_to_end()
+
+
+def slow_restores(lab: Lab) -> None:
+    """
+    Let every download of a checkpoint's files take a while, as large ones do.
+    """
+
+    def slowly(request):
+        if request.method == "GET" and "checkpoints" in request.path and request.query.get("alt") == "media":
+            time.sleep(SLOW)
+
+    lab.fault = slowly
+
+
+def test_setup_runs_while_the_checkpoint_comes_back(lab: Lab) -> None:
+    """
+    The timings of the heartbeat overlap, and together take less than one after the other.
+    """
+    saved_by_another(lab)
+    slow_restores(lab)
+    machine = lab.machine(INCARNATION=2, SETUP=f"sleep {2 * SLOW}", _STEPS=30)
+    machine.run_to_end()
+
+    beat = machine.heartbeat()
+    times = beat["timings"]
+    assert beat["resumed_from"] == 20
+    assert times["restore_began"] < times["fetched"] <= times["setup_began"] < times["restored"]
+    apart = times["setup_done"] - times["setup_began"] + times["restored"] - times["restore_began"]
+    assert times["spawned"] - times["restore_began"] < apart - SLOW / 2
+
+
+def test_a_setup_that_fails_early_leaves_the_restore_to_end_before_the_next(lab: Lab) -> None:
+    """
+    Two restores at once would take each other's half-made folder away.
+    """
+    saved_by_another(lab)
+    slow_restores(lab)
+    machine = lab.machine(INCARNATION=2, SETUP="mkdir ../../tried || exit 0; exit 3", _STEPS=30)
+    machine.run_to_end()
+
+    assert [one["resume_step"] for one in lab.attempts(2)] == [20, 20]
+    assert "the setup command" in lab.attempts(2)[1]["reason"]
+    times = machine.heartbeat()["timings"]
+    assert times["restored"] < times["spawned"]
+    assert not (machine.root / "quarantine").exists(), "the first restore was whole, so nothing was put aside"
+
+
+def test_a_notice_during_the_restore_is_obeyed_at_once(lab: Lab) -> None:
+    """
+    The machine has no time to bring back what nobody will read there.
+    """
+    saved_by_another(lab)
+    slow_restores(lab)
+    machine = lab.machine(INCARNATION=2, _STEPS=30).start()
+    machine.until(lambda: machine.status().get("phase") == "restore", "the restore")
+    lab.metadata.preempted.set()
+    began = time.monotonic()
+    machine.until(lambda: machine.heartbeat().get("phase") == "stopped", "the end")
+    assert time.monotonic() - began < SLOW
+    assert machine.wait() == 0
+    assert lab.log(2).count("resume from step") == 0
+
+
+def test_setup_does_not_take_an_older_save_for_progress(lab: Lab) -> None:
+    """
+    A step on this disk that is newer than what is resumed from is put aside, not reported.
+    """
+    saved_by_another(lab)
+    machine = lab.machine(INCARNATION=2, SETUP="sleep 0.5", COMMAND="true")
+    folder = machine.root / "checkpoints" / "step-000099"
+    folder.mkdir(parents=True)
+    (folder / "COMPLETE").write_text("99")
+    machine.run_to_end()
+    assert machine.heartbeat()["step"] is None
+    assert machine.heartbeat()["committed_step"] == 20

@@ -1,0 +1,58 @@
+"""
+Machines of TPUs that race: one claims the job, the others never start it.
+"""
+
+import json
+
+from orchestrator.local.wire.http import Response
+from tests.agent.agent_lab import Lab
+
+CLAIM = ".tpuctl/claim/4"
+
+
+def test_of_machines_that_boot_together_one_trains(lab: Lab) -> None:
+    """
+    Whoever claims first runs the job to its end; the others start nothing, say why, and are held back.
+    """
+    racers = {n: lab.machine(f"m{n}", INCARNATION=n, ROUND=4, _STEPS=5) for n in (4, 5, 6)}
+    for machine in racers.values():
+        machine.start()
+    assert [machine.wait() for machine in racers.values()] == [0, 0, 0]
+
+    winner = lab.json(CLAIM)["incarnation"]
+    assert [n for n in racers if lab.attempts(n)] == [winner]
+    assert racers[winner].heartbeat()["phase"] == "done"
+    for number, machine in racers.items():
+        if number != winner:
+            assert machine.heartbeat()["phase"] == "stopped"
+            assert f"incarnation {winner} was first" in (machine.root / "state" / "stop").read_text()
+
+
+def test_a_winner_that_starts_again_is_still_the_winner(lab: Lab) -> None:
+    """
+    Its own claim is in the way of nobody: what runs after a crash of the agent is the same TPU.
+    """
+    lab.put(CLAIM, json.dumps({"schema": 1, "incarnation": 5}).encode())
+    lab.machine(INCARNATION=5, ROUND=4, _STEPS=3).run_to_end()
+    assert len(lab.attempts(5)) == 1
+
+
+def test_no_job_starts_while_the_bucket_does_not_say_who_has_won(lab: Lab) -> None:
+    """
+    A race that nobody has been told to have won is not won.
+    """
+    lab.fault = lambda request: Response(403) if request.query.get("name") == CLAIM else None
+    machine = lab.machine(INCARNATION=5, ROUND=4, _STEPS=3).start()
+    machine.until(lambda: "won the race" in json.dumps(machine.heartbeat()), "the trouble is told")
+    assert lab.attempts(5) == []
+    lab.fault = lambda _request: None
+    assert machine.wait() == 0
+    assert lab.json(CLAIM)["incarnation"] == 5
+
+
+def test_without_a_race_nothing_is_claimed(lab: Lab) -> None:
+    """
+    No request more than before.
+    """
+    lab.machine(_STEPS=3).run_to_end()
+    assert [name for name in lab.names() if "claim" in name] == []

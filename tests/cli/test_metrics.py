@@ -1,0 +1,82 @@
+"""
+`watch --metrics`: what Prometheus reads, where, and that the documentation names it all.
+"""
+
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+
+from orchestrator.cli import metrics
+from orchestrator.cli.metrics import COUNTERS, GAUGES, Metrics, metrics_table
+from orchestrator.errors import UsageError
+from tests.cli.cli_kit import ROOT
+from tests.cli.test_status_view import LOST, body
+
+
+def free_port():
+    """Return a port that nobody uses."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@pytest.fixture
+def served():
+    """Give metrics that are served, and what reads them."""
+    one = Metrics(free_port(), "mine")
+
+    def read():
+        with urllib.request.urlopen(f"http://127.0.0.1:{one.port}/metrics", timeout=10) as answer:
+            return dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
+
+    yield one, read
+    one.close()
+
+
+def test_what_a_pass_has_seen_can_be_read(served):
+    """Numbers of the last pass; states that are over are gone, and so is what is not known any more."""
+    one, read = served
+    one.update(body(), 1000.0, failures=0)
+    found = read()
+    assert found['tpuctl_worker_step{deployment="mine",worker="0"}'] == "120.0"
+    assert found['tpuctl_worker_checkpoint_age_seconds{deployment="mine",worker="0"}'] == "12.0"
+    assert found['tpuctl_preemptions{deployment="mine"}'] == "2.0"
+    assert found['tpuctl_cost_usd{deployment="mine"}'] == "0.0438"
+    assert found['tpuctl_budget_usd{deployment="mine"}'] == "5.0"
+    (tpu,) = [key for key in found if "numpy-lm-tpu-g3" in key]
+    assert 'state="READY"' in tpu
+    one.update(LOST, 1015.0, failures=2)
+    found = read()
+    assert not [key for key in found if "numpy-lm-tpu-g3" in key or key.startswith("tpuctl_budget_usd")]
+    assert found['tpuctl_passes_total{deployment="mine"}'] == "2.0"
+    assert found['tpuctl_failures_total{deployment="mine"}'] == "2.0"
+    assert found['tpuctl_pending_changes{deployment="mine"}'] == "2.0"
+    names = {key.partition("{")[0] for key in found}
+    assert names - {f"{name.removesuffix('_total')}_created" for name in COUNTERS} <= {*GAUGES, *COUNTERS}
+
+
+def test_it_listens_on_this_computer_only_and_not_after_the_end(served):
+    """Nobody else on the network reads it; the port is free again afterwards."""
+    one, read = served
+    assert one._server.server_address[0] == "127.0.0.1"
+    port = one.port
+    with pytest.raises(UsageError, match=f"port {port} of this computer cannot be used") as taken:
+        Metrics(port, "other")
+    assert taken.value.code == "TPU-135"
+    one.update(body(), 1.0, failures=0)
+    assert read()
+
+
+def test_the_documentation_names_every_metric():
+    """docs/metrics.md has the table of the code."""
+    assert metrics_table() in (ROOT / "docs" / "metrics.md").read_text()
+
+
+def test_without_the_library_it_is_said_how_to_get_it(monkeypatch):
+    """It is an extra."""
+    monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
+    with pytest.raises(UsageError, match="needs prometheus-client") as missing:
+        metrics.Metrics(0, "mine")
+    assert (missing.value.code, missing.value.hint) == ("TPU-138", "pip install 'tpuctl[metrics]'")

@@ -1,0 +1,148 @@
+"""
+What `status` shows, to the letter, at three widths; the lines of a log; a terminal.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.glance import aged
+from orchestrator.cli.live import wanted
+from orchestrator.cli.status_live import news_line, repeat
+from orchestrator.cli.status_view import status_lines
+from orchestrator.cli.top import table
+from orchestrator.cli.wiring import Choice
+from orchestrator.clock import VirtualClock
+from orchestrator.errors import AuthError, TransientError
+
+BUCKET = {"kind": "bucket", "zone": "europe-west4", "name": "tpuctl-numpy-lm-275244f2f4", "state": "present"}
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def worker(number=0, **more):
+    """Return what `status --json` prints of one worker."""
+    known = {
+        "worker": number,
+        "phase": "run",
+        "step": 120,
+        "loss": 2.31,
+        "checkpoint": 110,
+        "starts": 1,
+        "message": "",
+    }
+    return {**known, "checkpoint_age_s": 12.0, "heartbeat_age_s": 3.0, **more}
+
+
+def body(**more):
+    """Return what `status --json` prints of a deployment with a watcher, sidecars and a budget."""
+    tpu = {"kind": "TPU", "zone": "europe-west4-b", "name": "numpy-lm-tpu-g3", "state": "READY"}
+    known = {
+        "name": "numpy-lm", "project": "p", "outcome": None, "incarnation": 3, "preemptions": 2,
+        "cost_usd": 0.0438, "budget_usd": 5.0, "target_steps": 400, "ttl_left_s": 80000.0,
+        "resources": [
+            BUCKET, {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "RUNNING"}, tpu,
+        ],
+        "workers": [worker()], "alone": "", "next": [], "look_in_s": 9.0,
+        "loop": {"where": "vm", "who": "root@vm", "command": "watch", "renewed_age_s": 2.0, "alive": True},
+        "sidecars": [{"name": "tensorboard", "role": "vm", "port": 6006}],
+        "seen": {"by": "the loop on the VM", "age_s": 4.0},
+    }  # fmt: skip
+    return {**known, **more}
+
+
+LOST = body(
+    resources=[
+        BUCKET,
+        {"kind": "TPU", "zone": "", "name": "?", "state": "unknown: the list of europe-west4-b was cut off"},
+    ],
+    workers=[worker(n, phase="stopped" if n else "run", message="") for n in range(8)],
+    loop=None, alone="nothing ends the TPU by itself (watch.self_delete is off)", look_in_s=None,
+    next=["delete node numpy-lm-tpu-g3: it is PREEMPTED", "create node numpy-lm-tpu-g4: it is PREEMPTED"],
+    budget_usd=None,
+    sidecars=[], seen={"by": "cloud", "age_s": 0.0},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize(("name", "found"), [("watched", body()), ("lost", LOST)])
+def test_status_is_shown_like_this(name, found, width):
+    """Wider than 80 columns it is the same as at 80; nothing is cut off, long lines are wrapped."""
+    lines = status_lines(found, rehearsed=False, width=min(width, 80))
+    assert max(map(len, lines)) <= min(width, 80)
+    path = GOLDEN / f"status-{name}-{min(width, 80)}.txt"
+    if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
+        path.write_text("\n".join(lines) + "\n")
+    assert "\n".join(lines) + "\n" == path.read_text()
+    whole = " ".join(" ".join(lines).split())
+    unbroken = status_lines(found, rehearsed=False, width=0)
+    assert whole == " ".join(" ".join(unbroken).split())
+
+
+def test_wide_has_a_line_for_each_worker():
+    """Of many workers the default shows counts and the one that was heard of last."""
+    few, wide = (status_lines(LOST, rehearsed=True, wide=wide) for wide in (False, True))
+    (line,) = [line for line in few if line.startswith("worker")]
+    assert line.startswith("workers: 1 run, 7 stopped; heard of last: worker 0")
+    assert len([line for line in wide if line.startswith("worker ")]) == 8
+
+
+def test_ages_go_on_while_a_published_status_lies_there():
+    """What is said to be 12 s old was so 30 s ago."""
+    found = aged(body(), 30.0, "the watcher")
+    assert found["workers"][0]["checkpoint_age_s"] == 42.0
+    assert found["workers"][0]["heartbeat_age_s"] == 33.0
+    assert found["loop"]["renewed_age_s"] == 32.0
+    assert found["look_in_s"] == 0.0
+    assert found["ttl_left_s"] == 79970.0
+    assert found["seen"] == {"by": "the watcher", "age_s": 30.0}
+    assert aged(body(loop=None, ttl_left_s=None), 30.0, "x")["ttl_left_s"] is None
+
+
+def test_a_log_gets_a_line_for_each_piece_of_news(capsys):
+    """Ages alone are none; a cloud that is away for a moment is asked again, a refusal ends it."""
+    looks = [
+        body(), aged(body(), 5.0, "x"), TransientError("the network failed"),
+        body(workers=[worker(step=121)]), body(outcome="done"),
+    ]  # fmt: skip
+
+    def look():
+        found = looks.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found, bool(found["outcome"])
+
+    clock = VirtualClock()
+    repeat(Choice(None, (), "gcp"), clock, "status", look, str, lambda found: [news_line(found)])
+    out, err = capsys.readouterr()
+    rest = "of 400 (30%), loss 2.31, checkpoint step 110, 2 preemptions, 0.0438 USD"
+    assert [line.split("  ", 1)[1] for line in out.splitlines()] == [
+        f"numpy-lm: numpy-lm-tpu-g3 READY, run, step 120 {rest}",
+        f"numpy-lm: numpy-lm-tpu-g3 READY, run, step 121 {rest}",
+        f"numpy-lm: done, run, step 120 {rest}",
+    ]
+    assert err == "the network failed (TPU-400); trying again\n"
+    looks.append(AuthError("nobody is logged in"))
+    with pytest.raises(AuthError):
+        repeat(Choice(None, (), "gcp"), clock, "status", look, str, lambda found: [])
+
+
+def test_the_table_of_all_deployments_fits_the_terminal():
+    """A long name and a long reason are folded."""
+    known = dict.fromkeys(("outcome", "tpu", "job", "checkpoint", "preemptions", "cost_usd"))
+    seen = {
+        "tpu": "READY",
+        "job": "run, step 120 of 400 (30%), loss 2.31",
+        "checkpoint": "step 110, 12 s old",
+    }
+    rows = [
+        {**known, **seen, "name": "a" * 40, "problem": "", "preemptions": 3, "cost_usd": 0.0438},
+        {**known, "name": "b", "problem": "what is kept of b cannot be read: its checksum does not fit"},
+    ]
+    for width in (60, 80):
+        assert max(map(len, table(rows, width).splitlines())) <= width
+
+
+def test_nothing_is_drawn_where_nobody_looks():
+    """Tests have no terminal."""
+    assert not wanted()

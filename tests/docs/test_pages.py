@@ -1,0 +1,69 @@
+"""
+The documentation keeps up with the program: commands parse, links lead somewhere, blocks run or say why not.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import orchestrator
+from tests.cli.cli_kit import ROOT
+from tests.docs.pages import LINK, PAGES, blocks, commands, refused, text_of
+
+RUN = {"docs/tutorial.md", "docs/your-own-job.md"}
+"""The pages whose blocks test_pages_run.py runs; the README's two lines are run by .ci/run."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_command_of_a_page_is_one(page):
+    """Copied from the page, the command line takes it."""
+    assert {line: why for line in commands(page) if (why := refused(line))} == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_link_leads_to_a_file(page):
+    """Also after a page has moved."""
+    missing = [link for link in LINK.findall(text_of(page)) if not ((ROOT / page).parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_shell_block_is_run_or_says_why_not(page):
+    """A reader may copy each one."""
+    if str(page) in RUN:
+        return
+    unsaid = [block.text for block in blocks(page) if not block.why and "python3 -m venv" not in block.text]
+    assert unsaid == []
+
+
+def test_every_page_is_in_the_table_of_contents():
+    """Nobody has to guess what there is."""
+    listed = {(Path("docs") / link) for link in LINK.findall(text_of("docs/README.md"))}
+    pages = {page for page in PAGES if page.parent == Path("docs")} - {Path("docs/README.md")}
+    assert pages - listed == set()
+
+
+def test_a_wrong_command_is_noticed():
+    """The check above can fail."""
+    assert "upp" in refused("tpuctl upp")
+    assert "--nothing" in refused("tpuctl up --nothing")
+    assert "extra" in refused("tpuctl local stop now") or "unexpected" in refused("tpuctl local stop now")
+    assert refused("tpuctl logs -f") == ""
+
+
+def hints():
+    """Yield (place, command) for each tpuctl command in the texts of the package."""
+    for path in sorted(Path(orchestrator.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for line in re.findall(r"`(tpuctl [^`\n]+)`", node.value):
+                    yield path.name, line
+
+
+def test_every_next_command_in_an_error_parses():
+    """What a message tells the user to type, our command line takes."""
+    found = list(hints())
+    assert len(found) > 40
+    assert {f"{place}: {line}": why for place, line in found if (why := refused(line))} == {}

@@ -1,0 +1,77 @@
+"""
+The pages are run: every shell block in order, in one shell, as a reader would type them.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.pages import blocks, refused, text_of
+from tests.e2e.stage import REPO
+
+SHIM = """#!/bin/sh
+exec {python} -m orchestrator "$@"
+"""
+
+
+@pytest.fixture
+def reader(stage):
+    """Give a reader's shell: tpuctl on the path, a folder and a local cloud of its own."""
+    folder = stage.folder / "bin"
+    folder.mkdir()
+    (folder / "tpuctl").write_text(SHIM.format(python=shlex.quote(sys.executable)))
+    (folder / "tpuctl").chmod(0o755)
+    environment = {**stage.environment, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(REPO)}
+
+    def run(script):
+        return subprocess.run(
+            ["bash", "-c", f"set -euo pipefail\n{script}"], cwd=stage.work, env=environment,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=500,
+        )  # fmt: skip
+
+    return run
+
+
+def script_of(page):
+    """Return a page's shell blocks as one script."""
+    return "\n".join(block.text for block in blocks(page))
+
+
+@pytest.mark.e2e
+def test_the_tutorial(reader):
+    """From nothing to a trained model that survived, and nothing left."""
+    done = reader(script_of("docs/tutorial.md"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "preemptions     1" in done.stdout + done.stderr
+    assert "nothing is left of numpy-lm" in done.stderr
+    assert "three minutes" in text_of("docs/tutorial.md")
+
+
+@pytest.mark.e2e
+def test_your_own_job(reader):
+    """A job of a few lines, written on the page, survives its rehearsal."""
+    done = reader(script_of("docs/your-own-job.md"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Verdict: it survives" in done.stdout + done.stderr
+
+
+def test_the_workflow_for_ci(reader, stage):
+    """Its plan step runs in an example's folder as in a user's, and what the summary reads is there."""
+    from ruamel.yaml import YAML
+
+    workflow = YAML(typ="safe").load((REPO / "examples/ci/tpuctl.yml").read_text())
+    steps = {step["name"]: step["run"] for step in workflow["jobs"]["rehearse"]["steps"] if "name" in step}
+    plan = steps["The plan, with its price"]
+    done = reader(f"cp {REPO}/examples/numpy-lm/* . && {plan}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    price = json.loads((stage.work / "plan.json").read_text())["price"]
+    for key in re.findall(r"p\['price'\]\['(\w+)'\]", steps["Say it on the summary page"]):
+        assert price[key] > 0
+    assert [
+        line for line in (steps["The job, its machines taken away"],) if refused(line.split(" >")[0])
+    ] == []

@@ -1,0 +1,177 @@
+"""
+A deadline: on demand helps out when spot does not come, and leaves when it is worth it; the bill knows.
+"""
+
+import pytest
+
+from orchestrator.catalog import load_catalog
+from orchestrator.core.bill import spent
+from orchestrator.core.due import forecast_text
+from orchestrator.core.spending import spending
+from orchestrator.core.units import Duration, Until
+from orchestrator.errors import SpendStopError
+from tests.engine.engine_lab import ZONE, Lab, a_spec
+
+HOUR = 3600.0
+NO_SPOT = frozenset({f"{ZONE}/spot"})
+PACE, STEPS, SAVE = 10.0, 720, 60
+"""The job: 720 steps of 10 s, two hours in all, a checkpoint each ten minutes."""
+START = 120.0
+ON_DEMAND_QUOTA = "TPUV5sLitepodPerProjectPerZoneForTPUAPI"
+
+
+def due(text="5h", **overrides):
+    """
+    Return a spec of that job, to be done so long after the first `up`.
+    """
+    base = {"vm": "none", "watch__poll": Duration(120), "job__target_steps": STEPS}
+    return a_spec(**{**base, "watch__deadline": Until(text), **overrides})
+
+
+class Training:
+    """
+    Let the machines of a lab train: steps come with time, and each SAVE-th is committed.
+    """
+
+    def __init__(self, lab):
+        self.lab, self.began, self.saved = lab, {}, 0
+        self.report = lab.machines.report
+        lab.machines.report = self
+
+    def __call__(self, **news):
+        now = self.lab.clock.now()
+        for machine, state in self.lab.machines.running.items():
+            at, first = self.began.setdefault(machine, (now, self.saved))
+            steps = first + int(max(0.0, now - at - START) / PACE)
+            if steps <= first:
+                continue
+            saved = max(first, steps // SAVE * SAVE)
+            timings = {"first_step": at + START}
+            state.update(step=min(steps, STEPS), began_at=first, progress_at=now, timings=timings)
+            state.update(committed_step=saved, committed_at=at + START + (saved - first) * PACE)
+            state.update(phase="done" if steps >= STEPS else "run")
+            self.saved = max(self.saved, saved)
+        self.report(**news)
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """
+    Return a cloud whose machines train.
+    """
+    lab = Lab(tmp_path, latency="scaled")
+    lab.training = Training(lab)
+    return lab
+
+
+def tiers(lab):
+    """
+    Return for each TPU that was paid for whether it was spot.
+    """
+    return [use.spot for use in lab.cloud.kernel.state.usage if "tpu" in use.resource]
+
+
+def test_with_spot_at_hand_nothing_is_bought_on_demand(lab):
+    """
+    Spot comes, works and ends in time: the deadline changes nothing.
+    """
+    controller = lab.controller(due())
+    controller.want()
+    result = controller.run(lambda r: r.plan.outcome is not None and not r.plan.waiting, passes=1000)
+    assert result.plan.outcome.value == "done"
+    assert tiers(lab) == [True]
+    assert controller.history.on_demand == ()
+    assert controller.history.progress.pace == pytest.approx(PACE, rel=0.05)
+
+
+def to_the_end(controller, **options):
+    """
+    Run until the job is done; return how long that took, and the result.
+    """
+    start = controller.lab.clock.now()
+    options = {"passes": 3000, **options}
+    result = controller.run(lambda r: r.plan.outcome is not None and not r.plan.waiting, **options)
+    return controller.lab.clock.now() - start, result
+
+
+def test_a_stockout_of_spot_leads_to_on_demand_in_time(lab):
+    """
+    Spot never comes: it is waited for as long as there is slack, then on demand is in time.
+    """
+    lab.change(stockouts=NO_SPOT)
+    controller = lab.controller(due())
+    controller.want()
+    took, result = to_the_end(controller)
+    assert result.plan.outcome.value == "done"
+    assert took < 5 * HOUR
+    assert set(tiers(lab)) == {False}
+    paid = next(use for use in lab.cloud.kernel.state.usage if "tpu" in use.resource)
+    assert paid.start - controller.history.started_at > HOUR, "the slack was not used to wait for spot"
+
+
+def test_spot_that_comes_back_is_taken_again(lab):
+    """
+    Two lives on spot with on demand in between: cheaper than on demand to the end, and in time.
+    """
+    lab.change(stockouts=NO_SPOT)
+    controller = lab.controller(due("4h"))
+    controller.want()
+    controller.run(lambda r: lab.training.saved >= 60, passes=1000)
+    lab.change(stockouts=frozenset())
+    took, result = to_the_end(controller)
+    assert result.plan.outcome.value == "done"
+    assert took < 4 * HOUR
+    assert tiers(lab)[0] is False
+    assert tiers(lab)[-1] is True
+
+
+def test_on_demand_is_priced_as_such_and_the_budget_knows(lab):
+    """
+    The bill agrees with the cloud's own meter; a budget for spot stops the TPU on demand in time (I6).
+    """
+    lab.change(stockouts=NO_SPOT)
+    controller = lab.controller(due(watch__budget_usd=5.0))
+    controller.want()
+    with pytest.raises(SpendStopError):
+        to_the_end(controller)
+    now = lab.clock.now()
+    metered = sum(
+        (use.usd_hour or 0.0) * ((use.end or now) - use.start) / HOUR
+        for use in lab.cloud.kernel.state.usage
+        if not use.free
+    )
+    told = spent(controller.spec, load_catalog(), controller.history, now).known_usd
+    assert told == pytest.approx(metered, rel=0.1)
+    assert metered < 5.0 * 1.1
+    items = spending(controller.spec, load_catalog(), controller.history, (), now).items
+    assert any(item.what.endswith(", on demand") for item in items)
+
+
+def test_without_quota_for_on_demand_spot_goes_on(lab):
+    """
+    A project may have no quota but for spot: that ends nothing, and the forecast says what is to come.
+    """
+    lab.change(stockouts=NO_SPOT, quotas={(ON_DEMAND_QUOTA, ZONE): 0})
+    controller = lab.controller(due())
+    controller.want()
+    controller.run(seconds=4.5 * HOUR, passes=3000)
+    assert tiers(lab) == []
+    result = controller.one_pass()
+    assert forecast_text(controller.spec, result.world, controller.history) == "cannot be met"
+    lab.change(stockouts=frozenset())
+    to_the_end(controller)
+    assert tiers(lab) == [True]
+
+
+def test_a_controller_killed_between_keeps_the_mode(lab):
+    """
+    What was asked for on demand is known to the next process, and priced so.
+    """
+    lab.change(stockouts=NO_SPOT)
+    controller = lab.controller(due())
+    controller.want()
+    controller.run(lambda r: bool(tiers(lab)), passes=1000)
+    again = lab.controller(due())
+    assert again.history.on_demand == (again.history.incarnation,)
+    to_the_end(again)
+    assert tiers(lab)[0] is False

@@ -1,0 +1,351 @@
+"""
+Telling people: what is due, an outbox that forgets and repeats nothing, failing receivers, secret addresses.
+"""
+
+import json
+import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from orchestrator.catalog import load_catalog
+from orchestrator.clock import VirtualClock
+from orchestrator.core.check import check
+from orchestrator.core.history import History
+from orchestrator.core.notices import Notice, due
+from orchestrator.core.notify_spec import EVENTS, NotifySpec
+from orchestrator.core.plan import Outcome
+from orchestrator.core.world import Heartbeat, Phase, Present
+from orchestrator.engine import receivers
+from orchestrator.engine.outbox import LONGEST_PAUSE, OUTBOX, SENT, Outbox, Postman
+from orchestrator.engine.receivers import Hook, Webhook, try_all
+from orchestrator.errors import PreconditionError, TransientError
+from orchestrator.ports import StoredObject
+from tests.core.core_kit import make_spec
+from tests.core.worlds import world
+
+SPEC = make_spec()
+SECRET = "T0/B1/the-secret-part"
+
+
+class Shelf:
+    """A bucket in memory; *broken* refuses, *cut* ends the process at a write, as a kill would."""
+
+    def __init__(self):
+        self.held, self.broken, self.cut = {}, False, ""
+
+    def _check(self):
+        if self.broken:
+            raise TransientError("the bucket does not answer")
+
+    def list(self, prefix):
+        self._check()
+        return [
+            StoredObject(n, len(d), 1, 0.0, d) for n, d in sorted(self.held.items()) if n.startswith(prefix)
+        ]
+
+    def read(self, name, offset=0):
+        self._check()
+        return StoredObject(name, 1, 1, 0.0, self.held[name]) if name in self.held else None
+
+    def write(self, name, data, if_generation=None):
+        self._check()
+        if self.cut and name.startswith(self.cut):
+            raise KeyboardInterrupt
+        if if_generation == 0 and name in self.held:
+            raise PreconditionError("exists")
+        self.held[name] = data
+        return 1
+
+    def delete(self, name, if_generation=None):
+        self._check()
+        self.held.pop(name, None)
+
+
+class Ear:
+    """A receiver that remembers; *fails* tries fail first."""
+
+    def __init__(self, name="ear", fails=0, events=EVENTS):
+        self.name, self.fails, self.events, self.heard = name, fails, events, []
+
+    def wants(self, event):
+        return event in self.events
+
+    def send(self, notice):
+        if self.fails:
+            self.fails -= 1
+            raise TransientError(f"{self.name} is deaf")
+        self.heard.append(notice.id)
+
+
+def notice(number=1, event="done"):
+    """Return something to tell."""
+    return Notice(f"d-{event}-{number}", event, 5.0, "d", "text", {"n": number})
+
+
+def outbox(shelf, *ears, clock=None, said=None):
+    """Return an outbox that tells *ears*; its pauses are the longest ones."""
+    said = [] if said is None else said
+    return Outbox(shelf, ears, clock or VirtualClock(), said.append, random=lambda: 1.0)
+
+
+def test_a_notice_is_told_once_however_often_it_is_due():
+    """Every pass finds it again; so does the next loop, on another computer."""
+    shelf, ear = Shelf(), Ear()
+    box = outbox(shelf, ear)
+    for _ in range(3):
+        box.add([notice(1), notice(2)])
+        assert box.deliver() is None
+    again = outbox(shelf, ear)
+    again.add([notice(1), notice(2), notice(3)])
+    again.deliver()
+    assert ear.heard == ["d-done-1", "d-done-2", "d-done-3"]
+    assert sorted(shelf.held) == [SENT + f"d-done-{n}" for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("cut", [OUTBOX, SENT, ""])
+def test_a_killed_loop_forgets_nothing(cut):
+    """Killed before the outbox, after telling, before telling: the next loop tells it, with the same id."""
+    shelf, ear = Shelf(), Ear(fails=0 if cut else 1)
+    shelf.cut = cut
+    box = outbox(shelf, ear)
+    try:
+        box.add([notice()])
+        box.deliver()
+    except KeyboardInterrupt:
+        shelf.cut = ""
+    second = outbox(shelf, ear)
+    second.add([notice()])
+    second.deliver()
+    assert set(ear.heard) == {"d-done-1"}
+    assert list(shelf.held) == [SENT + "d-done-1"]
+
+
+def test_a_receiver_that_fails_is_tried_again_with_growing_pauses_and_the_others_are_not_told_twice():
+    """What fails is said once, not at every try."""
+    clock, shelf, said = VirtualClock(), Shelf(), []
+    deaf, good = Ear("deaf", fails=12), Ear("good")
+    box = outbox(shelf, deaf, good, clock=clock, said=said)
+    box.add([notice()])
+    pauses = []
+    while (pause := box.deliver()) is not None:
+        pauses.append(pause)
+        clock.advance(pause)
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (2.0, LONGEST_PAUSE)
+    assert (deaf.heard, good.heard) == (["d-done-1"], ["d-done-1"])
+    assert [event.text for event in said] == ["not told of done: deaf is deaf"]
+
+
+def test_a_bucket_that_refuses_loses_nothing():
+    """The next pass brings the same notices."""
+    shelf, ear = Shelf(), Ear()
+    box = outbox(shelf, ear)
+    shelf.broken = True
+    box.add([notice()])
+    assert box.deliver() is None
+    shelf.broken = False
+    box.add([notice()])
+    box.deliver()
+    assert ear.heard == ["d-done-1"]
+
+
+def test_nobody_who_does_not_want_an_event_is_told():
+    """A notice that nobody wants is over at once."""
+    shelf, ear = Shelf(), Ear(events=("failed",))
+    box = outbox(shelf, ear)
+    box.add([notice(1, "done"), notice(1, "failed")])
+    assert box.deliver() is None
+    assert ear.heard == ["d-failed-1"]
+
+
+def test_a_slow_receiver_holds_no_pass_up():
+    """Telling is another thread's work; the end waits for a bounded time and says what is left."""
+    hears = threading.Event()
+
+    class Slow(Ear):
+        def send(self, told):
+            assert hears.wait(10)
+            super().send(told)
+
+    slow = Slow()
+    postman = Postman(outbox(Shelf(), slow, clock=receivers_clock()))
+    postman.add([notice()])
+    assert slow.heard == []
+    assert [left.id for left in postman.end(0.05)] in ([], ["d-done-1"])
+    hears.set()
+    postman._thread.join(10)
+    assert slow.heard == ["d-done-1"]
+
+
+def receivers_clock():
+    """Return the real clock: a thread waits for another one here."""
+    from orchestrator.clock import SystemClock
+
+    return SystemClock()
+
+
+# What is due.
+
+
+def beat(phase=Phase.RUN, incarnation=1, **more):
+    """Return a worker's report."""
+    return Heartbeat(incarnation, 0, phase, 990.0, **more)
+
+
+def told(history, *beats, outcome=None, spent=0.0, spec=SPEC, at=1000.0):
+    """Return what is due, by event."""
+    found = due(spec, world(heartbeats=Present(beats), seen_at=at), history, outcome, "why", spent)
+    return {one.event: one for one in found}
+
+
+FIRST = History(started_at=100.0, incarnation=1, zone="z")
+
+
+def test_what_people_are_told_and_under_which_id():
+    """The id names the life of the deployment and the thing, so it is the same in each pass."""
+    assert told(FIRST) == {}
+    assert told(FIRST, beat())["up"].id == f"{SPEC.name}-100-up"
+    second = replace(FIRST, incarnation=2, preemptions=1)
+    assert told(second)["preempted"].id.endswith("-preempted-1")
+    assert set(told(second, beat())) == {"preempted"}, "a report of the machine before proves nothing"
+    resumed = told(second, beat(incarnation=2, resumed_from=40))["resumed"]
+    assert (resumed.id, resumed.data["resumed_from"]) == (f"{SPEC.name}-100-resumed-2", 40)
+    again = replace(FIRST, started_at=200.0)
+    assert told(again, beat())["up"].id != told(FIRST, beat())["up"].id
+
+
+def test_the_budget_is_told_at_80_percent_and_at_the_stop():
+    """Not before."""
+    spec = make_spec(watch__budget_usd=10.0)
+    assert told(FIRST, spent=7.99, spec=spec) == {}
+    assert told(FIRST, spent=8.0, spec=spec)["budget"].id.endswith("-budget-10")
+    assert told(FIRST, outcome=Outcome.SPENT)["budget"].text == "stopped: why"
+
+
+def test_a_stall_is_told_once_for_each_last_step():
+    """By the last step's time, with the deployment's own limit."""
+    last = {"progress_at": 1000.0, "step": 7}
+    assert "stalled" not in told(FIRST, beat(**last), at=1000.0 + SPEC.watch.stall - 1)
+    found = told(FIRST, beat(**last), at=1000.0 + SPEC.watch.stall)["stalled"]
+    assert found.id == told(FIRST, beat(**last), at=9000.0 + SPEC.watch.stall)["stalled"].id
+    assert "the last one was 7" in found.text
+
+
+@pytest.mark.parametrize(("outcome", "event"), [(Outcome.DONE, "done"), (Outcome.FAILED, "failed")])
+def test_the_end_is_told_and_a_token_in_its_reason_is_masked(outcome, event):
+    """A reason may come from a program's output."""
+    (found,) = due(SPEC, world(heartbeats=Present(())), FIRST, outcome, "said hf_" + "Q" * 34, 0.0)
+    assert found.event == event
+    assert "QQ" not in found.text
+    assert Notice.from_json(found.to_json()) == found
+
+
+# Receivers.
+
+
+class Web:
+    """A web server that answers *status*."""
+
+    def __init__(self, status=204, location=""):
+        self.bodies, web = [], self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                web.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(status)
+                self.send_header("Location", location)
+                self.end_headers()
+
+            def log_message(self, *_):
+                """Keep the test's output clean."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/{SECRET}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_a_webhook_gets_the_notice_as_json():
+    """With its id as a header too."""
+    with Web() as web:
+        Webhook(web.url, "1", EVENTS).send(notice())
+    assert web.bodies == [json.loads(notice().to_json())]
+
+
+@pytest.mark.parametrize("status", [302, 307, 400, 404, 500, 503])
+def test_a_webhook_that_refuses_or_leads_elsewhere_is_a_failure_without_its_address(status):
+    """A redirect is not followed: it could lead to plain http, or to another host."""
+    with Web() as other, Web(status, other.url) as web:
+        hook = Webhook(web.url, "1", EVENTS)
+        (error,) = try_all([hook], notice()).values()
+    assert other.bodies == []
+    assert f"answers {status}" in error.message
+    assert "secret-part" not in error.message + hook.name
+
+
+@pytest.mark.parametrize(
+    "url", ["http://example.org/x", "file:///etc/passwd", "ftp://h/x", "https://[bad", "x"]
+)
+def test_nothing_but_https_is_posted_to(url):
+    """Loopback excepted; the reason names no more than the host."""
+    (error,) = try_all([Webhook(url, "1", EVENTS)], notice()).values()
+    assert error is not None
+    assert "passwd" not in error.message
+
+
+def test_nobody_there_is_a_failure_without_the_address():
+    """A closed port."""
+    with Web() as web:
+        pass
+    (error,) = try_all([Webhook(web.url, "1", EVENTS)], notice()).values()
+    assert "secret-part" not in str(error)
+
+
+def test_a_hook_is_a_program_that_reads_the_event(tmp_path, monkeypatch):
+    """No shell; its folder is the deployment file's; its end and its time count."""
+    (tmp_path / "tell").write_text('#!/bin/sh\ncat >told; echo "$@" >words; echo $TPUCTL_EVENT >>words\n')
+    (tmp_path / "tell").chmod(0o755)
+    Hook("done", "./tell '$(touch pwned)' ;x", tmp_path).send(notice())
+    assert json.loads((tmp_path / "told").read_text())["id"] == "d-done-1"
+    assert (tmp_path / "words").read_text() == "$(touch pwned) ;x\ndone\n"
+    assert not (tmp_path / "pwned").exists()
+    monkeypatch.setattr(receivers, "HOOK_SECONDS", 0.2)
+    for command, why in (
+        ("false", "left with status 1"),
+        ("./none", "cannot be started"),
+        ("sleep 60", "did not end"),
+    ):
+        with pytest.raises(TransientError, match=why):
+            Hook("done", command, tmp_path).send(notice())
+
+
+@pytest.mark.parametrize(
+    ("notify", "key"),
+    [
+        (NotifySpec(webhooks=("http://example.org/x",)), "notify.webhooks[0]"),
+        (
+            NotifySpec(webhooks=("env://OK", f"https://hooks.slack.com/services/{SECRET}")),
+            "notify.webhooks[1]",
+        ),
+        (NotifySpec(webhooks=("https://user:secret-part@h/",)), "notify.webhooks[0]"),
+        (NotifySpec(webhooks=("https://h/?token=secret-part",)), "notify.webhooks[0]"),
+        (NotifySpec(webhooks=("secret-part",)), "notify.webhooks[0]"),
+        (NotifySpec(apprise=("tgram://secret-part/1",)), "notify.apprise[0]"),
+        (NotifySpec(hooks={"done": "'unclosed"}), "notify.hooks.done"),
+    ],
+)
+def test_an_address_that_is_a_secret_does_not_stand_in_the_file(notify, key):
+    """It is refused without being shown; references and plain https addresses are fine."""
+    problems = [p for p in check(replace(SPEC, notify=notify), load_catalog()) if p.key.startswith("notify")]
+    assert [p.key for p in problems if p.fatal] == [key]
+    assert "secret-part" not in problems[0].message + problems[0].hint
+    fine = NotifySpec(("https://h.example/tpu", "secret://a", "env://B", "http://127.0.0.1:1/"), ("env://C",))
+    assert not [p for p in check(replace(SPEC, notify=fine), load_catalog()) if p.key.startswith("notify")]

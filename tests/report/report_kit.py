@@ -1,0 +1,74 @@
+"""
+Facts of a run with two preemptions, for tests of the page.
+"""
+
+from dataclasses import replace
+
+from orchestrator.catalog import load_catalog
+from orchestrator.core.events import Event
+from orchestrator.core.history import History, Span
+from orchestrator.core.spending import spending
+from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.report.curve import losses
+from orchestrator.report.page import Facts
+from orchestrator.report.summary import summarise
+from tests.core.core_kit import make_spec
+
+T = 1_800_000_000.0
+ZONE = "europe-west4-b"
+
+
+def beat(incarnation, began, step, resumed_from=None, **more):
+    """Return the last report of worker 0 of one TPU that began at *began*."""
+    marks = ("boot", "fetched", "restored", "spawned", "first_step")
+    timings = {name: began + 40 + 5 * index for index, name in enumerate(marks)}
+    known = {
+        "committed_step": step - 7,
+        "committed_at": began + 900,
+        "progress_at": began + 1000,
+        "loss": 2.5,
+    }
+    return Heartbeat(
+        incarnation, 0, more.pop("phase", Phase.RUN), began + 1010, step=step, resumed_from=resumed_from,
+        timings=timings, **{**known, **more},
+    )  # fmt: skip
+
+
+def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reason="", now=T + 5000, **more):
+    """Return all that a report tells; the texts are what others could have written."""
+    spec = replace(make_spec(), name=name)
+    beats = (
+        beat(1, T, 120, message=message),
+        beat(2, T + 1200, 260, 113),
+        beat(3, T + 2400, 400, 253, phase=Phase.DONE, committed_step=400),
+    )
+    nodes = [Span("node", f"{name}-tpu-g{n + 1}", ZONE, T + 1200 * n, T + 1200 * n + 1100) for n in range(3)]
+    history = History(
+        started_at=T - 10, incarnation=3, preemptions=2, bundle="b", outcome="done",
+        reason=reason or "all is done",
+        spans=(Span("vm", f"{name}-vm", ZONE, T, None), *nodes),
+    )  # fmt: skip
+    events = [
+        Event(T + 1050, "preempted", event, {"incarnation": 1}),
+        Event(T + 1200, "node-create", "TPU asked for", {"incarnation": 2}),
+        Event(T + 2250, "preempted", "TPU is PREEMPTED", {"incarnation": 2}),
+        *more.pop("events", ()),
+    ]
+    catalog = load_catalog()
+    summary = summarise(
+        beats, events, preemptions=2, started_at=T, ended_at=T + 3400, cost_usd=1.5, ondemand_usd=4.0
+    )
+    worker = {"worker": 0, "phase": "done", "step": 400, "loss": 2.5, "checkpoint": 400}
+    status = {
+        "name": name, "project": "p", "outcome": history.outcome, "incarnation": 3, "preemptions": 2,
+        "cost_usd": 1.5, "next": [], "target_steps": 400,
+        "workers": [{**worker, "checkpoint_age_s": 9.0}],
+    }  # fmt: skip
+    points = [(T + n, n, 4.0 - n / 200, 1 if n < 120 else 2 if n < 260 else 3) for n in range(1, 400, 5)]
+    return Facts(
+        status=status, history=history, beats=beats, events=events,
+        summary=summary,
+        spending=spending(spec, catalog, history, beats, now), losses=losses(points, beats), now=now,
+        rehearsed=False,
+        **more,
+    )  # fmt: skip

@@ -1,0 +1,104 @@
+"""
+Report and dashboard in a real browser: seen, readable on a telephone, light and dark, without complaints.
+"""
+
+import threading
+
+import pytest
+import uvicorn
+
+from orchestrator.cli.dashboard import _listening
+from orchestrator.report.dashboard import Dashboard
+from orchestrator.report.page import page
+from tests.report.browser import Browser, found
+from tests.report.report_kit import facts
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(found() is None, reason="there is no chromium here: apt install chromium"),
+]
+LOOK = """({
+  words: document.body.innerText,
+  sideways: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  paper: getComputedStyle(document.body).backgroundColor,
+  ink: getComputedStyle(document.body).color,
+  bars: [...document.querySelectorAll('rect:not(.track)')].map((one) => {
+    const box = one.getBoundingClientRect();
+    return [box.left >= 0 && box.right <= innerWidth + 1 && box.width > 0, getComputedStyle(one).fill];
+  }),
+  curve: Math.max(
+    ...[...document.querySelectorAll('polyline')].map((one) => one.getBoundingClientRect().width)),
+  small: [...document.querySelectorAll('p, td, dd, dt, svg text')]
+    .filter((one) => parseFloat(getComputedStyle(one).fontSize) < 12).length,
+})"""
+
+
+def contrast(look):
+    """Return the contrast of text and paper, by the rule of WCAG 2."""
+
+    def light(colour):
+        parts = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    low, high = sorted((light(look["paper"]), light(look["ink"])))
+    return (high + 0.05) / (low + 0.05)
+
+
+def serve(app, listener):
+    """Serve until the returned function is called."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+
+    def stop():
+        server.should_exit = True
+        thread.join(10)
+
+    return stop
+
+
+def test_report_and_dashboard_in_a_real_browser(tmp_path):
+    """One browser for all of it, because its start is what costs."""
+    hostile = "<img src=x onerror=alert(1)> " + "long" * 60
+    (tmp_path / "report.html").write_text(page(facts(event=hostile)))
+    papers = set()
+    with Browser() as browser:
+        for width, dark in ((1280, False), (400, True), (400, False), (1280, True)):
+            browser.open((tmp_path / "report.html").as_uri(), width=width, dark=dark)
+            look = browser.value(LOOK)
+            assert browser.complaints == []
+            assert len(browser.requests) == 1, "the file is all that is asked for"
+            assert look["sideways"] <= 0, f"the page is wider than {width} pixels"
+            assert contrast(look) >= 7
+            assert look["small"] == 0
+            assert all(inside for inside, _ in look["bars"])
+            assert len({fill for _, fill in look["bars"]}) >= 5, "uses differ in colour"
+            assert look["curve"] > width / 6
+            for part in ("What each machine did", "Loss by step", "mine-tpu-g2", hostile[:28], "Wasted by"):
+                assert part in look["words"]
+            papers.add((dark, look["paper"]))
+            browser.picture(tmp_path / f"{width}-{'dark' if dark else 'light'}.png")
+        assert len({paper for _, paper in papers}) == 2
+
+        told = ["first news"]
+        with _listening(0) as listener:
+            app = Dashboard(lambda: page(facts(event=told[-1]), live=True), listener.getsockname()[1])
+            stop = serve(app, listener)
+            try:
+                browser.open(app.url, width=400)
+                assert browser.value("location.href") == f"http://127.0.0.1:{app.port}/"
+                assert "first news" in browser.value("document.body.innerText")
+                assert browser.value("getComputedStyle(document.body).margin") == "0px", (
+                    "its style is in force"
+                )
+                told.append("second news")
+                app._kept = (0.0, "")
+                browser.value("refresh()")
+                assert "second news" in browser.value("document.body.innerText")
+                assert browser.value("document.cookie") == ""
+                assert browser.complaints == []
+            finally:
+                stop()
+            browser.value("refresh()")
+            assert "no news from tpuctl dashboard" in browser.value("document.body.innerText")

@@ -1,0 +1,181 @@
+"""
+The report's page: what it tells, that it needs nobody else, and that no text of others becomes part of it.
+"""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from orchestrator.core.events import Event
+from orchestrator.core.history import Span
+from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.report import drawing
+from orchestrator.report.curve import MOST, losses
+from orchestrator.report.page import NEWEST, page, style_hash
+from orchestrator.report.timeline import timeline
+from tests.report.report_kit import ZONE, T, beat, facts
+
+HOSTILE = [
+    "<script>alert(1)</script>", "</title><img src=x onerror=alert(1)>", '"><svg onload=alert(1)>',
+    "' onclick='x", "</style><script>1</script>", "{{ 7 * 7 }}", "{% raw %}", "javascript:alert(1)",
+    "\u202e\u0000evil", "&lt;b&gt;",
+]  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Collect the elements, their attributes and the text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.text = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    @property
+    def words(self):
+        """Return the text with its white space made even."""
+        return " ".join("".join(self.text).split())
+
+
+def test_the_page_tells_the_whole_story():
+    """Machines, loss, time, money, ways back, events."""
+    words = Reader(page(facts())).words
+    for part in (
+        "mine", "done: all is done", "mine-tpu-g1", "mine-tpu-g3", "mine-vm", "steps 113 to 260",
+        "being made", "lost work", "Goodput", "TPU v", "recovering", "TPU mine-tpu-g1 is PREEMPTED",
+        "Wasted by preemptions", "on demand", "2027-01-15 08:17:30",
+    ):  # fmt: skip
+        assert part in words, part
+
+
+def test_the_page_needs_no_network_and_runs_no_script():
+    """One file: no address of another, its own style by hash, and nothing else is allowed."""
+    text = page(facts())
+    read = Reader(text)
+    assert not re.findall(r"https?://|//[a-z]|url\(|@import", text)
+    assert not [
+        tag for tag, _ in read.elements if tag in {"script", "iframe", "link", "img", "object", "form"}
+    ]
+    assert not [
+        a for _, attributes in read.elements for a in attributes if a.startswith("on") or a == "style"
+    ]
+    (policy,) = [a["content"] for tag, a in read.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)[1]
+    assert policy == f"default-src 'none'; style-src '{style_hash(style)}'"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_others_wrote_stays_text(text):
+    """Names, messages, events, reasons: no element and no attribute comes of them."""
+    plain, hostile = Reader(page(facts())), Reader(page(facts(event=text, reason=text, message=text)))
+    names = [(tag, sorted(attributes)) for tag, attributes in plain.elements]
+    assert [(tag, sorted(attributes)) for tag, attributes in hostile.elements] == names
+    assert text.replace("\0", "") in "".join(hostile.text).replace("\0", "")
+
+
+def test_a_deployment_that_has_only_begun_has_a_page():
+    """No machine, no report, no event: it says so."""
+    found = facts()
+    bare = replace(
+        found, history=replace(found.history, spans=(), outcome=""), beats=(), events=(), losses={},
+        status={**found.status, "outcome": None, "workers": [], "next": ["create node x: there is none"]},
+        spending=replace(found.spending, items=(), uses={}),
+        summary=replace(found.summary, goodput=None, steps=None, recoveries=()),
+    )  # fmt: skip
+    words = Reader(page(bare)).words
+    for said in (
+        "No machine has been asked for yet",
+        "reported no loss",
+        "No TPU has run",
+        "No events are stored",
+    ):
+        assert said in words
+
+
+def test_a_long_story_keeps_its_newest_events():
+    """A run of a month is no page of a million rows."""
+    many = [Event(T + n, "ready", f"event {n}") for n in range(NEWEST + 50)]
+    words = Reader(page(facts(events=many))).words
+    assert "53 earlier events are left out" in words
+    assert f"event {NEWEST + 49}" in words
+
+
+def lane(span, report, *, followed=False, now=T + 2000, events=()):
+    """Return the bars of one TPU as (kind, seconds from its begin to its end)."""
+    spans = [span, *([replace(span, name="mine-tpu-g2", since=now)] if followed else [])]
+    found = timeline(spans, [report] if report else [], events, now).lanes[0]
+    return [(bar.kind, bar.since - T, bar.until - T) for bar in found.bars]
+
+
+G1 = Span("node", "mine-tpu-g1", ZONE, T, T + 1100)
+
+
+@pytest.mark.parametrize(
+    ("span", "report", "followed", "bars"),
+    [
+        (G1, beat(1, T, 10, phase=Phase.DONE), False,
+         [("provision", 0, 40), ("setup", 40, 60), ("train", 60, 1000), ("idle", 1000, 1100)]),
+        (G1, beat(1, T, 10), True,
+         [("provision", 0, 40), ("setup", 40, 60), ("train", 60, 900), ("lost", 900, 1000),
+          ("idle", 1000, 1100)]),
+        (G1, beat(1, T, 10, committed_at=None), True,
+         [("provision", 0, 40), ("setup", 40, 60), ("lost", 60, 1000), ("idle", 1000, 1100)]),
+        (replace(G1, until=None), beat(1, T, 10), False,
+         [("provision", 0, 40), ("setup", 40, 60), ("train", 60, 2000)]),
+        (replace(G1, until=None), None, False, [("provision", 0, 2000)]),
+        (G1, None, False, [("unknown", 0, 1100)]),
+        (G1, Heartbeat(1, 0, Phase.BOOT, T + 50, timings={"boot": T + 45}), False,
+         [("provision", 0, 45), ("setup", 45, 1100)]),
+    ],
+    ids=["done", "taken away", "nothing saved", "runs", "being made", "never heard of", "never trained"],
+)  # fmt: skip
+def test_a_machine_s_time_is_told_by_its_last_report(span, report, followed, bars):
+    """What was not saved when another TPU took over is lost."""
+    assert lane(span, report, followed=followed) == bars
+
+
+def test_bars_and_marks_stay_within_the_drawing():
+    """Also for a machine that lived for a moment, and an event after its end."""
+    spans = [G1, Span("node", "mine-tpu-g2", ZONE, T + 1200, T + 1200.01)]
+    events = [Event(T + 9999, "preempted", "", {"incarnation": 1})]
+    for one in drawing.lanes(timeline(spans, [], events, T + 1300)):
+        assert all(0 <= bar["x"] <= 100 and bar["width"] >= drawing.LEAST for bar in one["bars"])
+        assert all(0 < mark["x"] < 100 for mark in one["marks"])
+
+
+def test_the_loss_is_read_from_logs_of_any_writing():
+    """The watcher's points win over the log's; what is no number is left out."""
+    lines = [
+        (1, "step 1 loss 3.5"), (1, "[INFO] Step: 2, lr=1e-3, loss=2.5e-1"), (1, "step 3 loss nan"),
+        (1, "no step here, loss 9"), (2, "global step=10 | train loss: 1.5"),
+    ]  # fmt: skip
+    found = losses(
+        [(T, 2, 0.5, 1), (T, 4, None, 1)], [Heartbeat(2, 0, Phase.RUN, T, step=12, loss=1.0)], lines
+    )
+    assert found == {1: [(1, 3.5), (2, 0.5)], 2: [(10, 1.5), (12, 1.0)]}
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_end():
+    """A million steps do not make a page of a hundred megabytes."""
+    (points,) = losses([(T, n, 1.0, 1) for n in range(MOST * 10 + 3)], []).values()
+    assert len(points) <= MOST + 1
+    assert points[-1][0] == MOST * 10 + 2
+
+
+@pytest.mark.parametrize("values", [[1.0, 1.0], [0.0, 0.0], [1e-9, 2e-9], [-5.0, 1e9], [3.0, 2.99999]])
+def test_any_loss_can_be_drawn(values):
+    """Equal, tiny and huge values have an axis with round numbers, and stay inside."""
+    found = drawing.curve({1: list(enumerate(values))})
+    for pair in found["lines"][0]["points"].split():
+        x, y = map(float, pair.split(","))
+        assert 0 <= x <= drawing.WIDE
+        assert 0 <= y <= drawing.HIGH
+    assert found["ys"]
+    assert drawing.curve({1: [(5, 1.0)]}) is None

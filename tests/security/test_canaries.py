@@ -1,0 +1,188 @@
+"""
+Twenty secrets in a real deployment: up, work, preemption, failure, done, down. Nowhere is one of them found.
+
+The job prints all of them, in several spellings and over two writes. Searched are: every file of the local
+cloud (objects, state, disks of machines, logs), of this computer (record, journal, bundles, keys), all that
+commands printed, the command lines of processes, and every request body that the local cloud was sent.
+"""
+
+import base64
+import json
+import os
+import threading
+import urllib.request
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.security.secret_kit import canaries, spellings
+
+pytestmark = pytest.mark.e2e
+STEPS = 24
+HOOK = "T00000000/B1111/canary-of-the-webhook-address"
+SPY = """\
+import os, sys
+if "orchestrator.local.daemon" in sys.orig_argv:
+    from orchestrator.local.wire import http
+    parse = http.Request.parse.__func__
+    def spied(cls, method, target, headers, body):
+        if not target.startswith("/v1/"):
+            with open(os.environ["SPY"], "ab") as file:
+                file.write(repr((method, target, dict(headers))).encode() + b"\\n" + body + b"\\n")
+        return parse(cls, method, target, headers, body)
+    http.Request.parse = classmethod(spied)
+"""
+JOB = """\
+import base64, json, os, shlex, sys, time
+from pathlib import Path
+from urllib.parse import quote
+values = [os.environ[f"CANARY_{n}"] for n in range(20)]
+for value in values:
+    print("raw", value, "b64", base64.b64encode(value.encode()).decode(), "url", quote(value, safe=""))
+    print(repr(value), json.dumps(value), shlex.quote(value), flush=True)
+    os.write(1, b"half " + value.encode()[:9]); time.sleep(0.01); os.write(1, value.encode()[9:] + b"\\n")
+folder = Path(os.environ["TPUCTL_CHECKPOINT_DIR"])
+start = max((int(path.parent.name) for path in folder.glob("*/COMPLETE")), default=0)
+for step in range(start + 1, STEPS + 1):
+    time.sleep(0.0 if os.path.exists(os.environ["E2E_FAST"]) else 0.3)
+    print("step", step, flush=True)
+    if step % 2 == 0:
+        (folder / str(step)).mkdir(parents=True, exist_ok=True)
+        (folder / str(step) / "COMPLETE").write_text("")
+    if step == 11 and start < 10:
+        raise RuntimeError("failed with " + values[3])
+"""
+
+
+@pytest.fixture
+def stage(tmp_path):
+    """Give a stage whose local cloud keeps the bodies that it is sent."""
+    from tests.e2e.stage import REPO, Stage
+
+    one = Stage(tmp_path / "stage")
+    spies = tmp_path / "spies"
+    spies.mkdir()
+    (spies / "sitecustomize.py").write_text(SPY)
+    one.environment |= {"PYTHONPATH": f"{spies}{os.pathsep}{REPO}", "SPY": str(tmp_path / "requests")}
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+@contextmanager
+def receiver():
+    """Give the address of a webhook and the list of all bodies that it was sent."""
+    told = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            assert self.headers["Idempotency-Key"] == told[-1]["id"]
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            """Keep the test's output clean."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", told
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def store(stage, values: dict[str, str]) -> None:
+    """Put every value into Secret Manager, as `tpuctl secret set` does."""
+    address = json.loads((stage.cloud / "daemon.json").read_text())["endpoint"]
+    for name, value in values.items():
+        data = base64.b64encode(value.encode()).decode()
+        for tail, body in (
+            (f"?secretId={name}", {"replication": {"automatic": {}}}),
+            (f"/{name}:addVersion", {"payload": {"data": data}}),
+        ):
+            url = f"{address}/v1/projects/local-project/secrets{tail}"
+            urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode()), timeout=30).read()
+
+
+def found(stage, values: dict[str, str]) -> list[tuple[str, str]]:
+    """Return every artefact that holds a secret in some spelling."""
+    forms = {form: name for name, value in values.items() for form in spellings(value)}
+    texts = {str(path): path.read_bytes() for path in _files(stage.folder.parent)}
+    for pid, _ in stage.processes():
+        texts[f"command line of {pid}"] = _cmdline(pid)
+    return [(where, name) for where, text in texts.items() for form, name in forms.items() if form in text]
+
+
+def _files(folder: Path):
+    return [
+        path for path in folder.rglob("*")
+        if path.is_file() and not path.is_symlink() and path.name != "secrets.json"
+    ]  # fmt: skip
+
+
+def _cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_no_secret_is_anywhere_but_in_secret_manager(stage):
+    """Searched while the job runs, after each kind of end, and when all is over."""
+    values = canaries()
+    stage.write(
+        command="python3 job.py", target_steps=STEPS, env={"E2E_FAST": str(stage.folder / "fast")},
+        secrets={name: f"secret://{name}" for name in values},
+    )  # fmt: skip
+    (stage.work / "job.py").write_text(f"STEPS = {STEPS}\n{JOB}")
+    with (stage.work / "tpuctl.yaml").open("a") as file:
+        file.write("notify: {webhooks: ['env://HOOK'], hooks: {done: './tell.sh'}}\n")
+    (stage.work / "tell.sh").write_text(f"#!/bin/sh\ncat >'{stage.folder}/told'\n")
+    (stage.work / "tell.sh").chmod(0o755)
+    with receiver() as (url, told):
+        address = f"{url}/{HOOK}"
+        stage.environment["HOOK"] = address
+        live(stage, values, {**values, "HOOK": HOOK})
+    events = [body["event"] for body in told]
+    assert events == ["up", "preempted", "resumed", "done"]
+    assert len({body["id"] for body in told}) == 4
+    assert json.loads((stage.folder / "told").read_bytes())["event"] == "done"
+
+
+def live(stage, stored: dict[str, str], values: dict[str, str]) -> None:
+    """Go through the whole life, and search for *values* again and again."""
+    stage.tpuctl("local", "start", "--notice", "3")
+    watch = stage.start("up")
+    stage.wait_for(
+        "a word on the missing secrets", lambda: [b for b in stage.beats() if "TPU-250" in b["message"]]
+    )
+    assert "tpuctl secret set CANARY_0" in stage.beats()[0]["message"]
+    assert stage.beats()[0]["failures"] == 0
+    store(stage, stored)
+    stage.end(watch)
+    watch = stage.start("watch")
+    stage.wait_for("step 4", lambda: stage.at(4))
+    assert found(stage, values) == []
+    stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1")
+    stage.wait_for("incarnation 2", lambda: stage.at(5, incarnation=2))
+    stage.wait_for(
+        "the failure", lambda: stage.at(12, incarnation=2, attempt=2) or stage.at(1, incarnation=2)
+    )
+    stage.hurry()
+    for words in (("plan", "--json"), ("status", "--json"), ("explain",), ("cost",), ("logs",)):
+        stage.tpuctl(*words)
+    assert found(stage, values) == []
+    stage.end(watch)
+    shown = stage.tpuctl("logs").out
+    assert shown.count("[masked: CANARY_7]") >= 12
+    assert "failed with [masked: CANARY_3]" in shown
+    stage.tpuctl("down", "--yes")
+    assert found(stage, values) == []
+    requests = (stage.folder.parent / "requests").read_bytes()
+    assert b"/upload/storage/v1/" in requests
+    assert b"secret://CANARY_0" in requests, "the reference goes into the machine's metadata"

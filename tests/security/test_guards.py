@@ -1,0 +1,144 @@
+"""
+The right project, a limit to what is spent, and a page on security that names tests which are there.
+"""
+
+import ast
+import random
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import click
+import pytest
+
+from orchestrator.cli import same_place
+from orchestrator.cli.places import KEPT, state_folder
+from orchestrator.cli.same_place import ACCOUNT, OVERRIDE, check_place, keep_account
+from orchestrator.config.starter import RECIPES, init_text
+from orchestrator.core.end import judge_end
+from orchestrator.core.history import History
+from orchestrator.core.plan import Outcome
+from orchestrator.core.world import Absent
+from orchestrator.engine.record import encode
+from orchestrator.errors import UsageError
+from tests.core.core_kit import make_spec
+from tests.core.worlds import world
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Give a computer on which the deployment `demo` was brought up in project-a by a@x."""
+    monkeypatch.setenv("TPUCTL_STATE_DIR", str(tmp_path))
+    session = opened("project-a")
+    monkeypatch.setattr(same_place, "login_of", lambda cloud: "a@x")
+    keep_account(session)
+    up(session)
+    return monkeypatch
+
+
+def opened(project, cloud="gcp"):
+    """Return what the guard needs of a session."""
+    folder = state_folder(cloud) / project / "demo"
+    choice = SimpleNamespace(cloud=cloud)
+    return SimpleNamespace(spec=make_spec(name="demo"), project=project, folder=folder, choice=choice)
+
+
+def up(session, **history):
+    """Keep what `up` keeps."""
+    session.folder.mkdir(parents=True, exist_ok=True)
+    (session.folder / KEPT).write_text("{}")
+    held = History(**{"accepted": True, "incarnation": 1, **history})
+    (session.folder / "record.json").write_bytes(encode(held, "demo"))
+
+
+@pytest.mark.parametrize(
+    ("project", "login", "told"),
+    [
+        ("project-a", "a@x", ""),
+        ("project-a", "b@x", "was brought up by a@x; you are logged in as b@x"),
+        ("project-a", "", ""),
+        ("project-b", "a@x", "is up in project project-a; this command would act in project project-b"),
+        ("project-b", "b@x", "is up in project project-a"),
+        ("project-b", "", "is up in project project-a"),
+    ],
+)
+def test_another_project_or_login_is_refused(here, project, login, told):
+    """Six combinations; a login that is not known proves nothing. The named flag lets all of them through."""
+    here.setattr(same_place, "login_of", lambda cloud: login)
+    session = opened(project)
+    if told:
+        with pytest.raises(UsageError, match=re.escape(told)) as caught:
+            check_place(session)
+        assert caught.value.code == "TPU-139"
+        assert "--account-override" in caught.value.hint
+    else:
+        check_place(session)
+    with click.Context(click.Command("up")) as context:
+        context.meta[OVERRIDE] = True
+        check_place(session)
+
+
+def test_what_has_gone_elsewhere_is_no_obstacle(here):
+    """After `down` there, the name is free for another project."""
+    up(opened("project-a"), accepted=False)
+    check_place(opened("project-b"))
+
+
+def test_the_guard_stands_before_every_command_that_acts(here, tmp_path):
+    """`alone` calls it, which all of them go through."""
+    from orchestrator.cli.wiring import Choice, Session
+
+    (tmp_path / "tpuctl.yaml").write_text(
+        "name: demo\nproject: project-b\ntpu: {type: v5litepod-8, zones: [europe-west4-b]}\n"
+        "job: {command: c}\n"
+    )
+    session = Session(Choice(tmp_path / "tpuctl.yaml", (), "gcp"), lambda event: None)
+    with pytest.raises(UsageError, match="project-a"), session.alone("up"):
+        pytest.fail("the lease was asked for")
+
+
+def test_the_login_is_in_a_file_for_its_owner(here):
+    """Beside the record."""
+    assert (opened("project-a").folder / ACCOUNT).read_text() == "a@x"
+
+
+def test_no_deployment_spends_more_than_its_budget_and_one_poll():
+    """Two hundred prices, budgets and paces: the end is said at the first look that finds it used up."""
+    for seed in range(200):
+        dice = random.Random(seed)
+        rate, poll = dice.uniform(0.01, 300) / 3600, dice.choice([1, 15, 60, 300])
+        budget = rate * dice.uniform(poll, 100 * poll)
+        spec = make_spec(watch__budget_usd=budget, watch__poll=f"{poll}s", watch__ttl="365d")
+        now = 0.0
+        while True:
+            spent = rate * now
+            seen = world(seen_at=1e9 + now, bucket=Absent())
+            if judge_end(spec, seen, History(started_at=1e9), spent)[0] is Outcome.SPENT:
+                break
+            now += poll
+            assert now < 1000 * poll, seed
+        assert budget <= spent <= budget + rate * poll * 1.000001, seed
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_new_file_shows_budget_and_time_to_live(recipe):
+    """Whoever writes a first file sees both."""
+    text = init_text("d", recipe)
+    assert re.search(r"^# *budget_usd: ", text, re.MULTILINE)
+    assert re.search(r"^# *ttl: 7d", text, re.MULTILINE)
+
+
+def test_every_test_that_the_page_on_security_names_is_there():
+    """A goal without its test is no goal."""
+    page = (ROOT / "docs" / "security.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page)
+    assert len(named) >= 25
+    for path, name in named:
+        tree = ast.parse((ROOT / path).read_text())
+        assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, (
+            f"{path}: {name}"
+        )
+    goals = re.findall(r"^\| (SEC\d+):", page, re.MULTILINE)
+    assert goals == sorted(goals, key=lambda goal: int(goal[3:]))
