@@ -35,7 +35,8 @@ class Stage:
     def tpuctl(self, *words: str) -> str:
         """Run a command to its end and return what it prints."""
         return subprocess.run(
-            [*PROGRAM, *words], cwd=self.work, env=self.environment, capture_output=True, text=True, check=True
+            [*PROGRAM, *words],
+            cwd=self.work, env=self.environment, capture_output=True, text=True, check=True,
         ).stdout  # fmt: skip
 
     def post(self, path: str, body: dict[str, object]) -> None:

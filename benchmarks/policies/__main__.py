@@ -23,7 +23,9 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, metavar="FILE", help="replay a CSV of your own")
     parser.add_argument("--full", action="store_true", help="play every record from begin to end")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side")
-    parser.add_argument("--write", action="store_true", help="write docs/performance.md and docs/policies.svg")
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/performance.md and docs/policies.svg"
+    )
     words = parser.parse_args()
     if words.trace:
         (outcome,) = play([scenes.own_scene(read_csv(words.trace))], words.jobs)

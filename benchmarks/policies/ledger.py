@@ -34,7 +34,9 @@ class Ledger:
         self.accepted += answer[0]
         return answer
 
-    def life(self, ready: float, death: float, *, first_step: float | None = None, stop: float | None = None) -> None:
+    def life(
+        self, ready: float, death: float, *, first_step: float | None = None, stop: float | None = None
+    ) -> None:
         """
         Book a machine: paid from READY to death or *stop*, stepping from *first_step* on.
         """

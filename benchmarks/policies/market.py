@@ -1,8 +1,9 @@
 """
 The world that every policy meets: what a request for a machine brings, and when the machine dies.
 
-A request in a zone that is up is ready after `create` seconds, unless the zone goes down first. In a zone that is
-down it fails after `refuse` seconds. A machine dies when its zone goes down. All times are seconds of the trace.
+A request in a zone that is up is ready after `create` seconds, unless the zone goes down first. In a zone
+that is down it fails after `refuse` seconds. A machine dies when its zone goes down. All times are seconds
+of the trace.
 """
 
 from bisect import bisect_right
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from random import Random
 
 from benchmarks.policies.trace import Trace, lives
-
 
 SLOT = 30.0
 """Seconds for which a zone under stress gives the same answer."""
@@ -147,7 +147,7 @@ class Market:
 
     def without_capacity(self, start: float, end: float) -> float:
         """
-        Return for how much of a time no zone would have given a machine: none was up long enough to start one.
+        Return for how much of a time no zone would have given a machine: none was up for long enough.
         """
         return self._down_until(end) - self._down_until(start)
 

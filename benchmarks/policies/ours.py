@@ -1,286 +1,31 @@
 """
 Replay tpuctl itself: the real loop, decisions, learning and acting on a light cloud with a clock that jumps.
 
-Only what touches a network is replaced: the cloud's adapters, the record's file, journal and lease. The pauses are
-those of the real loop. While nothing can change before the next event of the market, whole polls are jumped over.
+Only what touches a network or a disk is replaced: the cloud's adapters, the record's file, journal and lease.
 """
 
-import json
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
+from typing_extensions import Self
+
 from benchmarks.policies import peers
 from benchmarks.policies.ledger import Ledger
+from benchmarks.policies.light_cloud import EPOCH, LightCloud, zone_name
 from orchestrator.core import names
 from orchestrator.core.history import History
 from orchestrator.core.spec import JobSpec, Spec, TpuSpec, WatchSpec
 from orchestrator.core.units import Duration
-from orchestrator.core.world import (
-    Absent,
-    Bucket,
-    Heartbeat,
-    Node,
-    NodeState,
-    Operation,
-    OperationResult,
-    Phase,
-    Present,
-    Worker,
-    World,
-)
-from orchestrator.engine import act, race, reconcile
+from orchestrator.core.world import World
+from orchestrator.engine import act, reconcile
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile import Pass
 from orchestrator.engine.watch import Watcher
-from orchestrator.errors import Retry
-from orchestrator.ports import NodeOrder, StoredObject
-
-EPOCH = 1.7e9
-"""The time at which a replay begins, since 0 means "never" to the record."""
-SAVED = 2.0
-"""Seconds between the end of the last save and the report that it is committed."""
-
-
-@dataclass
-class Machine:
-    """
-    Hold one node that was asked for and its fate: READY and dead later, or refused.
-    """
-
-    name: str
-    place: str
-    incarnation: int
-    asked: float
-    taken: bool
-    ready: float
-    death: float
-    labels: Mapping[str, str]
-    deleted: float | None = None
-    booked: bool = False
-
-
-class LightCloud:
-    """
-    Stand for the cloud, the bucket and the clock of one deployment.
-    """
-
-    def __init__(self, ledger: Ledger, spec: Spec) -> None:
-        self.ledger = ledger
-        self.spec = spec
-        self.places = {zone_name(zone): index for index, zone in enumerate(ledger.market.trace.zones)}
-        self.time = 0.0
-        self.jumped = 0.0
-        self.steady = False
-        self.machines: list[Machine] = []
-        self.claims: dict[str, bytes] = {}
-        self.nodes = self.store = self.vms = self
-
-    # The clock.
-
-    def now(self) -> float:
-        """
-        Return the time of day.
-        """
-        return EPOCH + self.time
-
-    def monotonic(self) -> float:
-        """
-        Return the time that pauses are measured with; jumps do not count, so the polls keep their phase.
-        """
-        return self.time - self.jumped
-
-    def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
-        """
-        Let time pass, and whole polls more while nothing can happen.
-        """
-        if self.steady:
-            poll = float(self.spec.watch.poll)
-            calm = self._next_event() - self.time - seconds
-            far = max(0.0, calm // poll - 1) * poll
-            self.time += far
-            self.jumped += far
-        self.time += seconds
-
-    def _next_event(self) -> float:
-        """
-        Return when the next notice or death of a machine is due.
-        """
-        notice = self.ledger.market.latency.notice if self.ledger.noticed else 0.0
-        return min((m.death - notice for m in self.machines), default=self.time)
-
-    # The TPU adapter.
-
-    def create(self, order: NodeOrder) -> Operation:
-        """
-        Ask the market for a machine.
-        """
-        zone = self.places[order.zone]
-        incarnation = int(order.labels[names.INCARNATION_LABEL])
-        taken, ready, death = self.ledger.ask(zone, self.time)
-        self.machines.append(Machine(order.name, order.zone, incarnation, self.time, taken, ready, death, order.labels))
-        return Operation(f"create {order.name}", "node", "create", order.name, order.zone, incarnation)
-
-    def delete(self, name: str, zone: str) -> Operation | None:
-        """
-        Begin to delete a machine.
-        """
-        found = next((m for m in self.machines if m.name == name), None)
-        if found is None:
-            return None
-        if found.deleted is None:
-            found.deleted = self.time
-        return Operation(f"delete {name}", "node", "delete", name, zone, found.incarnation)
-
-    def poll(self, operation: Operation) -> OperationResult:
-        """
-        Look at a creation or a deletion.
-        """
-        machine = next((m for m in self.machines if m.name == operation.name), None)
-        if machine is None:
-            return OperationResult(operation, done=True)
-        if operation.verb == "delete":
-            return OperationResult(operation, done=self._gone(machine))
-        if machine.deleted is not None or self.time < machine.ready:
-            return OperationResult(operation, done=machine.deleted is not None)
-        if machine.taken:
-            return OperationResult(operation, done=True)
-        return OperationResult(operation, True, Retry.CAPACITY, "TPU-429", "no capacity")
-
-    def _gone(self, machine: Machine) -> bool:
-        """
-        Say whether a machine is in no list any more: refused, or its deletion has ended.
-        """
-        if machine.deleted is not None:
-            return self.time >= machine.deleted + self.ledger.market.latency.delete
-        return not machine.taken and self.time >= machine.ready
-
-    # The bucket.
-
-    def read(self, name: str) -> StoredObject | None:
-        """
-        Read who has won a race, or the object that workers ring with: at a notice, and at rest after it.
-        """
-        if name in self.claims:
-            return StoredObject(name, 0, 1, self.now(), self.claims[name])
-        if not self.ledger.noticed or not name.startswith(names.WAKE):
-            return None
-        machine = next((m for m in self.machines if name == f"{names.WAKE}{m.incarnation}"), None)
-        rings = 0 if machine is None else self._rings(machine)
-        return StoredObject(name, 0, rings, self.now()) if rings else None
-
-    def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
-        """
-        Write who has won a race. No machine does, since the controller is there before one has booted.
-        """
-        self.claims[name] = data
-        return 1
-
-    def _rings(self, machine: Machine) -> int:
-        """
-        Return how often a machine has rung: 1 after its notice, 2 when its job is at rest.
-        """
-        latency = self.ledger.market.latency
-        notice = machine.death - latency.notice
-        if not self.ledger.noticed or not machine.ready <= notice <= self.time:
-            return 0
-        return 2 if self.time >= notice + latency.save + SAVED else 1
-
-    # What one look shows.
-
-    def world(self, history: History) -> World:
-        """
-        Return everything that a look at the cloud and the bucket would show.
-        """
-        self._book()
-        polled = tuple(self.poll(o) for o in history.operations)
-        mine = [m for m in self.machines if not self._gone(m)]
-        nodes = tuple(self._node(m) for m in mine)
-        asked = {o.name for o in history.operations}
-        self.machines = [m for m in self.machines if m in mine or m.name in asked]
-        beats = tuple(self._beat(m) for m in mine if self._talks(m) and m.incarnation == history.incarnation)
-        region = names.region_of(self.spec.tpu.zones[0])
-        return World(
-            bucket=Present(Bucket("replay", region)),
-            vm=Absent(),
-            nodes=Present(nodes),
-            heartbeats=Present(beats),
-            operations=polled,
-            seen_at=self.now(),
-            claim=race.read_claim(cast(Any, self), race.round_to_look_up(history, Present(nodes))),
-        )
-
-    def _talks(self, machine: Machine) -> bool:
-        return machine.taken and machine.ready <= self.time < machine.death
-
-    def _node(self, machine: Machine) -> Node:
-        state = NodeState.CREATING
-        if machine.deleted is not None:
-            state = NodeState.DELETING
-        elif machine.taken and self.time >= machine.ready:
-            state = NodeState.READY if self.time < machine.death else NodeState.PREEMPTED
-        return Node(
-            name=machine.name,
-            zone=machine.place,
-            state=state,
-            incarnation=machine.incarnation,
-            workers=(Worker(0, "10.0.0.2"),) if state is NodeState.READY else (),
-            labels=machine.labels,
-            spot=True,
-            created_at=EPOCH + machine.asked,
-        )
-
-    def _beat(self, machine: Machine) -> Heartbeat:
-        rings = self._rings(machine)
-        phase = (Phase.RUN, Phase.STOPPING, Phase.STOPPED)[rings]
-        return Heartbeat(
-            machine.incarnation,
-            0,
-            phase,
-            self.now(),
-            bundle="code",
-            notice=rings > 0,
-            preempted=rings > 0,
-        )
-
-    def _book(self) -> None:
-        """
-        Enter machines that have ended in the ledger.
-        """
-        for machine in self.machines:
-            ended = machine.death <= self.time or machine.deleted is not None
-            if machine.taken and ended and not machine.booked:
-                machine.booked = True
-                self._enter(machine)
-
-    def _lost(self, machine: Machine) -> bool:
-        """
-        Say whether a machine was in a race that another one has won, or nobody.
-        """
-        number = names.round_of(machine.labels)
-        won = self.claims.get(f"{names.CLAIM}{number}", b"{}")
-        return number > 0 and json.loads(won).get("incarnation") != machine.incarnation
-
-    def _enter(self, machine: Machine) -> None:
-        stop = machine.death if machine.deleted is None else min(machine.death, machine.deleted)
-        if stop <= machine.ready:
-            return
-        if self._lost(machine):
-            self.ledger.spare(machine.ready, stop)
-        else:
-            self.ledger.life(machine.ready, machine.death, stop=stop)
-
-    def close(self) -> None:
-        """
-        Enter what still runs at the end of the market.
-        """
-        for machine in self.machines:
-            if machine.taken and not machine.booked:
-                self._enter(machine)
+from orchestrator.ports import NodeOrder
 
 
 class Record:
@@ -370,7 +115,7 @@ class Inline:
     def __init__(self, max_workers: int = 1) -> None:
         pass
 
-    def __enter__(self) -> "Inline":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -388,9 +133,12 @@ def light_looks() -> Iterator[None]:
     """
     Let passes look at a light cloud directly, and act on it one call after the other.
     """
+
+    def look(cloud: LightCloud, _spec: Spec, history: History, _bucket: str, _now: float) -> World:
+        return cloud.world(history)
+
     kept = reconcile.observe, act.ThreadPoolExecutor
-    light = lambda cloud, spec, history, bucket, now: cloud.world(history)  # noqa: E731 - it has one line
-    reconcile.observe, act.ThreadPoolExecutor = cast(Any, light), cast(Any, Inline)
+    reconcile.observe, act.ThreadPoolExecutor = cast("Any", light), cast("Any", Inline)
     try:
         yield
     finally:
@@ -414,11 +162,3 @@ def tpuctl(ledger: Ledger, random: Random, *, strategy: Literal["failover", "rac
     with light_looks():
         watcher.run(lambda _: cloud.time >= ledger.market.end, calm)
     cloud.close()
-
-
-def zone_name(zone: str) -> str:
-    """
-    Return the zone as Google would write it: us-east-1a as us-east1-a.
-    """
-    head, _, tail = zone.rpartition("-")
-    return f"{head}{tail[:-1]}-{tail[-1]}" if tail[:1].isdigit() else zone

@@ -61,7 +61,7 @@ def tpunicorn(ledger: Ledger, random: Random, *, retry: bool) -> None:
 
 def levanter(ledger: Ledger, random: Random) -> None:
     """
-    Model levanter's babysit-tpu-vm.sh: the ssh session ends with the machine; create again every 5 s for ever.
+    Model levanter's babysit-tpu-vm.sh: the ssh session ends with the machine; create every 5 s for ever.
     """
     market, zone = ledger.market, 0
     now = 0.0
@@ -104,9 +104,11 @@ def region(ledger: Ledger, zone: int) -> str:
     return ledger.market.trace.zones[zone][:-1]
 
 
-def sweeps(ledger: Ledger, random: Random, keep: list[int], now: float, rounds: int) -> tuple[bool, float, float, int]:
+def sweeps(
+    ledger: Ledger, random: Random, keep: list[int], now: float, rounds: int
+) -> tuple[bool, float, float, int]:
     """
-    Model SkyPilot's launch: sweeps in the order of price over the zones in *keep*, with back-off between them.
+    Model SkyPilot's launch: sweeps by price over the zones in *keep*, with back-off between them.
     """
     backoff = 60.0
     for turn in range(rounds):
@@ -159,13 +161,17 @@ def dstack(ledger: Ledger, random: Random) -> None:
             waits += 1
             continue
         waits = 0
-        ledger.life(ready, death, first_step=ready + market.latency.push + market.latency.restore + random.uniform(0, 5.0))
+        ledger.life(
+            ready,
+            death,
+            first_step=ready + market.latency.push + market.latency.restore + random.uniform(0, 5.0),
+        )
         now = death + 120.0 + random.uniform(0, 7.0) + delays[0] + random.uniform(0, 4.0)
 
 
 def race(ledger: Ledger, random: Random, *, oldest: bool) -> None:
     """
-    Model a race: 10 s to see the loss, then all zones are asked at once and asked again; the losers go at once.
+    Model a race: 10 s to see the loss, then all zones are asked at once, again and again; losers go.
 
     With *oldest* the winner is the zone that has been up longest, which nobody can know: a bound for luck.
     """

@@ -60,7 +60,8 @@ def text(run: Run) -> str:
     Return all tables.
     """
     stress = run.stress.scene.stress
-    assert stress is not None
+    if stress is None:
+        raise ValueError("the scene under stress has none")
     return "\n\n".join(
         (
             f"### {run.main.scene.title}: 45 days\n\nOmniscient: {run.main.bound:.3f} of wall-clock time.",
@@ -100,7 +101,13 @@ def goals(run: Run) -> str:
 def _line(goal: str, value: float, limit: float, unit: str, *, least: bool = False) -> str:
     met = value >= limit if least else value <= limit
     shown = f"{value:,.0f} {unit}" if unit else f"{value:.3f}"
-    missed = "met" if met else f"missed by {abs(value - limit):,.0f} {unit}" if unit else f"missed by {abs(value - limit):.3f}"
+    missed = (
+        "met"
+        if met
+        else f"missed by {abs(value - limit):,.0f} {unit}"
+        if unit
+        else f"missed by {abs(value - limit):.3f}"
+    )
     return f"- {goal}: {shown}, {missed if not met else 'met'}"
 
 

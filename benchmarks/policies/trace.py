@@ -1,8 +1,9 @@
 """
 A spot market that was recorded: which zone had capacity when, and what it cost.
 
-All files come down to one value. There is a trap: some packs write 1 for "preempted", others 1 for "available",
-others the number of machines that were up. Each reader says what its format means; in a `Trace` True is up.
+All files come down to one value. There is a trap: some packs write 1 for "preempted", others 1 for
+"available", others the number of machines that were up. Each reader says what its format means; in a
+`Trace` True is up.
 """
 
 import csv
@@ -45,9 +46,7 @@ class Trace:
         Return *ticks* ticks of the record, from tick *first* on.
         """
         part = slice(first, first + ticks)
-        return Trace(
-            self.name, self.zones, self.tick, self.up[:, part], self.price[:, part], self.on_demand
-        )
+        return Trace(self.name, self.zones, self.tick, self.up[:, part], self.price[:, part], self.on_demand)
 
     def only(self, *zones: int) -> "Trace":
         """
@@ -80,7 +79,7 @@ def make(name: str, tick: float, zones: dict[str, list[bool]], prices: dict[str,
 
 def read_csv(path: Path) -> Trace:
     """
-    Read a user's own record: column `date` or `seconds`, then one column for each zone, 1 where it had capacity.
+    Read a user's own record: a column of dates or seconds, then one for each zone, 1 where it had capacity.
 
     A column `preempted:ZONE` holds the opposite, and `price:ZONE` its price in USD an hour.
     """

@@ -1,8 +1,8 @@
 """
 python -m benchmarks.push: 2,000 files of 12 MB in all to a real sshd on loopback, beside other ways.
 
-Every way is a whole process, begun from nothing; the ratios are of medians of one run, taken in turn. The part
-`push` of docs/performance.md is written unless --print is given.
+Every way is a whole process, begun from nothing; the ratios are of medians of one run, taken in turn. The
+part `push` of docs/performance.md is written unless --print is given.
 """
 
 import json
@@ -23,10 +23,16 @@ from benchmarks import document
 from benchmarks.push import ways
 from benchmarks.push.machines import Machine, machines
 from benchmarks.push.ours import push
+from benchmarks.table import goal, table, words
 from orchestrator.remote.keys import ensure_key
 
 FILES, FILE_BYTES, WORKERS, TURNS = 2000, 6000, 16, 5
-WORDS = "def self return import for in range model loss step tensor batch float config path None True".split()
+WORDS = ("def", "self", "return", "import", "for", "in", "range", "model", "loss", "step", "tensor", "None")
+
+
+TAR, TAR_TO_ALL = "`tar \\| ssh tar x`", "`tar \\| ssh tar x`, all at once"
+WHOLE, HERE, OURS_TO_ALL = "tpuctl", "tpuctl, in a process that runs already", "tpuctl, in one process"
+LOADS = "Python and its SSH library load first; in a process that runs already they do not."
 
 
 def main() -> None:
@@ -44,7 +50,7 @@ def main() -> None:
 
 
 def fill(source: Path) -> None:
-    """Write the files: words of a program, which compress about as source code does, and some random bytes."""
+    """Write the files: words of a program, which compress about as source code, and some random bytes."""
     draw = random.Random(1)
     for number in range(FILES):
         path = source / f"package{number % 40}" / f"module{number}.py"
@@ -64,9 +70,9 @@ class Bench:
         """Return the part of the document."""
         cold = self.compare(
             {
-                "`tar \\| ssh tar x`": lambda name: ways.tar_over_ssh(self.source, self.hosts[0], name),
-                "tpuctl, whole process": lambda _: self.ours(1),
-                "tpuctl, in a process that runs already": lambda _: self.ours_here(1),
+                TAR: lambda name: ways.tar_over_ssh(self.source, self.hosts[0], name),
+                WHOLE: lambda _: self.ours(1),
+                HERE: lambda _: self.ours_here(1),
                 "`scp -O -r`": lambda name: ways.old_scp(self.source, self.hosts[0], name),
                 "`scp -r`": lambda name: ways.scp(self.source, self.hosts[0], name),
                 **self.with_rsync("rsync -a", lambda name: ways.rsync(self.source, self.hosts[0], name)),
@@ -78,8 +84,8 @@ class Bench:
         )
         again = self.compare(
             {
-                "tpuctl, whole process": lambda _: self.ours(1, fresh=False),
-                "tpuctl, in a process that runs already": lambda _: self.ours_here(1, fresh=False),
+                WHOLE: lambda _: self.ours(1, fresh=False),
+                HERE: lambda _: self.ours_here(1, fresh=False),
                 **self.with_rsync(
                     "rsync -a", lambda _: ways.rsync(self.source, self.hosts[0], "rsync-again")
                 ),
@@ -88,8 +94,8 @@ class Bench:
         )
         many = self.compare(
             {
-                "tpuctl": lambda _: self.ours_here(WORKERS),
-                "`tar \\| ssh tar x`, all at once": self.tar_to_all,
+                OURS_TO_ALL: lambda _: self.ours_here(WORKERS),
+                TAR_TO_ALL: self.tar_to_all,
                 "tpuctl, nothing has changed": lambda _: self.ours_here(WORKERS, fresh=False),
             },
             2,
@@ -168,45 +174,43 @@ def page(
 ) -> str:
     """Return the tables and what they say about the goals."""
     yard = next(iter(cold.values()))
-    one = cold["tpuctl, in a process that runs already"]
-    whole, unchanged = cold["tpuctl, whole process"] / yard, again["tpuctl, whole process"] / yard
-    all_ours, all_tar = many["tpuctl"], many["`tar \\| ssh tar x`, all at once"]
-    return "\n".join(
-        [
-            "## Push of code\n",
-            f"{FILES:,} files, {FILES * FILE_BYTES / 1e6:.0f} MB, to a real sshd on loopback. Medians of one run; a ratio",
-            "below 1 is faster than `tar | ssh tar x` from nothing. Each way is a whole process unless it says otherwise.",
-            "tpuctl builds the bundle, sends it, compares its sha256 there, syncs it to disk and switches by a rename.\n",
-            *rows("first push", cold, yard),
-            "",
-            *rows("nothing has changed", again, yard),
-            "",
-            *rows(f"{WORKERS} workers at once", many, yard),
-            "",
-            goal("First push", whole, 1.3, "`tar | ssh`", "Python and its SSH library are loaded first."),
-            goal("Unchanged", unchanged, 0.35, "`tar | ssh`", "Loading Python and its SSH library is most of it."),
-            goal(
-                f"{WORKERS} workers", all_ours / one, 2.0, "one worker",
-                f"Here all {WORKERS} workers unpack on the cores of one computer, as the {all_tar / yard:.1f} of"
-                " `tar | ssh` shows; real ones unpack on their own.",
-            ),
-            f"- Our own side computes {client[0]:.2f} s for one worker and {client[1]:.2f} s for {WORKERS}:"
-            " the bundle is built once.",
-        ]
-    )  # fmt: skip
+    about = words(
+        f"{FILES:,} files, {FILES * FILE_BYTES / 1e6:.0f} MB, to a real sshd on loopback; medians of one",
+        "run. A ratio below 1 is faster than `tar | ssh tar x` from nothing. Each way is a whole process",
+        "unless it says otherwise. tpuctl builds the bundle, sends it, compares its sha256 there, syncs it",
+        "to disk and switches by a rename; the others do neither of the last three.",
+    )
+    tables = [
+        table(
+            (title, "seconds", "ratio"),
+            [(name, f"{taken:.2f}", f"{taken / yard:.2f}") for name, taken in found.items()],
+        )
+        for title, found in (
+            ("first push", cold), ("nothing has changed", again), (f"{WORKERS} workers at once", many),
+        )
+    ]  # fmt: skip
+    return "\n\n".join(["## Push of code", about, *tables, "\n".join(_goals(cold, again, many, client))])
 
 
-def rows(title: str, found: dict[str, float], yard: float) -> list[str]:
-    """Return a table."""
-    body = [f"| {name} | {taken:.2f} | {taken / yard:.2f} |" for name, taken in found.items()]
-    return [f"| {title} | seconds | ratio |", "| --- | ---: | ---: |", *body]
-
-
-def goal(what: str, found: float, limit: float, beside: str, why: str) -> str:
-    """Say whether a goal is kept, and why not."""
-    kept = found <= limit
-    end = "kept." if kept else f"missed by {found / limit:.1f}x. {why}"
-    return f"- {what}: {found:.2f} x {beside}, the goal is {limit:g}: {end}"
+def _goals(
+    cold: dict[str, float], again: dict[str, float], many: dict[str, float], client: tuple[float, float]
+) -> list[str]:
+    yard, one, all_tar = cold[TAR], cold[HERE], many[TAR_TO_ALL]
+    return [
+        goal("First push", cold[WHOLE] / yard, 1.3, "of `tar | ssh`", LOADS),
+        goal("Unchanged", again[WHOLE] / yard, 0.35, "of `tar | ssh`", LOADS),
+        goal(
+            f"{WORKERS} workers", many[OURS_TO_ALL] / one, 2.0, "of one worker",
+            f"Here all {WORKERS} unpack on one computer, as the {all_tar / yard:.1f} of `tar | ssh` shows; "
+            "real"
+            " ones unpack on their own.",
+        ),
+        words(
+            f"Our side computes {client[0]:.2f} s for one worker and {client[1]:.2f} s for {WORKERS}; the",
+            "bundle is built once.",
+            item=True,
+        ),
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ SSHD = "/usr/sbin/sshd"
 
 @dataclass(frozen=True)
 class Machine:
-    """Where an sshd listens, its machine folder, and the configuration with which ssh(1) reaches it as `m`."""
+    """Where an sshd listens, its machine folder, and the file with which ssh(1) reaches it as `m`."""
 
     host: Host
     root: Path

@@ -32,7 +32,8 @@ def tar_over_ssh(source: Path, machine: Machine, name: str) -> None:
     """One stream, unpacked there: the yardstick."""
     target = machine.root / name
     _run(
-        f"tar -C {source} -cf - . | ssh -F {machine.ssh_config} m 'mkdir -p {target} && tar -C {target} -xf -'"
+        f"tar -C {source} -cf - . | "
+        f"ssh -F {machine.ssh_config} m 'mkdir -p {target} && tar -C {target} -xf -'"
     )
 
 
@@ -52,7 +53,7 @@ def old_scp(source: Path, machine: Machine, name: str) -> None:
 
 
 def fabric_put(source: Path, machine: Machine, name: str) -> None:
-    """A loop over fabric's Connection.put, a round trip or more for each file."""
+    """Loop over fabric's Connection.put, with a round trip or more for each file."""
     words = [sys.executable, "-c", FABRIC, source, machine.root / name, machine.ssh_config, "m"]
     subprocess.run([str(word) for word in words], check=True)
 

@@ -3,12 +3,11 @@ Let another design run, kill its TPU at random moments, and measure what its loo
 """
 
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,14 +33,16 @@ CRON = Design("cron", "`watch -n 600` keeps the TPU, cron and flock start the jo
 BABYSIT = Design("babysit", "tpunicorn's babysitter, a look each 30 s", 30.0, 10.0)
 
 
-def samples(scene: Scene, design: Design, count: int, chance: random.Random) -> list[dict[str, float]]:
+def samples(scene: Scene, design: Design, moments: Sequence[float]) -> list[dict[str, float]]:
     """
-    Return the parts of each recovery; times that the loop adds are in the design's own seconds.
+    Return the parts of each recovery, the TPU being killed at *moments* of the loop's period.
+
+    Times that the loop adds are in the design's own seconds.
     """
     folder = scene.stage.folder / design.loop
     folder.mkdir()
     with running(scene, design, folder):
-        return [_sample(scene, design, folder, chance) for _ in range(count)]
+        return [_sample(scene, design, folder, moment) for moment in moments]
 
 
 @contextmanager
@@ -66,10 +67,10 @@ def running(scene: Scene, design: Design, folder: Path) -> Iterator[None]:
         process.wait()
 
 
-def _sample(scene: Scene, design: Design, folder: Path, chance: random.Random) -> dict[str, float]:
+def _sample(scene: Scene, design: Design, folder: Path, moment: float) -> dict[str, float]:
     made = folder / "steps"
     wait("the job trains", lambda: newest(made) or None)
-    time.sleep(1.0 + chance.uniform(0, design.period / design.scale))
+    time.sleep(1.0 + moment * design.period / design.scale)
     job = newest(made)
     lost = scene.kill(f"peer-{design.loop}")
     os.kill(job, signal.SIGKILL)

@@ -2,7 +2,6 @@
 tpuctl as a user runs it: `up`, then `watch` with its usual poll, while machines are killed.
 """
 
-import random
 import signal
 import time
 from collections.abc import Iterator
@@ -57,12 +56,12 @@ def watched(scene: Scene) -> Iterator[Path]:
         stage.end(watch, None)
 
 
-def sample(scene: Scene, made: Path, number: int, chance: random.Random, *, notice: bool) -> dict[str, float]:
+def sample(scene: Scene, made: Path, number: int, moment: float, *, notice: bool) -> dict[str, float]:
     """
-    Take the machine of incarnation *number* away at a random moment between two polls; return each part.
+    Take the machine of incarnation *number* away at a *moment* between two polls; return each part.
     """
     wait("the job trains", lambda: newest(made) or None)
-    time.sleep(2.0 + chance.uniform(0, POLL))
+    time.sleep(2.0 + moment * POLL)
     job = newest(made)
     lost = scene.kill(f"{NAME}-tpu-g{number}", notice=notice)
     step = wait("the next step", lambda: next_job(made, job))
@@ -71,7 +70,10 @@ def sample(scene: Scene, made: Path, number: int, chance: random.Random, *, noti
     seen = min(asked, _event(scene, "preempted", lost))
     began, ready = scene.made(f"{NAME}-tpu-g{number + 1}")
     fetched, restored = times["fetched"], times["restored"]
+    last = scene.stage.beats(number)[0]
+    rest = {"rest": last["at"] - lost} if notice and last["phase"] == "stopped" else {}
     return {
+        **rest,
         "detect": seen - lost, "decide": began - seen, "create": ready - began, "boot": times["boot"] - ready,
         "fetch": fetched - times["boot"], "restore": max(0.0, restored - fetched),
         "start": step - max(restored, fetched), "added": began - lost, "total": step - lost,

@@ -1,8 +1,8 @@
 """
 Many deployments in one process: what a pass does for each of them, with the product's own code.
 
-A deployment's own bucket is not read here: its heartbeat is given. Calls for buckets are one list and one read
-for each deployment, however many there are.
+A deployment's own bucket is not read here: its heartbeat is given. That is one list and one read for each
+deployment, however many there are.
 """
 
 from dataclasses import replace

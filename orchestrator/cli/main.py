@@ -16,6 +16,7 @@ COMMANDS = {
     "demo": ("orchestrator.cli.demo", "Show a whole deployment on the local cloud: up, preemptions, down."),
     "init": ("orchestrator.cli.init", "Write a commented tpuctl.yaml, or copy an example."),
     "plan": ("orchestrator.cli.plan", "Show what `up` would create, where, and what it costs. No network."),
+    "config": ("orchestrator.cli.config", "Show each setting and where it comes from. No network."),
     "check": ("orchestrator.cli.check", "Find what loses data, time or money on a TPU. No network."),
     "up": ("orchestrator.cli.up", "Create bucket, VM and TPU, push the job and start it."),
     "watch": ("orchestrator.cli.watch", "Keep the job alive through preemptions until it is done."),

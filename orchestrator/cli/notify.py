@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.options import deployment_options
-from orchestrator.errors import UsageError
+from orchestrator.errors import TpuctlError, UsageError
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
@@ -150,6 +150,17 @@ class Notifier:
         spent = session.cost(history, world.seen_at)
         postman.add(due(session.spec, world, history, plan.outcome, plan.reason, spent))
 
+    def stopped(self, error: TpuctlError) -> None:
+        """
+        Tell that the loop ends with *error*; that another command has taken over is no news.
+        """
+        from orchestrator.core.notices import stopped
+        from orchestrator.errors import LeaseHeldError
+
+        postman, session = self._postman, self._session
+        if postman is not None and not isinstance(error, LeaseHeldError):
+            postman.add([stopped(session.spec, session.record.history, error, session.clock.now())])
+
     def end(self) -> None:
         """
         Give the last notices a moment to go out, and say what is left for the next loop.
@@ -169,7 +180,6 @@ class Notifier:
 
     def _open(self) -> "Postman | None":
         from orchestrator.engine.outbox import Outbox, Postman
-        from orchestrator.errors import TpuctlError
 
         if self._tried:
             return self._postman

@@ -20,6 +20,20 @@ def deployment_options(function: F) -> F:
     """
     Add what selects a deployment: --file, --set, --cloud, --json.
     """
+    override = click.option(
+        "--account-override",
+        is_flag=True,
+        expose_value=False,
+        callback=allow,
+        help="Act although another project or login brought the deployment up.",
+    )
+    return settings_options(cloud_option(json_option(override(function))))
+
+
+def settings_options(function: F) -> F:
+    """
+    Add what names the deployment file and overrides it: --file, --set.
+    """
     file = click.option(
         "--file",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -32,17 +46,7 @@ def deployment_options(function: F) -> F:
         metavar="KEY=VALUE",
         help="Override a setting, for example --set tpu.spot=false.",
     )
-    override = click.option(
-        "--account-override",
-        is_flag=True,
-        expose_value=False,
-        callback=allow,
-        help="Act although another project or login brought the deployment up.",
-    )
-    decorators: tuple[Any, ...] = (override, json_option, cloud_option, settings, file)
-    for decorate in decorators:
-        function = decorate(function)
-    return function
+    return file(settings(function))
 
 
 cloud_option = click.option(

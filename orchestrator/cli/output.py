@@ -46,15 +46,20 @@ def say(text: str, *, style: str = "") -> None:
 def show_error(error: TpuctlError, args: Sequence[str]) -> None:
     """
     Print an expected error: what, what was and was not changed, what to do next.
+
+    What looks like a token in it is masked: a message may repeat what a service or a file said.
     """
+    from orchestrator.agent.redact import masked
+
     if wants_json(args):
-        print_json("error", error.as_dict())
+        body = {key: masked(text) if isinstance(text, str) else text for key, text in error.as_dict().items()}
+        print_json("error", body)
         return
-    say(f"error {error.code}: {error.message}", style="bold red")
+    say(masked(f"error {error.code}: {error.message}"), style="bold red")
     if error.unchanged:
-        say(f"  state: {error.unchanged}")
+        say(masked(f"  state: {error.unchanged}"))
     if error.hint:
-        say(f"  next:  {error.hint}")
+        say(masked(f"  next:  {error.hint}"))
 
 
 def wants_json(args: Sequence[str]) -> bool:
@@ -73,10 +78,11 @@ def show_bug(error: Exception, args: Sequence[str]) -> None:
     import tempfile
 
     from orchestrator import __version__
+    from orchestrator.agent.redact import masked
 
     with tempfile.NamedTemporaryFile("w", prefix="tpuctl-bug-", suffix=".txt", delete=False) as file:
         file.write(f"tpuctl {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
-        traceback.print_exception(error, file=file)
+        file.write(masked("".join(traceback.format_exception(error))))
     bug = TpuctlError(
         f"this is a bug in tpuctl: {type(error).__name__}: {error}",
         hint=f"please report it with the file {file.name}; `tpuctl status` shows what exists",

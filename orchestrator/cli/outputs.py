@@ -88,6 +88,7 @@ KINDS: Mapping[str, Any] = {
         },
         "notes": [str], "out?": str, "check?": _FINDINGS, "scripts?": table(str),
     },
+    "config": {"file": str, "settings": [{"key": str, "value": object, "origin": str}]},
     "check": {"name": str, **_FINDINGS},
     "up": {"name": str, "bucket": str, "changes": int, "outcome": str},
     "watch": {"outcome": str, "reason": str, "summary": _SUMMARY},

@@ -166,6 +166,7 @@ def _passes(session: "Session", printer: "EventPrinter", metrics: "Metrics | Non
     from orchestrator.cli.progress import Progress
     from orchestrator.cli.publish import Publication
     from orchestrator.engine.watch import raise_hopeless
+    from orchestrator.errors import TpuctlError
 
     _begin(session, loop=loop)
     watcher = session.watcher()
@@ -191,6 +192,9 @@ def _passes(session: "Session", printer: "EventPrinter", metrics: "Metrics | Non
     try:
         # The loop on the VM ends with the stop of its own machine, while there is time to say so.
         return watcher.run(lambda seen: loop and _stops_vm(seen), after)
+    except TpuctlError as error:
+        session.notifier.stopped(error)
+        raise
     finally:
         publication.close()
         session.notifier.end()

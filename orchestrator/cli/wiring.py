@@ -13,6 +13,7 @@ from orchestrator.catalog import load_catalog
 from orchestrator.cli.holder import gone, only_here, this_process
 from orchestrator.cli.places import state_folder
 from orchestrator.clock import SteadyClock, SystemClock
+from orchestrator.config.layers import overrides_of
 from orchestrator.config.load import find, load
 from orchestrator.core.bill import spent
 from orchestrator.core.events import Event, Sink
@@ -21,13 +22,14 @@ from orchestrator.core.lease import Holder
 from orchestrator.core.plan import Plan
 from orchestrator.core.spec import Spec
 from orchestrator.engine.blueprint import ROOT, Blueprint
+from orchestrator.engine.create_budget import CreateBudget
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.eventlog import EventLog
 from orchestrator.engine.journal import Journal
 from orchestrator.engine.lease import Lease
 from orchestrator.engine.record import Record
 from orchestrator.engine.watch import Watcher
-from orchestrator.errors import LeaseHeldError, TpuctlError, UsageError
+from orchestrator.errors import LeaseHeldError, TpuctlError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,19 +58,9 @@ def read_spec(choice: Choice) -> tuple[Path, Spec]:
     Return the deployment file and the spec with the catalogue's runtime filled in.
     """
     path = choice.file or find(Path.cwd())
-    overrides = dict(_override(text) for text in choice.settings)
-    spec = load(path, overrides)
+    spec = load(path, overrides_of(choice.settings))
     runtime = spec.tpu.runtime or load_catalog().runtime_for(spec.tpu.type)
     return path, replace(spec, tpu=replace(spec.tpu, runtime=runtime))
-
-
-def _override(text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not sign:
-        raise UsageError(
-            f"--set {text}: there is no '='", hint="write --set key=value, for example --set tpu.spot=false"
-        )
-    return key.strip(), value
 
 
 class Session:
@@ -227,6 +219,7 @@ class Session:
             sink=self.sink,
             spent=self.cost,
             approve=self.approve,
+            budget=CreateBudget(self.folder.parent / "creates.json"),
         )
 
     @cached_property

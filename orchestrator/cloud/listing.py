@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from time import monotonic
-
-from orchestrator.core.world import Node
+from typing import Any
 
 
 @dataclass
@@ -19,10 +18,10 @@ class _Zone:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     asked_at: float = float("-inf")
-    by_label: dict[str, dict[str, list[Node]]] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
+    by_label: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+    nodes: list[Any] = field(default_factory=list)
 
-    def with_label(self, label: str, value: str) -> list[Node]:
+    def with_label(self, label: str, value: str) -> list[Any]:
         """
         Return the nodes that carry the label; they are grouped by it when it is first asked for.
         """
@@ -35,6 +34,8 @@ class ZoneLists:
     """
     Share the lists of zones between deployments: the API lists a zone whole, whoever it is for.
 
+    The nodes are kept as they came; whoever takes some turns those into values.
+
     A list is asked for once in *seconds*; who comes meanwhile waits for it and takes the same one. What
     fails is not kept. It is for looking only: whoever acts must list after it has acted.
     """
@@ -44,7 +45,7 @@ class ZoneLists:
         self._lock = threading.Lock()
         self._zones: defaultdict[str, _Zone] = defaultdict(_Zone)
 
-    def labelled(self, place: str, label: str, value: str, ask: Callable[[], Iterable[Node]]) -> list[Node]:
+    def labelled(self, place: str, label: str, value: str, ask: Callable[[], Iterable[Any]]) -> list[Any]:
         """
         Return the nodes of *place* that carry the label; *ask* lists all of them.
         """
@@ -56,11 +57,11 @@ class ZoneLists:
                 zone.nodes, zone.by_label, zone.asked_at = list(ask()), {}, now
             return zone.with_label(label, value)
 
-    def known(self, places: Iterable[str], label: str, value: str) -> list[Node] | None:
+    def known(self, places: Iterable[str], label: str, value: str) -> list[Any] | None:
         """
         Return the nodes of all *places* that carry the label, or None when one of them must be asked.
         """
-        found: list[Node] = []
+        found: list[Any] = []
         for place in places:
             zone = self._zones.get(place)
             if zone is None or self._now() - zone.asked_at >= self._seconds:
@@ -70,8 +71,8 @@ class ZoneLists:
         return found
 
 
-def _grouped(nodes: Iterable[Node], label: str) -> dict[str, list[Node]]:
-    found: dict[str, list[Node]] = {}
+def _grouped(nodes: Iterable[Any], label: str) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
     for node in nodes:
         if label in node.labels:
             found.setdefault(node.labels[label], []).append(node)

@@ -20,6 +20,7 @@ from orchestrator.gcp.sights import seen
 from orchestrator.ports import NodeOrder
 
 PAGE = 1000
+STATES = {state.value: state for state in NodeState}
 
 
 class TpuNodes:
@@ -39,11 +40,13 @@ class TpuNodes:
         lists = self._clients.settings.lists or ZoneLists(0)
         known = lists.known(map(self._parent, dict.fromkeys(zones)), label, value)
         if known is not None:
-            return Present(tuple(known))
-        return across_zones(
-            zones,
-            lambda zone: lists.labelled(self._parent(zone), label, value, lambda: self._listed(zone)),
-        )
+            return Present(tuple(map(node_of, known)))
+
+        def look(zone: str) -> list[Node]:
+            found = lists.labelled(self._parent(zone), label, value, lambda: self._listed(zone))
+            return [node_of(node) for node in found]
+
+        return across_zones(zones, look)
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
         """
@@ -53,7 +56,8 @@ class TpuNodes:
         def look() -> Node:
             request = {"name": self._path(name, zone)}
             with translated(f"look at TPU node '{name}' in {zone}"):
-                return node_of(self._clients.tpu.get_node(request=request, **self._clients.reading))
+                node = self._clients.tpu.get_node(request=request, **self._clients.reading)
+                return node_of(type(node).pb(node))
 
         return seen(look)
 
@@ -104,12 +108,12 @@ class TpuNodes:
         entries = list(answer.guest_attributes)
         return public_keys(entries[0].query_value.items if len(entries) == 1 else (), what)
 
-    def _listed(self, zone: str) -> list[Node]:
+    def _listed(self, zone: str) -> list[Any]:
         what = f"list TPU nodes in {zone}"
         with translated(what):
             request = {"parent": self._parent(zone), "page_size": PAGE}
             answer = self._clients.tpu.list_nodes(request=request, **self._clients.reading)
-            return [node_of(found) for page in whole_pages(answer, what) for found in page.nodes]
+            return [node for page in whole_pages(answer, what) for node in type(page).pb(page).nodes]
 
     def _parent(self, zone: str) -> str:
         return f"projects/{self._clients.project}/locations/{zone}"
@@ -120,28 +124,33 @@ class TpuNodes:
 
 def node_of(node: Any) -> Node:
     """
-    Return our value for a tpu v2 Node.
+    Return our value for a tpu v2 Node, given as the protocol buffer itself.
+
+    The client's own class around it takes as long for each field as all of this.
     """
     _, _, _, zone, _, name = node.name.split("/")
     labels = dict(node.labels)
-    health = getattr(node.health, "name", str(node.health))
+    health = _health(node)
     return Node(
         name=name,
         zone=zone,
-        state=_state(int(node.state)),
+        state=STATES.get(node.state, NodeState.STATE_UNSPECIFIED),
         incarnation=incarnation_of(name, labels),
         healthy=health in {"HEALTHY", "HEALTH_UNSPECIFIED"},
         health=": ".join(part for part in (health, node.health_description) if part),
         workers=_workers(node),
         labels=labels,
         spot=node.scheduling_config.spot or node.scheduling_config.preemptible,
-        created_at=node.create_time.timestamp() if node.create_time else 0.0,
+        created_at=node.create_time.seconds + node.create_time.nanos / 1e9,
     )
 
 
-def _state(number: int) -> NodeState:
-    known = {state.value for state in NodeState}
-    return NodeState(number) if number in known else NodeState.STATE_UNSPECIFIED
+def _health(node: Any) -> str:
+    """
+    Return the health's name, or the number of one that this client does not know.
+    """
+    known = node.DESCRIPTOR.fields_by_name["health"].enum_type.values_by_number.get(node.health)
+    return known.name if known else str(node.health)
 
 
 def _workers(node: Any) -> tuple[Worker, ...]:

@@ -5,13 +5,14 @@ The variable of `tpu.spot` is TPUCTL_TPU__SPOT: upper case, two underscores for 
 TPUCTL_* variables with no double underscore that name no setting are left to other parts of tpuctl.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.config.complaints import Complaint
 from orchestrator.config.document import Document
 from orchestrator.config.settings import Path, Setting, settings
 from orchestrator.core.suggest import did_you_mean
+from orchestrator.errors import UsageError
 
 PREFIX = "TPUCTL_"
 ENV_KEY = "job.env"
@@ -30,6 +31,22 @@ def lay(document: Document, overrides: Mapping[str, str], environ: Mapping[str, 
         document.data["project"] = environ["GOOGLE_CLOUD_PROJECT"]
         origins["project",] = "GOOGLE_CLOUD_PROJECT"
     return origins
+
+
+def overrides_of(settings: Sequence[str]) -> dict[str, str]:
+    """
+    Return what --set says, by key; raise UsageError when one has no value.
+    """
+    return dict(_override(text) for text in settings)
+
+
+def _override(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign:
+        raise UsageError(
+            f"--set {text}: there is no '='", hint="write --set key=value, for example --set tpu.spot=false"
+        )
+    return key.strip(), value
 
 
 def _flags(overrides: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

@@ -47,7 +47,7 @@ def load(
         raise UsageError(
             f"cannot read {path}: {error.strerror}", hint="check its name and rights", code="TPU-112"
         ) from error
-    return read(raw, _shown(path), overrides, environ)
+    return read(raw, shown(path), overrides, environ)
 
 
 def read(
@@ -67,7 +67,7 @@ def read(
     return spec
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """
     Return the path as people see it: relative when it lies below the working folder.
     """

@@ -71,7 +71,7 @@ def _limit(place: dict[str, Any], setting: Setting) -> None:
     catalog = load_catalog()
     limits: Mapping[str, dict[str, Any]] = {
         "name": {"pattern": f"^{NAME_PATTERN}$", "maxLength": NAME_LENGTH},
-        "tpu.type": {"enum": list(catalog.served())},
+        "tpu.other_types": {"items": {"type": "string", "enum": list(catalog.served())}, "uniqueItems": True},
         "tpu.zones": {
             "items": {"type": "string", "enum": list(catalog.zones)},
             "minItems": 1,
@@ -87,3 +87,7 @@ def _limit(place: dict[str, Any], setting: Setting) -> None:
         "sidecars.jupyter.port": {"minimum": LOWEST_PORT, "maximum": HIGHEST_PORT},
     }
     place.update(limits.get(setting.key, {}))
+    if setting.key == "tpu.type":
+        one = {"type": "string", "enum": list(catalog.served())}
+        del place["type"]
+        place["anyOf"] = [one, {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}]

@@ -32,7 +32,7 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
     """
     Return the Spec and no complaint, or None and all of them, in the order of their places.
     """
-    data = _without_empty_sections(document.data)
+    data = _with_types(_without_empty_sections(document.data))
     spec, refused = _try(data)
     complaints = list(document.complaints)
     meant = {key for path, wording in refused.items() if wording.unknown for key in _meant(path)}
@@ -84,6 +84,17 @@ def _without_empty_sections(data: Mapping[str, Any]) -> dict[str, Any]:
     return clean
 
 
+def _with_types(data: dict[str, Any]) -> dict[str, Any]:
+    """
+    Write the short form `type: [A, B]` out; a list beside other_types is left to be complained about.
+    """
+    tpu = data.get("tpu")
+    types = tpu.get("type") if isinstance(tpu, dict) else None
+    if isinstance(tpu, dict) and isinstance(types, list) and types and "other_types" not in tpu:
+        tpu["type"], tpu["other_types"] = types[0], types[1:]
+    return data
+
+
 def _real_path(loc: Iterable[str | int], data: Any) -> Path | None:
     """
     Drop the names of alternatives that pydantic puts into a path; None for the alternative not meant.
@@ -97,6 +108,8 @@ def _real_path(loc: Iterable[str | int], data: Any) -> Path | None:
             if part == setting.section.__name__:
                 continue
             return None if isinstance(place, dict) else tuple(path)
+        if setting and not setting.section and not setting.mapped and isinstance(part, str):
+            break  # A plain value with alternatives, such as a time or `auto`: it holds no parts of its own.
         path.append(part)
         place = _below(place, part)
     return tuple(path)

@@ -65,7 +65,7 @@ def _wrong(setting: Setting, kind: str, value: Any) -> Wording:
     if setting.section or setting.mapped:
         return _no_section(setting, value)
     if setting.key == "tpu.type" and isinstance(value, list):
-        return Wording(f"a list of types is {_LATER}", "name one type")
+        return Wording("expected one type or a list of them", "name the other types in one place only")
     if kind == "literal_error":
         return _no_word(setting, value)
     expected = next((text for start, text in _EXPECTED.items() if kind.startswith(start)), "something else")

@@ -75,10 +75,12 @@ def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
     """
     if not spec.watch.on_vm:
         return
-    for key, texts in (("notify.webhooks", spec.notify.webhooks), ("notify.apprise", spec.notify.apprise)):
-        if any(text.startswith(ENVIRONMENT) for text in texts):
-            text = "a variable of this computer is not there when the loop runs on the VM"
-            yield Problem(key, text, "write secret://NAME", fatal=False)
+    if any(text.startswith(ENVIRONMENT) for text in spec.notify.webhooks):
+        text = "a variable of this computer is not there when the loop runs on the VM"
+        yield Problem("notify.webhooks", text, "write secret://NAME", fatal=False)
+    if spec.notify.apprise:
+        text = "the library Apprise is not there when the loop runs on the VM"
+        yield Problem("notify.apprise", text, "add a webhook", fatal=False)
     if spec.notify.hooks:
         text = "hooks run on this computer only, not when the loop runs on the VM"
         yield Problem("notify.hooks", text, "add a webhook", fatal=False)

@@ -109,6 +109,25 @@ def _type_in_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             )
 
 
+def _other_types(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """
+    Every type that may be taken instead is served in every zone: it is asked for when nobody looks.
+    """
+    zones = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
+    for index, kind in enumerate(spec.tpu.other_types):
+        key = f"tpu.other_types[{index}]"
+        found = catalog.accelerator(kind)
+        if not found or not found.tpu_api:
+            near = did_you_mean(kind, catalog.served())
+            yield Problem(key, f'"{kind[:60]}" is no type of the Cloud TPU API', near or "leave it out")
+        elif kind in (spec.tpu.type, *spec.tpu.other_types[:index]):
+            yield Problem(key, f"names {kind} twice", "name each type once")
+        elif lacking := [zone for zone in zones if kind not in catalog.types_in(zone)]:
+            yield Problem(key, f"{lacking[0]} has no {kind}", "name only zones that have all types")
+        elif found.runtime is None:
+            yield Problem(key, f"no TPU software version is known for {kind}", "leave it out")
+
+
 def _runtime(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     runtime = spec.tpu.runtime
     if runtime is not None and runtime not in catalog.runtimes and not runtime.startswith("tpu-vm-"):
@@ -185,6 +204,7 @@ RULES = (
     Rule(("tpu.zones",), _zones),
     Rule(("tpu.zones",), _one_region),
     Rule(("tpu.type", "tpu.zones"), _type_in_zone),
+    Rule(("tpu.other_types", "tpu.zones"), _other_types),
     Rule(("tpu.runtime",), _runtime),
     Rule(("vm.disk_gb",), _disk),
     Rule(("vm.machine",), _machine),

@@ -18,13 +18,14 @@ from orchestrator.core.history import (
     newest_incarnation,
 )
 from orchestrator.core.job import out_of_reach
-from orchestrator.core.notice import left, noticed
+from orchestrator.core.notice import has_left, noticed
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.race import may_win, races, undecided
 from orchestrator.core.recovery import SECOND_WITNESS, held_back, next_zone, quota_held, why_there
 from orchestrator.core.shape import unwanted
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
+from orchestrator.core.types import next_type, substitute
 from orchestrator.core.world import Absent, Node, NodeState, Present, Unknown, World
 from orchestrator.errors import Retry
 
@@ -113,7 +114,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
     place = judge_place(node, world, history)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
         return Judgement(Verdict.REPLACE, place.why if place and place.lost else f"it is {state.name}")
-    if spec.job.run_on == "tpu" and left(world, node):
+    if has_left(spec, world, node):
         return Judgement(Verdict.REPLACE, "it is being preempted, and its work is committed")
     if unwanted(history):
         return Judgement(Verdict.REPLACE, f"tpuctl.yaml wants another TPU: {history.shape}")
@@ -188,6 +189,8 @@ def _asked(spec: Spec, world: World, history: History, judgement: Judgement) -> 
     # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
     moved = history.zone not in spec.tpu.zones
     fresh = moved or judgement.verdict is Verdict.REPLACE or history.incarnation == 0
+    kind = next_type(spec, history, world.seen_at) if fresh else history.substitute or spec.tpu.type
+    history = replace(history, type=kind)
     if fresh and races(spec):
         return new_round(spec, world, history, judgement.why)
     incarnation = newest_incarnation(history) + 1 if fresh else history.incarnation
@@ -197,7 +200,8 @@ def _asked(spec: Spec, world: World, history: History, judgement: Judgement) -> 
     name = names.node_name(spec, incarnation)
     race = 0 if fresh else history.round
     why = judgement.why + (why_there(spec, history, world.seen_at, zone) if fresh else "")
-    change = Change(Kind.NODE, Verb.CREATE, name, why, zone, incarnation, round=race)
+    other = substitute(spec, kind)
+    change = Change(Kind.NODE, Verb.CREATE, name, why, zone, incarnation, round=race, type=other)
     return held_back(spec, history, world, Kind.NODE, zone) or Step((change,))
 
 

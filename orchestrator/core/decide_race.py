@@ -9,6 +9,7 @@ from orchestrator.core.race import WIDTH, candidates, races, undecided
 from orchestrator.core.recovery import create_gate, held_back, quota_held, zone_order
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
+from orchestrator.core.types import substitute
 from orchestrator.core.world import Unknown, World
 
 
@@ -45,7 +46,9 @@ def _free(spec: Spec, world: World, history: History, zone: str) -> bool:
 
 def _creates(spec: Spec, history: History, zones: list[str], race: int, why: str) -> tuple[Change, ...]:
     first = newest_incarnation(history) + 1
+    kind = substitute(spec, history.type or spec.tpu.type)
+    asked = [(number, names.node_name(spec, number), zone) for number, zone in enumerate(zones, first)]
     return tuple(
-        Change(Kind.NODE, Verb.CREATE, names.node_name(spec, number), why, zone, number, round=race)
-        for number, zone in enumerate(zones, first)
+        Change(Kind.NODE, Verb.CREATE, name, why, zone, number, round=race, type=kind)
+        for number, name, zone in asked
     )

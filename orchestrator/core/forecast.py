@@ -85,7 +85,8 @@ def _succeed(
     if change.kind is Kind.NODE:
         workers = tuple(Worker(index, f"worker-{index}") for index in range(count))
         number = change.incarnation or 0
-        history = accepted(asked_for(history, change.zone, number, change.round, world.seen_at), number)
+        history = asked_for(history, change.zone, number, change.round, world.seen_at, change.type)
+        history = accepted(history, number)
         history = replace(history, sidecars=told(history, spec, "tpu"))
         # Of a race the first one wins; the others have no time to become READY.
         first = number == history.incarnation

@@ -81,7 +81,8 @@ class History:
     *shape* is the TPU that `up` wants, *unwanted* the last incarnation that was asked for with another one.
     *round* is the race that the newest TPU was asked for in, *claimed* says that it is known to have won;
     *rivals* are the others, as long as they may be there. *highest* is the largest number ever given.
-    *type* is the newest TPU's, *places* what is remembered of each zone's capacity.
+    *type* is the newest TPU's, *substitute* the same where it is not the preferred one of the file.
+    *places* is what is remembered of each zone's capacity.
     *queued* says that a TPU was ever asked for through the queue, so that the queue is looked at.
     *on_demand* are the incarnations that were asked for on demand for the deadline's sake.
     """
@@ -124,6 +125,7 @@ class History:
     rivals: tuple[Candidate, ...] = ()
     highest: int = 0
     type: str = ""
+    substitute: str = ""
     places: Places = ()
 
 

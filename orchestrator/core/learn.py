@@ -192,6 +192,16 @@ def _node_doubts(node: Node | None, incarnation: int) -> set[str]:
     return doubts
 
 
+def _span(node: Node, history: History, now: float) -> Span:
+    """
+    Return the beginning of the bill of a TPU; its type is told where it is not the preferred one.
+    """
+    newest = {history.incarnation, *(r.incarnation for r in history.rivals)}
+    kind = history.substitute if node.incarnation in newest else ""
+    spot = span_spot(history, node.name)
+    return Span("node", node.name, node.zone, billed_since(node, history, now), spot=spot, type=kind)
+
+
 def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
     """
     Open a span for what is billed now and close those of what is surely not.
@@ -205,10 +215,7 @@ def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
             for n in world.nodes.value
             if n.machine and n.state not in TERMINAL and n.state is not NodeState.CREATING
         )
-        nodes = [
-            Span("node", n.name, n.zone, billed_since(n, history, now), spot=span_spot(history, n.name))
-            for n in billed
-        ]
+        nodes = [_span(n, history, now) for n in billed]
         live |= {("node", node.name): node for node in nodes}
     if isinstance(world.vm, Present) and world.vm.value.state is not VmState.TERMINATED:
         vm = world.vm.value

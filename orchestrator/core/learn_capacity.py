@@ -18,12 +18,23 @@ def learn_capacity(history: History, world: World) -> History:
     """
     Return the record with what is new about the zones' capacity; each refusal, grant and loss counts once.
     """
-    places = _refusals(history.places, history)
+    places = _refusals(_shared(history.places, history, world), history)
     racing = {history.incarnation, *(rival.incarnation for rival in history.rivals)} - set(history.on_demand)
     for node in world.nodes.value if isinstance(world.nodes, Present) else ():
         if node.incarnation in racing:
             places = _of_node(places, node, history, world)
     return history if places is history.places else replace(history, places=places)
+
+
+def _shared(places: Places, history: History, world: World) -> Places:
+    """
+    Return the memory with the stockouts that other deployments of this computer have met.
+    """
+    for told in world.stockouts:
+        known = place_of(places, told.zone, history.type)
+        if told.type == history.type and told.out_at > max(known.out_at, known.granted_at):
+            places = after_refusal(places, told.zone, history.type, told.out_at)
+    return places
 
 
 def _refusals(places: Places, history: History) -> Places:

@@ -2,6 +2,7 @@
 What workers say about the end of their machines, before the cloud does.
 """
 
+from orchestrator.core.spec import Spec
 from orchestrator.core.world import Heartbeat, Node, Phase, Present, World
 
 FRESH = 60.0
@@ -16,11 +17,18 @@ def noticed(world: World, node: Node) -> bool:
     return any(b.notice and world.seen_at - b.updated < FRESH for b in _beats(world, node))
 
 
+def has_left(spec: Spec, world: World, node: Node) -> bool:
+    """
+    Say whether nothing trains on *node* any more, nor will again: a replacement then trains alone.
+
+    Of a job on the VM the reports tell nothing about the TPU.
+    """
+    return spec.job.run_on == "tpu" and left(world, node)
+
+
 def left(world: World, node: Node) -> bool:
     """
     Say whether every worker of *node* is being preempted, has stopped its job and committed what it had.
-
-    Nothing trains there any more, nor will again: a replacement then trains alone.
     """
     at_rest = {b.worker for b in _beats(world, node) if b.preempted and b.phase in _AT_REST}
     return bool(node.workers) and at_rest >= {w.index for w in node.workers}

@@ -15,6 +15,7 @@ from orchestrator.core.history import History
 from orchestrator.core.plan import Outcome
 from orchestrator.core.spec import Spec
 from orchestrator.core.world import Heartbeat, Phase, Present, World
+from orchestrator.errors import TpuctlError
 
 BUDGET_WARNING = 0.8
 """Part of the budget after which people are told."""
@@ -70,6 +71,15 @@ def due(
         Notice(f"{life}-{mark}", event, world.seen_at, spec.name, masked(text), data)
         for event, mark, text, data in found
     )
+
+
+def stopped(spec: Spec, history: History, error: TpuctlError, now: float) -> Notice:
+    """
+    Return what is told when the loop itself ends with an error: once an hour for each kind of error.
+    """
+    mark = f"{spec.name}-{history.started_at:.0f}-stopped-{error.code}-{now // 3600:.0f}"
+    text = f"nobody watches any more: {error.message} ({error.code}); what runs goes on running"
+    return Notice(mark, "failed", now, spec.name, masked(text), {"code": error.code})
 
 
 _Found = tuple[str, str, str, dict[str, Any]]

@@ -48,7 +48,8 @@ class Change:
     """
     Hold one mutating step. *details* are what people want to know of it, as text.
 
-    *round* is the race that a TPU is asked for in, 0 for none.
+    *round* is the race that a TPU is asked for in, 0 for none. *type* is its type where that is not the
+    preferred one of the file.
     """
 
     kind: Kind
@@ -59,12 +60,21 @@ class Change:
     incarnation: int | None = None
     details: Mapping[str, str] = field(default_factory=dict)
     round: int = 0
+    type: str = ""
+
+    @property
+    def lane(self) -> tuple[Kind, str]:
+        """
+        Return what is done one after the other: a zone that does not answer keeps no other from its race.
+        """
+        return self.kind, self.zone if self.round else ""
 
     def as_dict(self) -> dict[str, object]:
         """
         Return the change as `--json` prints it.
         """
-        race = {"round": self.round} if self.round else {}
+        race: dict[str, object] = {"round": self.round} if self.round else {}
+        kind = {"type": self.type} if self.type else {}
         return {
             "kind": self.kind.value,
             "verb": self.verb.name.lower(),
@@ -74,6 +84,7 @@ class Change:
             "why": self.why,
             "details": dict(self.details),
             **race,
+            **kind,
         }
 
 

@@ -87,7 +87,8 @@ class Preview:
         ordered = (
             _ORDERED[change.kind](self) if change.verb is Verb.CREATE and change.kind in _ORDERED else {}
         )
-        return {**ordered, **change.details}
+        kind = {"type": change.type} if change.type else {}
+        return {**ordered, **kind, **change.details}
 
     def as_dict(self, *, scripts: bool = False) -> dict[str, object]:
         """

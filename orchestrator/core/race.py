@@ -53,9 +53,13 @@ def may_win(node: Node, history: History) -> bool:
     return node.incarnation in found and node.state not in LOST
 
 
-def asked_for(history: History, zone: str, incarnation: int, race: int, now: float) -> History:
+def asked_for(
+    history: History, zone: str, incarnation: int, race: int, now: float, kind: str = ""
+) -> History:
     """
     Return the record that a TPU is about to be asked for: what a killed controller must find.
+
+    *kind* is its type, empty for the preferred one of the file.
     """
     zones = history.zones_used if zone in history.zones_used else (*history.zones_used, zone)
     history = replace(
@@ -68,6 +72,8 @@ def asked_for(history: History, zone: str, incarnation: int, race: int, now: flo
         history,
         incarnation=incarnation,
         zone=zone,
+        type=kind,
+        substitute=kind,
         accepted=False,
         requested_at=now,
         round=race,

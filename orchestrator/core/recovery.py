@@ -123,4 +123,7 @@ def held_back(spec: Spec, history: History, world: World, kind: Kind, zone: str 
     if final is not None:
         return Step(waiting=f"{kind.value}: not asked for again ({final.message})")
     gate = create_gate(spec, history, zone, kind) - world.seen_at
+    held = world.held.get(zone, 0.0) - world.seen_at if kind is Kind.NODE else 0.0
+    if held > max(0.0, gate):
+        return Step(waiting=f"TPU: held back for {held:.0f} s by the create budget", wake_in=held)
     return Step(waiting=f"{kind.value}: next try in {gate:.0f} s", wake_in=gate) if gate > 0 else None

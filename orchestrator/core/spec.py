@@ -29,6 +29,8 @@ class TpuSpec:
     """Zones in order of preference, all in one region. The next one is tried when a zone has no capacity."""
     runtime: str | None = None
     """TPU software version; the catalogue's version for the type when left out."""
+    other_types: tuple[str, ...] = ()
+    """Types to take instead, in this order, when no zone has the first. `type: [A, B]` is a short form."""
     strategy: Literal["failover", "race"] = "failover"
     """failover: one zone after the other. race: up to 3 zones at once, the first READY TPU gets the job."""
     request: Literal["node", "queued"] = "node"
@@ -92,7 +94,7 @@ class CheckpointSpec:
     marker: str = "COMPLETE"
     """Name of the file that the job writes last into a step folder (format marker)."""
     every: Duration | Literal["auto"] | None = None
-    """Time between two saves, told to the job; auto: learnt while it runs (docs/save-interval.md)."""
+    """Time between two saves, told to the job. With auto it is learnt from saves and lost machines."""
     save_seconds: float | None = None
     """Seconds for which one save stops the training, if known; a job may report it instead."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
 
+from orchestrator.core.capacity import Places
 from orchestrator.core.queued import QueuedResource
 from orchestrator.errors import Retry
 
@@ -173,8 +174,8 @@ class Heartbeat:
     *updated* is the bucket's time of the write. *resumed_from* is the checkpoint that was restored,
     *began_at* the first step that the job reported then: a smaller one means that it ignores its
     checkpoint. *failures* counts starts in a row that brought no progress. *notice* says that the machine is
-    about to go, *preempted* that it goes for good: it is no reboot. *save_every* is the interval told to the job. *timings* are seconds since
-    the epoch by name (boot, fetched, restored, spawned, first_step).
+    about to go, *preempted* that it goes for good: it is no reboot. *save_every* is the interval told to the
+    job. *timings* are seconds since the epoch by name (boot, restore_began, fetched, restored, spawned ...).
     """
 
     incarnation: int
@@ -246,6 +247,7 @@ class World:
 
     *nodes* holds all nodes that carry our label over every zone ever used; an empty tuple means that
     all of those zones answered completely and had none. *claim* tells the winner of a race.
+    *held* says until when the budget of creates holds a zone back, *stockouts* what others have met.
     """
 
     bucket: Sight[Bucket]
@@ -255,3 +257,5 @@ class World:
     operations: tuple[OperationResult, ...] = ()
     seen_at: float = 0.0
     claim: Sight[Claim] = field(default_factory=Absent)
+    held: Mapping[str, float] = field(default_factory=dict)
+    stockouts: Places = ()

@@ -44,13 +44,6 @@ class Failure:
     error: TpuctlError
 
 
-def _lane(change: Change) -> tuple[Kind, str]:
-    """
-    Return what is done one after the other: a zone that does not answer keeps no other from its race.
-    """
-    return change.kind, change.zone if change.round else ""
-
-
 class Actor:
     """
     Carry out plans for one deployment.
@@ -70,11 +63,11 @@ class Actor:
         """
         Make all changes: kinds and races side by side, the changes of one in order. Return what failed.
         """
-        lanes = dict.fromkeys(_lane(change) for change in plan.changes)
+        lanes = dict.fromkeys(change.lane for change in plan.changes)
         if not lanes:
             return ()
         with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
-            groups = [[c for c in plan.changes if _lane(c) == lane] for lane in lanes]
+            groups = [[c for c in plan.changes if c.lane == lane] for lane in lanes]
             done = list(pool.map(lambda group: [self._make(change, world) for change in group], groups))
         return tuple(failure for group in done for failure in group if failure is not None)
 
@@ -87,6 +80,8 @@ class Actor:
                 "the bucket went away while this look was acted on, and with it the lease",
                 unchanged="nothing more was created or deleted",
             )
+        if self._held(change):
+            return None
         entry = ""
         try:
             entry = self._journal.intend(change, in_bucket=in_bucket)
@@ -102,6 +97,14 @@ class Actor:
         self._close(entry, "ok", in_bucket=in_bucket)
         self._say(change, text)
         return None
+
+    def _held(self, change: Change) -> bool:
+        """
+        Say whether the budget holds a create back after all: another deployment was faster since the look.
+        """
+        if (change.kind, change.verb) != (Kind.NODE, Verb.CREATE):
+            return False
+        return self._deployment.budget.take(change.zone, self._clock.now()) > 0
 
     def _close(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
         """
@@ -133,7 +136,7 @@ class Actor:
         number, race = change.incarnation or 0, change.round
         queued = self._blueprint.spec.tpu.request == "queued"
         self._record.update(
-            lambda h: replace(asked_for(h, zone, number, race, now), queued=h.queued or queued)
+            lambda h: replace(asked_for(h, zone, number, race, now, change.type), queued=h.queued or queued)
         )
         if asks_on_demand(change):
             self._record.update(lambda h: replace(h, on_demand=tuple(sorted({*h.on_demand, number}))))

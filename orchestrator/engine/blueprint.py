@@ -4,6 +4,7 @@ What we order from the cloud: bodies of bucket, VM and node, from the spec and t
 
 from dataclasses import asdict, dataclass
 
+from orchestrator.catalog import load_catalog
 from orchestrator.core import names
 from orchestrator.core.history import History
 from orchestrator.core.job import heartbeat_interval
@@ -17,6 +18,13 @@ from orchestrator.render import Scripts, Target, machine_scripts, sidecar_script
 ROOT = "/opt/tpuctl"
 LOOP_MARGIN = 3600.0
 """Seconds by which a VM may outlive the deployment, so that a loop on it can end the deployment itself."""
+
+
+def runtime_of(kind: str) -> str | None:
+    """
+    Return the usual software version of a type.
+    """
+    return load_catalog().runtime_for(kind)
 
 
 @dataclass(frozen=True)
@@ -81,8 +89,8 @@ class Blueprint:
         return NodeOrder(
             name=name,
             zone=zone,
-            type=tpu.type,
-            runtime=tpu.runtime or "",
+            type=history.substitute or tpu.type,
+            runtime=(runtime_of(history.substitute) if history.substitute else tpu.runtime) or "",
             spot=tpu.spot and incarnation not in history.on_demand,
             external_ip=tpu.external_ip,
             labels=names.labels(self.spec, "tpu", incarnation, history.round),

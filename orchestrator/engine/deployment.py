@@ -3,10 +3,11 @@ One deployment with everything that acts on it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.clock import Clock
+from orchestrator.core.budget import Budget, Unlimited
 from orchestrator.core.events import Sink
 from orchestrator.core.history import History
 from orchestrator.core.plan import Plan
@@ -30,7 +31,7 @@ class Deployment:
     Hold the parts that a pass needs.
 
     *bundles* is the folder of built bundles and agents. *spent* estimates the cost up to a time in USD.
-    *approve* raises when a plan must not be carried out.
+    *approve* raises when a plan must not be carried out. *budget* is shared with other deployments.
     """
 
     spec: Spec
@@ -44,6 +45,7 @@ class Deployment:
     sink: Sink
     spent: Callable[[History, float], float]
     approve: Callable[[Plan], None] = any_plan
+    budget: Budget = field(default_factory=Unlimited)
 
     @property
     def bucket(self) -> str:

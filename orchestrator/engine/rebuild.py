@@ -58,4 +58,4 @@ def _after(history: History, entry: dict[str, Any]) -> History:
     zone, incarnation = str(entry.get("zone", "")), int(entry.get("incarnation") or 0)
     race = int(entry.get("round") or 0)
     number = incarnation if race else max(newest_incarnation(history), incarnation)
-    return accepted(asked_for(history, zone, number, race, entry["at"]), number)
+    return accepted(asked_for(history, zone, number, race, entry["at"], str(entry.get("type") or "")), number)

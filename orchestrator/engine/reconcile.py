@@ -14,6 +14,7 @@ from orchestrator.core.learn import learn
 from orchestrator.core.plan import Outcome, Plan
 from orchestrator.core.world import Present, Unknown, World
 from orchestrator.engine.act import Actor, Failure
+from orchestrator.engine.budget import tell_stockouts, with_budget
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import observe
 from orchestrator.engine.race import winner
@@ -41,6 +42,7 @@ class Reconciler:
         self._sink = deployment.sink
         self._actor = Actor(deployment)
         self._alarm = ""
+        self._told = 0.0
 
     def one_pass(self) -> Pass:
         """
@@ -49,6 +51,8 @@ class Reconciler:
         parts, history = self._deployment, self._record.history
         parts.lease.keep()
         world = observe(parts.cloud, parts.spec, history, parts.bucket, parts.clock.now())
+        history = replace(history, type=history.type or parts.spec.tpu.type)
+        world = with_budget(world, parts.budget, parts.spec.tpu.zones, history.type)
         learned = learn(history, world)
         claim = winner(parts.cloud.store, learned, world)
         if claim != world.claim:
@@ -67,6 +71,7 @@ class Reconciler:
         plan = self._guarded(plan, world, learned)
         parts.approve(plan)
         failures = self._actor.act(plan, world)
+        self._told = tell_stockouts(parts.budget, (self._record.history, learned), self._told)
         if plan.outcome not in {None, Outcome.REFUSED}:
             self._record.update(
                 lambda h: replace(h, outcome=plan.outcome.value if plan.outcome else "", reason=plan.reason)
@@ -91,7 +96,8 @@ class Reconciler:
         Count a preemption once: when the newest incarnation is first seen to have left or to be terminal.
         """
         node, key = current_node(world, after), f"node:{after.incarnation}:"
-        signs = {f"{key}{sign}" for sign in ("left", *(state.name.lower() for state in TERMINAL))}
+        words = ("left",) if self._deployment.spec.job.run_on == "tpu" else ()
+        signs = {f"{key}{word}" for word in (*words, *(state.name.lower() for state in TERMINAL))}
         known = signs & set(before.sightings)
         if node is None or has_failed(node) or known or not signs & set(after.sightings):
             return after

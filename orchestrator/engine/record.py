@@ -29,6 +29,7 @@ from orchestrator.ports import Store, StoredObject
 
 SCHEMA = 1
 CLAIM_TRIES = 3
+NOT_LOGGED_IN = "TPU-201"
 
 
 class Record:
@@ -166,7 +167,11 @@ class Record:
 def bucket_refused(error: AuthError) -> AuthError:
     """
     Return *error* with the hint that fits a bucket whose objects we may not read.
+
+    Whoever is not logged in has to log in, whosever the bucket is.
     """
+    if error.code == NOT_LOGGED_IN:
+        return error
     hint = "if the bucket is somebody else's, choose another bucket.name in tpuctl.yaml"
     return AuthError(error.message, hint=hint, unchanged="nothing was changed")
 

@@ -75,9 +75,7 @@ def test_lives_are_in_seconds():
 def test_a_csv_of_ones_own(tmp_path):
     """A column of what was preempted is the complement of one of what was available."""
     path = tmp_path / "mine.csv"
-    path.write_text(
-        "date,a,preempted:b,price:a\n2026-01-01 00:00:00,1,1,2.5\n2026-01-01 00:05:00,0,0,2.5\n"
-    )
+    path.write_text("date,a,preempted:b,price:a\n2026-01-01 00:00:00,1,1,2.5\n2026-01-01 00:05:00,0,0,2.5\n")
     trace = read_csv(path)
     assert (trace.zones, trace.tick) == (("a", "b"), 300.0)
     assert trace.up.tolist() == [[True, False], [False, True]]
@@ -158,7 +156,7 @@ def test_a_replay_repeats_itself_to_the_bit(v100, policy, stress):
 
 
 def test_the_product_asks_elsewhere_and_trains_on():
-    """The zone goes down, the other one is up: the second machine steps after the floor and one poll at most."""
+    """The zone goes down, the other one is up: a second machine steps after the floor and one poll."""
     trace = a_trace("1" * 30 + "0" * 60, "1" * 90)
     ledger = played(trace, partial(ours.tpuctl, strategy="failover"))
     assert ledger.accepted == 2

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,13 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     monkeypatch.delenv("TPUCTL_STATE_DIR")
     assert (code, out) == (6, "")
     assert re.search(r"holds the lease since 2\S+ \S+ UTC \(tpuctl watch, last renewed \d+ s ago\)", err)
+    assert document(cloud("status", "--json")[1])["seen"]["by"] == "the watcher"
+    (folder / "src" / "new.py").write_text("1\n")
+    code, out, err = cloud("push", "--json")
+    assert (code, document(out)["outcome"]) == (0, "running"), err
+    assert "push goes first" in read_until(terminal, "goes on after it")
+    assert "job runs" in read_until(terminal, "job runs")
+    assert document(cloud("push", "--json")[1])["outcome"] == "unchanged"
     os.kill(process.pid, signal.SIGINT)
     text = read_until(terminal, "tpuctl down")
     assert process.wait(30) == 130
@@ -156,6 +165,21 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert [r["stdout"] for r in told["results"]] == ["a b\n"]
     assert "hello" in [json.loads(line)["line"] for line in cloud("logs", "--json")[1].splitlines()]
     assert document(cloud("local", "status", "--json")[1])["running"]
+
+    assert document(cloud("report", "--json", "-o", "r.html")[1])["file"] == "r.html"
+    assert "mine-tpu-g1" in (folder / "r.html").read_text()
+    board = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", "dashboard", "--json"], cwd=folder,
+        env=environment(**chosen(folder)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    found = document(board.stdout.readline())
+    with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(found["url"]) as page:
+        assert "mine-tpu-g1" in page.read().decode()
+    board.send_signal(signal.SIGINT)
+    assert board.communicate(timeout=30) == ("", "interrupted\n")
+    assert board.returncode == 130
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(found["url"])
 
     # Another deployment of this computer, whose ttl is over: every command sees to it that its machines go.
     other = folder.parent / "other"

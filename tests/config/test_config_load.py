@@ -196,6 +196,7 @@ VALUES = {
     "job.memory.activations_gb": ("1.5", 1.5),
     "job.memory.text_gb": ("20", 20.0),
     "watch.poll": ("2s", 2.0),
+    "watch.listen": ("2s", 2.0),
     "watch.stall": ("2m", 120.0),
     "watch.budget_usd": ("4.5", 4.5),
     "watch.ttl": ("2d", 172800.0),
@@ -321,3 +322,17 @@ def test_nothing_heavy_is_imported_before_a_file_is_read():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(("text", "value"), [("auto", "auto"), ("10m", 600.0)])
+def test_a_time_or_auto_is_a_value_of_the_save_interval(text, value):
+    """Both from the file and from a flag."""
+    saving = {"job.checkpoint.every": text}
+    assert read(VALID.encode(), "x", saving, {}).job.checkpoint.every == value
+
+
+@pytest.mark.parametrize("wrong", ["never", "10", "[]"])
+def test_any_other_save_interval_is_refused_at_its_own_place(wrong):
+    """One complaint, for the setting as a whole."""
+    text = VALID.replace("job:", f"job:\n  checkpoint: {{every: {wrong}}}", 1)
+    assert [c.key for c in complaints(text)] == ["job.checkpoint.every"]

@@ -6,12 +6,10 @@ import uuid
 
 import pytest
 from google.api_core import exceptions
-from google.cloud import compute_v1
 
-from tests.contract.clients_kit import KINDS, open_clients
+from tests.contract.clients_kit import KINDS, compute_v1, open_clients
 from tests.local.cloud_kit import PROJECT, ZONE
 
-Status = compute_v1.Operation.Status
 WHERE = {"project": PROJECT, "zone": ZONE}
 ONE = {**WHERE, "instance": "v1"}
 FAMILY = "projects/debian-cloud/global/images/family/debian-12"
@@ -59,7 +57,7 @@ def test_insert_stop_start_delete(cloud):
     The whole life of a VM through unary calls and our own operations client.
     """
     operation = insert(cloud)
-    assert (operation.status, operation.http_error_status_code) == (Status.DONE, 0)
+    assert (operation.status, operation.http_error_status_code) == (compute_v1.Operation.Status.DONE, 0)
     vm = cloud.instances.get(ONE)
     assert (vm.status, vm.scheduling.preemptible) == ("RUNNING", True)
     assert vm.network_interfaces[0].access_configs[0].nat_i_p.startswith("127.")
@@ -106,7 +104,7 @@ def test_a_preemption_is_found_in_the_operations(cloud):
     cloud.pause(0.3)
     request = {**WHERE, "filter": 'operationType="compute.instances.preempted"'}
     (record,) = cloud.operations.list(request)
-    assert (record.user, record.status) == ("system", Status.DONE)
+    assert (record.user, record.status) == ("system", compute_v1.Operation.Status.DONE)
     assert record.target_link.endswith("/instances/v1")
     assert cloud.instances.get(ONE).status == "TERMINATED"
 
@@ -167,6 +165,6 @@ def test_guest_attributes_serial_port_and_firewalls(cloud):
     rule = {"name": "mine", "allowed": [{"I_p_protocol": "tcp", "ports": ["22"]}]}
     started = cloud.firewalls.insert_unary({"project": PROJECT, "firewall_resource": rule})
     request = {"project": PROJECT, "operation": started.name}
-    assert cloud.global_operations.wait(request).status == Status.DONE
+    assert cloud.global_operations.wait(request).status == compute_v1.Operation.Status.DONE
     assert "mine" in [found.name for found in cloud.firewalls.list({"project": PROJECT})]
     assert cloud.zones.get(WHERE).region.endswith("/regions/europe-west4")

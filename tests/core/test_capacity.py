@@ -31,6 +31,7 @@ from orchestrator.errors import Retry
 from tests.core.worlds import NOW, OTHER_ZONE, ZONE, beat, history, node, spec, world
 
 A, B, C = "us-central1-a", "us-central1-b", "us-central1-c"
+KIND = "v5litepod-8"
 HOUR, DAY = 3600.0, 86400.0
 
 
@@ -119,13 +120,13 @@ def test_each_refusal_grant_and_loss_counts_once():
     made = asked
     for _ in range(3):
         made = learn(made, world(nodes=Present(())))
-    assert place_of(made.places, ZONE, "").refused == 1
+    assert place_of(made.places, ZONE, KIND).refused == 1
     up = learn(history(sightings={}, places=made.places), world())
     up = learn(up, world(seen_at=NOW + 60))
-    assert (place_of(up.places, ZONE, "").granted, place_of(up.places, ZONE, "").out_at) == (1, 0.0)
+    assert (place_of(up.places, ZONE, KIND).granted, place_of(up.places, ZONE, KIND).out_at) == (1, 0.0)
     gone = world(nodes=Present((node(state=NodeState.PREEMPTED),)), seen_at=NOW + HOUR)
     lost = learn(learn(up, gone), replace(gone, seen_at=NOW + HOUR + 15))
-    found = place_of(lost.places, ZONE, "")
+    found = place_of(lost.places, ZONE, KIND)
     assert (found.lives, found.lived, found.out_at) == (1, HOUR, NOW + HOUR)
 
 
@@ -134,8 +135,8 @@ def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
     told = Present((beat(preempted=True, phase=beat().phase.STOPPED),))
     warned = learn(history(), world(heartbeats=told))
     dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=told, seen_at=NOW + 30)
-    assert place_of(warned.places, ZONE, "").lives == 1
-    assert place_of(learn(warned, dead).places, ZONE, "").lives == 1
+    assert place_of(warned.places, ZONE, KIND).lives == 1
+    assert place_of(learn(warned, dead).places, ZONE, KIND).lives == 1
 
 
 def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():

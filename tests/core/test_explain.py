@@ -105,6 +105,9 @@ CASES = {
     "vm.kept": ("VM", seen(), ""),
     "tpu.make": ("TPU", seen(history(incarnation=0, accepted=False, zone=""), **NO_NODE), "create node"),
     "tpu.lost": ("TPU", seen(**lately(NodeState.PREEMPTED)), "delete node demo-tpu-g1"),
+    "tpu.left": (
+        "TPU", seen(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create node demo-tpu-g2",
+    ),
     "tpu.creating": ("TPU", seen(**lately(NodeState.CREATING)), "CREATING"),
     "tpu.queued": ("TPU", seen(**in_queue()), "in the queue since 2027-01-15 07:00 UTC"),
     "tpu.passing": ("TPU", seen(**lately(NodeState.REPAIRING)), "REPAIRING"),

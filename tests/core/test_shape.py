@@ -4,11 +4,17 @@ Another TPU in the deployment file: a new node takes the place of the old one, o
 
 from dataclasses import replace
 
+import pytest
+
+from orchestrator.catalog import load_catalog
+from orchestrator.core.bill import spent
 from orchestrator.core.decide import decide
-from orchestrator.core.history import History
+from orchestrator.core.history import History, Span
 from orchestrator.core.plan import Verb
 from orchestrator.core.shape import reshaped, shape_of, unwanted
-from tests.core.worlds import history, spec, world
+from orchestrator.core.spending import spending
+from orchestrator.engine.record import decode, encode
+from tests.core.worlds import NOW, ZONE, history, spec, world
 
 SMALL, LARGE = shape_of(spec()), "v5litepod-16"
 RUNNING = history(shape=SMALL)
@@ -37,3 +43,35 @@ def test_the_same_shape_and_an_unknown_one_replace_nothing():
     for kept in (RUNNING, replace(RUNNING, shape="")):
         assert decide(spec(), world(), reshaped(kept, SMALL)).empty
     assert not unwanted(reshaped(replace(History(), shape=SMALL), LARGE))
+
+
+def test_what_a_tpu_has_cost_stays_when_the_file_asks_for_another_one():
+    """Its hours keep the price of its own type and class; those of the next one have the new price."""
+    catalog, hour = load_catalog(), 3600.0
+    tpu = spec().tpu
+    dear = spec(tpu=replace(tpu, type="v5litepod-16", spot=not tpu.spot))
+    old = Span("node", "demo-tpu-g1", ZONE, NOW - hour, NOW)
+    new = Span("node", "demo-tpu-g2", ZONE, NOW, NOW + hour)
+    one, other = (spent(s, catalog, history(spans=(old,)), NOW).known_usd for s in (spec(), dear))
+    assert one < other
+    changed = reshaped(history(shape=shape_of(spec()), spans=(old,)), shape_of(dear))
+    changed = replace(changed, spans=(*changed.spans, new))
+    assert spent(dear, catalog, changed, NOW + hour).known_usd == pytest.approx(one + other)
+    told = spending(dear, catalog, changed, [], NOW + hour)
+    assert told.usd == pytest.approx(one + other)
+    assert sum(told.zones.values()) == sum(told.days.values()) == pytest.approx(one + other)
+    assert {"TPU v5litepod-8", "TPU v5litepod-16"} <= {item.what for item in told.items}
+    assert decode(encode(changed, "demo"), "demo").spans == changed.spans
+
+
+def test_a_change_of_the_class_alone_keeps_the_price_of_before_too():
+    """One type, in one zone, at two prices: both are in the sum, and nothing is priced like its neighbour."""
+    catalog, spot = load_catalog(), spec(tpu=replace(spec().tpu, spot=True))
+    ondemand = spec(tpu=replace(spot.tpu, spot=False))
+    spans = (Span("node", "demo-tpu-g1", ZONE, NOW - 3600, NOW),)
+    cheap, dear = (spent(s, catalog, history(spans=spans), NOW).known_usd for s in (spot, ondemand))
+    changed = reshaped(history(shape=shape_of(spot), spans=spans), shape_of(ondemand))
+    both = replace(changed, spans=(*changed.spans, Span("node", "demo-tpu-g2", ZONE, NOW, NOW + 3600)))
+    told = spending(ondemand, catalog, both, [], NOW + 3600)
+    assert told.usd == pytest.approx(cheap + dear)
+    assert told.ondemand_usd == pytest.approx(2 * dear)

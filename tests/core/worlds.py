@@ -99,5 +99,6 @@ def history(**overrides) -> History:
         uploaded="b:a",
         pushed="b",
         sightings={"node:1:ready": NOW - 900},
+        type="v5litepod-8",
     )
     return replace(base, **overrides)

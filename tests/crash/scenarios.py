@@ -145,6 +145,12 @@ LATER = (
     "shape",
     "unwanted",
     "queued",
+    "round",
+    "claimed",
+    "rivals",
+    "highest",
+    "type",
+    "places",
 )
 """Fields that records of earlier versions do not have."""
 

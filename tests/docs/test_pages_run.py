@@ -53,6 +53,9 @@ def test_the_tutorial(reader):
 
 
 @pytest.mark.e2e
+@pytest.mark.skipif(
+    not os.environ.get("TPUCTL_RECIPES"), reason="a rehearsal takes a minute; .ci/recipes runs it"
+)
 def test_your_own_job(reader):
     """A job of a few lines, written on the page, survives its rehearsal."""
     done = reader(script_of("docs/your-own-job.md"))

@@ -3,6 +3,7 @@ Telling people: what is due, an outbox that forgets and repeats nothing, failing
 """
 
 import json
+import sys
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,13 +14,13 @@ from orchestrator.catalog import load_catalog
 from orchestrator.clock import VirtualClock
 from orchestrator.core.check import check
 from orchestrator.core.history import History
-from orchestrator.core.notices import Notice, due
+from orchestrator.core.notices import Notice, due, stopped
 from orchestrator.core.notify_spec import EVENTS, NotifySpec
 from orchestrator.core.plan import Outcome
 from orchestrator.core.world import Heartbeat, Phase, Present
 from orchestrator.engine import receivers
 from orchestrator.engine.outbox import LONGEST_PAUSE, OUTBOX, SENT, Outbox, Postman
-from orchestrator.engine.receivers import Hook, Webhook, try_all
+from orchestrator.engine.receivers import Apprise, Hook, Webhook, try_all
 from orchestrator.errors import PreconditionError, TransientError
 from orchestrator.ports import StoredObject
 from tests.core.core_kit import make_spec
@@ -242,6 +243,15 @@ def test_the_end_is_told_and_a_token_in_its_reason_is_masked(outcome, event):
     assert Notice.from_json(found.to_json()) == found
 
 
+def test_a_loop_that_ends_with_an_error_is_told_once_an_hour():
+    """On the VM it is started again each minute."""
+    error = TransientError("no capacity")
+    ids = [stopped(SPEC, FIRST, error, 3600.0 * 400 + seconds).id for seconds in (1, 60, 3599, 3600)]
+    assert len(set(ids[:3])) == 1
+    assert ids[3] not in ids[:3]
+    assert "nobody watches any more: no capacity" in stopped(SPEC, FIRST, error, 1.0).text
+
+
 # Receivers.
 
 
@@ -327,6 +337,24 @@ def test_a_hook_is_a_program_that_reads_the_event(tmp_path, monkeypatch):
             Hook("done", command, tmp_path).send(notice())
 
 
+def test_apprise_tells_a_service_of_its_own():
+    """The library posts to the web server here; an address that it does not know is a failure without it."""
+    pytest.importorskip("apprise")
+    with Web(200) as web:
+        Apprise(web.url.replace("http://", "json://"), "1", EVENTS).send(notice())
+    assert (web.bodies[0]["title"], web.bodies[0]["message"]) == ("d: done", "text")
+    (error,) = try_all([Apprise("nobody-knows://secret-part", "1", EVENTS)], notice()).values()
+    assert "does not know this address" in error.message
+    assert "secret-part" not in str(error)
+
+
+def test_without_apprise_the_extra_is_named(monkeypatch):
+    """It is no dependency of the rest."""
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    (error,) = try_all([Apprise("json://h/secret-part", "1", EVENTS)], notice()).values()
+    assert error.hint == "run: pip install 'tpuctl[notify]'"
+
+
 @pytest.mark.parametrize(
     ("notify", "key"),
     [
@@ -349,3 +377,13 @@ def test_an_address_that_is_a_secret_does_not_stand_in_the_file(notify, key):
     assert "secret-part" not in problems[0].message + problems[0].hint
     fine = NotifySpec(("https://h.example/tpu", "secret://a", "env://B", "http://127.0.0.1:1/"), ("env://C",))
     assert not [p for p in check(replace(SPEC, notify=fine), load_catalog()) if p.key.startswith("notify")]
+
+
+def test_what_the_loop_on_the_vm_cannot_have_is_a_warning():
+    """Variables, programs and libraries of this computer."""
+    watch = replace(SPEC.watch, on_vm=True)
+    notify = NotifySpec(("env://A", "secret://b"), ("secret://c",), {"done": "./x"})
+    found = check(replace(SPEC, notify=notify, watch=watch), load_catalog())
+    warned = [p.key for p in found if not p.fatal and p.key.startswith("notify")]
+    assert warned == ["notify.webhooks", "notify.apprise", "notify.hooks"]
+    assert not [p for p in check(replace(SPEC, notify=notify), load_catalog()) if p.key.startswith("notify")]

@@ -275,20 +275,22 @@ def spoken(node: ast.AST) -> str:
 
 def test_nothing_in_the_package_runs_text():
     """By the syntax tree, so that no spelling hides it. The one unpickler reads files that only it writes."""
-    calls = 0
+    files, words = 0, {name.rpartition(".")[2] for name in FORBIDDEN_CALLS} | {"shell"}
     for path in PACKAGE.rglob("*.py"):
-        name = str(path.relative_to(PACKAGE))
-        for node in ast.walk(ast.parse(path.read_text())):
+        name, text = str(path.relative_to(PACKAGE)), path.read_text()
+        files += 1
+        if not any(word in text for word in words):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.Call):
                 continue
-            calls += 1
             bad = {spoken(node.func)} & FORBIDDEN_CALLS - MAY_UNPICKLE.get(name, set())
             assert not bad, f"{name}:{node.lineno}: {bad}"
             shell = [k for k in node.keywords if k.arg == "shell"]
             assert not [
                 k for k in shell if not (isinstance(k.value, ast.Constant) and k.value.value is False)
             ], name
-    assert calls > 5000
+    assert files > 400
 
 
 def test_the_strings_are_as_many_and_as_hostile_as_promised():

@@ -28,7 +28,7 @@ from tests.figures import tell
 from tests.local.cloud_kit import node_body, vm_body
 from tests.reliability.damage import depth
 
-FORGERIES = depth("TPUCTL_FORGERIES", 12)
+FORGERIES = depth("TPUCTL_FORGERIES", 8)
 FOREIGN_NODES = ("other-tpu-g1", "demo-tpu-g7", "demo2-tpu-g1", "plain-tpu-g3")
 FOREIGN_VMS = ("other-vm", "demo-vm2")
 REGIONS = sorted({region_of(zone) for zone in load_catalog().zones})

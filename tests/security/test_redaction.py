@@ -13,7 +13,9 @@ from orchestrator.agent.logs import SEGMENT, JobLog
 from orchestrator.agent.redact import LONGEST_KEY, Redactor, Stream, masked, shapes_in
 from orchestrator.agent.secret_forms import SHORTEST, forms_of
 from orchestrator.agent.settings import read_settings
+from orchestrator.cli import output
 from orchestrator.cli.main import run
+from orchestrator.errors import UsageError
 from tests.security.secret_kit import KEY, canaries, spellings
 
 ALPHABET = string.ascii_letters + string.digits
@@ -166,6 +168,21 @@ def test_a_heartbeat_holds_no_secret(tmp_path):
     status.set(message="failed with the-secret-value")
     status.trouble("logs", "hf_" + "Q" * 34)
     assert status.body()["message"] == "failed with [masked: wandb]; logs: [masked: a Hugging Face token]"
+
+
+@pytest.mark.parametrize("token", shapes(9))
+@pytest.mark.parametrize("kind", [UsageError, RuntimeError])
+@pytest.mark.parametrize("words", [("status",), ("status", "--json")])
+def test_an_error_shows_no_token_neither_here_nor_in_the_file_of_a_bug(
+    words, kind, token, monkeypatch, tmp_path, capsys
+):
+    """A message may repeat what a service or a file said."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    error = kind(f"the service said {token} and left")
+    (output.show_error if kind is UsageError else output.show_bug)(error, words)
+    told = "".join(capsys.readouterr()) + "".join(path.read_text() for path in tmp_path.iterdir())
+    assert "and left" in told
+    assert hidden(token, told)
 
 
 @pytest.mark.parametrize("words", [("plan",), ("plan", "--json"), ("check",), ("up", "--dry-run")])

@@ -3,6 +3,7 @@ Secret Manager of the local cloud, and who reads it: tpuctl, the agent on a mach
 """
 
 import base64
+import io
 import os
 import shutil
 import stat
@@ -15,6 +16,8 @@ from orchestrator.agent.errors import TransientError
 from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.redact import Redactor
 from orchestrator.agent.secrets import SecretError, Secrets
+from orchestrator.cli import secret
+from orchestrator.cli.main import run
 from orchestrator.cloud.clients import Clients, CloudSettings
 from orchestrator.cloud.secrets import SecretManager
 from orchestrator.core.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, node_scopes, vm_scopes
@@ -173,6 +176,37 @@ def test_an_outage_of_secret_manager_is_waited_out(lab, served, monkeypatch):
     lab.cloud.fail_next(DENIED, ["transient"] * 9)
     with pytest.raises(TransientError, match="wandb"):
         machine.read()
+
+
+def typed(monkeypatch, value, *words):
+    """Run a command with *value* on its standard input."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(value)))
+    return run(["secret", *words, "--cloud", "local"])
+
+
+def test_the_command_takes_a_value_from_standard_input_and_never_shows_it(lab, monkeypatch, capsys):
+    """One line end is left out; a name that could lead elsewhere is refused before anything is read."""
+    monkeypatch.setattr(secret, "open_manager", lambda project, cloud: (manager(lab), PROJECT))
+    assert typed(monkeypatch, b"the value\n", "set", "wandb") == 0
+    assert typed(monkeypatch, b"", "set", "empty") == 2
+    assert typed(monkeypatch, b"the value", "set", "../x") == 2
+    assert typed(monkeypatch, b"", "list") == 0
+    shown = capsys.readouterr()
+    assert "the value" not in shown.out + shown.err
+    assert shown.out.split()[0] == "wandb"
+    assert manager(lab).read(SecretRef("wandb")) == "the value"
+
+
+def test_a_rehearsal_gets_made_up_values_for_every_version_that_is_named(lab, monkeypatch, capsys):
+    """Its local cloud is new; the job must start all the same."""
+    monkeypatch.setattr(secret, "open_manager", lambda project, cloud: (manager(lab), PROJECT))
+    secret.lend_secrets(
+        make_spec(secrets={"A": "secret://a", "B": "secret://a/versions/3", "C": "secret://c"})
+    )
+    assert (
+        manager(lab).read(SecretRef("a", "3")) == manager(lab).read(SecretRef("c")) == secret.MADE_UP.decode()
+    )
+    assert "made-up values in this rehearsal: A, B, C" in capsys.readouterr().err
 
 
 def test_only_the_machine_that_runs_the_job_gets_the_wide_scope():

@@ -9,6 +9,7 @@ from orchestrator.core.decide import decide_bucket, decide_vm
 from orchestrator.core.decide_node import PASSING, Judgement, decide_node, judge_node
 from orchestrator.core.explain.values import Evidence, Part, Seen, journal_of, next_pass, steps_text
 from orchestrator.core.history import TERMINAL, History, Refusal, current_node
+from orchestrator.core.notice import has_left
 from orchestrator.core.plan import Kind
 from orchestrator.core.recovery import create_gate, hopeless, next_zone
 from orchestrator.core.shape import unwanted
@@ -82,21 +83,25 @@ def explain_tpu(seen: Seen) -> Part:
     step = decide_node(seen.spec, seen.world, seen.history)
     evidence = (*_node_evidence(seen, node), *journal_of(seen, "node"))
     state = "absent" if node is None else node.state.name
-    rule = _node_rule(node, seen.history, judgement, step)
+    rule = _node_rule(node, seen, judgement, step)
     if rule == "tpu.kept" and not step.changes:
         return Part("TPU", state, "it is READY and healthy", rule, evidence, calm=True)
     return _asked_for("TPU", state, rule, step, seen, Kind.NODE, evidence, judgement.why)
 
 
-def _node_rule(node: Node | None, history: History, judgement: Judgement, step: Step) -> str:
+def _node_rule(node: Node | None, seen: Seen, judgement: Judgement, step: Step) -> str:
     """
     Return the rule that decided about the current node.
     """
+    history = seen.history
     if node is None:
         return "tpu.make" if step.changes or not history.accepted else "sight.twice"
+    gone = node.state in TERMINAL or node.state is NodeState.DELETING
+    if not gone and has_left(seen.spec, seen.world, node):
+        return "tpu.left"
     if unwanted(history) and node.state not in TERMINAL:
         return "tpu.unwanted"
-    if node.state in TERMINAL or node.state in {NodeState.STOPPED, NodeState.DELETING}:
+    if gone or node.state is NodeState.STOPPED:
         return "tpu.lost"
     if node.state is NodeState.CREATING:
         return "tpu.queued" if node.queued else "tpu.creating"

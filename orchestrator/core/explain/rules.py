@@ -23,6 +23,7 @@ RULES: Final[dict[str, str]] = {
     "vm.kept": "A VM that runs is left alone.",
     "tpu.make": "A TPU that is not there is asked for, under a new name for each incarnation.",
     "tpu.lost": "A TPU that was taken away (PREEMPTED, TERMINATED, STOPPED) is deleted and replaced at once.",
+    "tpu.left": "A TPU whose workers all had their notice and rest is replaced before it is gone.",
     "tpu.creating": "A TPU may stay CREATING for 30 min before it is replaced.",
     "tpu.queued": "An order waits in the queue as long as tpu.wait lets it; PROVISIONING may last 30 min.",
     "tpu.passing": "A passing state (REPAIRING, RESTARTING ...) may last 5 min before the TPU is replaced.",

@@ -1,0 +1,271 @@
+"""
+Jobs with a deadline, tick by tick: on which machines does a policy run them, what does it cost, is it in time?
+
+Each tick a policy says what to run on; a zone that turns out to be down is answered within the tick. A change
+takes whole ticks that are paid. All policies share one safety net: when the time left is nearly that of a start
+and the work left, it is on demand to the end.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import ceil
+
+from benchmarks.policies.trace import Trace
+from orchestrator.core.deadline import Mode, Offer, Policy, Situation, choose, life_of, share_of
+
+WAIT, DEMAND = -1, -2
+"""What a policy says beside the number of a zone."""
+
+
+@dataclass
+class Job:
+    """
+    Hold a job under way, and what its policy has learned of each zone by asking.
+    """
+
+    trace: Trace
+    first: int
+    ticks: int
+    work: int
+    cold: int
+    now: int = 0
+    done: int = 0
+    at: int = WAIT
+    starting: int = 0
+    cost: float = 0.0
+    lost: int = WAIT
+    asked: dict[int, list[bool]] = field(default_factory=dict)
+    held: int = 0
+    ends: int = 0
+    gaps: int = 0
+    without: int = 0
+
+    @property
+    def slack(self) -> int:
+        """
+        Return how many ticks may pass without work.
+        """
+        return self.ticks - self.now - (self.work - self.done)
+
+    def price(self, zone: int) -> float:
+        """
+        Return the price of a zone now, in USD an hour.
+        """
+        return float(self.trace.price[zone, self.first + self.now])
+
+    def ask(self, zone: int) -> bool:
+        """
+        Ask for a machine in a zone, and remember the answer.
+        """
+        up = bool(self.trace.up[zone, self.first + self.now])
+        self.asked.setdefault(zone, []).append(up)
+        return up
+
+    def first_up(self, zones: list[int]) -> int | None:
+        """
+        Ask one zone after the other; return the first that gives a machine.
+        """
+        return next((zone for zone in zones if self.ask(zone)), None)
+
+    def share(self, zone: int, last: int) -> float:
+        """
+        Return how many of the last requests in a zone were taken; nothing is known of a zone not asked.
+        """
+        answers = self.asked.get(zone, [])[-last:]
+        return sum(answers) / len(answers) if answers else 1.0
+
+
+Chooser = Callable[[Job], int]
+
+
+def finish(job: Job, chooser: Chooser) -> Job:
+    """
+    Run a job to its end or its deadline.
+    """
+    hours = job.trace.tick / 3600
+    while job.done < job.work and job.now < job.ticks:
+        if job.at >= 0 and not job.trace.up[job.at, job.first + job.now]:
+            job.lost, job.at = job.at, WAIT
+            job.ends += 1
+        target = chooser(job)
+        if target != job.at:
+            job.gaps += job.at == WAIT and target >= 0
+            job.at, job.starting = target, 0 if target == WAIT else job.cold
+        if job.at != WAIT:
+            job.cost += hours * (job.trace.on_demand if job.at == DEMAND else job.price(job.at))
+        job.held += job.at >= 0
+        job.without += job.at < 0
+        if job.starting:
+            job.starting -= 1
+        elif job.at != WAIT:
+            job.done += 1
+        job.now += 1
+    return job
+
+
+def netted(rule: Chooser) -> Chooser:
+    """
+    Return a rule with the safety net under it.
+    """
+
+    def chosen(job: Job) -> int:
+        if job.at < 0 and job.slack < 2 * job.cold + (job.at == DEMAND):
+            return DEMAND
+        return rule(job)
+
+    return chosen
+
+
+def greedy(job: Job) -> int:
+    """
+    Stay on any spot, take the cheapest that is up, else wait.
+    """
+    if job.at >= 0:
+        return job.at
+    found = job.first_up(cheapest(job))
+    return WAIT if found is None else found
+
+
+def uniform(order: Callable[[Job], list[int]]) -> Chooser:
+    """
+    Return Uniform Progress (Can't Be Late): hold spot, and never fall behind a straight line.
+    """
+
+    def chosen(job: Job) -> int:
+        pace = job.work / job.ticks
+        if job.at >= 0 or (job.at == DEMAND and job.done < (job.now + 2 * job.cold) * pace):
+            return job.at
+        found = job.first_up(order(job))
+        if found is not None:
+            return found
+        return DEMAND if job.at == DEMAND or job.done < job.now * pace else WAIT
+
+    return chosen
+
+
+def cheapest(job: Job) -> list[int]:
+    """
+    Return the zones by price.
+    """
+    return sorted(range(len(job.trace.zones)), key=job.price)
+
+
+def elsewhere_first(job: Job) -> list[int]:
+    """
+    Return the zones by price, those of the region that was lost last.
+    """
+    lost = job.trace.zones[job.lost][:-1] if job.lost >= 0 else ""
+    return sorted(cheapest(job), key=lambda zone: job.trace.zones[zone][:-1] == lost)
+
+
+def likeliest(job: Job) -> list[int]:
+    """
+    Return the zones by how many of their last five requests were taken.
+    """
+    return sorted(cheapest(job), key=lambda zone: -job.share(zone, 5))
+
+
+def worthiest(job: Job) -> list[int]:
+    """
+    Return the zones by that share for each dollar.
+    """
+    return sorted(cheapest(job), key=lambda zone: -job.share(zone, 5) / job.price(zone))
+
+
+def skynomad(job: Job) -> int:
+    """
+    Move to the state of the best utility: progress in money, less cold starts by the lives seen, less the price.
+
+    After SkyNomad (arXiv 2601.06520), with mean lives in place of its survival analysis. Every zone is probed
+    every two hours, for nothing.
+    """
+    probe = max(1, int(7200 / job.trace.tick))
+    zones = range(len(job.trace.zones))
+    if job.now % probe == 0:
+        for zone in zones:
+            job.ask(zone)
+    demand = job.trace.on_demand
+    value = demand * min(1.0, (job.work - job.done + 2 * job.cold) / max(1, job.ticks - job.now))
+
+    def worth(zone: int) -> float:
+        answers = job.asked.get(zone, [True])
+        ends = sum(a and not b for a, b in zip(answers, answers[1:], strict=False))
+        life = (sum(answers) * probe + probe) / (ends + 0.5)
+        moving = 0.0 if zone == job.at else job.cold / max(life, job.cold)
+        return value * (1.0 - moving) - job.price(zone)
+
+    best = sorted((z for z in zones if z == job.at or job.asked[z][-1]), key=lambda zone: -worth(zone))
+    for zone in best:
+        if worth(zone) <= max(0.0, value - demand if job.at == DEMAND else 0.0):
+            break
+        if zone == job.at or job.ask(zone):
+            return zone
+    return DEMAND if value >= demand or job.at == DEMAND else WAIT
+
+
+def product(policy: Policy) -> Chooser:
+    """
+    Return tpuctl's own choice (orchestrator.core.deadline), with what the engine learns for it.
+    """
+
+    def chosen(job: Job) -> int:
+        known: dict[int, bool] = {}
+        while True:
+            choice = choose(policy, situation(job, known))
+            if choice.mode is Mode.WAIT:
+                return WAIT
+            if choice.mode is Mode.ON_DEMAND:
+                return DEMAND
+            zone = job.trace.zones.index(choice.place)
+            if zone == job.at or job.ask(zone):
+                return zone
+            known[zone] = False
+
+    return chosen
+
+
+def situation(job: Job, known: dict[int, bool]) -> Situation:
+    """
+    Return what the product knows: prices, answers to its own requests, and how its machines fared.
+    """
+    tick = job.trace.tick
+    life = life_of(job.held * tick, job.ends)
+    offers = tuple(
+        Offer(name, job.price(zone), known.get(zone), share_of(sum(answers), len(answers)), life)
+        for zone, name in enumerate(job.trace.zones)
+        for answers in (job.asked.get(zone, []),)
+    )
+    modes = {WAIT: Mode.WAIT, DEMAND: Mode.ON_DEMAND}
+    return Situation(
+        now=job.now * tick,
+        began=0.0,
+        deadline=job.ticks * tick,
+        work=job.work * tick,
+        done=job.done * tick,
+        cold=job.cold * tick,
+        loss=0.0,
+        on_demand_usd_hour=job.trace.on_demand,
+        offers=offers,
+        mode=modes.get(job.at, Mode.SPOT),
+        place=job.trace.zones[job.at] if job.at >= 0 else "",
+        gap=tick * (job.without + 6.0) / (job.gaps + 1.0),
+        starting=job.starting > 0,
+    )
+
+
+def cold_ticks(trace: Trace, seconds: float) -> int:
+    """
+    Return how many ticks a change takes.
+    """
+    return ceil(seconds / trace.tick)
+
+
+CHOOSERS: dict[str, Chooser] = {
+    "greedy": netted(greedy),
+    "Uniform Progress, other regions first": netted(uniform(elsewhere_first)),
+    "Uniform Progress, likeliest zone": netted(uniform(likeliest)),
+    "Uniform Progress, likeliest for the price": netted(uniform(worthiest)),
+    "SkyNomad-like": netted(skynomad),
+    "tpuctl uniform": product(Policy.UNIFORM),
+    "tpuctl thrifty": product(Policy.THRIFTY),
+}

@@ -1,0 +1,64 @@
+"""
+Where each setting of a deployment comes from: flag, variable, line of the file, or default.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.config.adapter import dump
+from orchestrator.config.complaints import ConfigError
+from orchestrator.config.document import Document, parse
+from orchestrator.config.layers import lay
+from orchestrator.config.load import shown
+from orchestrator.config.validate import validate
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """
+    Hold one setting as it is used, and where it comes from.
+    """
+
+    key: str
+    value: Any
+    origin: str
+
+
+def origins_of(
+    path: Path, overrides: Mapping[str, str], environ: Mapping[str, str] | None = None
+) -> tuple[Origin, ...]:
+    """
+    Return every setting of the deployment in *path*, in the order of the file's sections.
+
+    Raise ConfigError with every complaint, OSError when the file cannot be read.
+    """
+    document = parse(path.read_bytes(), shown(path))
+    laid = lay(document, overrides, os.environ if environ is None else environ)
+    spec, complaints = validate(document, laid)
+    if spec is None:
+        raise ConfigError(complaints)
+    return tuple(
+        Origin(".".join(place), value, laid.get(place) or _in_file(document, place))
+        for place, value in _leaves(dump(spec))
+    )
+
+
+def _leaves(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*above, key))
+        else:
+            yield (*above, key), value
+
+
+def _in_file(document: Document, place: tuple[str, ...]) -> str:
+    """
+    Return file:line:col of the key, or of the section that was written as one word.
+    """
+    mark = document.marks.get(place)
+    return f"{document.name}:{mark.key[0]}:{mark.key[1]}" if mark else DEFAULT
