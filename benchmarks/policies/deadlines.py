@@ -174,18 +174,17 @@ def worthiest(job: Job) -> list[int]:
 
 def skynomad(job: Job) -> int:
     """
-    Move to the state of the best utility: progress in money, less cold starts by the lives seen, less the price.
+    Move to the zone of the best utility: work at the price of on demand, less cold starts, less the price.
 
-    After SkyNomad (arXiv 2601.06520), with mean lives in place of its survival analysis. Every zone is probed
-    every two hours, for nothing.
+    After SkyNomad (arXiv 2601.06520), but rough: mean lives stand for its survival analysis, and work has one
+    value at all times. Every zone is probed every two hours, for nothing.
     """
     probe = max(1, int(7200 / job.trace.tick))
     zones = range(len(job.trace.zones))
     if job.now % probe == 0:
         for zone in zones:
             job.ask(zone)
-    demand = job.trace.on_demand
-    value = demand * min(1.0, (job.work - job.done + 2 * job.cold) / max(1, job.ticks - job.now))
+    value = job.trace.on_demand
 
     def worth(zone: int) -> float:
         answers = job.asked.get(zone, [True])
@@ -196,11 +195,9 @@ def skynomad(job: Job) -> int:
 
     best = sorted((z for z in zones if z == job.at or job.asked[z][-1]), key=lambda zone: -worth(zone))
     for zone in best:
-        if worth(zone) <= max(0.0, value - demand if job.at == DEMAND else 0.0):
-            break
-        if zone == job.at or job.ask(zone):
+        if worth(zone) > 0 and (zone == job.at or job.ask(zone)):
             return zone
-    return DEMAND if value >= demand or job.at == DEMAND else WAIT
+    return job.at if job.at == DEMAND else WAIT
 
 
 def product(policy: Policy) -> Chooser:

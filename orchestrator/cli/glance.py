@@ -52,6 +52,7 @@ def body_of(session: "Session", seen: Glance, loop: dict[str, Any] | None) -> di
     Return what `status --json` prints of one look; *loop* says who takes care of the deployment.
     """
     from orchestrator.core.dead_man import alone
+    from orchestrator.core.due import told
     from orchestrator.core.sidecars import sidecars
 
     world, history, plan, spec = seen.world, seen.history, seen.plan, session.spec
@@ -74,6 +75,7 @@ def body_of(session: "Session", seen: Glance, loop: dict[str, Any] | None) -> di
         "look_in_s": min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
         "target_steps": spec.job.target_steps,
         "budget_usd": spec.watch.budget_usd,
+        "deadline": told(spec, world, history),
         "ttl_left_s": _age(history.started_at + spec.watch.ttl, world.seen_at) if goes_on else None,
         "sidecars": [{"name": s.name, "role": s.role, "port": s.port} for s in sidecars(spec, "")],
         "seen": {"by": "cloud", "age_s": 0.0},

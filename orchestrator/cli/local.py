@@ -29,7 +29,13 @@ def command() -> None:
 )
 @click.option("--project", default="local-project", show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--stockout", "stockouts", multiple=True, metavar="ZONE", help="A zone without capacity; ZONE/spot: without spot.")
+@click.option(
+    "--stockout",
+    "stockouts",
+    multiple=True,
+    metavar="ZONE",
+    help="A zone without capacity; ZONE/spot: without spot.",
+)
 @click.option("--quota", multiple=True, metavar="ID@PLACE=LIMIT", help="For example CPUS@us-central1=8.")
 @click.option(
     "--disable-api", "disabled_apis", multiple=True, metavar="API", help="For example tpu.googleapis.com."

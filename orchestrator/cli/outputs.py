@@ -102,6 +102,7 @@ KINDS: Mapping[str, Any] = {
         }],
         "loop": object, "alone": str, "next": [str], "look_in_s": maybe(float), "target_steps": maybe(int),
         "budget_usd": maybe(float), "ttl_left_s": maybe(float),
+        "deadline": maybe({"due": str, "forecast": str, "runs_on": str}),
         "sidecars": [{"name": str, "role": str, "port": int}], "seen": _SEEN,
     },
     "deployments": {

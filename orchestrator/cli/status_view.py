@@ -38,8 +38,8 @@ def status_lines(
     Return the status; *rehearsed* says that nothing is billed, *wide* that every worker has its line.
     """
     rows = resource_lines(body["resources"])
-    lines = [*_job(body), *_cost(body, rehearsed=rehearsed), *_workers(body, wide=wide), *_sidecars(body)]
-    lines += _end(body)
+    lines = [*_job(body), *_cost(body, rehearsed=rehearsed), *_deadline(body)]
+    lines += [*_workers(body, wide=wide), *_sidecars(body), *_end(body)]
     if body["seen"]["by"] != "cloud":
         seen = span_text(body["seen"]["age_s"])
         lines.append(f"seen: {seen} ago by {body['seen']['by']} ({OLD_SNAPSHOT})")
@@ -91,6 +91,17 @@ def _cost(body: dict[str, Any], *, rehearsed: bool) -> list[str]:
     billed = "nothing is billed" if rehearsed else "not a bill"
     limit = f" of {body['budget_usd']:g} USD" if body["budget_usd"] is not None else ""
     return [f"cost: about {usd_text(body['cost_usd'])}{limit} so far (an estimate, {billed})"]
+
+
+def _deadline(body: dict[str, Any]) -> list[str]:
+    """
+    Return when the job is due, what is to be expected, and on what it runs; nothing without a deadline.
+    """
+    told = body.get("deadline")
+    if not told:
+        return []
+    on = {"wait": "", "spot": ", on spot"}.get(told["runs_on"], ", on demand")
+    return [f"deadline: {told['due']}, {told['forecast']}{on}"]
 
 
 def _workers(body: dict[str, Any], *, wide: bool) -> list[str]:

@@ -7,6 +7,7 @@ within a region all zones have one price, and only the ratio of spot to on deman
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 
 from orchestrator.core.deadline import (
     Choice,
@@ -26,6 +27,7 @@ from orchestrator.core.progress import with_reports
 from orchestrator.core.recovery import create_gate, hopeless
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
+from orchestrator.core.units import Duration
 from orchestrator.core.world import Heartbeat, Node, NodeState, Present, World
 from orchestrator.errors import Retry
 
@@ -85,7 +87,7 @@ def situation(spec: Spec, world: World, history: History) -> Situation | None:
         work=target * pace,
         done=min(known.step, target) * pace,
         cold=max(60.0, MARGIN * known.cold) if known.cold else FIRST_COLD,
-        loss=known.loss or float(spec.job.checkpoint.every or FIRST_LOSS),
+        loss=known.loss or _interval(spec),
         on_demand_usd_hour=1.0,
         offers=_offers(spec, world, history, mode),
         mode=mode,
@@ -95,12 +97,15 @@ def situation(spec: Spec, world: World, history: History) -> Situation | None:
     )
 
 
-def forecast_text(spec: Spec, world: World, history: History) -> str:
+def told(spec: Spec, world: World, history: History) -> dict[str, str] | None:
     """
-    Return "on time", "at risk" or "cannot be met", empty without a deadline.
+    Return what `status` says of the deadline, None without one.
     """
     found = situation(spec, world, history)
-    return "" if found is None else on_time(found)
+    if found is None:
+        return None
+    due = datetime.fromtimestamp(found.deadline, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    return {"due": due, "forecast": on_time(found), "runs_on": found.mode.value}
 
 
 def to_leave(spec: Spec, world: World, history: History) -> str:
@@ -156,6 +161,14 @@ def asks_on_demand(change: Change) -> bool:
     Say whether a change asks for a TPU on demand though the file says spot.
     """
     return change.details.get(CAPACITY) == ON_DEMAND
+
+
+def _interval(spec: Spec) -> float:
+    """
+    Return the seconds between two saves as the file tells them.
+    """
+    every = spec.job.checkpoint.every
+    return float(every) if isinstance(every, Duration) else FIRST_LOSS
 
 
 def _choice(found: Situation) -> Choice:

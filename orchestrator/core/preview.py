@@ -226,6 +226,7 @@ def _node(view: Preview) -> dict[str, str]:
         "runtime": runtime,
         "address": address,
         **_queue(tpu),
+        **_deadline(view),
         **_timer(view),
         **told(view.spec, "tpu"),
         **_beside(view.spec, "tpu"),
@@ -240,6 +241,19 @@ def _queue(tpu: TpuSpec) -> dict[str, str]:
         return {}
     wait = f"for {tpu.wait} in each zone" if tpu.wait else "without end"
     return {"request": f"through the zone's queue, waiting {wait}; nothing is billed while it waits"}
+
+
+def _deadline(view: Preview) -> dict[str, str]:
+    """
+    Say what a deadline may cost at worst: all the time on demand.
+    """
+    deadline, dear = view.spec.watch.deadline, view.hourly.ondemand_usd
+    if deadline is None:
+        return {}
+    hour = "an unknown price" if dear is None else f"{dear:.2f} USD an hour"
+    whole = dear is not None and deadline.after is not None
+    most = f", at most {(dear or 0.0) * (deadline.after or 0.0) / 3600:.2f} USD in all" if whole else ""
+    return {"deadline": f"{deadline}; where spot does not do, on demand at {hour}{most}"}
 
 
 def _timer(view: Preview) -> dict[str, str]:

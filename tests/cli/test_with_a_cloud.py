@@ -176,7 +176,8 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(found["url"]) as page:
         assert "mine-tpu-g1" in page.read().decode()
     board.send_signal(signal.SIGINT)
-    assert board.communicate(timeout=30) == ("", "interrupted\n")
+    out, err = board.communicate(timeout=30)
+    assert (out, err.strip()) == ("", "interrupted")
     assert board.returncode == 130
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(found["url"])

@@ -50,10 +50,10 @@ from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Machines, Push
 PROJECT = "local-project"
 ZONE, OTHER_ZONE = "europe-west4-b", "europe-west4-a"
 QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
-MUTATING = ("tpu.nodes.create", "tpu.nodes.delete",
-            "tpu.queuedResources.create", "tpu.queuedResources.delete", "compute.instances.insert", "compute.instances.start",
+MUTATING = ("tpu.nodes.create", "tpu.nodes.delete", "compute.instances.insert", "compute.instances.start",
             "compute.instances.stop", "compute.instances.delete", "storage.buckets.insert",
-            "storage.buckets.setIamPolicy", "storage.buckets.delete", "storage.buckets.patch")  # fmt: skip
+            "storage.buckets.setIamPolicy", "storage.buckets.delete", "storage.buckets.patch",
+            "tpu.queuedResources.create", "tpu.queuedResources.delete")  # fmt: skip
 
 
 def a_spec(**overrides):

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.catalog import load_catalog
 from orchestrator.core.bill import spent
-from orchestrator.core.due import forecast_text
+from orchestrator.core.due import told
 from orchestrator.core.spending import spending
 from orchestrator.core.units import Duration, Until
 from orchestrator.errors import SpendStopError
@@ -142,8 +142,8 @@ def test_on_demand_is_priced_as_such_and_the_budget_knows(lab):
         for use in lab.cloud.kernel.state.usage
         if not use.free
     )
-    told = spent(controller.spec, load_catalog(), controller.history, now).known_usd
-    assert told == pytest.approx(metered, rel=0.1)
+    estimate = spent(controller.spec, load_catalog(), controller.history, now).known_usd
+    assert estimate == pytest.approx(metered, rel=0.1)
     assert metered < 5.0 * 1.1
     items = spending(controller.spec, load_catalog(), controller.history, (), now).items
     assert any(item.what.endswith(", on demand") for item in items)
@@ -159,7 +159,8 @@ def test_without_quota_for_on_demand_spot_goes_on(lab):
     controller.run(seconds=1.2 * HOUR, passes=3000)
     assert tiers(lab) == []
     result = controller.one_pass()
-    assert forecast_text(controller.spec, result.world, controller.history) == "cannot be met"
+    forecast = told(controller.spec, result.world, controller.history)
+    assert forecast["forecast"] == "cannot be met"
     lab.change(stockouts=frozenset())
     to_the_end(controller)
     assert tiers(lab) == [True]
