@@ -53,25 +53,37 @@ def tool(name):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Build the wheel in this process and return the names in it."""
+    """Build the wheel in this process."""
+    return built(tmp_path_factory.mktemp("dist"))
+
+
+def built(folder):
+    """Return the path of a wheel built into *folder*."""
     from hatchling.builders.wheel import WheelBuilder
 
-    folder = tmp_path_factory.mktemp("dist")
     (path,) = list(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"]))
-    return set(zipfile.ZipFile(path).namelist())
+    return Path(path)
+
+
+def test_the_wheel_is_small_and_the_same_when_built_again(wheel, tmp_path):
+    """Below one megabyte; whoever builds this commit can compare checksums."""
+    assert wheel.stat().st_size < 1_000_000
+    assert built(tmp_path).read_bytes() == wheel.read_bytes()
 
 
 def test_the_wheel_holds_all_that_runs(wheel):
     """Package, tables, templates and examples: each file of the checkout, and nothing else of it."""
+    names = set(zipfile.ZipFile(wheel).namelist())
     for folder, inside in (
         ("orchestrator", "orchestrator"),
         ("templates", "orchestrator/templates"),
         ("examples", "orchestrator/examples"),
     ):
         for name in tracked(folder):
-            assert f"{inside}/{Path(name).relative_to(folder)}" in wheel
-    assert not [name for name in wheel if "__pycache__" in name or name.startswith(("tests/", "docs/"))]
-    assert any(name.endswith("licenses/LICENSE") for name in wheel)
+            assert f"{inside}/{Path(name).relative_to(folder)}" in names
+    assert not [name for name in names if "__pycache__" in name or name.startswith(("tests/", "docs/"))]
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert any(name.endswith("share/man/man1/tpuctl.1") for name in names)
 
 
 def tracked(folder):

@@ -193,7 +193,8 @@ def skynomad(job: Job) -> int:
         moving = 0.0 if zone == job.at else job.cold / max(life, job.cold)
         return value * (1.0 - moving) - job.price(zone)
 
-    best = sorted((z for z in zones if z == job.at or job.asked[z][-1]), key=lambda zone: -worth(zone))
+    known = [zone for zone in zones if job.at < 0 or zone == job.at or job.asked[zone][-1]]
+    best = sorted(known, key=lambda zone: -worth(zone))
     for zone in best:
         if worth(zone) > 0 and (zone == job.at or job.ask(zone)):
             return zone

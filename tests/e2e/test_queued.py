@@ -1,0 +1,41 @@
+"""
+A deployment through the queue, as a user has it: wait, train, be preempted, be done, leave nothing.
+"""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+QUEUED = "v5litepod-8, request: queued"
+
+
+def orders(stage):
+    """Return name -> state of the queued resources of the zone."""
+    path = "/v2/projects/local-project/locations/europe-west4-b/queuedResources"
+    found = json.loads(stage.get(path) or b"{}").get("queuedResources", [])
+    return {one["name"].rpartition("/")[2]: one["state"]["state"] for one in found}
+
+
+def test_a_job_trains_on_tpus_from_the_queue(stage):
+    """The first order waits for stock; a preemption leaves no dead order; `down` leaves nothing."""
+    stage.use_example(steps=60, tpu=QUEUED)
+    stage.tpuctl("local", "start")
+    stage.tpuctl("local", "fault", "tpu.queuedResources.create", "no-capacity:6")
+    up = stage.start("up")
+    stage.wait_for("an order in the queue", lambda: orders(stage) == {"e2e-tpu-g1": "WAITING_FOR_RESOURCES"})
+    shown = json.loads(stage.tpuctl("status", "--json", "--fresh").out)
+    (state,) = [row["state"] for row in shown["resources"] if row["kind"] == "TPU"]
+    assert state.startswith("WAITING_FOR_RESOURCES (in the queue since ")
+    assert "in the queue since" in stage.end(up).err
+    watch = stage.start("watch")
+    stage.wait_for("a checkpoint", lambda: stage.at(6))
+    stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
+    stage.wait_for("the next TPU", lambda: stage.at(1, incarnation=2))
+    assert orders(stage) == {"e2e-tpu-g2": "ACTIVE"}
+    stage.hurry()
+    assert "done:" in stage.end(watch).err
+    assert orders(stage) == {}
+    stage.tpuctl("down", "--yes", "--delete-data")
+    assert orders(stage) == {}
+    assert [m for m in stage.machines() if m["running"]] == []
