@@ -89,7 +89,7 @@ def finish(job: Job, chooser: Chooser) -> Job:
             job.ends += 1
         target = chooser(job)
         if target != job.at:
-            job.gaps += job.at == WAIT and target >= 0
+            job.gaps += job.at < 0 <= target
             job.at, job.starting = target, 0 if target == WAIT else job.cold
         if job.at != WAIT:
             job.cost += hours * (job.trace.on_demand if job.at == DEMAND else job.price(job.at))

@@ -25,7 +25,7 @@ class Scene:
 
     def __init__(self, folder: Path) -> None:
         self.stage = Stage(folder)
-        self.stage.tpuctl("local", "start")
+        self.stage.tpuctl("local", "start", "--notice", "30")
 
     @property
     def endpoint(self) -> str:

@@ -51,7 +51,7 @@ class BringBack(threading.Thread):
         """
         self._parts.status.time("restore_began")
         try:
-            self.outcome = self._restore()
+            self.outcome = self.restore()
         except BaseException as error:
             self._failed = error
 
@@ -75,7 +75,10 @@ class BringBack(threading.Thread):
         except Exception as error:  # The attempt has failed already, for another reason.
             self._parts.status.trouble("restore", repr(error))
 
-    def _restore(self) -> Optional[Outcome]:
+    def restore(self) -> Optional[Outcome]:
+        """
+        Restore now, in the caller's thread; return how the attempt ends if that cannot be done.
+        """
         parts, attempt = self._parts, self._attempt
         try:
             self.restored = self._twice()

@@ -67,7 +67,7 @@ def body_of(session: "Session", seen: Glance, loop: dict[str, Any] | None) -> di
         "incarnation": history.incarnation,
         "preemptions": history.preemptions,
         "cost_usd": round(seen.usd, 4),
-        "resources": _resources(session, world),
+        "resources": _resources(session, world, history),
         "workers": _workers(world),
         "loop": loop,
         "alone": alone(spec, history.started_at),
@@ -102,7 +102,7 @@ def aged(body: dict[str, Any], seconds: float, by: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _resources(session: "Session", world: "World") -> list[dict[str, str]]:
+def _resources(session: "Session", world: "World", history: "History") -> list[dict[str, str]]:
     from orchestrator.core import names
     from orchestrator.core.decide_queued import state_text
     from orchestrator.core.world import Present, Unknown
@@ -134,7 +134,9 @@ def _resources(session: "Session", world: "World") -> list[dict[str, str]]:
     else:
         for node in world.nodes.value:
             health = "" if node.healthy else f" ({node.health})"
-            add("TPU", node.name, node.zone, state_text(node) + health)
+            other = history.substitute if node.incarnation == history.incarnation else ""
+            kind = f" ({other})" if other else ""
+            add("TPU", node.name, node.zone, state_text(node) + health + kind)
     return rows
 
 

@@ -12,11 +12,11 @@ from orchestrator.cli.options import deployment_options
 from orchestrator.core.plan import Kind
 
 if TYPE_CHECKING:
+    from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.wiring import Session
     from orchestrator.core.history import History
     from orchestrator.core.plan import Plan
     from orchestrator.core.world import World
-    from orchestrator.engine.act import Failure
     from orchestrator.engine.reconcile import Pass
 
 OURS = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
@@ -87,7 +87,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
         with session.alone(PUSH), printer:
             _must_run(session)
             remember(session)
-            outcome = _push(session, wanted)
+            outcome = _push(session, wanted, printer)
     if as_json:
         print_json("push", {**body, "outcome": outcome})
         return
@@ -156,7 +156,9 @@ def _restart(world: "World") -> str:
     known = [step for step in saved if step is not None]
     where = f" on {len(saved)} machines" if len(saved) > 1 else ""
     if not known or len(known) < len(saved):
-        return f"job: starts again{where}, from what it saves when it is stopped; no checkpoint is complete yet"
+        return (
+            f"job: starts again{where}, from what it saves when it is stopped; no checkpoint is complete yet"
+        )
     return f"job: starts again{where} from its newest checkpoint (step {min(known)} or later)"
 
 
@@ -166,7 +168,7 @@ def _with(history: "History", wanted: Wanted, now: float) -> "History":
     return want(history, wanted.bundle, wanted.agent, wanted.job, now)
 
 
-def _push(session: "Session", wanted: Wanted) -> str:
+def _push(session: "Session", wanted: Wanted, printer: "EventPrinter") -> str:
     """
     Upload the code, record that it is wanted, restart the job. A kill anywhere is healed by the next pass.
     """
@@ -177,7 +179,8 @@ def _push(session: "Session", wanted: Wanted) -> str:
         session.cloud.store.upload(f"{BUNDLES}{path.name}", path)
     mark = f"{wanted.bundle}:{wanted.agent}"
     now = session.clock.now()
-    session.record.update(lambda h: replace(_with(h, wanted, now), uploaded=mark))
+    # Somebody asks for it now: the pause that a loop makes between two pushes is not for this one.
+    session.record.update(lambda h: replace(_with(h, wanted, now), uploaded=mark, next_remote_at=0.0))
     session.approve = _only_ours
     watcher = session.watcher()
     end = session.clock.monotonic() + PATIENCE
@@ -185,7 +188,13 @@ def _push(session: "Session", wanted: Wanted) -> str:
     def after(result: "Pass") -> None:
         session.sink.flush()
         for failure in result.failures:
-            _give_up(session, failure, late=session.clock.monotonic() >= end)
+            if session.clock.monotonic() >= end:
+                failure.error.unchanged = (
+                    "the new code is recorded and in the bucket; the next watch brings it"
+                )
+                raise failure.error
+            printer.failure(failure, session.clock.now())
+        printer.waiting(result.plan.waiting, session.clock.now())
 
     try:
         result = watcher.run(_settled, after)
@@ -197,18 +206,6 @@ def _push(session: "Session", wanted: Wanted) -> str:
 def _only_ours(plan: "Plan") -> None:
     if any(change.kind not in OURS for change in plan.changes):
         raise LaterError
-
-
-def _give_up(session: "Session", failure: "Failure", *, late: bool) -> None:
-    """
-    Say what failed; raise it when trying again has not helped for long.
-    """
-    from orchestrator.cli.events import EventPrinter
-
-    if late:
-        failure.error.unchanged = "the new code is recorded and in the bucket; the next watch brings it"
-        raise failure.error
-    EventPrinter().failure(failure, session.clock.now())
 
 
 def _settled(result: "Pass") -> bool:

@@ -30,6 +30,7 @@ class TpuNodes:
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
+        self._lists = clients.settings.lists or ZoneLists(0)
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
         """
@@ -37,13 +38,12 @@ class TpuNodes:
 
         The API has no filter for nodes, so the labels are compared here.
         """
-        lists = self._clients.settings.lists or ZoneLists(0)
-        known = lists.known(map(self._parent, dict.fromkeys(zones)), label, value)
+        known = self._lists.known(map(self._parent, dict.fromkeys(zones)), label, value)
         if known is not None:
             return Present(tuple(map(node_of, known)))
 
         def look(zone: str) -> list[Node]:
-            found = lists.labelled(self._parent(zone), label, value, lambda: self._listed(zone))
+            found = self._lists.labelled(self._parent(zone), label, value, lambda: self._listed(zone))
             return [node_of(node) for node in found]
 
         return across_zones(zones, look)

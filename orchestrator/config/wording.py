@@ -10,16 +10,6 @@ from typing import Any
 from orchestrator.config.settings import Path, Setting, dotted, keys_in, settings
 from orchestrator.core.suggest import did_you_mean, join
 
-LATER_KEYS = (
-    "tpu.request",
-    "tpu.strategy",
-    "job.deadline",
-    "watch.strategy",
-    "watch.deadline",
-    "deadline",
-    "strategy",
-)
-_LATER = "not in this version of tpuctl"
 _EXPECTED = {
     "tuple": "a list",
     "string": "text",
@@ -77,8 +67,6 @@ def _wrong(setting: Setting, kind: str, value: Any) -> Wording:
 
 def _stray(path: Path) -> Wording:
     section, key = dotted(path[:-1]), str(path[-1])
-    if dotted(path) in LATER_KEYS:
-        return Wording(_LATER, "remove it", unknown=True)
     near = did_you_mean(key, keys_in(section)) or _elsewhere(key)
     known = f"the keys here are {join(keys_in(section), 'and')}"
     return Wording("unknown key", near or known, unknown=True)

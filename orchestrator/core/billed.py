@@ -44,4 +44,5 @@ def last_creating(history: "History", world: World, now: float) -> dict[str, flo
     if not isinstance(world.nodes, Present):
         return known
     keys = [creating_key(node.name) for node in world.nodes.value if node.state is NodeState.CREATING]
-    return {key: known[key] if now - known.get(key, 0.0) < TO_THE_MINUTE else now for key in keys}
+    fresh = {key for key in keys if key in known and now - known[key] < TO_THE_MINUTE}
+    return {key: known[key] if key in fresh else now for key in keys}

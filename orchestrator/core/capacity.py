@@ -143,6 +143,14 @@ def passed_over(zones: Sequence[str], places: Places, kind: str, now: float, cho
     return ", ".join(f"{zone} {_fault(place_of(places, zone, kind), now)}" for zone in earlier)
 
 
+def told(one: Place) -> str:
+    """
+    Say what is remembered of a zone.
+    """
+    lives = f", {one.lives} lost after {_span(one.lived / one.lives)} on average" if one.lives else ""
+    return f"{one.granted} granted, {one.refused} refused{lives}"
+
+
 def _fault(one: Place, now: float) -> str:
     if one.out_at and emptiness(one, now) >= 0.1:
         what = "took one away" if one.out_by_loss else "refused"

@@ -86,7 +86,7 @@ def decide_node(spec: Spec, world: World, history: History) -> Step:
     current = current_node(world, history)
     left_over = [n for n in nodes if n is not current and not may_win(n, history)]
     old = [n for n in left_over if not deleting(n, world, history)]
-    removals = [delete_node(n, f"incarnation {n.incarnation} is not the newest") for n in old]
+    removals = [delete_node(n, _why_old(n, history)) for n in old]
     judgement = _in_time(spec, world, history, judge_node(spec, current, world, history))
     if judgement.verdict is Verdict.KEEP:
         closely = current is not None and noticed(world, current)
@@ -101,6 +101,12 @@ def decide_node(spec: Spec, world: World, history: History) -> Step:
         removals.append(delete_node(current, judgement.why))
     creation = _create(spec, world, history, judgement)
     return replace(creation, changes=(*removals, *creation.changes))
+
+
+def _why_old(node: Node, history: History) -> str:
+    if 0 < history.round == names.round_of(node.labels) and history.claimed:
+        return f"incarnation {history.incarnation} has won the race"
+    return f"incarnation {node.incarnation} is not the newest"
 
 
 def judge_node(spec: Spec, node: Node | None, world: World, history: History) -> Judgement:

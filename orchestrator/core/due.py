@@ -24,6 +24,7 @@ from orchestrator.core.history import TERMINAL, History, Span, current_node
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.progress import with_reports
+from orchestrator.core.queued import IN_QUEUE
 from orchestrator.core.recovery import create_gate, hopeless
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
@@ -77,7 +78,8 @@ def situation(spec: Spec, world: World, history: History) -> Situation | None:
         return None
     known, node = history.progress, _live(world, history)
     pace = known.pace or FIRST_SHARE * max(1.0, due - history.started_at) / target
-    mode = Mode.WAIT if node is None else Mode.ON_DEMAND if _dear(history, node) else Mode.SPOT
+    waits = node is None or _in_queue(node)
+    mode = Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _dear(history, node) else Mode.SPOT
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) and node is not None else ()
     at = min((beat.step or 0 for beat in beats), default=0)
     return Situation(
@@ -93,7 +95,7 @@ def situation(spec: Spec, world: World, history: History) -> Situation | None:
         mode=mode,
         place=node.zone if node else "",
         unsaved=max(0, at - known.step) * pace,
-        starting=node is not None and not _works(beats),
+        starting=not waits and not _works(beats),
     )
 
 
@@ -105,18 +107,21 @@ def told(spec: Spec, world: World, history: History) -> dict[str, str] | None:
     if found is None:
         return None
     due = datetime.fromtimestamp(found.deadline, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    return {"due": due, "forecast": on_time(found), "runs_on": found.mode.value}
+    forecast = "missed" if found.now >= found.deadline and found.left else on_time(found)
+    return {"due": due, "forecast": forecast, "runs_on": found.mode.value}
 
 
 def to_leave(spec: Spec, world: World, history: History) -> str:
     """
     Say why the present TPU is to be replaced for the deadline's or the money's sake; empty to keep it.
+
+    An order that is not in sight is not left: it may exist.
     """
-    found = situation(spec, world, history)
-    if found is None or found.mode is Mode.WAIT or not spec.tpu.spot:
+    found = _open(spec, world, history)
+    if found is None or _live(world, history) is None:
         return ""
     choice = _choice(found)
-    if choice.mode is found.mode or choice.mode is Mode.WAIT:
+    if choice.mode in {found.mode, Mode.WAIT}:
         return ""
     if choice.mode is Mode.ON_DEMAND and _barred(spec, world, history, on_demand=True):
         return ""
@@ -129,8 +134,8 @@ def wants_on_demand(spec: Spec, world: World, history: History) -> bool:
 
     Where on demand is not to be had either, spot is asked for as before.
     """
-    found = situation(spec, world, history)
-    if found is None or not spec.tpu.spot:
+    found = _open(spec, world, history)
+    if found is None:
         return False
     idle = replace(found, mode=Mode.WAIT, place="", unsaved=0.0, starting=False)
     return _choice(idle).mode is Mode.ON_DEMAND and not _barred(spec, world, history, on_demand=True)
@@ -171,6 +176,18 @@ def _interval(spec: Spec) -> float:
     return float(every) if isinstance(every, Duration) else FIRST_LOSS
 
 
+def _open(spec: Spec, world: World, history: History) -> Situation | None:
+    """
+    Return the situation while there is something to choose: after the deadline nobody pays more for it.
+    """
+    found = situation(spec, world, history) if spec.tpu.spot else None
+    return None if found is None or found.now >= found.deadline else found
+
+
+def _in_queue(node: Node | None) -> bool:
+    return node is not None and node.queued is not None and node.queued.state in IN_QUEUE
+
+
 def _choice(found: Situation) -> Choice:
     return choose(Policy.THRIFTY, found)
 
@@ -197,6 +214,7 @@ def _offers(spec: Spec, world: World, history: History, mode: Mode) -> tuple[Off
     cheap, vain = of_mode(history, on_demand=False), _in_vain(history, spans)
     age = world.seen_at - history.progress.spot_refused_at
     doubted = mode is Mode.ON_DEMAND and age < BELIEVED * 2.0 ** (vain - 1)
+    doubted = doubted or _in_queue(_live(world, history))
     return tuple(
         Offer(
             zone,

@@ -18,6 +18,7 @@ from orchestrator.core.history import (
     deletion_key,
     forgiven,
     newest_incarnation,
+    noted,
 )
 from orchestrator.core.learn_capacity import learn_capacity
 from orchestrator.core.notice import left
@@ -49,8 +50,8 @@ def learn(history: History, world: World) -> History:
     history = learn_capacity(learn_places(learn_race(history, world), world), world)
     history = _learn_success(history, world)
     history = learn_progress(history, world)
-    history = replace(history, spans=_spans(history, world, now))
-    return replace(history, sightings=_sightings(history, world, now))
+    history = noted(history, spans=_spans(history, world, now))
+    return noted(history, sightings=_sightings(history, world, now))
 
 
 def _up_to(history: History, now: float) -> History:
@@ -59,7 +60,7 @@ def _up_to(history: History, now: float) -> History:
 
     A clock that was wrong must not make us wait for hours, nor a quota that was used up end us for ever.
     """
-    return replace(
+    return noted(
         history,
         started_at=min(history.started_at, now),
         requested_at=min(history.requested_at, now),
@@ -80,9 +81,9 @@ def _adopt(history: History, world: World) -> History:
     Take over what carries our label though the record does not know it.
     """
     if isinstance(world.bucket, Present):
-        history = replace(history, bucket_seen=True)
+        history = noted(history, bucket_seen=True)
     if isinstance(world.vm, Present):
-        history = replace(history, vm_accepted=True)
+        history = noted(history, vm_accepted=True)
     if not isinstance(world.nodes, Present):
         return history
     newest = max(
@@ -95,7 +96,7 @@ def _adopt(history: History, world: World) -> History:
     zones = history.zones_used if newest.zone in history.zones_used else (*history.zones_used, newest.zone)
     fresh = newest.incarnation != history.incarnation
     history = found_again(history, newest, world.nodes.value) if fresh else history
-    return replace(
+    return noted(
         history,
         incarnation=newest.incarnation or 0,
         zone=newest.zone,
@@ -178,8 +179,8 @@ def _sightings(history: History, world: World, now: float) -> dict[str, float]:
     else:
         doubts = (key for key in history.sightings if key.startswith(("node:", "deleting:")))
         kept |= {key for key in doubts if not key.endswith(":absent")}
-    noted = {key: history.sightings.get(key, now) for key in seen | (kept & set(history.sightings))}
-    return {**noted, **last_creating(history, world, now)}
+    found = {key: history.sightings.get(key, now) for key in seen | (kept & set(history.sightings))}
+    return {**found, **last_creating(history, world, now)}
 
 
 def _node_doubts(node: Node | None, incarnation: int) -> set[str]:

@@ -5,7 +5,7 @@ When and where to ask for the next node: zone order, back-off by class of refusa
 import hashlib
 from collections import Counter
 
-from orchestrator.core.capacity import order, passed_over
+from orchestrator.core.capacity import order, passed_over, place_of, told
 from orchestrator.core.history import History, Refusal
 from orchestrator.core.plan import Kind
 from orchestrator.core.spec import Spec
@@ -60,6 +60,15 @@ def why_there(spec: Spec, history: History, now: float, zone: str) -> str:
     """
     text = passed_over(spec.tpu.zones, history.places, history.type, now, zone)
     return f"; {text}" if text and history.places else ""
+
+
+def remembered(spec: Spec, history: History) -> list[tuple[float, str]]:
+    """
+    Return what is remembered of the file's zones, each with the time of its last event.
+    """
+    found = (place_of(history.places, zone, history.type) for zone in spec.tpu.zones)
+    known = [one for one in found if one.out_at or one.granted_at]
+    return [(max(one.out_at, one.granted_at), f"{one.zone}: {told(one)}") for one in known]
 
 
 def quota_held(world: World, history: History, zone: str) -> bool:

@@ -30,11 +30,11 @@ class TpuSpec:
     runtime: str | None = None
     """TPU software version; the catalogue's version for the type when left out."""
     other_types: tuple[str, ...] = ()
-    """Types to take instead, in this order, when no zone has the first. `type: [A, B]` is a short form."""
+    """Types to take instead, in this order, when no zone has the first; a list as type says the same."""
     strategy: Literal["failover", "race"] = "failover"
-    """failover: one zone after the other. race: up to 3 zones at once, the first READY TPU gets the job."""
+    """One zone after the other (failover), or three at once, and the first READY TPU gets the job (race)."""
     request: Literal["node", "queued"] = "node"
-    """node: ask for a TPU now, again and again. queued: put the order into the zone's queue and wait."""
+    """Ask for a TPU again and again (node), or put the order into the zone's queue and wait there (queued)."""
     wait: Duration | None = None
     """How long an order stays in one zone's queue before the next zone is tried; without end if left out."""
     spot: bool = True

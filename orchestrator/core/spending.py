@@ -132,8 +132,9 @@ def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> 
     """
     Return what the time was used for, from the first TPU to *now*; what lies before is idle.
     """
-    nodes = sorted((span for span in spans if span.kind == "node"), key=lambda span: span.since)
+    every = sorted((span for span in spans if span.kind == "node"), key=lambda span: span.since)
     reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
+    nodes = [span for span in every if not _lost_race(span, every, reports)]
     found: list[Stretch] = []
     for index, span in enumerate(nodes):
         following = nodes[index + 1] if index + 1 < len(nodes) else None
@@ -144,6 +145,16 @@ def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> 
         if following is not None:
             found.append(Stretch(end, max(end, following.since), Use.RECOVERING))
     return tuple(part for part in found if part.until > part.since)
+
+
+def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat]) -> bool:
+    """
+    Say whether a TPU never trained because another one of its race did: its time is no time of the job.
+    """
+    beat = reports.get(incarnation_of(one.name, {}) or 0)
+    if one.until is None or (beat is not None and "first_step" in beat.timings):
+        return False
+    return any(s is not one and s.since < one.until and (s.until is None or s.until > one.until) for s in nodes)
 
 
 def _of_node(since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool) -> list[Stretch]:

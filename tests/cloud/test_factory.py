@@ -71,6 +71,17 @@ def test_a_disabled_api_names_the_command():
     assert f"gcloud services enable compute.googleapis.com --project {PROJECT}" in caught.value.hint
 
 
+def test_a_disabled_storage_api_is_not_taken_for_another_one():
+    """
+    The local cloud once answered for Cloud Storage with the words of Compute Engine, and so did the hint.
+    """
+    lab = a_lab(disabled_apis=frozenset({"storage.googleapis.com"}))
+    with pytest.raises(AuthError) as caught:
+        lab.store("any").read("a")
+    assert "storage.googleapis.com has not been used" in caught.value.message
+    assert "compute" not in f"{caught.value.message} {caught.value.hint}".lower()
+
+
 def test_the_store_is_the_deployments_bucket():
     """
     What the store writes lies in the bucket with the deployment's name.

@@ -94,20 +94,6 @@ def test_a_missing_key_points_at_its_section(removed, place):
     assert places(complaints(VALID.replace(removed, ""))) == [place]
 
 
-@pytest.mark.parametrize(
-    ("key", "line"),
-    [
-        ("request", "tpu: {type: v2-8, zones: [us-central1-b], request: node}"),
-        ("strategy", "watch: {strategy: race}"),
-        ("type", "tpu: {type: [v2-8, v3-8], zones: [us-central1-b]}"),
-    ],
-)
-def test_settings_of_later_versions_are_called_that(key, line):
-    """The design names them, so they deserve better than `unknown key`."""
-    found = [c for c in complaints(f"name: demo\n{line}\n") if c.key.endswith(key)]
-    assert ["not in this version" in c.message for c in found] == [True]
-
-
 def test_a_key_in_the_wrong_section_is_sent_home():
     """`spot` at the top is at home in two sections."""
     found = complaints(VALID + "disk_gb: 50\n")
@@ -163,6 +149,10 @@ VALUES = {
     "tpu.type": ("v5litepod-4", "v5litepod-4"),
     "tpu.zones": ("europe-west4-a,europe-west4-b", ("europe-west4-a", "europe-west4-b")),
     "tpu.runtime": ("v2-alpha-tpuv5", "v2-alpha-tpuv5"),
+    "tpu.other_types": ("v5litepod-4", ("v5litepod-4",)),
+    "tpu.strategy": ("race", "race"),
+    "tpu.request": ("queued", "queued"),
+    "tpu.wait": ("1h", 3600.0),
     "tpu.spot": ("true", True),
     "tpu.external_ip": ("false", False),
     "notify.webhooks": ("env://A,secret://b", ("env://A", "secret://b")),

@@ -93,8 +93,10 @@ def test_the_schema_is_of_the_stated_draft_and_closed():
 def test_the_schema_offers_types_and_zones():
     """Editors complete them."""
     tpu = json_schema()["$defs"]["TpuSpec"]["properties"]
-    assert "v5litepod-16" in tpu["type"]["enum"]
-    assert "tpu7x-2x2x1" not in tpu["type"]["enum"]
+    one, several = tpu["type"]["anyOf"]
+    assert several["items"] == one
+    assert "v5litepod-16" in one["enum"]
+    assert "tpu7x-2x2x1" not in one["enum"]
     assert "europe-west4-b" in tpu["zones"]["items"]["enum"]
 
 

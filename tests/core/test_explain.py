@@ -12,7 +12,7 @@ from orchestrator.core.decide_queued import merged
 from orchestrator.core.explain.explain import explain
 from orchestrator.core.explain.rules import RULES, manual
 from orchestrator.core.explain.values import Entry, Seen, Watching
-from orchestrator.core.history import Refusal
+from orchestrator.core.history import Candidate, Refusal
 from orchestrator.core.learn import learn
 from orchestrator.core.plan import Kind
 from orchestrator.core.queued import QueuedResource, QueuedState
@@ -108,6 +108,11 @@ CASES = {
     "tpu.left": (
         "TPU", seen(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create node demo-tpu-g2",
     ),
+    "tpu.race": (
+        "TPU",
+        seen(history(round=1, rivals=(Candidate(2, "us-central1-b", NOW),)), **lately(NodeState.CREATING)),
+        "CREATING",
+    ),
     "tpu.creating": ("TPU", seen(**lately(NodeState.CREATING)), "CREATING"),
     "tpu.queued": ("TPU", seen(**in_queue()), "in the queue since 2027-01-15 07:00 UTC"),
     "tpu.passing": ("TPU", seen(**lately(NodeState.REPAIRING)), "REPAIRING"),
@@ -178,7 +183,7 @@ def test_the_time_of_the_next_try_is_that_of_the_gate():
     """After two refusals for capacity in a zone the wait is ten seconds from the last."""
     told = part("TPU", explain(seen(REFUSED, wants=ONE_ZONE, **NO_NODE)))
     assert told.when == pytest.approx(NOW - 1 + 10)
-    assert [e.text for e in told.evidence if "refused" in e.text] == [
+    assert [e.text for e in told.evidence if e.text.startswith("refused in")] == [
         "refused in us-central1-a (capacity): TPU-300 no more capacity"
     ] * 2
     elsewhere = part("TPU", explain(seen(REFUSED, **NO_NODE)))

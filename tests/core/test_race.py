@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.core.decide import decide
+from orchestrator.core.forecast import forecast
 from orchestrator.core.guard import broken
 from orchestrator.core.history import Candidate, Refusal, newest_incarnation
 from orchestrator.core.learn import learn
@@ -207,3 +208,10 @@ def test_the_guard_knows_races(changes, nodes, more):
     """Two of no race or of two, two in a zone, four of one, one beside a winner, a number given before."""
     now = replace(seen(*nodes), claim=Absent())
     assert broken(RACE, Plan(tuple(changes)), now, running(**more)) != ""
+
+
+def test_the_plan_shows_the_race_and_who_goes():
+    """Three are asked for, the first one wins, the other two are deleted."""
+    plan = forecast(replace(RACE, vm="none"), None, "b", "a")
+    assert [number for number, _, _ in creates(plan)] == [1, 2, 3]
+    assert deletes(plan) == [2, 3]

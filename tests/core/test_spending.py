@@ -44,6 +44,19 @@ def vm_price(kind, item, region, column="ondemand_usd"):
     return float(row[column])
 
 
+def test_a_tpu_that_has_lost_its_race_costs_money_and_is_no_loss_of_the_job():
+    """It was READY for a moment beside the winner, whose time goes on being the job's."""
+    spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["europe-west4-b"], vm="none")
+    won = Span("node", "demo-tpu-g1", "europe-west4-b", T0)
+    lost = Span("node", "demo-tpu-g2", "europe-west4-b", T0 + 10, T0 + 70)
+    beats = [beat(timings={"first_step": T0 + 100.0}), beat(incarnation=2, phase=Phase.STOPPED)]
+    known = history(spans=(won, lost), started_at=T0)
+    found = spending(spec, CATALOG, known, beats, T0 + 3600)
+    alone = spending(spec, CATALOG, history(spans=(won,), started_at=T0), beats[:1], T0 + 3600)
+    assert found.usd == pytest.approx(alone.usd * 3660 / 3600)
+    assert set(found.uses) == set(alone.uses) == {"starting", "training"}
+
+
 def life(chance):
     """Return a deployment that lost its TPU some times: spec, spans, last reports, the uses of each tick."""
     kind = chance.choice([("v5e", "v5litepod-8"), ("v5e", "v5litepod-1"), ("v6e", "v6e-4")])

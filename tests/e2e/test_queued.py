@@ -11,9 +11,11 @@ QUEUED = "v5litepod-8, request: queued"
 
 
 def orders(stage):
-    """Return name -> state of the queued resources of the zone."""
-    path = "/v2/projects/local-project/locations/europe-west4-b/queuedResources"
-    found = json.loads(stage.get(path) or b"{}").get("queuedResources", [])
+    """Return name -> state of the queued resources of both zones."""
+    found = []
+    for zone in ("europe-west4-b", "europe-west4-a"):
+        path = f"/v2/projects/local-project/locations/{zone}/queuedResources"
+        found += json.loads(stage.get(path) or b"{}").get("queuedResources", [])
     return {one["name"].rpartition("/")[2]: one["state"]["state"] for one in found}
 
 
@@ -32,7 +34,7 @@ def test_a_job_trains_on_tpus_from_the_queue(stage):
     stage.wait_for("a checkpoint", lambda: stage.at(6))
     stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
     stage.wait_for("the next TPU", lambda: stage.at(1, incarnation=2))
-    assert orders(stage) == {"e2e-tpu-g2": "ACTIVE"}
+    stage.wait_for("the end of the dead order", lambda: orders(stage) == {"e2e-tpu-g2": "ACTIVE"})
     stage.hurry()
     assert "done:" in stage.end(watch).err
     assert orders(stage) == {}

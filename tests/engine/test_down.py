@@ -183,7 +183,7 @@ def test_down_waits_for_a_create_whose_answer_was_lost(lab):
 
 def test_down_waits_for_an_order_that_is_still_running(lab, monkeypatch):
     """
-    No list shows the node before its operation is done, and two empty ones prove nothing; it is not forgotten.
+    No list shows the node before its operation is done, so two empty ones prove nothing; it is not forgotten.
     """
     lab.cloud.fail_next("tpu.nodes.create", ["latency:150"])
     controller = lab.controller()
@@ -193,7 +193,7 @@ def test_down_waits_for_an_order_that_is_still_running(lab, monkeypatch):
     listed = adapter.labelled
 
     def late(self, *wanted):
-        return listed(self, *wanted) if lab.clock.now() - begun > 140 else Present(())
+        return listed(self, *wanted) if lab.clock.now() - begun > 140 else Absent()
 
     monkeypatch.setattr(adapter, "labelled", late)
     assert controller.sweep().machines() == ()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from orchestrator.agent import advance, commit, restore
+from orchestrator.agent.bring_back import BringBack
 from orchestrator.agent.errors import AgentError
 from orchestrator.agent.loop import Agent
 from orchestrator.agent.manifest import parse_name
@@ -145,7 +146,7 @@ class Machine:
 
     def start(self, attempt):
         """Restore what the attempt starts from, as often as it takes; return the step, 0 for none."""
-        while (failed := self.agent._player._restore(attempt)) is not None:
+        while (failed := BringBack(self.parts, attempt).restore()) is not None:
             attempt = self.agent._advance.after(attempt, failed, counted=True)
         self.parts.committer.begin(attempt.attempt, attempt.resume_step)
         return attempt.resume_step or 0

@@ -267,7 +267,12 @@ def opened(really):
     """Let commands open the cloud of the town instead of Google's."""
 
     def open_cloud(settings, spec, remote, **_):
-        cloud = really(CloudSettings(PROJECT, BASE, read_retry=0.0), spec, remote, ask_account=False)
+        cloud = really(
+            CloudSettings(PROJECT, BASE, read_retry=0.0, lists=settings.lists),
+            spec,
+            remote,
+            ask_account=False,
+        )
         for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.store):
             adapter._clients = shared_clients()
         return replace(cloud, account=CloudAccount(PROJECT, ACCOUNT))

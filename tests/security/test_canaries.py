@@ -174,7 +174,7 @@ def live(stage, stored: dict[str, str], values: dict[str, str]) -> None:
         "the failure", lambda: stage.at(12, incarnation=2, attempt=2) or stage.at(1, incarnation=2)
     )
     stage.hurry()
-    for words in (("plan", "--json"), ("status", "--json"), ("explain",), ("cost",), ("logs",)):
+    for words in (("plan", "--json"), ("status", "--json"), ("explain",), ("cost",), ("logs",), ("report",)):
         stage.tpuctl(*words)
     assert found(stage, values) == []
     stage.end(watch)

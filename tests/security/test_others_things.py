@@ -16,7 +16,7 @@ from orchestrator.catalog import load_catalog
 from orchestrator.core.check import check
 from orchestrator.core.decide import decide
 from orchestrator.core.history import History
-from orchestrator.core.names import JOURNAL, RECORD, region_of
+from orchestrator.core.names import EVENTS, HEARTBEAT, JOURNAL, RECORD, region_of
 from orchestrator.core.plan import Outcome
 from orchestrator.core.seal import sealed
 from orchestrator.core.spec import BucketSpec
@@ -153,9 +153,11 @@ def test_no_forged_record_or_journal_deletes_what_is_not_ours(tmp_path):
     assert controller.sweep().machines() == ()
     others = (set(lab.nodes()), set(lab.vms()))
     assert others == (set(FOREIGN_NODES), set(FOREIGN_VMS))
-    refused = 0
+    refused, store = 0, controller.cloud.store
     for seed in range(FORGERIES):
         dice = random.Random(seed)
+        for name in (*lab.objects(JOURNAL), *lab.objects(EVENTS), *lab.objects(HEARTBEAT)):
+            store.delete(name)
         lab.put(RECORD, json.dumps(forged(dice, whole)).encode())
         if dice.random() < 0.3:
             lab.put(RECORD, b"{damaged")

@@ -16,8 +16,20 @@ from tests.simulation.invariants import Live, Violation
 from tests.simulation.wire import MUTATING
 from tests.simulation.world import shared_catalog
 
-LOOKS = {"tpu.nodes.list": Kind.NODE, "compute.instances.get": Kind.VM, "storage.buckets.list": Kind.BUCKET}
-ASKS = {"tpu.nodes.create": "TPU", "compute.instances.insert": "VM", "compute.instances.start": "VM start"}
+LOOKS = {
+    "tpu.nodes.list": Kind.NODE,
+    "tpu.queuedResources.list": Kind.NODE,
+    "compute.instances.get": Kind.VM,
+    "storage.buckets.list": Kind.BUCKET,
+}
+ASKS = {
+    "tpu.nodes.create": "TPU",
+    "tpu.queuedResources.create": "TPU in the queue",
+    "compute.instances.insert": "VM",
+    "compute.instances.start": "VM start",
+}
+CREATES = {"tpu.nodes.create": "nodeId", "tpu.queuedResources.create": "queuedResourceId"}
+DELETES = frozenset({"tpu.nodes.delete", "tpu.queuedResources.delete"})
 QUIESCE = 900.0
 """Seconds after `down` in which a call that was under way may still arrive (the slowest takes 120 s)."""
 
@@ -45,7 +57,7 @@ class Checks:
     # Facts.
 
     def live(self, deployment):
-        """Return what is billed for, or blocks a name or quota: nodes, VMs, disks."""
+        """Return what is billed for, or blocks a name or quota: nodes, VMs, disks, queued resources."""
         state = self.world.cloud.kernel.state
         nodes = [Live("TPU", n.name, n.zone, n.body.get("labels", {})) for n in self.world.nodes(deployment)]
         vm = self.world.vm(deployment)
@@ -55,7 +67,11 @@ class Checks:
             Live("disk", name, zone, {}) for zone, name in state.disks
             if name.startswith(f"{deployment}-vm") and name not in own
         ]  # fmt: skip
-        return [*nodes, *vms, *disks]
+        orders = [
+            Live("queued resource", q.name, q.zone, q.wanted[0].body.get("labels", {}))
+            for q in self.world.queued(deployment)
+        ]
+        return [*nodes, *vms, *disks, *orders]
 
     def works(self, node):
         """Say whether a node and its job are in order."""
@@ -96,12 +112,12 @@ class Checks:
     def calling(self, process, method, request):
         """Check that a call will not take a working node out of use before its end has come."""
         self._note(process.deployment)
-        if method not in {"tpu.nodes.create", "tpu.nodes.delete"} or process.command == "down":
+        if method not in {*CREATES, *DELETES} or process.command == "down":
             return
         for node in self.world.nodes(process.deployment):
             newest = node.numeric_id == self._newest_node(process.deployment)
-            deleted = method == "tpu.nodes.delete" and request.path.endswith(f"/{node.name}")
-            created = method == "tpu.nodes.create" and request.query.get("nodeId") != node.name
+            deleted = method in DELETES and request.path.endswith(f"/{node.name}")
+            created = method in CREATES and request.query.get(CREATES[method]) != node.name
             if newest and (deleted or created) and not self._at_end(process.deployment):
                 good = self._good.get(node.numeric_id)
                 self.demand("I7", invariants.i7_healthy(node.name, good, process.pass_began), process.name)
@@ -207,6 +223,9 @@ class Checks:
         if wanted and (vm is None or vm.status is not Status.RUNNING):
             return "the VM does not run"
         nodes = [n for n in self.world.nodes(deployment) if n.state not in DEAD]
+        dead = {q.name for q in self.world.queued(deployment)} - {n.name for n in nodes}
+        if dead and not owner.ended:
+            return f"in the queue without a node: {sorted(dead)}"
         expected = nodes[0].accelerator.hosts if nodes else 1
         running = sum(len(g.alive) for g in self.world.fleet.gangs.values()
                       if g.deployment == deployment and g.phase == "run" and not g.over)  # fmt: skip

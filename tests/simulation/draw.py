@@ -94,9 +94,10 @@ def draw(seed):
     count = r.choices((1, 2, 3, 4), (60, 22, 12, 6))[0]
     shortest = min(300.0, max(15.0, hours * HOUR * count / PASSES))
     slice_ = r.choice(SLICES)
-    races = Random(f"race {seed}")
+    races, queues = Random(f"race {seed}"), Random(f"queue {seed}")
     deployments = tuple(
-        _raced(_deployment(r, f"sim{n}", hours, shortest, slice_), races) for n in range(count)
+        _queued(_raced(_deployment(r, f"sim{n}", hours, shortest, slice_), races), queues)
+        for n in range(count)
     )
     quota = r.choice((None, None, None, count * 16, count * 16 + 16)) if slice_[0] == "v5litepod-16" else None
     return Case(seed, hours, r.random() < 0.7, r.random() < 0.3, quota, deployments, _rates(r, hours))
@@ -142,6 +143,17 @@ def _raced(case, r):
         return case
     race = {"tpu__strategy": "race"}
     return replace(case, spec={**case.spec, **race}, edited={**case.edited, **race})
+
+
+def _queued(case, r):
+    """Let one of five deployments ask through the queue, and some of these change their mind."""
+    if r.random() >= 0.2:
+        return case
+    queue = {"tpu__request": "queued"}
+    if r.random() < 0.5:
+        queue["tpu__wait"] = f"{int(r.uniform(5, 120))}m"
+    edited = {} if r.random() < 0.3 else queue
+    return replace(case, spec={**case.spec, **queue}, edited={**case.edited, **edited})
 
 
 def _rates(r, hours):

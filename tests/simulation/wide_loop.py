@@ -98,6 +98,8 @@ class Loop:
             journal=journal, lease=self.lease, clock=self.clock, sink=self.sink, spent=self._spent,
         )  # fmt: skip
         self.watcher = Watcher(self.deployment)
+        # No time passes in a pause here, it is only asked for; what a machine has to say comes as news.
+        self.watcher._doorbell.pause = lambda seconds, wake, incarnation: self.clock.wait(seconds, wake)
 
     def _spent(self, history, now):
         return spent(self.spec, shared_catalog(), history, now).known_usd

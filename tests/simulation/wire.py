@@ -32,6 +32,7 @@ STALE_FOR_DOWN = True
 REFUSALS = {
     "tpu.nodes.create": ("concurrent operation", "quota exceeded", "stockout", "preempted while creating"),
     "tpu.nodes.delete": ("concurrent operation",),
+    "tpu.queuedResources.create": ("quota exceeded",),
     "compute.instances.insert": ("quota on call", "stockout", "preempted while creating"),
     "compute.instances.start": ("stockout", "still stopping"),
     "storage.objects.insert": ("rate of one object",),
@@ -39,9 +40,11 @@ REFUSALS = {
 MUTATING = frozenset(
     {"tpu.nodes.create", "tpu.nodes.delete", "compute.instances.insert", "compute.instances.start",
      "compute.instances.stop", "compute.instances.delete", "storage.buckets.insert",
-     "storage.buckets.setIamPolicy", "storage.buckets.delete", "storage.buckets.patch"}
+     "storage.buckets.setIamPolicy", "storage.buckets.delete", "storage.buckets.patch",
+     "tpu.queuedResources.create", "tpu.queuedResources.delete"}
 )  # fmt: skip
-LISTS = frozenset({"tpu.nodes.list", "compute.instances.list"})
+LISTS = frozenset({"tpu.nodes.list", "tpu.queuedResources.list", "compute.instances.list"})
+TPU_LISTS = {"tpu.nodes.list": "nodes", "tpu.queuedResources.list": "queuedResources"}
 
 
 class Current:
@@ -275,8 +278,9 @@ class Network:
         if response.status != 200:
             return response
         body = json.loads(response.body)
-        if method == "tpu.nodes.list":
-            body = {"nodes": body.get("nodes", [])[1:], "unreachable": [request.path.split("/")[5]]}
+        if method in TPU_LISTS:
+            key = TPU_LISTS[method]
+            body = {key: body.get(key, [])[1:], "unreachable": [request.path.split("/")[5]]}
         else:
             body = {**body, "items": body.get("items", [])[1:], "warning": {"code": "UNREACHABLE"}}
         return Response.of(body)

@@ -134,6 +134,11 @@ class World:
         self.cloud.tick()
         return [n for n in self.cloud.kernel.state.nodes.values() if n.name.startswith(f"{deployment}-tpu-")]
 
+    def queued(self, deployment):
+        """Return the deployment's queued resources."""
+        self.cloud.tick()
+        return [q for q in self.cloud.kernel.state.queued.values() if q.name.startswith(f"{deployment}-tpu-")]
+
     def vm(self, deployment):
         """Return the deployment's VM, or None."""
         self.cloud.tick()
@@ -268,7 +273,7 @@ class Controller:
         cloud = open_cloud(replace(world.clients.settings, read_retry=0), spec, remote, ask_account=False)
         account = CloudAccount(PROJECT, world.cloud.settings.default_service_account)
         self.cloud = replace(cloud, account=account)
-        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.store):
+        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.queued, cloud.store):
             adapter._clients = world.clients
         self.record = Record(self.folder / "record.json", cloud.store, spec.name)
         yields = ("up", "down") if command == "watch" else ()

@@ -11,7 +11,8 @@ from orchestrator.core.explain.values import Evidence, Part, Seen, journal_of, n
 from orchestrator.core.history import TERMINAL, History, Refusal, current_node
 from orchestrator.core.notice import has_left
 from orchestrator.core.plan import Kind
-from orchestrator.core.recovery import create_gate, hopeless, next_zone
+from orchestrator.core.race import candidates, undecided
+from orchestrator.core.recovery import create_gate, hopeless, next_zone, remembered
 from orchestrator.core.shape import unwanted
 from orchestrator.core.step import Step
 from orchestrator.core.world import Absent, Bucket, Node, NodeState, Present, Sight, Unknown, Vm, VmState
@@ -94,6 +95,8 @@ def _node_rule(node: Node | None, seen: Seen, judgement: Judgement, step: Step) 
     Return the rule that decided about the current node.
     """
     history = seen.history
+    if undecided(history) and candidates(history):
+        return "tpu.race"
     if node is None:
         return "tpu.make" if step.changes or not history.accepted else "sight.twice"
     gone = node.state in TERMINAL or node.state is NodeState.DELETING
@@ -122,6 +125,10 @@ def _node_evidence(seen: Seen, node: Node | None) -> tuple[Evidence, ...]:
     if history.requested_at:
         text = f"incarnation {history.incarnation} asked for in {history.zone}"
         found.append(Evidence("record", history.requested_at, text))
+    for rival in history.rivals:
+        text = f"incarnation {rival.incarnation} asked for in {rival.zone}, in race {history.round}"
+        found.append(Evidence("record", rival.requested_at, text))
+    found += [Evidence("record", *known) for known in remembered(seen.spec, history)]
     for operation in history.operations:
         if operation.kind == "node":
             text = f"{operation.verb} of {operation.name} is under way"

@@ -117,9 +117,10 @@ class Kernel:
         """
         self.state.calls[method] += 1
         table = methods.error_table_of(method)
-        if f"{method.split('.', maxsplit=1)[0]}.googleapis.com" in self.settings.disabled_apis:
-            case = cases().get((table, "api disabled"), cases()["compute v1", "api disabled"])
-            raise case.error(**self._call_values(method, place))
+        service = f"{method.split('.', maxsplit=1)[0]}.googleapis.com"
+        if service in self.settings.disabled_apis:
+            case = cases().get((table, "api disabled"))
+            raise case.error(**self._call_values(method, place)) if case else self._closed(service)
         if methods.permission_of(method) in self.settings.denied_permissions:
             raise self._denied(table, self._call_values(method, place))
         fault = self._next_fault(method)
@@ -127,6 +128,17 @@ class Kernel:
         if fault and fault.kind is FaultKind.CALL_ERROR:
             raise cases()[table, fault.case].error(**{**_OF_FAULTS, **self._call_values(method, place)})
         return fault
+
+    def _closed(self, service: str) -> ApiError:
+        """
+        Return the refusal of an API that is off and whose own words are not known, as those of Cloud Storage.
+
+        It has what the JSON APIs have in common, the reason, and no details.
+        """
+        project = self.settings.project
+        return ApiError(
+            403, "accessNotConfigured", f"{service} has not been used in project {project}, or it is disabled."
+        )
 
     def _call_values(self, method: str, place: Place) -> dict[str, object]:
         """

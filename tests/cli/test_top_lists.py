@@ -1,0 +1,30 @@
+"""
+`tpuctl top` looks at many deployments and lists each zone once.
+"""
+
+import pytest
+
+from orchestrator.cloud.nodes import TpuNodes
+from tests.scenarios.desk import Desk
+from tests.scenarios.town import Town
+
+
+@pytest.fixture
+def town(tmp_path):
+    """Give a cloud on a virtual clock."""
+    with Town(tmp_path).open() as made:
+        yield made
+
+
+def test_a_zone_is_listed_once_for_all_deployments(town, tmp_path, monkeypatch):
+    """Each row shows its own TPU all the same."""
+    desk = Desk(town)
+    desk.up()
+    Desk(town, "second folder", beside=desk, name="other").up()
+    (tmp_path / "nowhere").mkdir()
+    monkeypatch.chdir(tmp_path / "nowhere")
+    asked, really = [], TpuNodes._listed
+    monkeypatch.setattr(TpuNodes, "_listed", lambda self, zone: (asked.append(zone), really(self, zone))[1])
+    found = desk.type("top", "--once", "--json").document["deployments"]
+    assert [(row["name"], row["tpu"]) for row in found] == [("demo", "READY"), ("other", "READY")]
+    assert asked == ["europe-west4-b"]
