@@ -1,13 +1,14 @@
 """
-Jobs with a deadline, tick by tick: on which machines does a policy run them, what does it cost, is it in time?
+Jobs with a deadline, tick by tick: what a policy runs them on, what it costs, and whether it is in time.
 
 Each tick a policy says what to run on; a zone that turns out to be down is answered within the tick. A change
-takes whole ticks that are paid. All policies share one safety net: when the time left is nearly that of a start
-and the work left, it is on demand to the end.
+takes whole ticks that are paid. All policies share one safety net: when the time left is nearly that of a
+start and the work left, it is on demand to the end.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import ceil
 
 from benchmarks.policies.trace import Trace
@@ -188,7 +189,7 @@ def skynomad(job: Job) -> int:
 
     def worth(zone: int) -> float:
         answers = job.asked.get(zone, [True])
-        ends = sum(a and not b for a, b in zip(answers, answers[1:], strict=False))
+        ends = sum(a and not b for a, b in pairwise(answers))
         life = (sum(answers) * probe + probe) / (ends + 0.5)
         moving = 0.0 if zone == job.at else job.cold / max(life, job.cold)
         return value * (1.0 - moving) - job.price(zone)
@@ -207,7 +208,7 @@ def product(policy: Policy) -> Chooser:
     """
 
     def chosen(job: Job) -> int:
-        known: dict[int, bool] = {}
+        known = {zone: job.ask(zone) for zone in cheapest(job)} if job.at < 0 else {}
         while True:
             choice = choose(policy, situation(job, known))
             if choice.mode is Mode.WAIT:
@@ -215,9 +216,8 @@ def product(policy: Policy) -> Chooser:
             if choice.mode is Mode.ON_DEMAND:
                 return DEMAND
             zone = job.trace.zones.index(choice.place)
-            if zone == job.at or job.ask(zone):
+            if zone == job.at or known.setdefault(zone, job.ask(zone)):
                 return zone
-            known[zone] = False
 
     return chosen
 

@@ -4,14 +4,13 @@ Replay tpuctl itself: the real loop, decisions, learning and acting on a light c
 Only what touches a network or a disk is replaced: the cloud's adapters, the record's file, journal and lease.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
-from typing import Any, Literal, cast
-
-from typing_extensions import Self
+from typing import Any, Literal
+from unittest.mock import patch
 
 from benchmarks.policies import peers
 from benchmarks.policies.ledger import Ledger
@@ -70,7 +69,7 @@ def a_spec(zones: tuple[str, ...], strategy: Literal["failover", "race"]) -> Spe
     """
     return Spec(
         name="replay",
-        tpu=TpuSpec("v5litepod-8", zones, "v2-alpha-tpuv5-lite", strategy),
+        tpu=TpuSpec(type="v5litepod-8", zones=zones, runtime="v2-alpha-tpuv5-lite", strategy=strategy),
         job=JobSpec("python train.py"),
         vm="none",
         watch=WatchSpec(ttl=Duration(3650 * 86400)),
@@ -107,25 +106,11 @@ def deployment(cloud: LightCloud) -> Deployment:
     return Deployment(**parts)
 
 
-class Inline:
+def inline(max_workers: int = 1) -> AbstractContextManager[Any]:
     """
     Stand for a pool of threads: a light cloud answers at once, so nothing is gained by asking side by side.
     """
-
-    def __init__(self, max_workers: int = 1) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def map(self, call: Callable[[Any], Any], *items: Iterable[Any]) -> list[Any]:
-        """
-        Call for one item after the other.
-        """
-        return list(map(call, *items))
+    return nullcontext(SimpleNamespace(map=lambda call, *items: list(map(call, *items))))
 
 
 @contextmanager
@@ -137,12 +122,8 @@ def light_looks() -> Iterator[None]:
     def look(cloud: LightCloud, _spec: Spec, history: History, _bucket: str, _now: float) -> World:
         return cloud.world(history)
 
-    kept = reconcile.observe, act.ThreadPoolExecutor
-    reconcile.observe, act.ThreadPoolExecutor = cast("Any", light), cast("Any", Inline)
-    try:
+    with patch.object(reconcile, "observe", look), patch.object(act, "ThreadPoolExecutor", inline):
         yield
-    finally:
-        reconcile.observe, act.ThreadPoolExecutor = kept
 
 
 def tpuctl(ledger: Ledger, random: Random, *, strategy: Literal["failover", "race"]) -> None:

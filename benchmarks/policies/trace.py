@@ -62,7 +62,7 @@ class Trace:
         """
         whole = int(self.up.shape[1]) // ticks * ticks
         shape = (len(self.zones), whole // ticks, ticks)
-        up = self.up[:, :whole].reshape(shape).all(axis=2)
+        up = np.asarray(self.up[:, :whole].reshape(shape).all(axis=2), dtype=bool)
         price = self.price[:, :whole].reshape(shape).mean(axis=2)
         return Trace(self.name, self.zones, self.tick * ticks, up, price, self.on_demand)
 

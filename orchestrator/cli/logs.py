@@ -10,6 +10,8 @@ import click
 from orchestrator.cli.options import deployment_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from orchestrator.cli.wiring import Session
 
 FOLLOW_SECONDS = 2.0
@@ -32,6 +34,7 @@ def command(
     from orchestrator.cli.wiring import Choice, Session
 
     session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
+    session.only_looks = True
     if controller:
         _controller(session, follow=follow)
     else:
@@ -44,13 +47,38 @@ def _controller(session: "Session", *, follow: bool) -> None:
     from orchestrator.engine.eventlog import new_events
 
     seen: set[str] = set()
-    while True:
-        over = not follow or bool(session.record.load().outcome)
-        for event in new_events(session.cloud.store, seen):
+
+    def show() -> None:
+        for event in new_events(session.store, seen):
             stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
             click.echo(event.to_json().decode() if session.choice.as_json else f"{stamp}  {event.text}")
+
+    _until_over(session, show, follow=follow)
+
+
+def _until_over(session: "Session", show: "Callable[[], None]", *, follow: bool) -> None:
+    """
+    Show what there is, and with *follow* go on until the deployment is over.
+
+    A bucket that does not answer for a moment is asked again; machines may come and go meanwhile.
+    """
+    from orchestrator.errors import Retry, TpuctlError
+
+    troubled = ""
+    while True:
+        try:
+            # Asked before the lines are read: the last ones are in the bucket before the end is known.
+            over = not follow or bool(session.record.load().outcome)
+            show()
+            troubled = ""
+        except TpuctlError as error:
+            if not follow or error.retry is not Retry.TRANSIENT:
+                raise
+            if error.message != troubled:
+                click.echo(f"{error.message} ({error.code}); trying again", err=True)
+            troubled, over = error.message, False
         if over:
-            break
+            return
         session.clock.wait(FOLLOW_SECONDS)
 
 
@@ -62,19 +90,19 @@ def _job(session: "Session", worker: int | None, *, follow: bool) -> None:
 
     from orchestrator.engine.joblogs import JobLog
 
-    log = JobLog(session.cloud.store, worker)
+    log = JobLog(session.store, worker)
     seen = 0
-    while True:
-        # Asked before the lines are read: the last ones are in the bucket before the end is known.
-        over = not follow or bool(session.record.load().outcome)
-        for incarnation, index, line in log.new_lines():
+
+    def put(lines: "Iterable[tuple[int, int, str]]") -> None:
+        nonlocal seen
+        for incarnation, index, line in lines:
             seen += 1
             if session.choice.as_json:
                 click.echo(json.dumps({"incarnation": incarnation, "worker": index, "line": line}))
             else:
                 click.echo(f"w{index} {line}" if worker is None else line)
-        if over:
-            break
-        session.clock.wait(FOLLOW_SECONDS)
+
+    _until_over(session, lambda: put(log.new_lines()), follow=follow)
+    put(log.unfinished())
     if not seen and not session.choice.as_json:
         click.echo("no log yet; see `tpuctl status`", err=True)

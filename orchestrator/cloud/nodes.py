@@ -141,7 +141,7 @@ def node_of(node: Any) -> Node:
         workers=_workers(node),
         labels=labels,
         spot=node.scheduling_config.spot or node.scheduling_config.preemptible,
-        created_at=node.create_time.seconds + node.create_time.nanos / 1e9,
+        created_at=(node.create_time.seconds * 10**6 + node.create_time.nanos // 1000) / 10**6,
     )
 
 

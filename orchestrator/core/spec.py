@@ -34,7 +34,7 @@ class TpuSpec:
     strategy: Literal["failover", "race"] = "failover"
     """One zone after the other (failover), or three at once, and the first READY TPU gets the job (race)."""
     request: Literal["node", "queued"] = "node"
-    """Ask for a TPU again and again (node), or put the order into the zone's queue and wait there (queued)."""
+    """Ask for a TPU again and again (node), or put the order into the zone's queue and wait (queued)."""
     wait: Duration | None = None
     """How long an order stays in one zone's queue before the next zone is tried; without end if left out."""
     spot: bool = True

@@ -154,7 +154,9 @@ def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat
     beat = reports.get(incarnation_of(one.name, {}) or 0)
     if one.until is None or (beat is not None and "first_step" in beat.timings):
         return False
-    return any(s is not one and s.since < one.until and (s.until is None or s.until > one.until) for s in nodes)
+    return any(
+        s is not one and s.since < one.until and (s.until is None or s.until > one.until) for s in nodes
+    )
 
 
 def _of_node(since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool) -> list[Stretch]:

@@ -39,6 +39,14 @@ class JobLog:
             for line in whole.split(b"\n") if whole else []:
                 yield incarnation, worker, line.decode(errors="replace")
 
+    def unfinished(self) -> Iterator[tuple[int, int, str]]:
+        """
+        Yield the last lines that no line end has closed: a job that was killed, or draws over its own line.
+        """
+        for (incarnation, worker), rest in sorted(self._rest.items()):
+            if rest:
+                yield incarnation, worker, rest.decode(errors="replace")
+
     def _segments(self) -> list[tuple[tuple[int, int], str, int]]:
         found = []
         for stored in self._store.list(LOGS):

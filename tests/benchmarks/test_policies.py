@@ -7,16 +7,17 @@ from functools import partial
 from random import Random
 from statistics import mean
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy")
-
-from benchmarks.policies import ours, peers  # noqa: E402 - numpy is an extra
-from benchmarks.policies.bound import most_kept  # noqa: E402
-from benchmarks.policies.ledger import Ledger  # noqa: E402
-from benchmarks.policies.market import Latency, Market, Stress  # noqa: E402
-from benchmarks.policies.replay import POLICIES, Task, replay  # noqa: E402
-from benchmarks.policies.trace import FOLDER, SETS, Trace, lives, read_csv  # noqa: E402
+from benchmarks.policies import ours, peers
+from benchmarks.policies.bound import most_kept
+from benchmarks.policies.cost_bound import least_cost
+from benchmarks.policies.due import Contract, from_start
+from benchmarks.policies.ledger import Ledger
+from benchmarks.policies.market import Latency, Market, Stress
+from benchmarks.policies.replay import POLICIES, Task, replay
+from benchmarks.policies.trace import FOLDER, SETS, Trace, lives, read_csv
 
 TOLERANCE = 0.007
 """How far a model's kept/wall may lie from the published replay of the same rules."""
@@ -180,6 +181,27 @@ def test_a_race_asks_in_several_zones_and_pays_for_one():
     assert (ledger.creates, ledger.accepted) == (3, 3)
     assert ledger.paid <= 3600.0 - 180.0 + 2 * 15.0
     assert ledger.kept == 5 * 600.0
+
+
+def test_the_least_cost_by_hand():
+    """
+    Six ticks of work: spot for four of them, on demand for two, and a tick for each of the two starts.
+    """
+    trace = a_trace("111110" + "0" * 10, tick=3600.0)
+    assert least_cost(trace, 0, 9, 6, 3600.0) == pytest.approx(5 * 1.0 + 3 * 3.06)
+    assert least_cost(trace, 0, 16, 4, 3600.0) == pytest.approx(5 * 1.0)
+    assert least_cost(trace, 6, 3, 3, 3600.0) == float("inf")
+
+
+def test_no_deadline_is_missed_and_nobody_is_cheaper_than_the_least(v100):
+    """
+    All rules, from a few starts of the large record; the safety net holds for each.
+    """
+    contract = Contract("test", v100.coarse(3).only(4, 5), 20, 1.3)
+    for start in range(0, 6000, 1500):
+        found = from_start(contract, start)
+        assert all(in_time for _, in_time in found.values())
+        assert min(cost for cost, _ in found.values()) >= 1.0 - 1e-9
 
 
 def test_luck_is_the_same_for_everybody(v100):

@@ -3,15 +3,17 @@ What the watcher publishes, who believes it, new code for a running job: command
 """
 
 import json
+from unittest.mock import patch
 
 import pytest
 
+from orchestrator.cli.wiring import Choice, Session
 from orchestrator.core.lease import Holder
 from orchestrator.core.names import CURVE, LEASE_WISH, STATUS
 from orchestrator.core.seal import sealed, unsealed
 from orchestrator.engine.snapshot import Publisher, published_here
 from orchestrator.local.model.storage.values import Preconditions
-from tests.scenarios.desk import Desk
+from tests.scenarios.desk import Desk, Process
 from tests.scenarios.town import Town
 
 
@@ -208,3 +210,40 @@ def test_a_push_needs_a_job_that_runs(town):
     one = Desk(town)
     assert one.run("push", "--json").document["code"] == "TPU-130"
     assert town.mutations() == []
+
+
+def test_logs_are_followed_across_machines_and_a_network_that_fails(town, desk):
+    """One line for each trouble; the lines of the next TPU come after those of the first, until the end."""
+    bucket = town.buckets()[0]
+
+    def write(incarnation, text):
+        name = f"logs/g{incarnation}/w0/000001.log"
+        town.storage.objects.insert(bucket, name, text, {}, Preconditions())
+
+    def end():
+        write(2, b"--- incarnation 2 ---\nstep 2\n")
+        town.acting[-1].interrupt_at = town.clock.monotonic() + 60
+
+    write(1, b"--- incarnation 1 ---\nstep 1\nhalf a li")
+    town.later(100, lambda: setattr(desk, "offline", True))
+    town.later(300, lambda: setattr(desk, "offline", False))
+    town.later(400, end)
+    said = desk.run("logs", "-f")
+    assert said.code == 130
+    assert said.out.splitlines() == ["--- incarnation 1 ---", "step 1", "--- incarnation 2 ---", "step 2"]
+    assert said.err.count("trying again") == 1
+    assert desk.run("logs").out.splitlines()[-1] == "half a li", "what no line end has closed comes last"
+
+
+def test_a_wish_is_forgotten_with_the_lease_in_hand(town, desk):
+    """A watch that has stepped aside for a push, and comes back, is not asked for the same push again."""
+    town.acting.append(Process(desk, ("push",)))
+    session = Session(Choice(desk.folder / "tpuctl.yaml", (), "gcp"), lambda _: None)
+    with patch.dict("os.environ", desk._environment()):
+        lease = session.lease
+        lease.wish()
+        assert LEASE_WISH in town.objects(LEASE_WISH)
+        lease.acquire()
+        assert town.objects(LEASE_WISH) == []
+        lease.release()
+    town.acting.pop()

@@ -48,7 +48,8 @@ def at_rest(result):
 
 def up(stage, spec, place=HERE):
     """`tpuctl up`."""
-    kept = SimpleNamespace(spec=spec, project=PROJECT, folder=stage.folder / place)
+    where = SimpleNamespace(cloud="local")  # There nobody is logged in.
+    kept = SimpleNamespace(spec=spec, project=PROJECT, folder=stage.folder / place, choice=where)
     with process(stage, spec, place) as made:
         stage.step("save the spec", lambda: remember(kept))
         made.want()

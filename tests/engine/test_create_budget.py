@@ -74,10 +74,10 @@ def test_a_lock_that_is_never_given_back_stops_nobody(path, monkeypatch):
 def test_the_file_stays_small(path):
     """What is older than it counts is dropped."""
     budget = CreateBudget(path, 91)
-    for number in range(300):
-        budget.take(f"zone-{number}", NOW + 2 * number)
-        budget.refused(f"zone-{number}", "v2-8", NOW + 60 * number)
-    assert path.stat().st_size < 8000
+    for number in range(80):
+        budget.take(f"zone-{number}", NOW + 20 * number)
+        budget.refused(f"zone-{number}", "v2-8", NOW + 300 * number)
+    assert path.stat().st_size < 2000
 
 
 def with_budget(lab, name):

@@ -24,7 +24,12 @@ def due(text="3.2h", **overrides):
     """
     Return a spec of that job, to be done so long after the first `up`.
     """
-    base = {"vm": "none", "watch__poll": Duration(300), "job__target_steps": STEPS}
+    base = {
+        "vm": "none",
+        "watch__poll": Duration(110),
+        "watch__listen": Duration(110),
+        "job__target_steps": STEPS,
+    }
     return a_spec(**{**base, "watch__deadline": Until(text), **overrides})
 
 
@@ -118,8 +123,8 @@ def test_spot_that_comes_back_is_taken_again(lab):
     """
     Spot, on demand in between, and spot again when its last refusal is an hour old: in time.
     """
-    lab.training.target = 3 * STEPS
-    controller = lab.controller(due("7h", job__target_steps=3 * STEPS))
+    lab.training.target = 2 * STEPS
+    controller = lab.controller(due("5h", job__target_steps=2 * STEPS))
     controller.want()
     controller.run(lambda r: lab.training.saved >= 480, passes=1000)
     lab.change(stockouts=NO_SPOT)
@@ -127,8 +132,8 @@ def test_spot_that_comes_back_is_taken_again(lab):
     controller.run(lambda r: False in tiers(lab), passes=1000)
     lab.change(stockouts=frozenset())
     took, _ = to_the_end(controller)
-    assert lab.training.saved >= 3 * STEPS - SAVE
-    assert took < 6 * HOUR
+    assert lab.training.saved >= 2 * STEPS - SAVE
+    assert took < 5 * HOUR
     assert tiers(lab) == [True, False, True]
 
 

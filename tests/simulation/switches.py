@@ -189,6 +189,9 @@ SWITCHES = {
     "M11 back-off": Switch(
         ((recovery, "create_gate", lambda *_: 0.0),),
         (f"{CORE}decide.py::test_a_zone_that_refused_is_not_asked_again_before_its_delay",)),
+    "M11 jitter": Switch(
+        ((recovery, "_fraction", lambda *_: 0.5),),
+        (f"{CORE}recovery.py::test_deployments_refused_together_ask_again_apart",)),
     "I3 retention keeps the newest": Switch(
         ((machines, "disposable", _newest_removed),), invariant="I3", seed=1),
     "I6 the budget": Switch(

@@ -137,7 +137,9 @@ class Kernel:
         """
         project = self.settings.project
         return ApiError(
-            403, "accessNotConfigured", f"{service} has not been used in project {project}, or it is disabled."
+            403,
+            "accessNotConfigured",
+            f"{service} has not been used in project {project}, or it is disabled.",
         )
 
     def _call_values(self, method: str, place: Place) -> dict[str, object]:
