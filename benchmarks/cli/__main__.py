@@ -29,7 +29,7 @@ WAYS = {
     "tpuctl completion bash": [*PROGRAM, "completion", "bash"],
     "tpuctl plan": [*PROGRAM, "plan"],
     "tpuctl status --fresh": [*PROGRAM, "status", "--fresh"],
-    "tpuctl status, while a watcher runs": [*PROGRAM, "status"],
+    "status, while a watcher runs": [*PROGRAM, "status"],
     "import of the Compute, TPU and Storage clients": [
         sys.executable, "-c", "import google.cloud.compute_v1, google.cloud.tpu_v2, google.cloud.storage",
     ],
@@ -39,7 +39,7 @@ WAYS = {
     ],
     "gcloud --version": ["gcloud", "--version"],
 }  # fmt: skip
-FRESH, WATCHED = "tpuctl status --fresh", "tpuctl status, while a watcher runs"
+FRESH, WATCHED = "tpuctl status --fresh", "status, while a watcher runs"
 GOALS = {"tpuctl --help": 0.10, FRESH: 0.20, WATCHED: 0.20}
 WHY = {
     "tpuctl --help": "Starting Python and click is all of it.",

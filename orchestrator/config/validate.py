@@ -19,6 +19,7 @@ from orchestrator.core.check import check
 from orchestrator.core.spec import Spec
 from orchestrator.core.suggest import closest
 
+_NAME = "[key]"  # pydantic's last part of the place of a name in a mapping
 _STAND_INS: Mapping[str, Any] = {
     "name": "stand-in",
     "tpu.type": "v2-8",
@@ -127,7 +128,9 @@ def _mended(data: Mapping[str, Any], refused: Mapping[Path, Wording]) -> dict[st
     Return a copy where stand-ins or defaults replace what was refused.
     """
     copy: dict[str, Any] = deepcopy(dict(data))
-    for path in sorted(refused, key=len, reverse=True):
+    # A name that a mapping may not have takes its value with it.
+    places = {path[:-1] if path[-1] == _NAME else path for path in refused}
+    for path in sorted(places, key=len, reverse=True):
         place: Any = copy
         for part in path[:-1]:
             place = _below(place, part)

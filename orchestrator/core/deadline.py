@@ -12,9 +12,8 @@ Three policies:
 
 - greedy: spot as long as it is there, else wait; on demand to the end when the slack is nearly used up.
 - uniform: Uniform Progress (Can't Be Late, NSDI 2024): never behind a straight line from nothing to all.
-- thrifty: ours. It waits while it is at most one change behind that line, or while spot is there often
-  enough for the work that is left; else it takes on demand in each gap, and leaves it when spot is back and a
-  move pays. It takes only offers whose price the pace allows.
+- thrifty: ours. It waits as long as the slack is not needed for changes that are still to come, then takes
+  on demand in each gap and leaves it when spot is back. It takes only offers whose price the pace allows.
 
 All three share the safety net, which is what makes a deadline safe: without a node, and with a slack below
 two cold starts and one loss, the next node is on demand and it is kept.
@@ -25,6 +24,10 @@ from enum import Enum
 
 HEADROOM = 1.25
 """How much more spot time than needed must be in sight before dearer offers are turned down."""
+
+
+RETURN = 1 / 3
+"""The part of the reserve that must be left for going back to spot: not all of it, so nothing flutters."""
 
 
 class Mode(Enum):
@@ -191,7 +194,7 @@ def _on_demand(policy: Policy, s: Situation) -> Choice:
         ahead = s.done >= _line(s, s.now + 2 * s.cold)
         return (_best(policy, s, "spot is back and progress is ahead") or stay) if ahead else stay
     found = _best(policy, s, "spot is back")
-    if found is None:
+    if found is None or s.slack - s.unsaved < _reserve(s) * RETURN:
         return stay
     offer = next(o for o in s.offers if o.place == found.place)
     saved = (s.on_demand_usd_hour - offer.usd_hour) * min(offer.life, s.left)
@@ -215,9 +218,9 @@ def _idle(policy: Policy, s: Situation) -> Choice:
     if policy is Policy.UNIFORM:
         behind = s.done < _line(s, s.now)
         return Choice(Mode.ON_DEMAND, why="progress is behind the line") if behind else wait
-    if s.done + s.change >= _line(s, s.now) or s.left <= _to_come(s):
-        return wait
-    return Choice(Mode.ON_DEMAND, why="progress is behind, and spot is too rare to make up for it")
+    if s.slack < _reserve(s):
+        return Choice(Mode.ON_DEMAND, why="the slack left is needed for the changes to come")
+    return wait
 
 
 def _line(s: Situation, at: float) -> float:
@@ -226,15 +229,6 @@ def _line(s: Situation, at: float) -> float:
     """
     span = max(1.0, s.deadline - s.began)
     return s.work * min(1.0, max(0.0, (at - s.began) / span))
-
-
-def _to_come(s: Situation) -> float:
-    """
-    Return the work that spot alone will do until the deadline: lives, each after a gap and a cold start.
-    """
-    life = max((offer.life for offer in s.offers), default=0.0)
-    share = max(0.0, life - s.loss / 2) / max(1.0, life + s.cold + s.gap)
-    return share * max(0.0, s.deadline - s.now - 2 * s.change)
 
 
 def _reserve(s: Situation) -> float:

@@ -13,7 +13,12 @@ from tests.cli.cli_kit import ROOT
 
 PAGES = sorted(
     path.relative_to(ROOT)
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"))
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/**/*.md"),
+    )
 )
 BLOCK = re.compile(
     r"(?:^[ ]*<!-- not run: (?P<why>[^>]+?) -->\n)?^[ ]*```sh\n(?P<text>.*?)^[ ]*```",
