@@ -189,6 +189,7 @@ VALUES = {
     "watch.listen": ("2s", 2.0),
     "watch.stall": ("2m", 120.0),
     "watch.budget_usd": ("4.5", 4.5),
+    "watch.deadline": ("36h", "36h"),
     "watch.ttl": ("2d", 172800.0),
     "watch.self_delete": ("true", True),
     "watch.on_vm": ("true", True),
@@ -212,7 +213,9 @@ def test_every_setting_can_be_given_by_flag_and_by_variable(key):
     # An adopted bucket has to be named; the name is out of the way of all other rows.
     base = VALID if key == "bucket.name" else VALID + "bucket: {name: given}\n"
     variable = "TPUCTL_" + key.upper().replace(".", "__")
-    for spec in (read(base.encode(), "x", {key: text}, {}), read(base.encode(), "x", {}, {variable: text})):
+    needs = {"job.target_steps": "9"} if key == "watch.deadline" else {}
+    flagged = read(base.encode(), "x", {key: text, **needs}, {})
+    for spec in (flagged, read(base.encode(), "x", needs, {variable: text})):
         assert attrgetter(key)(spec) == value
 
 

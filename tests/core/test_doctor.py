@@ -128,7 +128,7 @@ CASES = [
     ("permissions", U, google(lacking=SILENT), "TPU-202"),
     ("secrets", B, google(KEYED, secrets={"wandb": Absent()}), "tpuctl secret set wandb"),
     ("secrets", U, google(KEYED, secrets={"wandb": SILENT}), ""),
-    ("secrets", W, google(KEYED, secrets={"wandb": Present(())}), "--role=roles/secretmanager.secretAccessor"),
+    ("secrets", W, google(KEYED, secrets={"wandb": Present(())}), "roles/secretmanager.secretAccessor"),
     ("secrets", Health.OK, google(KEYED, secrets={"wandb": Present(("serviceAccount:a@b",))}), ""),
 ]  # fmt: skip
 
