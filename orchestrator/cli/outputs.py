@@ -81,10 +81,11 @@ KINDS: Mapping[str, Any] = {
         "service_account": {"email": maybe(str), "text": str}, "scopes": [str],
         "secrets": table(str), "grants": [str], "dead_man": [{"name": str, "armed": bool, "text": str}],
         "price": {
-            "zone": str, "lines": [_PRICE_LINE], "spot_usd_hour": float, "ondemand_usd_hour": float,
-            "billed_usd_hour": float, "storage_usd_gib_month": maybe(float), "unknown": [str],
-            "ttl_seconds": float, "to_ttl_usd": float, "budget_usd": maybe(float),
-            "to_budget_seconds": maybe(float), "dates": table(str),
+            "zone": str, "lines": [_PRICE_LINE], "spot_usd_hour": maybe(float),
+            "ondemand_usd_hour": maybe(float), "billed_usd_hour": maybe(float),
+            "storage_usd_gib_month": maybe(float), "unknown": [str], "ttl_seconds": float,
+            "to_ttl_usd": maybe(float), "budget_usd": maybe(float), "to_budget_seconds": maybe(float),
+            "dates": table(str),
         },
         "notes": [str], "out?": str, "check?": _FINDINGS, "scripts?": table(str),
     },
@@ -126,7 +127,8 @@ KINDS: Mapping[str, Any] = {
     "cost": {
         "name": str, "preemptions": int, "usd": float, "ondemand_usd": float,
         "items": [{
-            "what": str, "zone": str, "machines": int, "seconds": float, "usd": float, "ondemand_usd": float,
+            "what": str, "zone": str, "machines": int, "seconds": float, "usd": maybe(float),
+            "ondemand_usd": maybe(float),
         }],
         "zones": table(float), "days": table(float), "uses": table(float), "unknown": [str],
         "rate_usd": float, "ttl_left": maybe(float), "to_ttl_usd": maybe(float), "budget_usd": maybe(float),

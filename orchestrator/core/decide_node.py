@@ -16,6 +16,7 @@ from orchestrator.core.history import (
     deletion_key,
     lasted,
     newest_incarnation,
+    strangers,
 )
 from orchestrator.core.job import out_of_reach
 from orchestrator.core.notice import has_left, noticed
@@ -84,7 +85,8 @@ def decide_node(spec: Spec, world: World, history: History) -> Step:
         return Step(waiting=f"TPU: not known ({world.nodes.why})")
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     current = current_node(world, history)
-    left_over = [n for n in nodes if n is not current and not may_win(n, history)]
+    unknown = strangers(world, history)
+    left_over = [n for n in nodes if n is not current and n not in unknown and not may_win(n, history)]
     old = [n for n in left_over if not deleting(n, world, history)]
     removals = [delete_node(n, _why_old(n, history)) for n in old]
     judgement = _in_time(spec, world, history, judge_node(spec, current, world, history))
@@ -96,6 +98,9 @@ def decide_node(spec: Spec, world: World, history: History) -> Step:
         age = world.seen_at - history.requested_at
         changes = (*removals, *joining(spec, world, history))
         return Step(changes, f"TPU: {judgement.why}", wake_in=max(5.0, age / 20))
+    if unknown:
+        text = f"TPU: {unknown[0].name} is not in the record; looking once more before it counts as ours"
+        return Step(tuple(removals), text, wake_in=5.0)
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is Verdict.REPLACE and current is not None and not going:
         removals.append(delete_node(current, judgement.why))

@@ -154,6 +154,22 @@ def newest_incarnation(history: History) -> int:
     return max(history.highest, history.incarnation, *(r.incarnation for r in history.rivals), 0)
 
 
+def strangers(world: World, history: History) -> tuple[Node, ...]:
+    """
+    Return TPUs with a larger number than the record ever gave; an old list may show one that is gone.
+    """
+    if not isinstance(world.nodes, Present) or history.incarnation == 0:
+        return ()
+    return tuple(n for n in world.nodes.value if (n.incarnation or 0) > newest_incarnation(history))
+
+
+def stranger_key(node: Node) -> str:
+    """
+    Return the key of the sighting that says since when a stranger is in sight.
+    """
+    return f"stranger:{node.name}"
+
+
 def lasted(history: History, world: World, key: str, seconds: float) -> bool:
     """
     Say whether a doubtful state was seen at least twice, *seconds* apart, without a break.

@@ -17,13 +17,16 @@ from orchestrator.core.history import (
     current_node,
     deletion_key,
     forgiven,
+    lasted,
     newest_incarnation,
     noted,
+    stranger_key,
+    strangers,
 )
 from orchestrator.core.learn_capacity import learn_capacity
 from orchestrator.core.notice import left
 from orchestrator.core.plan import Kind
-from orchestrator.core.race import found_again, learn_race, without
+from orchestrator.core.race import SECOND_SIGHT, found_again, learn_race, without
 from orchestrator.core.world import (
     Absent,
     Node,
@@ -86,8 +89,13 @@ def _adopt(history: History, world: World) -> History:
         history = noted(history, vm_accepted=True)
     if not isinstance(world.nodes, Present):
         return history
+    doubtful = {
+        n.name for n in strangers(world, history) if not lasted(history, world, stranger_key(n), SECOND_SIGHT)
+    }
     newest = max(
-        (n for n in world.nodes.value if n.incarnation), key=lambda n: n.incarnation or 0, default=None
+        (n for n in world.nodes.value if n.incarnation and n.name not in doubtful),
+        key=lambda n: n.incarnation or 0,
+        default=None,
     )
     if newest is not None and (newest.incarnation or 0) <= newest_incarnation(history):
         newest = current_node(world, history)
@@ -174,6 +182,7 @@ def _sightings(history: History, world: World, now: float) -> dict[str, float]:
             seen |= _node_doubts(here.get(rival.incarnation), rival.incarnation)
         # What has left does not come back, so a report that cannot be read later changes nothing.
         (seen if node is not None and left(world, node) else kept).add(f"node:{history.incarnation}:left")
+        seen |= {stranger_key(n) for n in strangers(world, history)}
         seen |= {deletion_key(n.name) for n in world.nodes.value if n.state is NodeState.DELETING}
         kept |= {deletion_key(n.name) for n in world.nodes.value}
     else:

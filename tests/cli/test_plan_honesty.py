@@ -137,6 +137,7 @@ def test_up_makes_the_calls_of_the_plan_and_the_second_up_none(tmp_path):
                 refused += 1
                 continue
             try:
+                assert plan.code == 0, plan.out + plan.err
                 changes = honest(town, desk, plan.document["changes"])
             except AssertionError as error:
                 error.add_note(f"the file: {desk.file}")

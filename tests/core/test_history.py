@@ -2,11 +2,12 @@
 Learning: what a pass adds to the record.
 """
 
+from orchestrator.core.decide import decide
 from orchestrator.core.history import History, Refusal
 from orchestrator.core.learn import learn
 from orchestrator.core.world import Absent, NodeState, Operation, OperationResult, Present, Unknown, VmState
 from orchestrator.errors import Retry
-from tests.core.worlds import NOW, ZONE, history, node, vm, world
+from tests.core.worlds import NOW, ZONE, history, node, spec, vm, world
 
 CREATE = Operation("o1", "node", "create", "demo-tpu-g1", ZONE, 1)
 
@@ -148,3 +149,37 @@ def test_a_stopped_vm_is_no_longer_billed_as_running():
     ready = learn(history(), world())
     stopped = learn(ready, world(vm=Present(vm(state=VmState.TERMINATED)), seen_at=NOW + 5))
     assert [s.until for s in stopped.spans if s.kind == "vm"] == [NOW + 5]
+
+
+def test_a_tpu_with_an_unknown_larger_number_is_adopted_when_it_is_seen_twice():
+    """
+    An old list shows what a `down` has deleted: our own TPU is not given up for it, and nothing else is done.
+    """
+    both = {"nodes": Present((node(1), node(6)))}
+    once = learn(history(), world(**both))
+    assert once.incarnation == 1
+    assert decide(spec(), world(**both), once).changes == ()
+    assert learn(once, world(seen_at=NOW + 29, **both)).incarnation == 1
+    assert learn(once, world(seen_at=NOW + 30, **both)).incarnation == 6
+
+
+def test_nothing_is_asked_for_while_an_unknown_tpu_is_in_sight():
+    """
+    It may be ours, made by a computer whose record was lost, and train.
+    """
+    alone = world(nodes=Present((node(6),)))
+    refused = history(accepted=False, refusals=(Refusal(NOW - 600, ZONE, Retry.CAPACITY),))
+    learned = learn(refused, alone)
+    plan = decide(spec(), alone, learned)
+    assert plan.changes == ()
+    assert "not in the record" in plan.waiting[0]
+
+
+def test_an_unknown_tpu_that_is_not_seen_again_is_forgotten():
+    """
+    Two complete lists in a row have to show it.
+    """
+    once = learn(history(), world(nodes=Present((node(1), node(6)))))
+    gone = learn(once, world(seen_at=NOW + 20))
+    again = learn(gone, world(seen_at=NOW + 40, nodes=Present((node(1), node(6)))))
+    assert again.incarnation == 1

@@ -273,7 +273,7 @@ def opened(really):
             remote,
             ask_account=False,
         )
-        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.store):
+        for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.queued, cloud.store):
             adapter._clients = shared_clients()
         return replace(cloud, account=CloudAccount(PROJECT, ACCOUNT))
 
