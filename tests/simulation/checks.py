@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from orchestrator.core import names
 from orchestrator.core.cost import hourly
 from orchestrator.core.plan import Kind
+from orchestrator.core.race import WIDTH, races
 from orchestrator.engine.observe import zones_to_look_at
 from orchestrator.local.model.instance import Status
 from orchestrator.local.model.node import DEAD, Health, NodeState
@@ -239,6 +240,8 @@ class Checks:
         lines = self._lines(deployment)
         usd = self._bill(deployment) - self._paid[deployment]
         rate = max(hourly(spec, shared_catalog(), zone).billed_usd or 0.0 for zone in spec.tpu.zones)
+        # While nobody can act, all TPUs of a race may run.
+        rate *= min(WIDTH, len(spec.tpu.zones)) if races(spec) else 1
         incarnations = sum(1 for b in lines if b.kind == "tpu")
         seconds = (incarnations + 2) * float(spec.watch.poll) + 600 + self.blind_seconds[deployment]
         self.demand("I6", invariants.i6_within_budget(usd, spec.watch.budget_usd, rate, seconds), deployment)
