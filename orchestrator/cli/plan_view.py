@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.core.cost import to_budget, to_ttl
 from orchestrator.core.dead_man import legs
-from orchestrator.core.plan import Change, Kind, Plan, Verb
+from orchestrator.core.plan import Change, Plan, Verb
 from orchestrator.core.preview import Preview
 from orchestrator.core.scopes import node_scopes
 
@@ -23,7 +23,6 @@ _COLOURS = {
     Verb.START: "cyan",
     Verb.STOP: "yellow",
 }
-_ROLES = {Kind.BUCKET: "bucket", Kind.VM: "vm", Kind.NODE: "tpu"}
 
 
 def show(
@@ -111,14 +110,11 @@ def _change(preview: Preview, change: Change) -> "Table":
     table.add_row(sign, verb, change.kind.value, Text(f"{preview.title(change)}{where}", "bold"))
     if change.why:
         table.add_row("", "", "", Text(f"why: {change.why}"))
-    for name, text in (*preview.details(change).items(), *_labels(preview, change)):
+    for name, text in preview.details(change).items():
         table.add_row("", "", "", Text(f"{name}: {text}"))
+    for key, label in preview.labels_of(change).items():
+        table.add_row("", "", "", Text(f"label: {key}={label}"))
     return table
-
-
-def _labels(preview: Preview, change: Change) -> list[tuple[str, str]]:
-    labels = preview.labels.get(_ROLES.get(change.kind, ""), {}) if change.verb is Verb.CREATE else {}
-    return [("label", f"{key}={value}") for key, value in labels.items()]
 
 
 def _prices(preview: Preview) -> "Table":

@@ -72,6 +72,16 @@ class Preview:
         }
         return found if self.spec.vm == "none" else {**found, "vm": names.labels(self.spec, "vm")}
 
+    def labels_of(self, change: Change) -> dict[str, str]:
+        """
+        Return the labels of what *change* creates; each TPU of a race has its own incarnation.
+        """
+        if change.verb is not Verb.CREATE:
+            return {}
+        if change.kind is Kind.NODE:
+            return names.labels(self.spec, "tpu", change.incarnation, change.round)
+        return self.labels.get(change.kind.value, {})
+
     def title(self, change: Change) -> str:
         """
         Return the name of what a change is about.

@@ -3,6 +3,7 @@ What `plan` tells before anything is touched.
 """
 
 import json
+from dataclasses import replace
 
 from orchestrator.catalog import load_catalog
 from orchestrator.core import names
@@ -48,6 +49,19 @@ def test_labels_are_those_that_resources_will_carry():
     """The node's labels have its incarnation."""
     assert view(NODE).labels["tpu"] == names.labels(make_spec(), "tpu", 3)
     assert "vm" not in view(vm="none").labels
+
+
+def test_each_tpu_of_a_race_has_labels_of_its_own():
+    """Own incarnation, one round; what is deleted gets no labels."""
+    first, second = (
+        Change(Kind.NODE, Verb.CREATE, f"demo-tpu-g{n}", "", zone, n, round=3)
+        for n, zone in ((3, "europe-west4-a"), (4, "europe-west4-b"))
+    )
+    shown = view(first, second)
+    assert [shown.labels_of(change) for change in (first, second)] == [
+        names.labels(make_spec(), "tpu", n, 3) for n in (3, 4)
+    ]
+    assert shown.labels_of(replace(second, verb=Verb.DELETE)) == {}
 
 
 def test_a_deletion_tells_no_order():
