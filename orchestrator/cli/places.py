@@ -39,6 +39,13 @@ def kept_files(cloud: str) -> list[Path]:
     return sorted(state_folder(cloud).glob(f"*/*/{KEPT}"))
 
 
+def is_known(cloud: str, name: str) -> bool:
+    """
+    Say whether this computer has brought a deployment of that name up, in whatever project.
+    """
+    return any(path.parent.name == name for path in kept_files(cloud))
+
+
 def complete_name(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> "list[CompletionItem]":
     """
     Return the deployments whose name begins so, each with its project, for the shell's completion.

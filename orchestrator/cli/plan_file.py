@@ -17,34 +17,47 @@ from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     from orchestrator.core.events import Sink
+    from orchestrator.core.world import World
 
 
-def write_plan(choice: Choice, out: Path) -> None:
+def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False) -> Plan:
     """
-    Look at the cloud, show what `up` would change there, and write it to *out*. Nothing else is changed.
+    Look at the cloud, and show what `up` would change there; write it to *out* where one is named.
+
+    Nothing else is changed. *scripts* shows those of the first machines too.
     """
     from orchestrator import agentzip
     from orchestrator.catalog import load_catalog
     from orchestrator.cli import plan_view
     from orchestrator.cli.output import say
+    from orchestrator.cli.preview import first_scripts
+    from orchestrator.cli.same_place import check_place
+    from orchestrator.core.left_alone import left_alone
     from orchestrator.core.preview import preview
     from orchestrator.core.seal import sealed
     from orchestrator.engine.files import write_atomically
     from orchestrator.remote.bundle import build
 
     session = Session(choice, lambda _: None)
+    check_place(session)
     with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
         source = (session.path.parent / session.spec.job.source).resolve()
         bundle = build(source, Path(folder)).digest
         agent = agentzip.build(Path(folder) / "agent.pyz")
-    approved, plan = _foreseen(session, bundle, agent)
+    approved, plan, world = _foreseen(session, bundle, agent)
     account = session.cloud.account.default_service_account
-    shown = preview(session.spec, plan, load_catalog(), project=session.project, account=account)
-    plan_view.show(shown, as_json=choice.as_json, more={"out": str(out)})
-    write_atomically(
-        out.absolute(), json.dumps(sealed(approved.as_dict()), indent=1, sort_keys=True).encode()
-    )
-    say(f"written to {out}; to carry out exactly this: tpuctl up {out}")
+    texts = first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
+    shown = preview(
+        session.spec, plan, load_catalog(), project=session.project, account=account, scripts=texts,
+        notes=left_alone(session.spec, world),
+    )  # fmt: skip
+    named = {"out": str(out)} if out else {}
+    plan_view.show(shown, as_json=choice.as_json, seen=plan_view.CLOUD, more=named, scripts=scripts)
+    if out is not None:
+        text = json.dumps(sealed(approved.as_dict()), indent=1, sort_keys=True)
+        write_atomically(out.absolute(), text.encode())
+        say(f"written to {out}; to carry out exactly this: tpuctl up {out}")
+    return plan
 
 
 def read_plan(path: Path) -> Approved:
@@ -96,13 +109,13 @@ def check(session: Session, approved: Approved, bundle: str, agent: str) -> None
     """
     Raise ConflictError when the plan would be another one now.
     """
-    fresh, _ = _foreseen(session, bundle, agent)
+    fresh, *_ = _foreseen(session, bundle, agent)
     refuse_moved(approved, fresh)
 
 
-def _foreseen(session: Session, bundle: str, agent: str) -> tuple[Approved, Plan]:
+def _foreseen(session: Session, bundle: str, agent: str) -> "tuple[Approved, Plan, World]":
     """
-    Return what `up` would do now, without doing it.
+    Return what `up` would do now, without doing it, and what it was foreseen from.
     """
     from orchestrator.catalog import load_catalog
     from orchestrator.cli.artifacts import as_wanted, ended
@@ -131,7 +144,7 @@ def _foreseen(session: Session, bundle: str, agent: str) -> tuple[Approved, Plan
         sights=sights,
         changes=tuple(change.as_dict() for change in plan.changes),
     )
-    return approved, plan
+    return approved, plan, world
 
 
 def _digest(path: Path) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.core.cost import to_budget, to_ttl
 from orchestrator.core.dead_man import legs
+from orchestrator.core.names import home_region
 from orchestrator.core.plan import Change, Plan, Verb
 from orchestrator.core.preview import Preview
 from orchestrator.core.scopes import node_scopes
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDTH = 80
+NOTHING, CLOUD = "nothing", "cloud"
+"""What a plan starts from: nothing at all, without a look, or what the cloud shows now."""
+_SEEN = {
+    NOTHING: "no cloud was asked: this is `up` from nothing",
+    CLOUD: "what exists was looked at just now",
+}
 _COLOURS = {
     Verb.CREATE: "green",
     Verb.DELETE: "red",
@@ -26,29 +33,37 @@ _COLOURS = {
 
 
 def show(
-    preview: Preview, *, as_json: bool = False, scripts: bool = False, more: Mapping[str, Any] | None = None
+    preview: Preview,
+    *,
+    as_json: bool = False,
+    seen: str = "",
+    scripts: bool = False,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
     """
     Print the preview to stdout; *scripts* adds the rendered scripts, *more* goes into the JSON.
+
+    *seen* says what the plan starts from, where that is worth a line.
     """
     if as_json:
         from orchestrator.cli.output import print_json
 
-        print_json("plan", {**preview.as_dict(scripts=scripts), **(more or {})})
+        start = {"seen": seen} if seen else {}
+        print_json("plan", {**preview.as_dict(scripts=scripts), **start, **(more or {})})
         return
     from rich.console import Console
 
     console = Console(highlight=False)
-    render(preview, console, scripts=scripts)
+    render(preview, console, seen=seen, scripts=scripts)
 
 
-def render(preview: Preview, console: "Console", *, scripts: bool = False) -> None:
+def render(preview: Preview, console: "Console", *, seen: str = "", scripts: bool = False) -> None:
     """
     Print the preview on *console*.
     """
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
-    console.print(_facts(preview), width=width)
+    console.print(_facts(preview, _SEEN.get(seen, "")), width=width)
     console.print()
     console.print(count(preview.plan), style="bold", markup=False, width=width)
     for change in preview.plan.changes:
@@ -77,7 +92,7 @@ def count(plan: Plan) -> str:
     return f"{len(plan.changes)} change{'s' if len(plan.changes) > 1 else ''}: {text}"
 
 
-def _facts(preview: Preview) -> "Table":
+def _facts(preview: Preview, seen: str) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
@@ -85,14 +100,37 @@ def _facts(preview: Preview) -> "Table":
     scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in node_scopes(preview.spec))
     facts = {
         "project": preview.project or "not known yet: set project, GOOGLE_CLOUD_PROJECT or --set project=ID",
-        "region": f"{preview.region} (TPU, VM and bucket together: traffic is free and fast)",
-        "zones": ", then ".join(preview.spec.tpu.zones),
+        **_places(preview),
         "runs as": preview.account_text,
         "scopes": scopes,
+        **({"seen": seen} if seen else {}),
     }
     for name, text in facts.items():
         table.add_row(f"  {name}", Text(text, overflow="fold"))
     return table
+
+
+def _places(preview: Preview) -> dict[str, str]:
+    """
+    Say where things are, and what it costs when the TPU is not where the bucket is.
+    """
+    zones = {"zones": ", then ".join(preview.spec.tpu.zones)}
+    if not preview.egress:
+        return {
+            "region": f"{preview.region} (TPU, VM and bucket together: traffic is free and fast)",
+            **zones,
+        }
+    home = home_region(preview.spec)
+    return {
+        "bucket in": f"{home}: code and checkpoints are there, whatever region the TPU is in",
+        **zones,
+        "traffic": "; ".join(_way(region, home, usd) for region, usd in preview.egress.items()),
+    }
+
+
+def _way(region: str, home: str, usd: float | None) -> str:
+    price = "at a price that is not known" if usd is None else f"about {usd:g} USD per GiB"
+    return f"{price} between {region} and {home}, on top of the sums below"
 
 
 def _change(preview: Preview, change: Change) -> "Table":

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from orchestrator.cli.wiring import Choice, read_spec
 
 if TYPE_CHECKING:
+    from orchestrator.core.plan import Plan
     from orchestrator.core.spec import Spec
 
 
-def preview(choice: Choice, *, scripts: bool) -> None:
+def preview(choice: Choice, *, scripts: bool) -> "Plan":
     """
-    Print what `up` would do from nothing; *scripts* adds what the machines would run.
+    Print what `up` would do from nothing and return it; *scripts* adds what the machines would run.
     """
     from orchestrator import agentzip
     from orchestrator.catalog import load_catalog
@@ -33,19 +34,20 @@ def preview(choice: Choice, *, scripts: bool) -> None:
         agent = agentzip.build(Path(folder) / "agent.pyz")
     plan = forecast(spec, catalog.accelerator(spec.tpu.type), bundle, agent)
     project = spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
-    texts = _scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
+    texts = first_scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
     shown = preview_of(spec, plan, catalog, project=project, scripts=texts)
     facts = gather(path.parent / spec.job.source, skip=path)
     findings = preflight(spec, catalog, facts)
     checks = {"check": check_view.body(findings, facts)}
-    plan_view.show(shown, as_json=choice.as_json, scripts=scripts, more=checks)
+    plan_view.show(shown, as_json=choice.as_json, seen=plan_view.NOTHING, more=checks, scripts=scripts)
     if not choice.as_json:
         from rich.console import Console
 
         check_view.render_short(findings, facts, Console(highlight=False))
+    return plan
 
 
-def _scripts(spec: "Spec", project: str, bundle: str, agent: str) -> dict[str, str]:
+def first_scripts(spec: "Spec", project: str, bundle: str, agent: str) -> dict[str, str]:
     """
     Return the scripts of the first incarnation's machines by name.
     """

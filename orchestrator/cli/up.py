@@ -57,6 +57,7 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
     from orchestrator.cli.output import print_json, say
     from orchestrator.cli.plan_file import open_approved
     from orchestrator.cli.wiring import Session
+    from orchestrator.core.left_alone import left_alone
     from orchestrator.core.plan import Outcome
     from orchestrator.core.recovery import hopeless
     from orchestrator.engine.reconcile import Pass
@@ -91,6 +92,8 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
 
         result = session.watcher().run(lambda r: r.plan.empty and not r.plan.waiting, after)
         raise_outcome(result)
+    for text in left_alone(session.spec, result.world):
+        say(f"{text}.", style="yellow")
     body = {"name": session.spec.name, "bucket": session.blueprint.bucket, "changes": changes}
     if choice.as_json:
         print_json("up", {**body, "outcome": result.plan.outcome.value if result.plan.outcome else "running"})

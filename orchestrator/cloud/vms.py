@@ -171,6 +171,8 @@ def vm_of(instance: Any, zone: str) -> Vm:
         external_ip=access.nat_i_p if access else "",
         labels=dict(instance.labels),
         spot=scheduling.provisioning_model == "SPOT" or scheduling.preemptible,
+        machine=instance.machine_type.rsplit("/", 1)[-1],
+        disk_gb=sum(disk.disk_size_gb for disk in instance.disks if disk.boot),
     )
 
 

@@ -11,6 +11,7 @@ from orchestrator.core.check import check
 from orchestrator.core.cost import Hourly, hourly, to_budget, to_ttl
 from orchestrator.core.dead_man import legs
 from orchestrator.core.plan import Change, Kind, Plan, Verb
+from orchestrator.core.prices import egress_usd
 from orchestrator.core.scopes import LOOP_ROLES, SELF_DELETE_ROLE, WRITER_ROLE, node_scopes, vm_scopes
 from orchestrator.core.secrets import grant_line, job_secrets, secret_names, told
 from orchestrator.core.sidecars import sidecars
@@ -25,6 +26,7 @@ class Preview:
     Hold a plan with what it would create, where, as whom and at what price.
 
     *project* and *account* are None where only the cloud knows them; *scripts* maps names to texts.
+    *egress* holds USD per GiB between the bucket and each region without it, None where that is unknown.
     """
 
     spec: Spec
@@ -35,11 +37,12 @@ class Preview:
     account: str | None = None
     notes: tuple[str, ...] = ()
     scripts: Mapping[str, str] = field(default_factory=dict)
+    egress: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def region(self) -> str:
         """
-        Return the region of TPU, VM and bucket.
+        Return the region of the first TPU, the VM and, where it is in no multi-region, the bucket.
         """
         return names.region_of(self.spec.tpu.zones[0])
 
@@ -111,6 +114,8 @@ class Preview:
             "project": self.project,
             "region": self.region,
             "zones": list(spec.tpu.zones),
+            "bucket_location": names.home_region(spec),
+            "egress_usd_gib": dict(self.egress),
             "bucket": self.bucket,
             "changes": [
                 {**c.as_dict(), "name": self.title(c), "details": self.details(c)} for c in plan.changes
@@ -151,9 +156,12 @@ def preview(
     project: str | None = None,
     account: str | None = None,
     scripts: Mapping[str, str] | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Preview:
     """
     Return the preview of *plan*; prices are those of the zone that it would use, else of the first.
+
+    *notes* are shown before those that the deployment file itself is worth.
     """
     zones = [c.zone for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE and c.zone]
     zone = (zones or list(spec.tpu.zones))[0]
@@ -164,9 +172,18 @@ def preview(
         catalog.accelerator(spec.tpu.type),
         project or spec.project,
         account,
-        _notes(spec, catalog),
+        (*notes, *_notes(spec, catalog)),
         scripts or {},
+        egress(spec, catalog),
     )
+
+
+def egress(spec: Spec, catalog: Catalog) -> dict[str, float | None]:
+    """
+    Return USD per GiB between the bucket and each region of the file in which it does not lie.
+    """
+    home = names.home_region(spec)
+    return {region: egress_usd(catalog, region, home) for region in names.regions(spec) if region != home}
 
 
 def _notes(spec: Spec, catalog: Catalog) -> tuple[str, ...]:
@@ -185,7 +202,7 @@ def _notes(spec: Spec, catalog: Catalog) -> tuple[str, ...]:
 
 def _bucket(view: Preview) -> dict[str, str]:
     return {
-        "location": view.region,
+        "location": names.home_region(view.spec),
         "access": "uniform, never public",
         "soft delete": "off",
         "grant": f"{WRITER_ROLE} on it, to the account that the machines run as",

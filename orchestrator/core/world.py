@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from orchestrator.core.capacity import Places
+from orchestrator.core.prices import Prices
 from orchestrator.core.queued import QueuedResource
 from orchestrator.errors import Retry
 
@@ -125,7 +126,7 @@ class Node:
 @dataclass(frozen=True)
 class Vm:
     """
-    Describe a VM as the API shows it.
+    Describe a VM as the API shows it; *machine* is empty and *disk_gb* is 0 where that is not known.
     """
 
     name: str
@@ -135,6 +136,8 @@ class Vm:
     external_ip: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     spot: bool = False
+    machine: str = ""
+    disk_gb: int = 0
 
 
 @dataclass(frozen=True)
@@ -248,6 +251,7 @@ class World:
     *nodes* holds all nodes that carry our label over every zone ever used; an empty tuple means that
     all of those zones answered completely and had none. *claim* tells the winner of a race.
     *held* says until when the budget of creates holds a zone back, *stockouts* what others have met.
+    *prices* are those of the table for the file's types and zones; none where nobody has looked them up.
     """
 
     bucket: Sight[Bucket]
@@ -259,3 +263,4 @@ class World:
     claim: Sight[Claim] = field(default_factory=Absent)
     held: Mapping[str, float] = field(default_factory=dict)
     stockouts: Places = ()
+    prices: Prices = field(default_factory=Prices)

@@ -9,6 +9,7 @@ from orchestrator.core.decide import decide_bucket, decide_vm
 from orchestrator.core.decide_node import PASSING, Judgement, decide_node, judge_node
 from orchestrator.core.explain.values import Evidence, Part, Seen, journal_of, next_pass, steps_text
 from orchestrator.core.history import TERMINAL, History, Refusal, current_node
+from orchestrator.core.left_alone import left_alone
 from orchestrator.core.notice import has_left
 from orchestrator.core.plan import Kind
 from orchestrator.core.race import candidates, undecided
@@ -67,9 +68,16 @@ def explain_vm(seen: Seen) -> Part:
         return _asked_for("VM", "absent", rule, step, seen, Kind.VM, evidence)
     state = sight.value.state
     if state is VmState.RUNNING:
-        return Part("VM", state.value, "it runs", "vm.kept", evidence[:1], calm=True)
+        return Part("VM", state.value, "it runs", "vm.kept", evidence[:1], you=_differing(seen), calm=True)
     rule = "vm.start" if state in {VmState.TERMINATED, VmState.SUSPENDED} else "vm.moves"
     return _asked_for("VM", state.value, rule, step, seen, Kind.VM, evidence)
+
+
+def _differing(seen: Seen) -> str:
+    """
+    Return what the file wants otherwise in a VM that runs.
+    """
+    return "; ".join(left_alone(seen.spec, seen.world))
 
 
 def explain_tpu(seen: Seen) -> Part:
@@ -185,7 +193,10 @@ def _refused(
     if final is not None:
         you = final.hint or "mend the cause, then run: tpuctl up"
         return Part(what, state, why, "refused.final", evidence, "nothing", None, you)
-    zone = next_zone(seen.spec, seen.history, seen.world.seen_at) if kind is Kind.NODE else last.zone
+    world = seen.world
+    zone = last.zone
+    if kind is Kind.NODE:
+        zone = next_zone(seen.spec, seen.history, world.seen_at, world.prices)
     gate = create_gate(seen.spec, seen.history, zone, kind)
     when = max(gate, next_pass(seen) or 0.0) if next_pass(seen) else None
     you = last.hint or "name more zones in tpu.zones, or wait"

@@ -50,7 +50,7 @@ class DirectVms:
                 what,
                 "compute.instances.get",
                 Place(zone, name),
-                lambda: vm_of(self._local.compute.get(zone, name)),
+                lambda: self._value(self._local.compute.get(zone, name)),
             )
         )
 
@@ -161,7 +161,11 @@ class DirectVms:
         if self._local.kernel.partial:
             raise TransientError(f"list VMs in {zone}: incomplete answer (UNREACHABLE)")
         ours = [vm for vm in self._local.compute.in_zone(zone) if vm.labels.get(label) == value]
-        return [vm_of(vm) for vm in ours[start : start + _PAGE]], len(ours) > start + _PAGE
+        return [self._value(vm) for vm in ours[start : start + _PAGE]], len(ours) > start + _PAGE
+
+    def _value(self, vm: Instance) -> Vm:
+        disks = self._local.kernel.state.disks
+        return vm_of(vm, sum(disks[vm.zone, held.disk].size_gib for held in vm.disks if held.boot))
 
     def _found(self, zone: str, name: str) -> model.Operation:
         found = self._local.kernel.find_operation(Api.COMPUTE, f"zones/{zone}", name)
@@ -177,7 +181,7 @@ class DirectVms:
         return keys
 
 
-def vm_of(vm: Instance) -> Vm:
+def vm_of(vm: Instance, disk_gb: int) -> Vm:
     """
     Return our value for a VM of the model.
     """
@@ -191,6 +195,8 @@ def vm_of(vm: Instance) -> Vm:
         external_ip=vm.address if outside else "",
         labels=dict(vm.labels),
         spot=vm.spot,
+        machine=vm.type.name,
+        disk_gb=disk_gb,
     )
 
 
