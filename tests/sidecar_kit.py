@@ -14,7 +14,7 @@ from orchestrator.core.sidecars import REQUIREMENTS
 
 PROGRAM = """\
 #!{python}
-import http.server, json, os, re, sys
+import http.server, json, os, re, socket, sys
 words = " ".join(sys.argv)
 address = re.search(r"--(?:host|ServerApp.ip)[ =](\\S+)", words)[1]
 port = int(re.search(r"--(?:ServerApp.)?port[ =](\\d+)", words)[1])
@@ -27,6 +27,10 @@ if config:
     token = c.IdentityProvider.token
 if os.path.exists(os.path.join(os.path.dirname(__file__), "broken")):
     sys.exit("no way")
+# As TensorBoard does: who listens on this number of 127.0.0.1 counts, whatever the own address is.
+with socket.socket() as probe:
+    if probe.connect_ex(("localhost", port)) == 0:
+        sys.exit("the port is already in use")
 class Page(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_): pass
     def do_GET(self):

@@ -96,8 +96,11 @@ def keep_open(
                 while link.alive and not (service.sidecar and tunnel.refused.is_set()):
                     session.clock.wait(0.5)
             said = _say_once(said, f"{host.name} does not answer any more; waiting for it")
-        except HostKeyError:
-            raise
+        except HostKeyError as error:
+            # A machine in the place of a lost one boots first, and publishes its key then.
+            if not connected or host.host_keys:
+                raise
+            said = _say_once(said, f"waiting: {error.message}")
         except TpuctlError as error:
             passing = (
                 error.retry is Retry.TRANSIENT or isinstance(error, NotFoundError) or error.code == "TPU-131"

@@ -33,11 +33,11 @@ def command(
     from orchestrator.cli.output import print_json, say
     from orchestrator.cli.sidecar import Service, find_service, keep_open
     from orchestrator.cli.wiring import Choice, Session
-    from orchestrator.remote.tunnel import HERE, Tunnel, free_port
+    from orchestrator.remote.tunnel import HERE, Tunnel, port_here
 
     session = Session(Choice(file, settings, cloud, as_json), lambda _: None)
     wanted = find_service(session.spec, service, on_vm=on_vm, worker=worker)
-    tunnel = Tunnel(port or free_port(wanted.port))
+    tunnel = Tunnel(port_here(port, wanted.port, shared=cloud == "local"))
     shown: list[str] = []
 
     def ready(found: Service, token: str) -> None:

@@ -64,6 +64,27 @@ def free_port(wanted: int) -> int:
     return wanted
 
 
+def port_here(asked: int | None, there: int, *, shared: bool) -> int:
+    """
+    Return the port of this computer for a tunnel to port *there* of a machine, 0 when the system may choose.
+
+    *shared* says that programs of the machine see this computer's 127.0.0.1, as on the local cloud. A tunnel
+    that listened on their number would keep them from starting: TensorBoard looks there before it binds.
+    Raise UsageError when *asked* is such a number.
+    """
+    if shared and asked == there:
+        raise UsageError(
+            f"port {asked} of this computer cannot be used: the service has the same number on a machine "
+            "that shares this computer's network",
+            hint="choose another one with --port, or leave it out",
+            unchanged="nothing was changed",
+            code="TPU-135",
+        )
+    if asked is not None:
+        return asked
+    return 0 if shared else free_port(there)
+
+
 class Tunnel:
     """
     Listen on the loopback address of this computer; *port* 0 lets the system choose one.

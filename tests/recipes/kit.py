@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+HELD = Path(__file__).parent / "held.py"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VENVS = Path(os.environ.get("TPUCTL_VENV_CACHE") or Path.home() / ".cache/tpuctl/venvs")
 # The deadlines only end what would never end: two recipes at once on a busy computer are slow.
@@ -23,6 +24,27 @@ def copy(name: str, folder: Path) -> Path:
     ignore = shutil.ignore_patterns("__pycache__", "data", "checkpoints", "venv", ".venv")
     shutil.copytree(EXAMPLES / name, folder, dirs_exist_ok=True, ignore=ignore)
     return folder
+
+
+def held(command: str) -> str:
+    """Return a command that starts its script through held.py."""
+    return re.sub(r"(?<!held\.py )\b(?=(?:train|launch)\.py\b)", "held.py ", command)
+
+
+def hold(folder: Path) -> None:
+    """Let the copy of a recipe in *folder* start its script through held.py."""
+    shutil.copy(HELD, folder)
+    for name in ("tpuctl.yaml", "train.sh"):
+        if (folder / name).exists():
+            text = (folder / name).read_text()
+            (folder / name).write_text(held(text))
+
+
+def hold_at(gate: Path, step: int) -> None:
+    """Let what runs through held.py wait from *step* on."""
+    building = gate.with_suffix(".new")
+    building.write_text(str(step))
+    building.replace(gate)
 
 
 @dataclass
@@ -59,6 +81,10 @@ class Run:
             time.sleep(0.02)
         return self
 
+    def go_on(self) -> None:
+        """Let its script wait no longer."""
+        self.log.with_suffix(".gate").unlink()
+
     def kill(self) -> None:
         """SIGKILL everything that carries this run's mark, wherever it moved, and see it gone."""
         mark = f"\0RECIPE_RUN={self.log}\0".encode()
@@ -82,9 +108,15 @@ class Recipe:
     environment: Mapping[str, str] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
 
-    def start(self, command: str, **environment: str) -> Run:
-        """Start a shell command in the recipe's folder."""
+    def start(self, command: str, held_at: int | None = None, **environment: str) -> Run:
+        """Start a shell command in the recipe's folder; its script waits from step *held_at* on."""
         log = self.folder.parent / f"{self.folder.name}-{len(self.runs)}.log"
+        if held_at is not None:
+            hold(self.folder)
+            command, gate = held(command), log.with_suffix(".gate")
+            hold_at(gate, held_at)
+            environment["HELD_AT"] = str(gate)
+            environment.setdefault("TPUCTL_PROGRESS_FILE", str(log.with_suffix(".step")))
         base = {
             "PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "TPUCTL_VENV_CACHE": str(VENVS),
             "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "RECIPE_RUN": str(log),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.stage import Stage
-from tests.recipes.kit import copy, losses
+from tests.recipes.kit import copy, held, hold, hold_at, losses
 
 RUN_SECONDS = 600.0
-NOTICE_SECONDS = 8
+NOTICE_SECONDS = 120
 
 
 def checkpoints_of(stage: Stage, node: str) -> Path:
@@ -32,11 +32,25 @@ class Life:
         return losses("\n".join(self.logs))
 
 
+def leave(stage: Stage, incarnation: int, workers: int = 1) -> None:
+    """Give notice, and take the machines when all have said their last, so that none is too slow for it."""
+    node = f"{stage.name}-tpu-g{incarnation}"
+    stage.tpuctl("local", "preempt", node)
+
+    def stopped() -> bool:
+        return [beat["phase"] for beat in stage.beats(incarnation)] == ["stopped"] * workers
+
+    stage.wait_for(f"the end of {node}", stopped, RUN_SECONDS)
+    # The watcher may have deleted the node already.
+    stage.tpuctl("local", "preempt", node, "--no-notice", expect=None)
+
+
 def live(
     stage: Stage,
     name: str,
     *,
-    kill_at: int,
+    saved: int,
+    kill_at: int | None = None,
     notice_at: int,
     settings: Mapping[str, object],
     early: Callable[[Stage], None] = lambda _stage: None,
@@ -45,28 +59,37 @@ def live(
     """
     Play a recipe's whole life.
 
-    Bring a copy of it up, kill the machine when step *kill_at* is committed and *early* has done its harm,
-    give notice at step *notice_at* of the second machine, and watch until it is done. *patience* is how long
-    each of the three may take, in seconds.
+    Bring a copy of it up, hold the job at step *kill_at*, kill the machine when step *saved* is committed and
+    *early* has done its harm, give notice at step *notice_at* of the second machine, where the job is held
+    too, and watch until it is done. *patience* is how long each of the three may take, in seconds.
+
+    Without *kill_at* nothing holds the job: a recipe that spawns its processes has to be slow itself.
     """
     stage.name = name
     copy(name, stage.work)
+    gate = stage.folder / "held-at"
+    if kill_at is not None:
+        hold(stage.work)
+        hold_at(gate, kill_at)
+        settings = {**{k: held(str(v)) for k, v in settings.items()}, "env.HELD_AT": gate}
     fast = ["--set", "watch.poll=1s", "--set", "vm=none"]
     fast += [word for key, value in settings.items() for word in ("--set", f"job.{key}={value}")]
-    # The Trainer alone waits 3 s before it saves; the real notice is 30 s.
     stage.tpuctl("local", "start", "--notice", str(NOTICE_SECONDS))
     stage.tpuctl("up", *fast, seconds=RUN_SECONDS)
     watch = stage.start("watch", *fast)
 
     def first_saved() -> bool:
         beats = stage.beats(1)
-        return bool(beats) and (beats[0]["committed_step"] or 0) >= kill_at
+        return bool(beats) and (beats[0]["committed_step"] or 0) >= saved
 
-    stage.wait_for(f"step {kill_at} in the bucket", first_saved, patience)
+    stage.wait_for(f"step {saved} in the bucket", first_saved, patience)
     early(stage)
     stage.tpuctl("local", "preempt", f"{name}-tpu-g1", "--no-notice")
+    if kill_at is not None:
+        hold_at(gate, notice_at)
     stage.wait_for(f"step {notice_at} of g2", lambda: stage.at(notice_at, incarnation=2), patience)
-    stage.tpuctl("local", "preempt", f"{name}-tpu-g2")
+    leave(stage, 2)
+    gate.unlink(missing_ok=True)
     done = stage.end(watch, seconds=patience)
     assert "done:" in done.err
     assert [machine for machine in stage.machines() if machine["running"]] == []

@@ -103,7 +103,7 @@ def test_whole_life_on_the_local_cloud(stage, straight):
     """SIGKILL of the machine, notice with SIGTERM: the losses of an unbroken run."""
     settings = {"target_steps": STEPS, "env.ALEXNET_STEP_SECONDS": 1}
     settings.update({f"env.{key}": value for key, value in SETTINGS.items()})
-    life = live(stage, "alexnet-xla", kill_at=8, notice_at=13, settings=settings, patience=PATIENCE)
+    life = live(stage, "alexnet-xla", saved=8, notice_at=13, settings=settings, patience=PATIENCE)
     assert life.losses() == straight
     assert "asked to stop: saved step" in life.logs[1]
     assert life.beats[1]["committed_step"] == max(losses(life.logs[1])), "the notice must cost no step"

@@ -12,18 +12,16 @@ import pytest
 
 from tests.e2e.stage import Stage, kill
 from tests.recipes.kit import Recipe, Run, prepared
-from tests.recipes.life import checkpoints_of, live
+from tests.recipes.life import RUN_SECONDS, checkpoints_of, live
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("fairseq-mlm")]
 UPDATES = 120
 LAST = "checkpoint_last.pt"
 
 
-def start(recipe: Recipe, out: str, step_seconds: float = 0) -> Run:
+def start(recipe: Recipe, out: str, held_at: int | None = None) -> Run:
     """Start the training with a line of log for each update."""
-    return recipe.start(
-        "exec sh train.sh --log-interval 1", TPUCTL_CHECKPOINT_DIR=out, FAIRSEQ_STEP_SECONDS=str(step_seconds)
-    )
+    return recipe.start("exec sh train.sh --log-interval 1", held_at, TPUCTL_CHECKPOINT_DIR=out)
 
 
 def losses(text: str) -> dict[int, str]:
@@ -57,29 +55,25 @@ def straight(recipe) -> dict[int, str]:
     return found
 
 
-def test_torn_alias_is_repaired_and_all_losses_are_those_of_an_unbroken_run(recipe, straight):
-    """SIGKILL and a torn checkpoint_last.pt, SIGTERM between two saves, then to the end."""
+def test_torn_files_are_repaired_and_a_stopped_run_saves(recipe, straight):
+    """Alias and newest file torn: both are moved aside, the one before is loaded. SIGTERM makes it save."""
     out = recipe.folder / "out"
-    run = start(recipe, "out", 0.05).until("num_updates=47,")
-    run.kill()
-    parts = [run.text()]
-    tear(out / LAST)
-    with pytest.raises(zipfile.BadZipFile):
-        zipfile.ZipFile(out / LAST)
-
-    run = start(recipe, "out", 0.05).until("num_updates=51,")
-    assert f"repair: {LAST} is now a copy of checkpoint_1_40.pt" in run.text()
-    assert f"{LAST} (epoch 1 @ 40 updates)" in run.text()
+    shutil.copytree(recipe.folder / "straight", out)
+    for name in (LAST, f"checkpoint_2_{UPDATES}.pt"):
+        tear(out / name)
+        with pytest.raises(zipfile.BadZipFile):
+            zipfile.ZipFile(out / name)
+    run = start(recipe, "out", 107).until("num_updates=107,")
+    assert f"repair: {LAST} is now a copy of checkpoint_2_100.pt" in run.text()
+    assert f"{LAST} (epoch 2 @ 100 updates)" in run.text()
     assert list(out.glob(f"torn-{LAST}-*"))
+    assert list(out.glob(f"torn-checkpoint_2_{UPDATES}.pt-*"))
     run.process.send_signal(signal.SIGTERM)
-    parts.append(run.wait(128 + signal.SIGTERM, 30))
-    saved = max(losses(parts[-1]))
-    assert (out / f"checkpoint_1_{saved}.pt").is_file()
-
-    parts.append(start(recipe, "out").wait())
-    assert f"@ {saved} updates" in parts[-1]
-    assert (out / f"checkpoint_2_{UPDATES}.pt").is_file()
-    assert losses("\n".join(parts)) == straight
+    found = losses(run.wait(128 + signal.SIGTERM))
+    saved = max(found)
+    assert 107 <= saved < UPDATES
+    assert (out / f"checkpoint_2_{saved}.pt").is_file()
+    assert found == {update: straight[update] for update in range(101, saved + 1)}
 
 
 def test_fairseq_alone_fails_on_the_torn_alias(recipe, straight):
@@ -109,30 +103,19 @@ def test_finished_training_is_left_as_it_is(recipe, straight):
     assert losses(again) == {}
 
 
-def test_torn_newest_falls_back_to_the_one_before(recipe, straight):
-    """Newest file and alias both torn: both are moved aside, the one before is loaded."""
-    folder = recipe.folder / "both"
-    shutil.copytree(recipe.folder / "straight", folder)
-    tear(folder / f"checkpoint_2_{UPDATES}.pt")
-    tear(folder / LAST)
-    text = start(recipe, "both").wait()
-    assert f"repair: {LAST} is now a copy of checkpoint_2_100.pt" in text
-    assert losses(text) == {update: straight[update] for update in range(101, UPDATES + 1)}
-
-
 def harm(stage: Stage) -> None:
     """Tear the alias on the machine and kill the job; the agent must repair before it starts again."""
     tear(checkpoints_of(stage, "fairseq-mlm-tpu-g1") / LAST)
     for pid in stage.jobs(b"launch.py"):
         kill(pid)
-    stage.wait_for("the second attempt", lambda: stage.at(41, attempt=2), 60)
+    stage.wait_for("the second attempt", lambda: stage.at(41, attempt=2), RUN_SECONDS)
 
 
 @pytest.mark.e2e
 def test_whole_life_on_the_local_cloud(stage, straight):
     """Up, torn alias, SIGKILL of the machine, notice with SIGTERM, done: each loss is the unbroken run's."""
-    settings = {"command": "exec sh train.sh --log-interval 1", "env.FAIRSEQ_STEP_SECONDS": 0.15}
-    life = live(stage, "fairseq-mlm", kill_at=40, notice_at=75, settings=settings, early=harm)
+    settings = {"command": "exec sh train.sh --log-interval 1"}
+    life = live(stage, "fairseq-mlm", saved=40, kill_at=43, notice_at=75, settings=settings, early=harm)
     assert losses("\n".join(life.logs)) == straight
     # The agent committed what SIGTERM made fairseq save: no update was made twice.
     assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))

@@ -80,6 +80,6 @@ def test_whole_life_on_the_local_cloud(stage, straight):
         "env.FAIRSEQ_UPDATES": UPDATES,
         "env.FAIRSEQ_STEP_SECONDS": 0.7,
     }
-    life = live(stage, "fairseq-mlm-xla", kill_at=4, notice_at=13, settings=settings, patience=PATIENCE)
+    life = live(stage, "fairseq-mlm-xla", saved=4, notice_at=13, settings=settings, patience=PATIENCE)
     assert losses(*life.logs) == pytest.approx(straight, abs=CLOSE)
     assert any(name.startswith(f"checkpoints/{UPDATES:08d}/g3/w0/") for name in life.objects)

@@ -94,7 +94,7 @@ def test_whole_life_on_the_local_cloud(stage, straight):
     command = f'exec sh venv.sh python train.py --output_dir "$TPUCTL_CHECKPOINT_DIR" {FLAGS} '
     command += '--resume_from_checkpoint "$TPUCTL_RESUME" --step_seconds "$HF_CLM_STEP_SECONDS"'
     settings = {"command": command, "target_steps": STEPS, "env.HF_CLM_STEP_SECONDS": 0.6}
-    life = live(stage, "hf-clm-xla", kill_at=10, notice_at=17, settings=settings, patience=PATIENCE)
+    life = live(stage, "hf-clm-xla", saved=10, notice_at=17, settings=settings, patience=PATIENCE)
     assert losses(*life.logs) == pytest.approx(straight, abs=CLOSE)
     # The agent committed what SIGTERM made the script save: no step was made twice.
     assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))

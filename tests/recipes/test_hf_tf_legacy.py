@@ -112,7 +112,7 @@ def test_whole_life_on_the_local_cloud(stage, straight):
         "target_steps": STEPS,
         "env.BERT_STEP_SECONDS": 0.6,
     }
-    life = live(stage, "hf-tf-legacy", kill_at=10, notice_at=17, settings=settings, patience=PATIENCE)
+    life = live(stage, "hf-tf-legacy", saved=10, notice_at=17, settings=settings, patience=PATIENCE)
     assert life.losses() == straight
     # The agent committed what SIGTERM made the script save: no step was made twice.
     assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))

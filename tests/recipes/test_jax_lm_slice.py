@@ -10,12 +10,12 @@ import pytest
 from tests.e2e.stage import Stage, kill
 from tests.local.hosts_lab import LabView, free_port, machine, serving
 from tests.recipes.jax_lm import COMMAND, Bucket, settings
-from tests.recipes.kit import Recipe, Run, copy, losses, prepared
+from tests.recipes.kit import Recipe, Run, copy, hold, hold_at, losses, prepared
+from tests.recipes.life import NOTICE_SECONDS, RUN_SECONDS, leave
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("jax-lm")]
 STEPS = 32
 WORKERS = 4
-RUN_SECONDS = 180.0
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +50,13 @@ def metadata():
         yield [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
 
 
-def start(recipe: Recipe, metadata: list[str], places: list[dict[str, str]], **more: str) -> list[Run]:
+def start(
+    recipe: Recipe, metadata: list[str], places: list[dict[str, str]], held_at: int | None = None
+) -> list[Run]:
     """Start the training on four machines that differ by their metadata server only."""
-    common = {"TPUCTL_WORKERS": str(WORKERS), "JAX_LM_OUT": "gs://data/checkpoints", **more}
+    common = {"TPUCTL_WORKERS": str(WORKERS), "JAX_LM_OUT": "gs://data/checkpoints"}
     return [
-        recipe.start(COMMAND, **common, GCE_METADATA_IP=where, **place)
+        recipe.start(COMMAND, held_at, **common, GCE_METADATA_IP=where, **place)
         for where, place in zip(metadata, places, strict=True)
     ]
 
@@ -91,26 +93,29 @@ def test_one_dead_worker_ends_all_and_a_stop_is_common(recipe, metadata, straigh
     bucket = Bucket()
     with bucket.served("worker 0", "another") as served:
         places = places_of(served)
-        first = start(recipe, metadata, places, JAX_LM_STEP_SECONDS="0.1")
+        first = start(recipe, metadata, places, 11)
         first[3].wait_for(lambda: ("worker 0", "8") in bucket.committed())
         first[0].kill()
+        for run in first:
+            run.go_on()
         for run in first[1:]:
-            assert run.process.wait(30) != 0
+            assert run.process.wait(RUN_SECONDS) != 0
 
-        second = start(recipe, metadata, places, JAX_LM_STEP_SECONDS="0.1")
+        second = start(recipe, metadata, places, 14)
         second[1].until("^step 14 ")
         second[2].process.send_signal(signal.SIGTERM)
+        for run in second:
+            run.go_on()
         second[1].until("^step 15 ")
         for run in second:
             if run.process.poll() is None:
                 run.process.send_signal(signal.SIGTERM)
-        ends = [run.wait(128 + signal.SIGTERM, 30) for run in second]
+        ends = [run.wait(128 + signal.SIGTERM) for run in second]
         (saved,) = {max(losses(text)) for text in ends}
         assert all(f"asked to stop: saved step {saved}" in text for text in ends)
-
-        third = [run.wait() for run in start(recipe, metadata, places)]
-    assert all(f"resumed from step {saved}" in text for text in third)
-    assert losses("\n".join([*(run.text() for run in first), *ends, *third])) == straight
+    assert 14 <= saved < 24
+    found = losses("\n".join([*(run.text() for run in first), *ends]))
+    assert found == {step: straight[step] for step in range(1, saved + 1)}
 
 
 def one_of(stage: Stage, worker: int) -> int:
@@ -130,14 +135,17 @@ def test_whole_life_of_a_slice_on_the_local_cloud(stage, recipe, straight):
     """
     stage.name = "jax-lm"
     copy("jax-lm", stage.work)
-    env = {**settings(STEPS, 1, recipe.folder.parent / "compiled"), "JAX_LM_STEP_SECONDS": "0.4"}
+    hold(stage.work)
+    gate = stage.folder / "held-at"
+    hold_at(gate, 11)
+    env = {**settings(STEPS, 1, recipe.folder.parent / "compiled"), "HELD_AT": str(gate)}
     values = {
         "tpu.type": "v5litepod-16", "vm": "none", "watch.poll": "1s", "job.target_steps": STEPS,
         **{f"job.env.{key}": value for key, value in env.items()},
     }  # fmt: skip
     words = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-    stage.tpuctl("local", "start", "--notice", "10")
-    stage.tpuctl("up", *words, seconds=120)
+    stage.tpuctl("local", "start", "--notice", str(NOTICE_SECONDS))
+    stage.tpuctl("up", *words, seconds=RUN_SECONDS)
     watch = stage.start("watch", *words)
 
     def committed() -> bool:
@@ -149,8 +157,10 @@ def test_whole_life_of_a_slice_on_the_local_cloud(stage, recipe, straight):
     assert {b["incarnation"] for b in beats} == {1}
 
     stage.tpuctl("local", "preempt", "jax-lm-tpu-g1", "--worker", "0", "--no-notice")
-    stage.wait_for("g2", lambda: stage.at(12, workers=WORKERS, incarnation=2), RUN_SECONDS)
-    stage.tpuctl("local", "preempt", "jax-lm-tpu-g2", seconds=120)
+    hold_at(gate, 14)
+    stage.wait_for("g2", lambda: stage.at(14, workers=WORKERS, incarnation=2), RUN_SECONDS)
+    leave(stage, 2, WORKERS)
+    gate.unlink()
     stage.end(watch, seconds=RUN_SECONDS)
 
     logs = {(g, w): stage.logs(g, w) for g in (1, 2, 3) for w in range(WORKERS)}

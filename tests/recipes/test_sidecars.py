@@ -10,11 +10,10 @@ import urllib.request
 import pytest
 
 from tests.e2e.test_sidecars import printed
-from tests.recipes.kit import VENVS
+from tests.recipes.kit import INSTALL_SECONDS, VENVS
 from tests.sidecar_kit import free_port
 
 pytestmark = [pytest.mark.recipes, pytest.mark.e2e, pytest.mark.xdist_group("sidecars")]
-INSTALL_SECONDS = 600
 WRITE = """\
 import glob, os, sys, time
 from tensorboard.compat.proto.event_pb2 import Event

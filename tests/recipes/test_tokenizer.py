@@ -42,7 +42,7 @@ def straight(recipe) -> dict[str, bytes]:
 
 def test_killed_run_keeps_its_finished_step(recipe, straight):
     """SIGKILL in step 2: step 1 is not trained again, and every file equals that of the other run."""
-    run = recipe.start(TRAIN, TOKENIZER_OUT="out", TOKENIZER_STEP_SECONDS="10").until("^step 1: ")
+    run = recipe.start(TRAIN, held_at=1, TOKENIZER_OUT="out").until("^step 1: ")
     run.wait_for((recipe.folder / "out/tokenizers-2/bpe").exists)
     run.kill()
     assert not (recipe.folder / "out/tokenizers-2/COMPLETE").exists()
@@ -68,8 +68,7 @@ def test_transformers_and_hf_clm_read_the_result(recipe, straight, tmp_path):
 @pytest.mark.e2e
 def test_whole_life_on_the_local_cloud(stage, straight):
     """Killed after step 1, notice in step 2: the bucket holds what an unbroken run makes elsewhere."""
-    settings = {"env.TOKENIZER_STEP_SECONDS": "6"}
-    life = live(stage, "tokenizer", kill_at=1, notice_at=1, settings=settings)
+    life = live(stage, "tokenizer", saved=1, kill_at=1, notice_at=1, settings={})
     assert sum(log.count("step 1: wordpiece") for log in life.logs) == 1
     place = "checkpoints/00000002/g3/w0/"
     last = {name.removeprefix(place): stage.read(name) for name in life.objects if name.startswith(place)}

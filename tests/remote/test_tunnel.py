@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.remote.link import Link
-from orchestrator.remote.tunnel import HERE, Target, Tunnel, free_port
+from orchestrator.remote.tunnel import HERE, Target, Tunnel, free_port, port_here
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def echo():
 
 def through(port: int, data: bytes) -> bytes:
     """Send *data*, say that it is all, and return what comes back."""
-    with socket.create_connection((HERE, port), timeout=20) as client:
+    with socket.create_connection((HERE, port), timeout=60) as client:
 
         def send() -> None:
             with contextlib.suppress(OSError):
@@ -75,7 +75,7 @@ def test_a_port_where_nobody_listens_closes_the_connection(any_machine, settings
     with Link(any_machine.host, settings, None) as link:
         tunnel.lead(Target(link, HERE, free_port(0) or 1))
         assert through(tunnel.port, b"") == b""
-        assert tunnel.refused.wait(10)
+        assert tunnel.refused.wait(60)
         assert not Target(link, HERE, 1).listens()
         assert Target(link, HERE, 1).answers("/") == 0
         tunnel.lead(Target(link, HERE, echo))
@@ -91,3 +91,16 @@ def test_without_a_machine_connections_are_closed_and_the_port_stays(tunnel):
     with pytest.raises(UsageError) as caught:
         Tunnel(tunnel.port)
     assert (caught.value.code, "--port" in caught.value.hint) == ("TPU-135", True)
+
+
+def test_a_machine_that_shares_this_network_keeps_its_ports(tunnel):
+    """A tunnel with the service's own number would keep TensorBoard from starting there again."""
+    assert port_here(None, 6006, shared=True) == 0
+    assert port_here(7007, 6006, shared=True) == 7007
+    with pytest.raises(UsageError) as caught:
+        port_here(6006, 6006, shared=True)
+    assert (caught.value.code, "--port" in caught.value.hint) == ("TPU-135", True)
+    assert port_here(6006, 6006, shared=False) == 6006
+    assert port_here(None, tunnel.port, shared=False) == 0
+    tunnel.close()
+    assert port_here(None, tunnel.port, shared=False) == tunnel.port
