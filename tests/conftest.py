@@ -4,27 +4,69 @@ The order of the tests, and which of them stay together when several processes s
 And what holds in all of them: a document printed as JSON has the shape that is published for its kind.
 """
 
+import compileall
+import gc
+import importlib.util
 import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 LONG = ("e2e", "gcloud", "slow_cron")
+HERE = Path(__file__).parent
+MANY_FILES = 40
 
 
-def pytest_configure():
+def pytest_configure(config):
     """
     Let Ctrl-C reach what the tests start, also when a shell has started them in the background.
 
     Such a shell has SIGINT ignored, and every process below it would inherit that.
     """
+    if getattr(config.option, "numprocesses", None):
+        _compile_once()
+    else:
+        gc.disable()  # until the tests are collected: nothing of them is garbage
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _put_python_itself_first()
+
+
+def _compile_once():
+    """
+    Compile the package and the tests before there are several processes that would all do the same.
+
+    A variable that forbids to keep compiled code is taken back: a thousand processes would compile it again.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    compileall.compile_dir(HERE.parent / "orchestrator", quiet=2)
+    new = [str(path) for path in sorted(HERE.rglob("test_*.py")) if not _is_compiled(path)]
+    if len(new) > MANY_FILES:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
+        halves = [
+            subprocess.Popen([*command, *half], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for half in (new[::2], new[1::2])
+        ]
+        for process in halves:
+            process.wait()
+
+
+def _is_compiled(path):
+    """Say whether pytest has kept the compiled code of a test file since it was changed last."""
+    cache = Path(importlib.util.cache_from_source(str(path)))
+    kept = cache.parent.glob(f"{cache.stem}-pytest-*.pyc")
+    return any(one.stat().st_mtime >= path.stat().st_mtime for one in kept)
+
+
+def pytest_collection_finish():
+    """Look for garbage from now on, but not among the collected tests."""
+    gc.freeze()
+    gc.enable()
 
 
 def _put_python_itself_first():

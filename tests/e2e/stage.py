@@ -25,13 +25,18 @@ REPO = Path(__file__).parents[2]
 EXAMPLE = REPO / "examples" / "numpy-lm"
 FOREIGN = ("TPUCTL_", "GOOGLE_", "CLOUDSDK_", "NUMPY_LM_", "GCE_METADATA", "STORAGE_EMULATOR")
 PACED = """\
-# Run train.py slowly, then more slowly, until a file appears: a busy computer must not let the job end
-# before a test has disturbed it.
-import os, runpy, time
-nap, naps = time.sleep, []
+# Run train.py slowly, then more slowly, until a file appears. Without it, the job does not end: it stays
+# before its last steps, however long a busy computer takes to disturb it. A second file holds it where it is.
+import json, os, runpy, time
+nap, naps, sign = time.sleep, [], os.environ["E2E_FAST"]
+def step():
+    with open(os.environ["TPUCTL_PROGRESS_FILE"]) as file:
+        return json.load(file)["step"]
 def pace(seconds):
     naps.append(seconds)
-    nap(0.0 if os.path.exists(os.environ["E2E_FAST"]) else seconds if len(naps) < 25 else 1.0)
+    nap(0.0 if os.path.exists(sign) else seconds if len(naps) < 25 else 1.0)
+    while os.path.exists(sign + ".hold") or step() >= STAYS_AT and not os.path.exists(sign):
+        nap(0.1)
 time.sleep = pace
 runpy.run_path("train.py", run_name="__main__")
 """
@@ -89,12 +94,20 @@ class Stage:
             "NUMPY_LM_LOG_EVERY": "1",
             "E2E_FAST": fast or str(self.folder / "fast"),
         }
-        (self.work / "paced.py").write_text(PACED)
+        (self.work / "paced.py").write_text(f"STAYS_AT = {steps - 20}\n{PACED}")
         self.write(env=env, command="python3 paced.py", target_steps=steps, **more)
 
     def hurry(self) -> None:
         """Let the job run at full speed from now on."""
         (self.folder / "fast").touch()
+
+    def hold(self) -> None:
+        """Keep the job at the step where it is."""
+        (self.folder / "fast.hold").touch()
+
+    def let_go(self) -> None:
+        """Let a held job go on."""
+        (self.folder / "fast.hold").unlink()
 
     def start(self, *words: str) -> Command:
         """Start a command and return its process; what it prints is kept in files."""
@@ -133,7 +146,7 @@ class Stage:
     # What is there, seen from outside.
 
     def wait_for(
-        self, what: str, look: Callable[[], T], seconds: float = LOOK_SECONDS, pause: float = 0.2
+        self, what: str, look: Callable[[], T], seconds: float = LOOK_SECONDS, pause: float = 0.4
     ) -> T:
         """Look until there is something and return it."""
         end = time.monotonic() + seconds
@@ -151,7 +164,7 @@ class Stage:
         """Return what the local cloud's HTTP answers, nothing for a 404 or when it does not run."""
         try:
             address = json.loads((self.cloud / "daemon.json").read_text())
-            with urllib.request.urlopen(address["endpoint"] + path, timeout=30) as answer:
+            with urllib.request.urlopen(address["endpoint"] + path, timeout=60) as answer:
                 return answer.read()
         except (urllib.error.HTTPError, FileNotFoundError):
             return b""
@@ -161,14 +174,18 @@ class Stage:
         items = json.loads(self.get("/storage/v1/b?project=local-project") or b"{}").get("items", [])
         return items[0]["name"] if items else ""
 
+    def _known_bucket(self) -> str:
+        self._bucket = self._bucket or self.bucket()
+        return self._bucket
+
     def objects(self, prefix: str) -> list[str]:
         """Return the names of the bucket's objects below *prefix*."""
-        body = self.get(f"/storage/v1/b/{self.bucket()}/o?prefix={quote(prefix, safe='')}")
+        body = self.get(f"/storage/v1/b/{self._known_bucket()}/o?prefix={quote(prefix, safe='')}")
         return [item["name"] for item in json.loads(body or b"{}").get("items", [])]
 
     def read(self, name: str) -> bytes:
         """Return an object's content."""
-        return self.get(f"/storage/v1/b/{self.bucket()}/o/{quote(name, safe='')}?alt=media")
+        return self.get(f"/storage/v1/b/{self._known_bucket()}/o/{quote(name, safe='')}?alt=media")
 
     def beats(self, incarnation: int | None = None) -> list[dict[str, Any]]:
         """Return the heartbeats of one incarnation, the newest when none is named, in order of workers."""
@@ -224,6 +241,7 @@ class Stage:
         ]
 
     _mark: str = ""
+    _bucket: str = ""
 
     # The end.
 
@@ -233,7 +251,7 @@ class Stage:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)  # a rehearsal has a local cloud of its own to take away
             try:
-                process.wait(30)
+                process.wait(LOOK_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(30)

@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-from tests.e2e.stage import kill
+from tests.e2e.stage import _read, kill
 
 pytestmark = pytest.mark.e2e
 
@@ -26,7 +26,7 @@ class Census:
         self._thread = threading.Thread(target=self._count)
 
     def _count(self) -> None:
-        while not self._over.wait(0.02):
+        while not self._over.wait(0.1):
             self.most = max(self.most, len(self._stage.jobs()))
 
     def __enter__(self):
@@ -44,10 +44,10 @@ def swap_host_key(stage, machine: str, text: str) -> str:
     address = next(m["address"] for m in stage.machines() if f"-{machine}-" in m["id"])
     base = f"http://{address}:{options['metadata_port']}/computeMetadata/v1/instance/guest-attributes"
     where, headers = f"{base}/hostkeys/ssh-ed25519", {"Metadata-Flavor": "Google"}
-    with urllib.request.urlopen(urllib.request.Request(where, headers=headers), timeout=10) as answer:
+    with urllib.request.urlopen(urllib.request.Request(where, headers=headers), timeout=60) as answer:
         before = answer.read().decode()
     put = urllib.request.Request(where, text.encode(), headers, method="PUT")
-    urllib.request.urlopen(put, timeout=10).close()
+    urllib.request.urlopen(put, timeout=60).close()
     return before
 
 
@@ -69,13 +69,12 @@ def test_deaths_of_job_and_agent_new_code_and_broken_code(stage):
         (job,) = stage.jobs()
         (agent,) = stage.agents()
         kill(agent)
-        assert list(stage.jobs()) == [job]
+        assert b"paced.py" in _read(job, "cmdline"), "it is an orphan now"
         stage.wait_for("attempt 3", lambda: stage.at(6, attempt=3))
         assert job not in stage.jobs()
     assert census.most == 1
-    log = stage.logs(1)
-    assert re.search(r"attempt 2: resume from step \d+ ", log)
-    assert "the job was ended by SIGKILL" in log
+    assert re.search(r"attempt 2: resume from step \d+ ", stage.logs(1))
+    stage.wait_for("the reason", lambda: "the job was ended by SIGKILL" in stage.logs(1))
 
     hello = stage.tpuctl("ssh", "--", "echo", "hello  there")
     assert hello.out.strip() == "hello  there"

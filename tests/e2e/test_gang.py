@@ -33,7 +33,7 @@ def test_four_workers_restart_together_and_a_dead_machine_moves_them_all(stage):
     watch = stage.start("watch")
     stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--worker", "2")
     stage.wait_for("another node", lambda: stage.at(1, workers=4, incarnation=2))
-    assert "out of reach by SSH" in stage.said(watch)
+    stage.wait_for("the reason", lambda: "out of reach by SSH" in stage.said(watch))
     stage.hurry()
     stage.end(watch)
     assert [(b["phase"], b["committed_step"]) for b in stage.beats()] == [("done", 150)] * 4

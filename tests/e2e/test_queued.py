@@ -23,12 +23,13 @@ def test_a_job_trains_on_tpus_from_the_queue(stage):
     """The first order waits for stock; a preemption leaves no dead order; `down` leaves nothing."""
     stage.use_example(steps=60, tpu=QUEUED)
     stage.tpuctl("local", "start")
-    stage.tpuctl("local", "fault", "tpu.queuedResources.create", "no-capacity:6")
+    stage.tpuctl("local", "fault", "tpu.queuedResources.create", "no-capacity")
     up = stage.start("up")
     stage.wait_for("an order in the queue", lambda: orders(stage) == {"e2e-tpu-g1": "WAITING_FOR_RESOURCES"})
     shown = json.loads(stage.tpuctl("status", "--json", "--fresh").out)
     (state,) = [row["state"] for row in shown["resources"] if row["kind"] == "TPU"]
     assert state.startswith("WAITING_FOR_RESOURCES (in the queue since ")
+    stage.tpuctl("local", "fault", "state", "queued/e2e-tpu-g1", "PROVISIONING")
     assert "in the queue since" in stage.end(up).err
     watch = stage.start("watch")
     stage.wait_for("a checkpoint", lambda: stage.at(6))

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 def ask(url: str) -> dict:
     """Return what a small server says of itself, its status when it refuses, nothing while it is away."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=20) as answer:
             return json.loads(answer.read() or b"{}")
     except urllib.error.HTTPError as error:
         return {"status": error.code}
@@ -40,7 +40,7 @@ def test_sidecars_are_reached_through_tunnels_that_outlive_their_machines(stage)
             f"sidecars: {{tensorboard: {{port: {board_port}}}, jupyter: {{on: tpu, port: {jupyter_port}}}}}\n"
         )
     stage.tpuctl("up")
-    (job,) = stage.jobs(b"600")
+    (job,) = stage.wait_for("the job", lambda: stage.jobs(b"600"))
     mine = str(free_port())
     board = stage.start("tunnel", "tensorboard", "--port", mine)
     jupyter = stage.start("tunnel", "jupyter", "--json")
@@ -63,17 +63,17 @@ def test_sidecars_are_reached_through_tunnels_that_outlive_their_machines(stage)
     # Both machines are lost. The VM comes back with what it was told last, the TPU is another one.
     watch = stage.start("watch", *changed)
     stage.wait_for("the watcher", lambda: stage.said(watch))
-    before = ask(url)["pid"]
+    before = stage.wait_for("TensorBoard", lambda: ask(url).get("pid"))
     stage.tpuctl("local", "preempt", "e2e-vm", "--no-notice")
     stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
-    stage.wait_for("TensorBoard again", lambda: ask(url).get("pid", before) != before, 60)
+    stage.wait_for("TensorBoard again", lambda: ask(url).get("pid", before) != before)
     assert other in ask(url)["argv"]
-    assert "connected again, to e2e-vm" in stage.said(board)
-    stage.wait_for("Jupyter's new address", lambda: len(printed(stage, jupyter)) == 2, 60)
+    stage.wait_for("a word on it", lambda: "connected again, to e2e-vm" in stage.said(board))
+    stage.wait_for("Jupyter's new address", lambda: len(printed(stage, jupyter)) == 2)
     second = json.loads(printed(stage, jupyter)[1])["url"]
     assert second != first
     assert ask(second)["known"]
-    assert "connected again, to e2e-tpu-g2-w0" in stage.said(jupyter)
+    stage.wait_for("a word on it", lambda: "connected again, to e2e-tpu-g2-w0" in stage.said(jupyter))
 
     watch.send_signal(signal.SIGINT)
     stage.end(watch, expect=130)

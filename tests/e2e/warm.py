@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from io import FileIO
 from pathlib import Path
@@ -111,8 +112,6 @@ def _import_everything() -> None:
 
 def _serve(orders: socket.socket) -> list[str]:
     """Fork for each order. Return the words in the child; leave when nobody can order any more."""
-    # The processes between this one and the commands end unseen.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         order, files, _, _ = socket.recv_fds(orders, ORDER_BYTES, 3)
         if not order:
@@ -122,11 +121,18 @@ def _serve(orders: socket.socket) -> list[str]:
             return _between(json.loads(order), *files)
         for file in files:
             os.close(file)
+        _bury()
+
+
+def _bury() -> None:
+    """Take leave of the ended ones between this process and the commands; so their computing time counts."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _between(order: dict, out: int, err: int, told: int) -> list[str]:
     """Fork the command and tell its number and, at its end, its exit code."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid:
         os.write(told, f"{pid}\n".encode())

@@ -21,6 +21,7 @@ from tests.security.secret_kit import canaries, spellings
 
 pytestmark = pytest.mark.e2e
 STEPS = 24
+HOLDS = (4, 6, 12)  # the job stays at these steps until the test opens the gate
 HOOK = "T00000000/B1111/canary-of-the-webhook-address"
 SPY = """\
 import os, sys
@@ -46,13 +47,14 @@ for value in values:
 folder = Path(os.environ["TPUCTL_CHECKPOINT_DIR"])
 start = max((int(path.parent.name) for path in folder.glob("*/COMPLETE")), default=0)
 for step in range(start + 1, STEPS + 1):
-    time.sleep(0.0 if os.path.exists(os.environ["E2E_FAST"]) else 0.3)
     print("step", step, flush=True)
     if step % 2 == 0:
         (folder / str(step)).mkdir(parents=True, exist_ok=True)
         (folder / str(step) / "COMPLETE").write_text("")
     if step == 11 and start < 10:
         raise RuntimeError("failed with " + values[3])
+    while step in HOLDS and not os.path.exists(os.path.join(os.environ["GATES"], str(step))):
+        time.sleep(0.1)
 """
 
 
@@ -136,10 +138,10 @@ def test_no_secret_is_anywhere_but_in_secret_manager(stage):
     """Searched while the job runs, after each kind of end, and when all is over."""
     values = canaries()
     stage.write(
-        command="python3 job.py", target_steps=STEPS, env={"E2E_FAST": str(stage.folder / "fast")},
+        command="python3 job.py", target_steps=STEPS, env={"GATES": str(stage.folder / "gates")},
         secrets={name: f"secret://{name}" for name in values},
     )  # fmt: skip
-    (stage.work / "job.py").write_text(f"STEPS = {STEPS}\n{JOB}")
+    (stage.work / "job.py").write_text(f"STEPS, HOLDS = {STEPS}, {HOLDS}\n{JOB}")
     with (stage.work / "tpuctl.yaml").open("a") as file:
         file.write("notify: {webhooks: ['env://HOOK'], hooks: {done: './tell.sh'}}\n")
     (stage.work / "tell.sh").write_text(f"#!/bin/sh\ncat >'{stage.folder}/told'\n")
@@ -154,9 +156,16 @@ def test_no_secret_is_anywhere_but_in_secret_manager(stage):
     assert json.loads((stage.folder / "told").read_bytes())["event"] == "done"
 
 
+def let_go(stage, step: int) -> None:
+    """Open the gate at which the job stays after *step*."""
+    gates = stage.folder / "gates"
+    gates.mkdir(exist_ok=True)
+    (gates / str(step)).touch()
+
+
 def live(stage, stored: dict[str, str], values: dict[str, str]) -> None:
     """Go through the whole life, and search for *values* again and again."""
-    stage.tpuctl("local", "start", "--notice", "3")
+    stage.tpuctl("local", "start", "--notice", "30")
     watch = stage.start("up")
     stage.wait_for(
         "a word on the missing secrets", lambda: [b for b in stage.beats() if "TPU-250" in b["message"]]
@@ -169,11 +178,12 @@ def live(stage, stored: dict[str, str], values: dict[str, str]) -> None:
     stage.wait_for("step 4", lambda: stage.at(4))
     assert found(stage, values) == []
     stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1")
-    stage.wait_for("incarnation 2", lambda: stage.at(5, incarnation=2))
-    stage.wait_for(
-        "the failure", lambda: stage.at(12, incarnation=2, attempt=2) or stage.at(1, incarnation=2)
-    )
-    stage.hurry()
+    let_go(stage, 4)
+    stage.wait_for("incarnation 2", lambda: stage.at(6, incarnation=2))
+    let_go(stage, 6)
+    stage.wait_for("a start after the failure", lambda: stage.at(12, incarnation=2, attempt=2))
+    assert found(stage, values) == []
+    let_go(stage, 12)
     for words in (("plan", "--json"), ("status", "--json"), ("explain",), ("cost",), ("logs",), ("report",)):
         stage.tpuctl(*words)
     assert found(stage, values) == []
