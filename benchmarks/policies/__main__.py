@@ -6,6 +6,7 @@ Without options: print the tables. A record of your own is a CSV: see benchmarks
 
 import argparse
 import os
+import resource
 import time
 from pathlib import Path
 
@@ -36,7 +37,15 @@ def main() -> None:
     print(report.text(run))
     print(f"\nWall time: {time.monotonic() - began:.0f} s with {words.jobs} processes")
     if words.write:
-        report.write(run, time.monotonic() - began, words.jobs)
+        report.write(run, time.monotonic() - began, computing(), words.jobs)
+
+
+def computing() -> float:
+    """
+    Return the seconds of computing so far, here and in all processes that have ended.
+    """
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 The least that a job with a deadline can cost, for somebody who knows the whole trace. Exact.
 """
 
+from collections.abc import Sequence
 from math import ceil
 
 import numpy as np
@@ -12,31 +13,42 @@ from benchmarks.policies.trace import Trace
 def least_cost(trace: Trace, start: int, ticks: int, work: int, cold: float) -> float:
     """
     Return the least USD for *work* ticks of work within *ticks* ticks from *start* on.
+    """
+    return least_costs(trace, [start], ticks, work, cold)[0]
 
-    Dynamic programming from the deadline back. Each array is indexed by the work that is left: *idle* is the
-    least cost without a machine, *spot[zone]* and *demand* with one that works. A change takes `cold` seconds
-    that are paid; while no spot machine may be lost, waiting and leaving are free.
+
+def least_costs(trace: Trace, starts: Sequence[int], ticks: int, work: int, cold: float) -> list[float]:
+    """
+    Return the least cost from each of several starts, which are worked out side by side.
+
+    Dynamic programming from the deadline back. Each array is indexed by the start and the work that is left:
+    *idle* is the least cost without a machine, *spot* (by zone as well) and *demand* with one that works. A
+    change takes `cold` seconds that are paid; while no spot machine may be lost, waiting and leaving are
+    free. A zone that is down has an endless price.
     """
     hours, ahead = trace.tick / 3600, ceil(cold / trace.tick)
-    up = trace.up[:, start : start + ticks]
-    price = trace.price[:, start : start + ticks] * hours
+    spans = [slice(start, start + ticks) for start in starts]
+    up = np.array([trace.up[:, span] for span in spans])
+    price = np.array([trace.price[:, span] for span in spans]) * hours
     demand_price = trace.on_demand * hours
-    never = np.full(work + 1, np.inf)
-    never[0] = 0.0
+    never = np.full((len(starts), work + 1), np.inf)
+    never[:, 0] = 0.0
     idle = never
-    spots = [np.tile(never, (len(trace.zones), 1)) for _ in range(ahead)]
+    spots = [np.repeat(never[:, None], up.shape[1], axis=1) for _ in range(ahead)]
     demands = [never for _ in range(ahead)]
     for t in range(ticks - 1, -1, -1):
-        on = up[:, t]
-        starts = up[:, t : t + ahead].all(axis=1) & (t + ahead <= ticks)
         best = np.minimum(idle, demands[-1] + demand_price * ahead)
-        if starts.any():
-            paid = price[starts, t : t + ahead].sum(axis=1)
-            best = np.minimum(best, (spots[-1][starts] + paid[:, None]).min(axis=0))
-        best[0] = 0.0
-        spot = np.tile(best, (len(trace.zones), 1))
-        spot[on, 1:] = np.minimum(spot[on, 1:], spots[0][on, :-1] + price[on, t][:, None])
+        soon = slice(t, t + ahead)
+        begins = up[:, :, soon].all(axis=2)
+        if t + ahead <= ticks and begins.any():
+            paid = np.where(begins, price[:, :, soon].sum(axis=2), np.inf)
+            best = np.minimum(best, (spots[-1] + paid[:, :, None]).min(axis=1))
+        best[:, 0] = 0.0
+        works = np.where(up[:, :, t], price[:, :, t], np.inf)[:, :, None]
+        spot = np.empty_like(spots[0])
+        spot[:, :, 0] = 0.0
+        np.minimum(best[:, None, 1:], spots[0][:, :, :-1] + works, out=spot[:, :, 1:])
         demand = best.copy()
-        demand[1:] = np.minimum(demand[1:], demands[0][:-1] + demand_price)
+        demand[:, 1:] = np.minimum(best[:, 1:], demands[0][:, :-1] + demand_price)
         idle, spots, demands = best, [spot, *spots[:-1]], [demand, *demands[:-1]]
-    return float(idle[work])
+    return [float(cost) for cost in idle[:, work]]

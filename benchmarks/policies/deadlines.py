@@ -8,7 +8,6 @@ start and the work left, it is on demand to the end.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from math import ceil
 
 from benchmarks.policies.trace import Trace
@@ -22,6 +21,8 @@ WAIT, DEMAND = -1, -2
 class Job:
     """
     Hold a job under way, and what its policy has learned of each zone by asking.
+
+    *asked* has all answers, *taken* how many of them were yes, *ended* how often no followed yes.
     """
 
     trace: Trace
@@ -36,10 +37,17 @@ class Job:
     cost: float = 0.0
     lost: int = WAIT
     asked: dict[int, list[bool]] = field(default_factory=dict)
+    taken: dict[int, int] = field(default_factory=dict)
+    ended: dict[int, int] = field(default_factory=dict)
     held: int = 0
     ends: int = 0
     gaps: int = 0
     without: int = 0
+
+    def __post_init__(self) -> None:
+        span = slice(self.first, self.first + self.ticks)
+        self._up: list[list[bool]] = self.trace.up[:, span].tolist()
+        self._price: list[list[float]] = self.trace.price[:, span].tolist()
 
     @property
     def slack(self) -> int:
@@ -52,14 +60,22 @@ class Job:
         """
         Return the price of a zone now, in USD an hour.
         """
-        return float(self.trace.price[zone, self.first + self.now])
+        return self._price[zone][self.now]
+
+    def up(self, zone: int) -> bool:
+        """
+        Say whether a zone has a machine now.
+        """
+        return self._up[zone][self.now]
 
     def ask(self, zone: int) -> bool:
         """
         Ask for a machine in a zone, and remember the answer.
         """
-        up = bool(self.trace.up[zone, self.first + self.now])
-        self.asked.setdefault(zone, []).append(up)
+        up, answers = self.up(zone), self.asked.setdefault(zone, [])
+        self.taken[zone] = self.taken.get(zone, 0) + up
+        self.ended[zone] = self.ended.get(zone, 0) + (bool(answers) and answers[-1] and not up)
+        answers.append(up)
         return up
 
     def first_up(self, zones: list[int]) -> int | None:
@@ -85,7 +101,7 @@ def finish(job: Job, chooser: Chooser) -> Job:
     """
     hours = job.trace.tick / 3600
     while job.done < job.work and job.now < job.ticks:
-        if job.at >= 0 and not job.trace.up[job.at, job.first + job.now]:
+        if job.at >= 0 and not job.up(job.at):
             job.lost, job.at = job.at, WAIT
             job.ends += 1
         target = chooser(job)
@@ -188,9 +204,7 @@ def skynomad(job: Job) -> int:
     value = job.trace.on_demand
 
     def worth(zone: int) -> float:
-        answers = job.asked.get(zone, [True])
-        ends = sum(a and not b for a, b in pairwise(answers))
-        life = (sum(answers) * probe + probe) / (ends + 0.5)
+        life = (job.taken.get(zone, 1) * probe + probe) / (job.ended.get(zone, 0) + 0.5)
         moving = 0.0 if zone == job.at else job.cold / max(life, job.cold)
         return value * (1.0 - moving) - job.price(zone)
 
@@ -229,9 +243,9 @@ def situation(job: Job, known: dict[int, bool]) -> Situation:
     tick = job.trace.tick
     life = life_of(job.held * tick, job.ends)
     offers = tuple(
-        Offer(name, job.price(zone), known.get(zone), share_of(sum(answers), len(answers)), life)
+        Offer(name, job.price(zone), known.get(zone), share_of(job.taken.get(zone, 0), asked), life)
         for zone, name in enumerate(job.trace.zones)
-        for answers in (job.asked.get(zone, []),)
+        for asked in (len(job.asked.get(zone, ())),)
     )
     modes = {WAIT: Mode.WAIT, DEMAND: Mode.ON_DEMAND}
     return Situation(

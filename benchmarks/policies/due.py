@@ -2,13 +2,14 @@
 Deadlines in a run: which jobs are replayed, from where, and what came of it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from random import Random
 from statistics import mean
 
-from benchmarks.policies.cost_bound import least_cost
+from benchmarks.policies.cost_bound import least_cost, least_costs
 from benchmarks.policies.deadlines import CHOOSERS, Job, cold_ticks, finish
 from benchmarks.policies.table import table
 from benchmarks.policies.trace import SETS, Trace
@@ -57,7 +58,23 @@ def from_start(contract: Contract, start: int) -> dict[str, tuple[float, bool]]:
     Return for each policy its cost as a multiple of the least possible, and whether it was in time.
     """
     ticks, work = contract.ticks
-    least = least_cost(contract.trace, start, ticks, work, COLD)
+    return beside(contract, start, least_cost(contract.trace, start, ticks, work, COLD))
+
+
+def from_starts(contract: Contract, starts: Sequence[int]) -> list[dict[str, tuple[float, bool]]]:
+    """
+    Return the same for several starts.
+    """
+    ticks, work = contract.ticks
+    least = least_costs(contract.trace, starts, ticks, work, COLD)
+    return [beside(contract, start, cost) for start, cost in zip(starts, least, strict=True)]
+
+
+def beside(contract: Contract, start: int, least: float) -> dict[str, tuple[float, bool]]:
+    """
+    Let every policy do the job, and set what it costs against the least.
+    """
+    ticks, work = contract.ticks
     cold = cold_ticks(contract.trace, COLD)
     jobs = {
         name: finish(Job(contract.trace, start, ticks, work, cold), rule) for name, rule in CHOOSERS.items()
@@ -73,7 +90,8 @@ def fulfil(contract: Contract, starts: int, jobs: int) -> dict[str, tuple[float,
     last = int(contract.trace.up.shape[1]) - contract.ticks[0]
     firsts = [draw.randrange(last + 1) for _ in range(starts)]
     with get_context("fork").Pool(jobs) as pool:
-        found = pool.map(partial(from_start, contract), firsts)
+        parts = pool.map(partial(from_starts, contract), [firsts[i : i + 10] for i in range(0, starts, 10)])
+    found = [one for part in parts for one in part]
     return {
         name: (mean(one[name][0] for one in found), sum(not one[name][1] for one in found))
         for name in CHOOSERS

@@ -6,7 +6,6 @@ Only what touches a network or a disk is replaced: the cloud's adapters, the rec
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -16,7 +15,7 @@ from benchmarks.policies import peers
 from benchmarks.policies.ledger import Ledger
 from benchmarks.policies.light_cloud import EPOCH, LightCloud, zone_name
 from orchestrator.core import names
-from orchestrator.core.history import History
+from orchestrator.core.history import History, noted
 from orchestrator.core.spec import JobSpec, Spec, TpuSpec, WatchSpec
 from orchestrator.core.units import Duration
 from orchestrator.core.world import World
@@ -40,7 +39,7 @@ class Record:
         Take over a change.
         """
         changed = change(self.history)
-        self.history = replace(changed, spans=tuple(s for s in changed.spans if s.until is None))
+        self.history = noted(changed, spans=tuple(s for s in changed.spans if s.until is None))
         return self.history
 
 
@@ -69,7 +68,13 @@ def a_spec(zones: tuple[str, ...], strategy: Literal["failover", "race"]) -> Spe
     """
     return Spec(
         name="replay",
-        tpu=TpuSpec(type="v5litepod-8", zones=zones, runtime="v2-alpha-tpuv5-lite", strategy=strategy),
+        tpu=TpuSpec(
+            type="v5litepod-8",
+            zones=zones,
+            runtime="v2-alpha-tpuv5-lite",
+            across_regions=True,
+            strategy="race-regions" if strategy == "race" else strategy,
+        ),
         job=JobSpec("python train.py"),
         vm="none",
         watch=WatchSpec(ttl=Duration(3650 * 86400)),
@@ -113,16 +118,40 @@ def inline(max_workers: int = 1) -> AbstractContextManager[Any]:
     return nullcontext(SimpleNamespace(map=lambda call, *items: list(map(call, *items))))
 
 
+class NoMemory:
+    """
+    Stand for the copy of the capacity memory in the bucket: the record here is never lost.
+    """
+
+    def __init__(self, _: object) -> None:
+        pass
+
+    def recalled(self, history: History, _: World) -> History:
+        """
+        Know nothing better.
+        """
+        return history
+
+    def keep(self, *_: object) -> None:
+        """
+        Write nothing.
+        """
+
+
 @contextmanager
 def light_looks() -> Iterator[None]:
     """
     Let passes look at a light cloud directly, and act on it one call after the other.
     """
 
-    def look(cloud: LightCloud, _spec: Spec, history: History, _bucket: str, _now: float) -> World:
+    def look(cloud: LightCloud, _: Spec, history: History, *__: object) -> World:
         return cloud.world(history)
 
-    with patch.object(reconcile, "observe", look), patch.object(act, "ThreadPoolExecutor", inline):
+    with (
+        patch.object(reconcile, "observe", look),
+        patch.object(reconcile, "CapacityMemory", NoMemory),
+        patch.object(act, "ThreadPoolExecutor", inline),
+    ):
         yield
 
 
@@ -134,12 +163,11 @@ def tpuctl(ledger: Ledger, random: Random, *, strategy: Literal["failover", "rac
     zones = tuple(zone_name(trace.zones[zone]) for zone in peers.by_price(ledger, 0.0))
     cloud = LightCloud(ledger, a_spec(zones, strategy))
     cloud.time = random.uniform(0.0, 15.0)
-    watcher = Watcher(deployment(cloud))
 
     def calm(result: Pass) -> None:
         plan = result.plan
         cloud.steady = not plan.changes and not plan.waiting and plan.wake_in is None
 
     with light_looks():
-        watcher.run(lambda _: cloud.time >= ledger.market.end, calm)
+        Watcher(deployment(cloud)).run(lambda _: cloud.time >= ledger.market.end, calm)
     cloud.close()

@@ -33,7 +33,8 @@ Limits, to keep in mind with every number:
 - A record says that one more machine would have started. It says little of lives shorter than its tick.
 - The time until a TPU is READY was never published: it is a scenario, varied below.
 - Other tools are models of their code. tpuctl and SkyPilot are given the zones in the order of price.
-- The nine zones lie in three regions. Reading one bucket from afar costs egress, which is left out here.
+- The nine zones lie in three regions, and tpuctl races over all (`race-regions`). Traffic between them costs
+  egress, which is left out here.
 - A notice comes 30 s before the end. Other tools' jobs have no last save on it, where a row does not say so.
 """
 HARD = """
@@ -122,10 +123,11 @@ def _line(goal: str, value: float, limit: float, unit: str, *, least: bool = Fal
     return f"- {goal}: {value:,.{digits}f}{unit}, {verdict}"
 
 
-def write(run: Run, seconds: float, jobs: int) -> None:
+def write(run: Run, seconds: float, computing: float, jobs: int) -> None:
     """
     Write the part of docs/performance.md that this benchmark owns.
     """
-    ran = f"Written by `python -m benchmarks.policies --write` in {seconds:.0f} s with {jobs} processes."
+    took = f"in {seconds:.0f} s with {jobs} processes, {computing:.0f} s of computing in all"
+    ran = f"Written by `python -m benchmarks.policies --write` {took}."
     PICTURE.write_text(picture(run.main))
     put("policies", f"{ABOUT.strip()}\n\n{ran}\n\n{text(run)}")

@@ -23,6 +23,7 @@ from benchmarks import document
 from benchmarks.push import ways
 from benchmarks.push.machines import Machine, machines
 from benchmarks.push.ours import push
+from benchmarks.push.relay import far_away
 from benchmarks.table import goal, table, words
 from orchestrator.remote.keys import ensure_key
 
@@ -30,6 +31,8 @@ FILES, FILE_BYTES, WORKERS, TURNS = 2000, 6000, 16, 5
 WORDS = ("def", "self", "return", "import", "for", "in", "range", "model", "loss", "step", "tensor", "None")
 
 
+FEW, ROUND_TRIP = 320, 0.040
+WARM, GZIP = "the same, through an open connection", "the same from nothing, with gzip -1"
 TAR, TAR_TO_ALL = "`tar \\| ssh tar x`", "`tar \\| ssh tar x`, all at once"
 WHOLE, HERE, OURS_TO_ALL = "tpuctl", "tpuctl, in a process that runs already", "tpuctl, in one process"
 LOADS = "Python and its SSH library load first; in a process that runs already they do not."
@@ -49,10 +52,10 @@ def main() -> None:
         document.put("push", text)
 
 
-def fill(source: Path) -> None:
+def fill(source: Path, files: int = FILES) -> None:
     """Write the files: words of a program, which compress about as source code, and some random bytes."""
     draw = random.Random(1)
-    for number in range(FILES):
+    for number in range(files):
         path = source / f"package{number % 40}" / f"module{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         text = " ".join(draw.choices(WORDS, k=FILE_BYTES // 8)).encode()
@@ -68,17 +71,8 @@ class Bench:
 
     def table(self) -> str:
         """Return the part of the document."""
-        cold = self.compare(
-            {
-                TAR: lambda name: ways.tar_over_ssh(self.source, self.hosts[0], name),
-                WHOLE: lambda _: self.ours(1),
-                HERE: lambda _: self.ours_here(1),
-                "`scp -O -r`": lambda name: ways.old_scp(self.source, self.hosts[0], name),
-                "`scp -r`": lambda name: ways.scp(self.source, self.hosts[0], name),
-                **self.with_rsync("rsync -a", lambda name: ways.rsync(self.source, self.hosts[0], name)),
-            },
-            TURNS,
-        )
+        with ways.connection(self.hosts[0]):
+            cold = self.first_pushes()
         cold["fabric `put` loop (once)"] = self.once(
             lambda name: ways.fabric_put(self.source, self.hosts[0], name)
         )
@@ -100,7 +94,46 @@ class Bench:
             },
             2,
         )
-        return page(cold, again, many, self.client_seconds())
+        return page(cold, again, many, self.from_afar(), self.client_seconds())
+
+    def first_pushes(self) -> dict[str, float]:
+        """Return the seconds of each way to bring all files to a machine that has none."""
+        return self.compare(
+            {
+                TAR: lambda name: ways.tar_over_ssh(self.source, self.hosts[0], name),
+                WARM: lambda name: ways.warm_tar(self.source, self.hosts[0], name),
+                GZIP: lambda name: ways.gzip_over_ssh(self.source, self.hosts[0], name),
+                WHOLE: lambda _: self.ours(1),
+                HERE: lambda _: self.ours_here(1),
+                "`scp -O -r`": lambda name: ways.old_scp(self.source, self.hosts[0], name),
+                "`scp -r`": lambda name: ways.scp(self.source, self.hosts[0], name),
+                **self.with_rsync("rsync -a", lambda name: ways.rsync(self.source, self.hosts[0], name)),
+            },
+            TURNS,
+        )
+
+    def from_afar(self) -> dict[str, float]:
+        """Return the seconds of each way to a machine far away, with fewer files."""
+        few = self.folder / "few"
+        fill(few, FEW)
+        with far_away(self.hosts[0], ROUND_TRIP) as host, ways.connection(host):
+            self.forget(1)
+            return self.compare(
+                {
+                    TAR: lambda name: ways.tar_over_ssh(few, host, name),
+                    WARM: lambda name: ways.warm_tar(few, host, name),
+                    GZIP: lambda name: ways.gzip_over_ssh(few, host, name),
+                    HERE: lambda _: self.ours_to(few, host),
+                    **self.with_rsync("rsync -a", lambda name: ways.rsync(few, host, name)),
+                    "`scp -O -r`": lambda name: ways.old_scp(few, host, name),
+                },
+                2,
+            )
+
+    def ours_to(self, source: Path, host: Machine) -> None:
+        """Push a folder from this process to one machine that has seen nothing yet."""
+        self.forget(1)
+        push(source, self.folder / "bundles", self.key, [host.host])
 
     def with_rsync(self, name: str, way: Callable[[str], None]) -> dict[str, Callable[[str], None]]:
         """Return the way where rsync is installed."""
@@ -170,25 +203,32 @@ class Bench:
 
 
 def page(
-    cold: dict[str, float], again: dict[str, float], many: dict[str, float], client: tuple[float, float]
+    cold: dict[str, float],
+    again: dict[str, float],
+    many: dict[str, float],
+    afar: dict[str, float],
+    client: tuple[float, float],
 ) -> str:
     """Return the tables and what they say about the goals."""
-    yard = next(iter(cold.values()))
     about = words(
         f"{FILES:,} files, {FILES * FILE_BYTES / 1e6:.0f} MB, to a real sshd on loopback; medians of one",
         "run. A ratio below 1 is faster than `tar | ssh tar x` from nothing. Each way is a whole process",
         "unless it says otherwise. tpuctl builds the bundle, sends it, compares its sha256 there, syncs it",
-        "to disk and switches by a rename; the others do neither of the last three.",
+        "to disk and switches by a rename; the others do neither of the last three. In the last table a",
+        "relay delays each piece on its way.",
     )
     tables = [
         table(
             (title, "seconds", "ratio"),
             [(name, f"{taken:.2f}", f"{taken / yard:.2f}") for name, taken in found.items()],
         )
-        for title, found in (
-            ("first push", cold), ("nothing has changed", again), (f"{WORKERS} workers at once", many),
+        for title, found, yard in (
+            ("first push", cold, cold[TAR]),
+            ("nothing has changed", again, cold[TAR]),
+            (f"{WORKERS} workers at once", many, cold[TAR]),
+            (f"first push of {FEW} files, {1000 * ROUND_TRIP:.0f} ms away", afar, afar[TAR]),
         )
-    ]  # fmt: skip
+    ]
     return "\n\n".join(["## Push of code", about, *tables, "\n".join(_goals(cold, again, many, client))])
 
 

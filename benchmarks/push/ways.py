@@ -4,7 +4,8 @@ Ways to bring a folder to a machine, each as the whole command that one would ru
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.push.machines import Machine
@@ -34,6 +35,33 @@ def tar_over_ssh(source: Path, machine: Machine, name: str) -> None:
     _run(
         f"tar -C {source} -cf - . | "
         f"ssh -F {machine.ssh_config} m 'mkdir -p {target} && tar -C {target} -xf -'"
+    )
+
+
+def warm_tar(source: Path, machine: Machine, name: str) -> None:
+    """One stream through a connection that is open already."""
+    target, master = machine.root / name, machine.ssh_config.with_name("master")
+    ssh = f"ssh -F {machine.ssh_config} -o ControlPath={master}"
+    _run(f"tar -C {source} -cf - . | {ssh} m 'mkdir -p {target} && tar -C {target} -xf -'")
+
+
+@contextmanager
+def connection(machine: Machine) -> Iterator[None]:
+    """Keep a connection open for `warm_tar`."""
+    words = f"ssh -F {machine.ssh_config} -o ControlPath={machine.ssh_config.with_name('master')}"
+    _run(f"{words} -M -N -f m 2>/dev/null")
+    try:
+        yield
+    finally:
+        _run(f"{words} -O exit m 2>/dev/null")
+
+
+def gzip_over_ssh(source: Path, machine: Machine, name: str) -> None:
+    """One stream, compressed."""
+    target = machine.root / name
+    _run(
+        f"tar -C {source} -cf - . | gzip -1 | "
+        f"ssh -F {machine.ssh_config} m 'mkdir -p {target} && tar -C {target} -xzf -'"
     )
 
 

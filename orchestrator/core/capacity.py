@@ -5,7 +5,7 @@ An estimate from what has happened here so far, with no knowledge of the future.
 likely the zone is still empty, how long TPUs have lived there, and how it was at this hour on other days.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 SHORTEST_OUTAGE = 300.0
@@ -85,6 +85,21 @@ def after_loss(places: Places, zone: str, kind: str, at: float, lived: float) ->
     return _with(places, replace(worn, lives=one.lives + 1, lived=one.lived + max(0.0, lived)))
 
 
+def merged(places: Places, others: Places, now: float) -> Places:
+    """
+    Return *places* with what *others* know better: a place with a later event, of which none is yet to come.
+    """
+    known = {(one.zone, one.type): _last(one) for one in places}
+    newer = [one for one in others if known.get((one.zone, one.type), 0.0) < _last(one) <= now]
+    for one in sorted(newer, key=_last):
+        places = _with(places, one)
+    return places
+
+
+def _last(one: Place) -> float:
+    return max(one.out_at, one.granted_at)
+
+
 def _with(places: Places, one: Place) -> Places:
     others = tuple(p for p in places if (p.zone, p.type) != (one.zone, one.type))
     return (*others, one)[-MOST_PLACES:]
@@ -119,13 +134,22 @@ def worth(one: Place, now: float) -> float:
     return (1 - emptiness(one, now)) * life / (life + WAY_BACK) * (1 - 0.5 * out / (granted + out + 4))
 
 
-def order(zones: Sequence[str], places: Places, kind: str, now: float, home: str = "") -> tuple[str, ...]:
+def order(
+    zones: Sequence[str],
+    places: Places,
+    kind: str,
+    now: float,
+    home: str = "",
+    nearness: Mapping[str, float] | None = None,
+) -> tuple[str, ...]:
     """
     Return the zones in the order of asking.
 
-    The file's order holds, the zone of the last TPU first, unless another zone is clearly better.
+    The file's order holds, the zone of the last TPU first, unless another zone is clearly better. *nearness*
+    says what a zone is worth because of its way to the bucket; 1 where it is left out.
     """
-    values = {zone: worth(place_of(places, zone, kind), now) for zone in zones}
+    near = nearness or {}
+    values = {zone: worth(place_of(places, zone, kind), now) * near.get(zone, 1.0) for zone in zones}
     best = max(values.values())
 
     def rank(zone: str) -> tuple[bool, float, bool]:
@@ -135,12 +159,20 @@ def order(zones: Sequence[str], places: Places, kind: str, now: float, home: str
     return tuple(sorted(zones, key=rank))
 
 
-def passed_over(zones: Sequence[str], places: Places, kind: str, now: float, chosen: str) -> str:
+def passed_over(
+    zones: Sequence[str],
+    places: Places,
+    kind: str,
+    now: float,
+    chosen: str,
+    nearness: Mapping[str, float] | None = None,
+) -> str:
     """
     Say why zones that the file names earlier are not asked first; empty when there is none.
     """
     earlier = zones[: zones.index(chosen)] if chosen in zones else ()
-    return ", ".join(f"{zone} {_fault(place_of(places, zone, kind), now)}" for zone in earlier)
+    far = {zone for zone in earlier if (nearness or {}).get(zone, 1.0) < 1.0}
+    return ", ".join(f"{z} {_fault(place_of(places, z, kind), now, far=z in far)}" for z in earlier)
 
 
 def told(one: Place) -> str:
@@ -151,13 +183,13 @@ def told(one: Place) -> str:
     return f"{one.granted} granted, {one.refused} refused{lives}"
 
 
-def _fault(one: Place, now: float) -> str:
+def _fault(one: Place, now: float, *, far: bool) -> str:
     if one.out_at and emptiness(one, now) >= 0.1:
         what = "took one away" if one.out_by_loss else "refused"
         return f"{what} {_ago(now - one.out_at)}"
     if one.lives:
         return f"has kept one for {_span(one.lived / one.lives)} on average"
-    return "is asked later"
+    return "is far from the bucket" if far else "is asked later"
 
 
 def _ago(seconds: float) -> str:

@@ -174,7 +174,14 @@ class Catalog:
         """
         Return USD per GiB-month of standard storage, or None when the price is unknown.
         """
-        return self.others.get(("gcs", "standard", region), UNKNOWN_PRICE).ondemand
+        multi = self.others.get(("gcs", f"standard multi-region {region}", region), UNKNOWN_PRICE)
+        return self.others.get(("gcs", "standard", region), multi).ondemand
+
+    def egress_price(self, route: str) -> float | None:
+        """
+        Return USD per GiB on a route such as `between regions, Europe`, or None when it is unknown.
+        """
+        return self.others.get(("egress", route, "any"), UNKNOWN_PRICE).ondemand
 
 
 def build(tables: Mapping[str, str]) -> Catalog:

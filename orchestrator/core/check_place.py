@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.core.catalog import Catalog, region_zones
-from orchestrator.core.names import region_of
+from orchestrator.core.names import region_of, regions
 from orchestrator.core.rule import Problem, Rule
 from orchestrator.core.spec import Spec
 from orchestrator.core.suggest import did_you_mean, join
@@ -14,6 +14,7 @@ from orchestrator.core.suggest import did_you_mean, join
 NAME_LENGTH = 40
 NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
 SMALLEST_DISK_GB = 10
+MULTI_REGIONS = ("us", "eu", "asia")
 
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z0-9]+")
 _BUCKET = re.compile(r"[a-z0-9][-_a-z0-9.]*[a-z0-9]")
@@ -87,13 +88,24 @@ def _region_hint(zone: str, catalog: Catalog) -> str:
 
 
 def _one_region(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """
+    Refuse zones of several regions where the file does not say that they are meant, or the job cannot.
+    """
+    if spec.tpu.across_regions:
+        if spec.job.run_on == "vm" and len(regions(spec)) > 1:
+            hint = "write run_on: tpu, or name zones of one region"
+            yield Problem("job.run_on", "a job on the VM needs its TPU in the VM's region", hint)
+        return
+    if spec.tpu.strategy == "race-regions":
+        hint = "set tpu.across_regions: true and name zones of several regions, or write race"
+        yield Problem("tpu.strategy", "race-regions needs zones of several regions", hint)
     known = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
     for index, zone in enumerate(spec.tpu.zones):
         if zone in known and region_of(zone) != region_of(known[0]):
             yield Problem(
                 f"tpu.zones[{index}]",
                 f"{zone} is in another region than {known[0]}",
-                "keep one region: the bucket cannot move, and traffic between regions is slow and billed",
+                "keep one region, or set tpu.across_regions: true: the bucket stays, traffic to it is billed",
             )
 
 
@@ -165,8 +177,13 @@ def _vm_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 def _location(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     location, region = spec.bucket.location, _region(spec, catalog)
-    if location is not None and region and location.lower() != region:
+    if location is None or not region or location.lower() == region:
+        return
+    if not spec.tpu.across_regions:
         yield Problem("bucket.location", f"{location[:60]} is not the TPU's region {region}", _EGRESS)
+    elif location.lower() not in MULTI_REGIONS:
+        text = f"{location[:60]} is neither {region}, where the first zone lies, nor a multi-region"
+        yield Problem("bucket.location", text, f"leave it out, or use one of {join(MULTI_REGIONS)}")
 
 
 def _region(spec: Spec, catalog: Catalog) -> str:
@@ -202,7 +219,7 @@ RULES = (
     Rule(("service_account",), _account),
     Rule(("tpu.type",), _type),
     Rule(("tpu.zones",), _zones),
-    Rule(("tpu.zones",), _one_region),
+    Rule(("tpu.zones", "tpu.across_regions", "tpu.strategy", "job.run_on"), _one_region),
     Rule(("tpu.type", "tpu.zones"), _type_in_zone),
     Rule(("tpu.other_types", "tpu.zones"), _other_types),
     Rule(("tpu.runtime",), _runtime),
@@ -210,7 +227,7 @@ RULES = (
     Rule(("vm.machine",), _machine),
     Rule(("vm.zone", "tpu.zones"), _vm_zone),
     Rule(("bucket.name", "bucket.adopt"), _bucket),
-    Rule(("bucket.location", "tpu.zones"), _location),
+    Rule(("bucket.location", "tpu.zones", "tpu.across_regions"), _location),
 )
 """
 The rules of this file, in the order of the deployment file's sections.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from orchestrator.core.catalog import Catalog, Price
-from orchestrator.core.names import region_of, vm_zone
+from orchestrator.core.names import home_region, region_of, vm_zone
 from orchestrator.core.spec import Spec
 
 HOURS_A_MONTH = 730.0
@@ -130,6 +130,7 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
     lines = [_line(f"TPU {spec.tpu.type}", Meter.NODE, node, spec.tpu.spot)]
     accelerator = catalog.accelerator(spec.tpu.type)
     address = catalog.address_price(region)
+    storage = catalog.storage_price(home_region(spec))
     if spec.tpu.external_ip:
         count = accelerator.hosts if accelerator else 1
         each = None if address is None else address * count
@@ -146,10 +147,10 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
         disk = None if month is None else month * spec.vm.disk_gb / HOURS_A_MONTH
         lines += [
             _line(f"VM {spec.vm.machine}", Meter.VM, machine, spec.vm.spot),
-            _flat("VM external address", Meter.VM, address),
+            _flat("VM external address", Meter.VM, catalog.address_price(vm_region)),
             _flat(f"VM disk {spec.vm.disk_gb} GB", Meter.DISK, disk),
         ]
-    return Hourly(zone, tuple(lines), catalog.storage_price(region), catalog.dates)
+    return Hourly(zone, tuple(lines), storage, catalog.dates)
 
 
 def _line(what: str, meter: Meter, price: Price, spot: bool) -> PriceLine:

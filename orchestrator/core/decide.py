@@ -55,7 +55,7 @@ def decide_bucket(spec: Spec, world: World, history: History) -> Step:
     bucket = world.bucket
     if isinstance(bucket, Unknown):
         return Step(waiting=f"bucket: not known ({bucket.why})")
-    region = names.region_of(spec.tpu.zones[0])
+    region = names.home_region(spec)
     if isinstance(bucket, Present):
         if history.bucket_ready or spec.bucket.adopt:
             return Step()

@@ -205,12 +205,12 @@ def _asked(spec: Spec, world: World, history: History, judgement: Judgement) -> 
     if fresh and races(spec):
         return new_round(spec, world, history, judgement.why)
     incarnation = newest_incarnation(history) + 1 if fresh else history.incarnation
-    zone = next_zone(spec, history, world.seen_at) if fresh else history.zone
+    zone = next_zone(spec, history, world.seen_at, world.prices) if fresh else history.zone
     if quota_held(world, history, zone):
         return Step(waiting="TPU: waits for the old node to go, which holds the quota", wake_in=5.0)
     name = names.node_name(spec, incarnation)
     race = 0 if fresh else history.round
-    why = judgement.why + (why_there(spec, history, world.seen_at, zone) if fresh else "")
+    why = judgement.why + (why_there(spec, history, world.seen_at, zone, world.prices) if fresh else "")
     other = substitute(spec, kind)
     change = Change(Kind.NODE, Verb.CREATE, name, why, zone, incarnation, round=race, type=other)
     return held_back(spec, history, world, Kind.NODE, zone) or Step((change,))

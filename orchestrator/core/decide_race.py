@@ -4,6 +4,7 @@ Decide which TPUs run in a race: a new round in several zones at once, and who j
 
 from orchestrator.core import names
 from orchestrator.core.history import History, newest_incarnation
+from orchestrator.core.names import region_of
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.race import WIDTH, candidates, races, undecided
 from orchestrator.core.recovery import create_gate, held_back, quota_held, zone_order
@@ -17,8 +18,9 @@ def new_round(spec: Spec, world: World, history: History, why: str) -> Step:
     """
     Ask for a TPU in each of the first zones that may be asked now; else wait for the first that may.
     """
-    zones = zone_order(spec, history, world.seen_at)
-    free = [zone for zone in zones if _free(spec, world, history, zone)][:WIDTH]
+    zones = zone_order(spec, history, world.seen_at, world.prices)
+    ready = [zone for zone in zones if _free(spec, world, history, zone)]
+    free = [zone for zone in ready if _may_meet(spec, zone, ready[0])][:WIDTH]
     if not free:
         soonest = min(zones, key=lambda zone: create_gate(spec, history, zone))
         wait = held_back(spec, history, world, Kind.NODE, soonest)
@@ -34,9 +36,17 @@ def joining(spec: Spec, world: World, history: History) -> tuple[Change, ...]:
         return ()
     taken = {history.zone, *(one.zone for one in candidates(history))}
     room = WIDTH - 1 - len(candidates(history))
-    others = [zone for zone in zone_order(spec, history, world.seen_at) if zone not in taken]
+    zones = zone_order(spec, history, world.seen_at, world.prices)
+    others = [zone for zone in zones if zone not in taken and _may_meet(spec, zone, history.zone)]
     free = [zone for zone in others if _free(spec, world, history, zone)][: max(0, room)]
     return _creates(spec, history, free, history.round, "a place in the race is free")
+
+
+def _may_meet(spec: Spec, zone: str, other: str) -> bool:
+    """
+    Say whether two zones may be in one race; of several regions only where the file says so.
+    """
+    return spec.tpu.strategy == "race-regions" or region_of(zone) == region_of(other)
 
 
 def _free(spec: Spec, world: World, history: History, zone: str) -> bool:

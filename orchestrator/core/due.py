@@ -1,14 +1,15 @@
 """
 The deadline of a deployment: what the next TPU should be, when the present one is left, and the forecast.
 
-The rules are those of `orchestrator.core.deadline`; here is what they are fed with. Prices are relative:
-within a region all zones have one price, and only the ratio of spot to on demand decides.
+The rules are those of `orchestrator.core.deadline`; here is what they are fed with: the prices of the table
+for the type and each zone, and what is remembered of the zones.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 
+from orchestrator.core.capacity import place_of
 from orchestrator.core.deadline import (
     Choice,
     Mode,
@@ -18,13 +19,13 @@ from orchestrator.core.deadline import (
     choose,
     life_of,
     on_time,
-    share_of,
 )
 from orchestrator.core.history import TERMINAL, History, Span, current_node
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.progress import with_reports
 from orchestrator.core.queued import IN_QUEUE
+from orchestrator.core.rates import on_demand_usd, rates, share_in
 from orchestrator.core.recovery import create_gate, hopeless
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
@@ -35,8 +36,6 @@ from orchestrator.errors import Retry
 CAPACITY = "capacity"
 """Key of a change's details that tells what is paid for."""
 ON_DEMAND = "on demand, for the deadline"
-SPOT_PRICE = 0.4
-"""Price of spot where on demand costs 1; the tables say 0.3 to 0.5 for most types."""
 FIRST_COLD, FIRST_LOSS = 900.0, 900.0
 """Seconds that a start and the work between two saves are held to take before any was seen."""
 MARGIN = 1.5
@@ -63,9 +62,14 @@ def learn_progress(history: History, world: World) -> History:
     """
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
     progress = with_reports(history.progress, beats, current_node(world, history))
-    refused = [r.at for r in history.refusals if _lack_of_spot(r.kind, r.retry, on_demand=r.on_demand)]
-    latest = max([progress.spot_refused_at, *refused])
-    progress = replace(progress, spot_refused_at=min(latest, world.seen_at))
+    refused = [
+        r.at
+        for r in history.refusals
+        if r.at > progress.spot_refused_at and _lack_of_spot(r.kind, r.retry, on_demand=r.on_demand)
+    ]
+    latest = min(max([progress.spot_refused_at, *refused]), world.seen_at)
+    if latest != progress.spot_refused_at:
+        progress = replace(progress, spot_refused_at=latest)
     return history if progress == history.progress else replace(history, progress=progress)
 
 
@@ -90,7 +94,7 @@ def situation(spec: Spec, world: World, history: History) -> Situation | None:
         done=min(known.step, target) * pace,
         cold=max(60.0, MARGIN * known.cold) if known.cold else FIRST_COLD,
         loss=known.loss or _interval(spec),
-        on_demand_usd_hour=1.0,
+        on_demand_usd_hour=on_demand_usd(spec, world, history, node),
         offers=_offers(spec, world, history, mode),
         mode=mode,
         place=node.zone if node else "",
@@ -215,16 +219,16 @@ def _offers(spec: Spec, world: World, history: History, mode: Mode) -> tuple[Off
     age = world.seen_at - history.progress.spot_refused_at
     doubted = mode is Mode.ON_DEMAND and age < BELIEVED * 2.0 ** (vain - 1)
     doubted = doubted or _in_queue(_live(world, history))
-    return tuple(
-        Offer(
-            zone,
-            SPOT_PRICE,
-            up=False if doubted or create_gate(spec, cheap, zone) > world.seen_at else None,
-            share=share_of(len(spans), len(spans) + vain),
-            life=life,
-        )
-        for zone in spec.tpu.zones
-    )
+    usd = rates(spec, world, history)
+
+    def offer(zone: str) -> Offer:
+        one = place_of(history.places, zone, history.type)
+        shut = doubted or create_gate(spec, cheap, zone) > world.seen_at
+        share = share_in(one, len(spans), vain)
+        lasts = (life + one.lived) / (1.0 + one.lives)
+        return Offer(zone, usd[zone].spot, up=False if shut else None, share=share, life=lasts)
+
+    return tuple(offer(zone) for zone in spec.tpu.zones)
 
 
 def _in_vain(history: History, spans: Sequence[Span]) -> int:

@@ -51,7 +51,7 @@ def _misplaced(spec: Spec, world: World) -> str:
     """
     Say why a bucket in another region than the TPU is refused: each checkpoint would be billed as egress.
     """
-    region = names.region_of(spec.tpu.zones[0])
+    region = names.home_region(spec)
     if not isinstance(world.bucket, Present) or world.bucket.value.location == region:
         return ""
     bucket = world.bucket.value

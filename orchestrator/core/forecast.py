@@ -38,7 +38,7 @@ def forecast(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: st
 
     A bucket that is to be adopted exists.
     """
-    adopted = Present(Bucket(names.bucket_name(spec, ""), names.region_of(spec.tpu.zones[0])))
+    adopted = Present(Bucket(names.bucket_name(spec, ""), names.home_region(spec)))
     bucket = adopted if spec.bucket.adopt else Absent()
     nothing = World(bucket, Absent(), Present(()), Present(()))
     return foresee(spec, accelerator, nothing, History(bundle=bundle, agent=agent))

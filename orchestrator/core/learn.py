@@ -75,7 +75,9 @@ def _up_to(history: History, now: float) -> History:
             r if r.at <= now else replace(r, at=now) for r in history.refusals if now - r.at < FORGIVEN
         ),
         sightings={key: min(since, now) for key, since in history.sightings.items()},
-        operations=tuple(replace(o, started_at=min(o.started_at, now)) for o in history.operations),
+        operations=tuple(
+            o if o.started_at <= now else replace(o, started_at=now) for o in history.operations
+        ),
     )
 
 

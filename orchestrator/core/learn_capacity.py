@@ -5,7 +5,7 @@ Remember what zones granted, refused and took away, from what a pass sees.
 from dataclasses import replace
 
 from orchestrator.core.capacity import Places, after_grant, after_loss, after_refusal, place_of
-from orchestrator.core.history import TERMINAL, History
+from orchestrator.core.history import TERMINAL, History, Refusal
 from orchestrator.core.notice import left
 from orchestrator.core.plan import Kind
 from orchestrator.core.world import Node, NodeState, Present, World
@@ -38,13 +38,16 @@ def _shared(places: Places, history: History, world: World) -> Places:
 
 
 def _refusals(places: Places, history: History) -> Places:
+    last = {one.zone: max(one.out_at, one.granted_at) for one in places if one.type == history.type}
     for refusal in history.refusals:
-        if refusal.kind is not Kind.NODE or refusal.retry not in LACKING or refusal.on_demand:
-            continue
-        known = place_of(places, refusal.zone, history.type)
-        if refusal.at > max(known.out_at, known.granted_at):
+        if refusal.at > last.get(refusal.zone, 0.0) and _tells_of_capacity(refusal):
             places = after_refusal(places, refusal.zone, history.type, refusal.at)
+            last[refusal.zone] = refusal.at
     return places
+
+
+def _tells_of_capacity(refusal: Refusal) -> bool:
+    return refusal.kind is Kind.NODE and refusal.retry in LACKING and not refusal.on_demand
 
 
 def _of_node(places: Places, node: Node, history: History, world: World) -> Places:

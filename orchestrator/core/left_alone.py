@@ -16,8 +16,11 @@ def left_alone(spec: Spec, world: World) -> tuple[str, ...]:
     if not differences:
         return ()
     return (
-        f"the VM stays as it is: {'; '.join(differences)}. tpuctl does not replace a VM, since its disk may hold "
-        "data that exists nowhere else. To have a new one: copy what you need, tpuctl down, tpuctl up",
+        (
+            f"the VM stays as it is: {'; '.join(differences)}. tpuctl does not replace a VM, since its disk "
+            "may hold data that exists nowhere else. To have a new one: copy what you need, tpuctl down, "
+            "tpuctl up"
+        ),
     )
 
 

@@ -22,6 +22,7 @@ HEARTBEAT = ".tpuctl/heartbeat/"
 WAKE = ".tpuctl/wake/"
 EVENTS = ".tpuctl/events/"
 CLAIM = ".tpuctl/claim/"
+CAPACITY = ".tpuctl/capacity.json"
 STATUS = ".tpuctl/status.json"
 CURVE = ".tpuctl/curve.json"
 BUNDLES = "bundles/"
@@ -34,6 +35,20 @@ def region_of(zone: str) -> str:
     Return the region of a zone, AI zones such as `us-central1-ai1a` included.
     """
     return zone.rsplit("-", 1)[0]
+
+
+def home_region(spec: Spec) -> str:
+    """
+    Return where the bucket lies: the region of the first zone, or what the file names.
+    """
+    return (spec.bucket.location or region_of(spec.tpu.zones[0])).lower()
+
+
+def regions(spec: Spec) -> tuple[str, ...]:
+    """
+    Return the regions of the TPU's zones, the first zone's first.
+    """
+    return tuple(dict.fromkeys(region_of(zone) for zone in spec.tpu.zones))
 
 
 def node_name(spec: Spec, incarnation: int) -> str:

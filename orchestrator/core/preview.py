@@ -11,7 +11,7 @@ from orchestrator.core.check import check
 from orchestrator.core.cost import Hourly, hourly, to_budget, to_ttl
 from orchestrator.core.dead_man import legs
 from orchestrator.core.plan import Change, Kind, Plan, Verb
-from orchestrator.core.prices import egress_usd
+from orchestrator.core.prices import ways_to_bucket
 from orchestrator.core.scopes import LOOP_ROLES, SELF_DELETE_ROLE, WRITER_ROLE, node_scopes, vm_scopes
 from orchestrator.core.secrets import grant_line, job_secrets, secret_names, told
 from orchestrator.core.sidecars import sidecars
@@ -174,16 +174,8 @@ def preview(
         account,
         (*notes, *_notes(spec, catalog)),
         scripts or {},
-        egress(spec, catalog),
+        ways_to_bucket(spec, catalog),
     )
-
-
-def egress(spec: Spec, catalog: Catalog) -> dict[str, float | None]:
-    """
-    Return USD per GiB between the bucket and each region of the file in which it does not lie.
-    """
-    home = names.home_region(spec)
-    return {region: egress_usd(catalog, region, home) for region in names.regions(spec) if region != home}
 
 
 def _notes(spec: Spec, catalog: Catalog) -> tuple[str, ...]:

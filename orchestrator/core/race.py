@@ -28,7 +28,7 @@ def races(spec: Spec) -> bool:
     """
     Say whether TPUs are asked for in several zones at once.
     """
-    return spec.tpu.strategy == "race" and len(spec.tpu.zones) > 1
+    return spec.tpu.strategy != "failover" and len(spec.tpu.zones) > 1
 
 
 def undecided(history: History) -> bool:
@@ -125,7 +125,9 @@ def learn_race(history: History, world: World) -> History:
     """
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     seen = {n.incarnation: n for n in nodes}
-    known = tuple(replace(r, accepted=r.accepted or r.incarnation in seen) for r in history.rivals)
+    known = tuple(
+        r if r.accepted or r.incarnation not in seen else replace(r, accepted=True) for r in history.rivals
+    )
     history = replace(history, rivals=known) if known != history.rivals else history
     if undecided(history):
         claim = world.claim.value if isinstance(world.claim, Present) else None

@@ -8,6 +8,7 @@ from collections import Counter
 from orchestrator.core.capacity import order, passed_over, place_of, told
 from orchestrator.core.history import History, Refusal
 from orchestrator.core.plan import Kind
+from orchestrator.core.prices import Prices
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
 from orchestrator.core.world import Present, World
@@ -32,34 +33,42 @@ LONGEST_DELAY = {
 }
 LONGEST_PAUSE = 1.5 * max(LONGEST_DELAY.values())
 """Seconds of the longest pause, since jitter may add half of a delay to it."""
+NO_PRICES = Prices()
 QUOTA_TRIES = 5
 UNKNOWN_TRIES = 8
 
 
-def next_zone(spec: Spec, history: History, now: float) -> str:
+def next_zone(spec: Spec, history: History, now: float, prices: Prices = NO_PRICES) -> str:
     """
     Return the zone for the next node.
     """
-    return zone_order(spec, history, now)[0]
+    return zone_order(spec, history, now, prices)[0]
 
 
-def zone_order(spec: Spec, history: History, now: float) -> tuple[str, ...]:
+def zone_order(spec: Spec, history: History, now: float, prices: Prices = NO_PRICES) -> tuple[str, ...]:
     """
     Return the zones in the order of asking: by what is remembered of them, then by who refused less often.
+
+    A zone beside the bucket comes before one elsewhere that is otherwise as good.
     """
-    zones = spec.tpu.zones
-    ranked = order(zones, history.places, history.type, now, home=history.zone)
+    near = _nearness(spec, history, prices)
+    ranked = order(spec.tpu.zones, history.places, history.type, now, home=history.zone, nearness=near)
     elsewhere = {Retry.CAPACITY, Retry.QUOTA}
     refused = [r.zone for r in history.refusals if r.kind is Kind.NODE and r.retry in elsewhere]
     return tuple(sorted(ranked, key=refused.count))
 
 
-def why_there(spec: Spec, history: History, now: float, zone: str) -> str:
+def _nearness(spec: Spec, history: History, prices: Prices) -> dict[str, float]:
+    return {zone: prices.nearness(history.type, zone, spot=spec.tpu.spot) for zone in spec.tpu.zones}
+
+
+def why_there(spec: Spec, history: History, now: float, zone: str, prices: Prices = NO_PRICES) -> str:
     """
     Say why *zone* is asked before those that the file names earlier; empty when none is passed over.
     """
-    text = passed_over(spec.tpu.zones, history.places, history.type, now, zone)
-    return f"; {text}" if text and history.places else ""
+    near = _nearness(spec, history, prices)
+    text = passed_over(spec.tpu.zones, history.places, history.type, now, zone, near)
+    return f"; {text}" if text and (history.places or min(near.values()) < 1.0) else ""
 
 
 def remembered(spec: Spec, history: History) -> list[tuple[float, str]]:
@@ -112,11 +121,11 @@ def hopeless(history: History) -> Refusal | None:
     Capacity comes back by itself and is asked for without end; a permission does not. As long as another
     zone only lacks capacity, a zone without quota ends nothing.
     """
-    limits = {Retry.PERMANENT: 1, Retry.QUOTA: QUOTA_TRIES, Retry.UNKNOWN: UNKNOWN_TRIES}
     # A deadline may ask for what the project has no quota for; spot goes on without it.
     refusals = [r for r in history.refusals if not r.on_demand]
     if any(r.kind is Kind.NODE and r.retry is Retry.CAPACITY for r in refusals):
-        limits = {Retry.PERMANENT: 1}
+        return next((r for r in reversed(refusals) if r.retry is Retry.PERMANENT), None)
+    limits = {Retry.PERMANENT: 1, Retry.QUOTA: QUOTA_TRIES, Retry.UNKNOWN: UNKNOWN_TRIES}
     alike = Counter((r.kind, r.retry) for r in refusals)
     for last in reversed(refusals):
         if last.retry in limits and alike[last.kind, last.retry] >= limits[last.retry]:

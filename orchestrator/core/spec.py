@@ -26,13 +26,15 @@ class TpuSpec:
     type: str
     """Accelerator type, for example v5litepod-8. The number counts cores up to v5p, chips for v5e and v6e."""
     zones: tuple[str, ...]
-    """Zones in order of preference, all in one region. The next one is tried when a zone has no capacity."""
+    """Zones in order of preference, of one region. The next one is tried when a zone has no capacity."""
+    across_regions: bool = False
+    """Allow zones of several regions. The bucket stays in one; traffic to TPUs elsewhere is billed."""
     runtime: str | None = None
     """TPU software version; the catalogue's version for the type when left out."""
     other_types: tuple[str, ...] = ()
     """Types to take instead, in this order, when no zone has the first; a list as type says the same."""
-    strategy: Literal["failover", "race"] = "failover"
-    """One zone after the other (failover), or three at once, and the first READY TPU gets the job (race)."""
+    strategy: Literal["failover", "race", "race-regions"] = "failover"
+    """How zones are asked: one after the other (failover), three at once (race; race-regions for any)."""
     request: Literal["node", "queued"] = "node"
     """Ask for a TPU again and again (node), or put the order into the zone's queue and wait (queued)."""
     wait: Duration | None = None
@@ -58,7 +60,7 @@ class VmSpec:
     spot: bool = False
     """Use spot capacity; a stopped VM is started again within one poll."""
     zone: str | None = None
-    """Zone of the VM; the TPU's first zone when left out. It must lie in the TPU's region."""
+    """Zone of the VM; the TPU's first zone when left out. It must lie in that zone's region."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class BucketSpec:
     adopt: bool = False
     """Use a bucket that exists already. An adopted bucket is never changed and never deleted."""
     location: str | None = None
-    """Region of the bucket; the TPU's region when left out, and refused when it differs."""
+    """Region of the bucket: the TPU's first; with across_regions also the multi-regions us, eu and asia."""
 
 
 @dataclass(frozen=True)

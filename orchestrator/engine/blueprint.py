@@ -55,7 +55,7 @@ class Blueprint:
         """
         Return the order for the bucket.
         """
-        region = self.spec.bucket.location or names.region_of(self.spec.tpu.zones[0])
+        region = names.home_region(self.spec)
         return BucketOrder(self.bucket, region, names.labels(self.spec, "bucket"), self.service_account)
 
     def vm_order(self, history: History) -> VmOrder:

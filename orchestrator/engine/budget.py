@@ -28,7 +28,7 @@ def tell_stockouts(budget: Budget, histories: Sequence[History], told: float) ->
         (refusal.zone, refusal.at): history.type
         for history in histories
         for refusal in history.refusals
-        if refusal.kind is Kind.NODE and refusal.retry is Retry.CAPACITY and refusal.at > told
+        if refusal.at > told and refusal.kind is Kind.NODE and refusal.retry is Retry.CAPACITY
         if not refusal.on_demand
     }
     for (zone, at), kind in sorted(new.items()):

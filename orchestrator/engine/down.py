@@ -184,7 +184,9 @@ class Sweep:
             if n not in here
         ]
         doubtful = sorted(self._known - here - self._gone - set(self._deletions))
-        self._missing = {name: self._missing.get(name, now) for name in doubtful}
+        # A list that failed is no witness: it neither shows nor misses anything.
+        missed = [name for name in doubtful if "?" not in here or name in self._missing]
+        self._missing = {name: self._missing.get(name, now) for name in missed}
         unsure = [name for name, since in self._missing.items() if now - since < SECOND_WITNESS]
         return (*left, *(Left("?", name, "", "not in sight; looking once more") for name in unsure))
 

@@ -4,11 +4,15 @@ Look at everything once, in parallel. What cannot be seen is Unknown.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
 
+from orchestrator.catalog import load_catalog
 from orchestrator.core import names
 from orchestrator.core.history import History
+from orchestrator.core.prices import Prices, prices
 from orchestrator.core.spec import Spec
+from orchestrator.core.types import types_of
 from orchestrator.core.world import (
     Absent,
     Bucket,
@@ -20,7 +24,7 @@ from orchestrator.core.world import (
     Vm,
     World,
 )
-from orchestrator.engine.heartbeats import read_heartbeats
+from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.queue import nodes_of
 from orchestrator.engine.race import read_claim, round_to_look_up
 from orchestrator.errors import NotFoundError, TpuctlError
@@ -28,6 +32,14 @@ from orchestrator.ports import Cloud
 
 T = TypeVar("T")
 L = TypeVar("L", Bucket, Vm)
+
+
+@cache
+def known_prices(kinds: tuple[str, ...], zones: tuple[str, ...], bucket: str) -> Prices:
+    """
+    Return what the price table says of types and zones, and of the way from there to the bucket.
+    """
+    return prices(load_catalog(), kinds, zones, bucket)
 
 
 def zones_to_look_at(spec: Spec, history: History) -> tuple[str, ...]:
@@ -38,11 +50,13 @@ def zones_to_look_at(spec: Spec, history: History) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*spec.tpu.zones, *history.zones_used, *billed)))
 
 
-def observe(cloud: Cloud, spec: Spec, history: History, bucket: str, now: float) -> World:
+def observe(
+    cloud: Cloud, spec: Spec, history: History, bucket: str, now: float, reports: Heartbeats | None = None
+) -> World:
     """
-    Return the world of this moment.
+    Return the world of this moment; *reports* remembers those that an earlier look has read.
     """
-    zones = zones_to_look_at(spec, history)
+    zones, reports = zones_to_look_at(spec, history), reports or Heartbeats(cloud.store)
     with ThreadPoolExecutor(max_workers=8) as pool:
         seen_bucket = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
         seen_vm = pool.submit(_guarded, lambda: _vm(cloud, spec, history))
@@ -50,7 +64,7 @@ def observe(cloud: Cloud, spec: Spec, history: History, bucket: str, now: float)
             _guarded,
             lambda: nodes_of(cloud, spec, history).labelled(names.DEPLOYMENT_LABEL, spec.name, zones),
         )
-        beats = pool.submit(_guarded, lambda: read_heartbeats(cloud.store, history.incarnation))
+        beats = pool.submit(_guarded, lambda: reports.read(history.incarnation))
         polled = pool.map(lambda operation: _poll(cloud, operation), history.operations)
         return World(
             bucket=seen_bucket.result(),
@@ -59,6 +73,7 @@ def observe(cloud: Cloud, spec: Spec, history: History, bucket: str, now: float)
             heartbeats=beats.result(),
             operations=tuple(r for r in polled if r is not None),
             seen_at=now,
+            prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
             claim=read_claim(cloud.store, round_to_look_up(history, seen_nodes.result())),
         )
 

@@ -9,13 +9,15 @@ from orchestrator.core.decide_queued import has_failed
 from orchestrator.core.end import expiry
 from orchestrator.core.events import Event
 from orchestrator.core.guard import broken
-from orchestrator.core.history import TERMINAL, History, current_node
+from orchestrator.core.history import TERMINAL, History, current_node, noted
 from orchestrator.core.learn import learn
 from orchestrator.core.plan import Outcome, Plan
 from orchestrator.core.world import Present, Unknown, World
 from orchestrator.engine.act import Actor, Failure
 from orchestrator.engine.budget import tell_stockouts, with_budget
+from orchestrator.engine.capacity import CapacityMemory
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.observe import observe
 from orchestrator.engine.race import winner
 
@@ -41,6 +43,8 @@ class Reconciler:
         self._record = deployment.record
         self._sink = deployment.sink
         self._actor = Actor(deployment)
+        self._memory = CapacityMemory(deployment.cloud.store)
+        self._reports = Heartbeats(deployment.cloud.store)
         self._alarm = ""
         self._told = 0.0
 
@@ -50,8 +54,10 @@ class Reconciler:
         """
         parts, history = self._deployment, self._record.history
         parts.lease.keep()
-        world = observe(parts.cloud, parts.spec, history, parts.bucket, parts.clock.now())
-        history = replace(history, type=history.type or parts.spec.tpu.type)
+        now = parts.clock.now()
+        world = observe(parts.cloud, parts.spec, history, parts.bucket, now, self._reports)
+        history = noted(history, type=history.type or parts.spec.tpu.type)
+        history = self._memory.recalled(history, world)
         world = with_budget(world, parts.budget, parts.spec.tpu.zones, history.type)
         learned = learn(history, world)
         claim = winner(parts.cloud.store, learned, world)
@@ -60,7 +66,7 @@ class Reconciler:
             learned = learn(learned, world)
         self._tell(history, learned, world)
         learned = self._count_losses(history, learned, world)
-        learned = replace(learned, expires_at=expiry(parts.spec, learned))
+        learned = noted(learned, expires_at=expiry(parts.spec, learned))
         self._record.update(lambda _: learned)
         if parts.lease.token is None and isinstance(world.bucket, Present):
             # The bucket is new. Of two first commands only the one that wrote the record comes this far.
@@ -71,6 +77,7 @@ class Reconciler:
         plan = self._guarded(plan, world, learned)
         parts.approve(plan)
         failures = self._actor.act(plan, world)
+        self._memory.keep(self._record.history.places, world.seen_at)
         self._told = tell_stockouts(parts.budget, (self._record.history, learned), self._told)
         if plan.outcome not in {None, Outcome.REFUSED}:
             self._record.update(

@@ -135,15 +135,15 @@ class Record:
             if fresh == self.history:
                 return fresh
             fresh = replace(fresh, serial=self.history.serial + 1)
+            data = encode(fresh, self._deployment, self._writer)
             if fresh.bucket_seen:
                 # First the bucket: what it refuses must not count as newer here.
-                self._save_in_bucket(fresh)
-            write_atomically(self._path, encode(fresh, self._deployment, self._writer))
+                self._save_in_bucket(data)
+            write_atomically(self._path, data)
             self.history = fresh
             return fresh
 
-    def _save_in_bucket(self, fresh: History) -> None:
-        data = encode(fresh, self._deployment, self._writer)
+    def _save_in_bucket(self, data: bytes) -> None:
         try:
             self._generation = self._store.write(RECORD, data, if_generation=self._generation or 0)
         except NotFoundError:

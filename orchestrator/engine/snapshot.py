@@ -15,33 +15,16 @@ from orchestrator.core.lease import LIFE, Holder
 from orchestrator.core.names import CURVE, LEASE, STATUS
 from orchestrator.core.seal import sealed, unsealed
 from orchestrator.engine.files import write_atomically
+from orchestrator.engine.snapshot_here import AHEAD, HERE, SCHEMA, Snapshot, counted
 from orchestrator.errors import TpuctlError
 from orchestrator.ports import Store
 
-FRESH = 75.0
-"""Seconds for which a snapshot counts; the loop writes one each minute at the least."""
-AHEAD = 5.0
-"""Seconds by which the bucket's clock may be ahead of ours before ages by it mean nothing."""
 REWRITE, SPACING = 60.0, 5.0
 """Most and least seconds between two writes to the bucket."""
-HERE = "status.json"
-"""The copy on the computer whose loop it is."""
 POINTS = 600
 """Most points of a curve; beyond that every second one is dropped."""
-SCHEMA = 1
-
 Point = tuple[float, int, float | None, int]
 """Time in seconds since the epoch, step, loss and incarnation."""
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """
-    Hold a published status and its age in seconds.
-    """
-
-    body: dict[str, Any]
-    age: float
 
 
 @dataclass
@@ -116,18 +99,6 @@ def read_curve(store: Store) -> list[Point]:
         return []
 
 
-def published_here(folder: Path, now: float, gone: Callable[[Holder], bool]) -> Snapshot | None:
-    """
-    Return the snapshot of a loop that runs on this computer; *gone* says whether a process has ended.
-    """
-    try:
-        holder = Holder.from_json((folder / "holder").read_bytes())
-        data = (folder / HERE).read_bytes()
-    except (OSError, ValueError):
-        return None
-    return None if gone(holder) else _counted(data, holder, now, None)
-
-
 def published(store: Store, now: float, gone: Callable[[Holder], bool]) -> Snapshot | None:
     """
     Return the snapshot of the bucket, if the one who wrote it lives and holds the lease now.
@@ -137,18 +108,4 @@ def published(store: Store, now: float, gone: Callable[[Holder], bool]) -> Snaps
         return None
     holder = Holder.from_json(lease.data)
     found = None if gone(holder) else store.read(STATUS)
-    return None if found is None else _counted(found.data, holder, now, found.updated)
-
-
-def _counted(data: bytes, holder: Holder, now: float, updated: float | None) -> Snapshot | None:
-    """
-    Return the snapshot when it is *holder*'s and fresh; *updated* is when the bucket got it.
-    """
-    try:
-        body = unsealed(data)
-        age = now - (updated if updated is not None else float(body["at"]))
-        ours = body["schema"] == SCHEMA and body["holder"] == holder.id
-        status = dict(body["status"])
-    except (ValueError, TypeError, KeyError):
-        return None
-    return Snapshot(status, max(0.0, age)) if ours and -AHEAD <= age < FRESH else None
+    return None if found is None else counted(found.data, holder, now, found.updated)

@@ -3,6 +3,7 @@ Passes, and the only sleep.
 """
 
 import threading
+import zlib
 from collections.abc import Callable
 
 from orchestrator.clock import Clock
@@ -27,6 +28,8 @@ from orchestrator.errors import (
 )
 
 SHORTEST_PAUSE = 0.2
+FIRST_REPAIR = 15.0
+"""Seconds at most until a pass that broke off is tried again; they double with each, up to the poll."""
 BLIND_PASSES = 2
 """Passes in a row that may see nothing for a permanent reason before the command stops and says why."""
 
@@ -43,6 +46,7 @@ class Watcher:
         self._record = deployment.record
         self._lease = deployment.lease
         self._poll = float(deployment.spec.watch.poll)
+        self._name, self._broken = deployment.spec.name, 0
         self._doorbell = Doorbell(deployment.spec, deployment.cloud.store, deployment.clock)
         self.wake = threading.Event()
         self.stop = threading.Event()
@@ -72,13 +76,26 @@ class Watcher:
         Make one pass; None when it broke off for a passing reason, such as a bucket that does not answer.
         """
         try:
-            return self._reconciler.one_pass()
+            result = self._reconciler.one_pass()
         except TpuctlError as error:
             if error.retry is not Retry.TRANSIENT or self.stop.is_set():
                 raise
             self._sink(Event(self._clock.now(), "failure", f"{error.message} ({error.code})"))
-            self._clock.wait(self._poll, self.wake)
+            self._clock.wait(self._repair_pause(), self.wake)
+            self._broken += 1
             return None
+        self._broken = 0
+        return result
+
+    def _repair_pause(self) -> float:
+        """
+        Return the seconds after which to try again: what the pass could not write down waits for it.
+
+        Jitter takes up to half of them, so that not everybody comes back to a bucket at the same moment.
+        """
+        longest = min(self._poll, FIRST_REPAIR * 2.0 ** min(self._broken, 10))
+        chance = zlib.crc32(f"{self._name} {self._clock.now()!r}".encode()) / 2**32
+        return longest * (1 - chance / 2)
 
     def _pause(self, result: Pass) -> None:
         """

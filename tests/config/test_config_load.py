@@ -151,6 +151,7 @@ VALUES = {
     "tpu.runtime": ("v2-alpha-tpuv5", "v2-alpha-tpuv5"),
     "tpu.other_types": ("v5litepod-4", ("v5litepod-4",)),
     "tpu.strategy": ("race", "race"),
+    "tpu.across_regions": ("true", True),
     "tpu.request": ("queued", "queued"),
     "tpu.wait": ("1h", 3600.0),
     "tpu.spot": ("true", True),

@@ -120,7 +120,8 @@ class Google:
 
     *offers* maps a zone to whether it lists the type, *runtimes* to whether it lists the runtime.
     *ahead* is by how many seconds this computer's clock is ahead of the service's. *lacking* names
-    permissions on the bucket that the caller does not have. *secrets* maps a secret of the job to those with
+    permissions on the bucket that the caller does not have. *private_access* is that of the first region,
+    *private_elsewhere* of the others. *secrets* maps a secret of the job to those with
     the role to read it on the secret itself.
     """
 
@@ -137,6 +138,7 @@ class Google:
     machine_account: Sight[str] = NOT_ASKED
     cpus: Sight[CpuQuota] = NOT_ASKED
     private_access: Sight[bool] = NOT_ASKED
+    private_elsewhere: Mapping[str, Sight[bool]] = field(default_factory=dict)
     ssh_rule: Sight[bool] = NOT_ASKED
     bucket: Sight[Bucket] = NOT_ASKED
     lacking: Sight[tuple[str, ...]] = NOT_ASKED

@@ -56,15 +56,19 @@ def regions(facts: Facts) -> Answer:
     found = _regions(spec)
     home = found.pop("TPU")
     apart = {what: region for what, region in found.items() if region != home}
-    if apart:
+    if apart and not spec.tpu.across_regions:
         text = ", ".join(f"{what} in {region}" for what, region in apart.items())
         return bad(f"{text}, but the TPU in {home}", "choose zones of one region in tpuctl.yaml")
+    bucket = found["bucket"]
+    far = [region for region in names.regions(spec) if region != bucket]
+    if far:
+        text = f"the bucket in {bucket}, TPUs also in {', '.join(far)}: traffic between them is billed"
+        return warn(text, "nothing, if that is meant: tpuctl plan says what it costs")
     return ok(f"{', '.join(['TPU', *found])} in {home}")
 
 
 def _regions(spec: Spec) -> dict[str, str]:
-    home = names.region_of(spec.tpu.zones[0])
-    found = {"TPU": home, "bucket": spec.bucket.location or home}
+    found = {"TPU": names.region_of(spec.tpu.zones[0]), "bucket": names.home_region(spec)}
     return found if spec.vm == "none" else {**found, "VM": names.region_of(names.vm_zone(spec))}
 
 

@@ -5,12 +5,14 @@ Checks of the project: APIs, what the zones offer, quota, network, bucket, permi
 from collections.abc import Mapping
 
 from orchestrator.core import names
-from orchestrator.core.doctor.facts import Facts
+from orchestrator.core.doctor.facts import NOT_ASKED, Facts
 from orchestrator.core.doctor.file import without_spec
-from orchestrator.core.doctor.finding import Answer, Group, bad, check, ok, unknown, warn
+from orchestrator.core.doctor.finding import Answer, Group, Health, bad, check, ok, unknown, warn
 from orchestrator.core.doctor.login import not_seen
+from orchestrator.core.spec import Spec
 from orchestrator.core.world import Absent, Present, Sight, Unknown
 
+_WORST_FIRST = (Health.BAD, Health.WARN, Health.UNKNOWN, Health.OK)
 _QUOTAS = "https://console.cloud.google.com/iam-admin/quotas"
 
 
@@ -151,10 +153,17 @@ def private_access(facts: Facts) -> Answer:
     """
     Look for a TPU without external address in a network that then cannot reach the bucket.
     """
-    spec, sight = facts.file.spec, facts.google.private_access
+    spec = facts.file.spec
     if spec is None:
         return without_spec(facts)
-    region = names.region_of(spec.tpu.zones[0])
+    first, *others = names.regions(spec)
+    sights = {first: facts.google.private_access}
+    sights |= {region: facts.google.private_elsewhere.get(region, NOT_ASKED) for region in others}
+    answers = [_private_in(region, sight, spec) for region, sight in sights.items()]
+    return min(answers, key=lambda answer: _WORST_FIRST.index(answer.health))
+
+
+def _private_in(region: str, sight: Sight[bool], spec: Spec) -> Answer:
     if isinstance(sight, Absent):
         text = f"the network `default` has no subnetwork in {region}"
         return bad(text, "gcloud compute networks create default --subnet-mode auto")
@@ -195,7 +204,7 @@ def bucket(facts: Facts) -> Answer:
         return not_seen(sight)
     if isinstance(sight, Absent):
         return ok("none yet; `up` makes it")
-    home, found = names.region_of(spec.tpu.zones[0]), sight.value
+    home, found = names.home_region(spec), sight.value
     if found.location != home:
         text = f"{found.name} lies in {found.location}, the TPU in {home}: slow, and billed as egress"
         return bad(text, "choose tpu.zones in the bucket's region, or another bucket.name")
