@@ -47,6 +47,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-138": (UsageError, "an optional part of tpuctl is not installed"),
     "TPU-139": (UsageError, "another project or login brought the deployment up"),
     "TPU-140": (UsageError, "the bucket lies in another region than the TPU"),
+    "TPU-141": (UsageError, "job.source leads out of the project"),
     "TPU-200": (AuthError, "credentials or permissions do not suffice"),
     "TPU-201": (AuthError, "nobody is logged in"),
     "TPU-202": (AuthError, "a permission is missing"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import agentzip
+from orchestrator.cli.source_folder import source_folder
 from orchestrator.cli.wiring import Session
 from orchestrator.core.history import History, newest_incarnation
 from orchestrator.core.job import job_digest
@@ -22,7 +23,7 @@ def build_artifacts(session: Session) -> tuple[str, str]:
     Build bundle and agent into the deployment's folder and return their sha256.
     """
     session.bundles.mkdir(parents=True, exist_ok=True, mode=0o700)
-    source = (session.path.parent / session.spec.job.source).resolve()
+    source = source_folder(session.path, session.spec)
     bundle = build(source, session.bundles)
     wanted = bundle_file(session.bundles, bundle.digest)
     if bundle.path != wanted:

@@ -20,11 +20,12 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     from orchestrator.catalog import load_catalog
     from orchestrator.cli import check_view
     from orchestrator.cli.source_facts import gather
+    from orchestrator.cli.source_folder import source_folder
     from orchestrator.cli.wiring import Choice, read_spec
     from orchestrator.core.preflight.rules import preflight
 
     path, spec = read_spec(Choice(file, settings, cloud, as_json))
-    facts = gather(path.parent / spec.job.source, skip=path)
+    facts = gather(source_folder(path, spec), skip=path)
     findings = preflight(spec, load_catalog(), facts)
     check_view.show(spec.name, findings, facts, as_json=as_json)
     if check_view.stops(findings):

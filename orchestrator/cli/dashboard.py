@@ -53,7 +53,7 @@ def command(
         return page(facts_of(session), live=True)
 
     with _listening(port) as listener:
-        app = Dashboard(fresh, listener.getsockname()[1])
+        app = Dashboard(fresh, listener.getsockname()[1], Bugs())
         if as_json:
             print_json("dashboard", {"url": app.url, "port": app.port})
         else:
@@ -63,6 +63,27 @@ def command(
             app, log_level="critical", access_log=False, lifespan="off", server_header=False, ws="none"
         )
         uvicorn.Server(config).run(sockets=[listener])
+
+
+class Bugs:
+    """
+    Say each bug once: the page asks again every few seconds, and would fail in the same way.
+    """
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def __call__(self, error: Exception) -> None:
+        """
+        Say it in one line, with the file that holds the whole story.
+        """
+        from orchestrator.agent.redact import masked
+        from orchestrator.cli.output import say, story_of
+
+        what = masked(f"{type(error).__name__}: {error}")
+        if what != self._said:
+            say(f"the page could not be made, this is a bug in tpuctl: {what} (see {story_of(error)})")
+        self._said = what
 
 
 def _listening(port: int) -> socket.socket:

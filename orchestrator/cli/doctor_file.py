@@ -28,16 +28,16 @@ def look_at_file(choice: Choice) -> File:
         if error.code == NO_FILE:
             return File()
         return File(str(choice.file or "tpuctl.yaml"), problem=error.message, hint=error.hint)
-    source = path.parent / spec.job.source
-    size, problem = _size(source)
+    size, problem = _size(path, spec)
     return File(str(path), spec, "", "", spec.job.source, size, problem, _taken(spec))
 
 
-def _size(source: Path) -> tuple[int | None, str]:
+def _size(path: Path, spec: Spec) -> tuple[int | None, str]:
+    from orchestrator.cli.source_folder import source_folder
     from orchestrator.remote.source import survey
 
     try:
-        return sum(entry.size for entry in survey(source)), ""
+        return sum(entry.size for entry in survey(source_folder(path, spec))), ""
     except UsageError as error:
         return None, error.message
 

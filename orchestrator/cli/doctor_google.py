@@ -101,13 +101,17 @@ def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> di
     }
     if spec is not None:
         questions |= _of_deployment(probe, spec, GcsBuckets(clients, adopted=spec.bucket.adopt), project)
+        questions |= {
+            f"access {elsewhere}": partial(probe.private_access, elsewhere)
+            for elsewhere in names.regions(spec)[1:]
+        }
         questions |= {f"secret {name}": partial(probe.secret_readers, name) for name in secret_names(spec)}
     found = side_by_side(questions)
-    offers, runtimes, secrets = (
+    offers, runtimes, elsewhere, secrets = (
         {key.partition(" ")[2]: found.pop(key) for key in list(found) if key.startswith(kind)}
-        for kind in ("offer ", "runtime ", "secret ")
+        for kind in ("offer ", "runtime ", "access ", "secret ")
     )
-    lists = {"offers": offers, "runtimes": runtimes, "secrets": secrets}
+    lists = {"offers": offers, "runtimes": runtimes, "private_elsewhere": elsewhere, "secrets": secrets}
     return {**found, "compute": found["machine_account"], **lists}
 
 

@@ -3,10 +3,14 @@ tpuctl exec: one command on every worker.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from orchestrator.cli.options import deployment_options
+
+if TYPE_CHECKING:
+    from orchestrator.remote.run import Answer
 
 
 @click.command("exec")
@@ -20,6 +24,8 @@ def command(
 ) -> None:  # fmt: skip
     """
     Run a command on all workers in parallel. Success means that it succeeded on every one of them.
+
+    Each worker gets a line of its own at the end when one of them failed or was lost.
     """
     import shlex
 
@@ -30,21 +36,42 @@ def command(
 
     session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
     hosts = [the_vm(session)] if on_vm else worker_hosts(session)
-    results = session.ssh.run(hosts, shlex.join(words) if len(words) > 1 else words[0], deadline)
-    pairs = list(zip(hosts, results, strict=True))
+    answers = session.ssh.ask(hosts, shlex.join(words) if len(words) > 1 else words[0], deadline)
     if as_json:
-        rows = [
-            {"machine": h.name, "exit_code": r.exit_code, "stdout": r.stdout, "stderr": r.stderr}
-            for h, r in pairs
-        ]
-        print_json("exec", {"results": rows})
+        print_json("exec", {"results": [_row(answer) for answer in answers]})
     else:
-        for host, done in pairs:
-            for line in done.stdout.splitlines():
-                click.echo(f"{host.name}: {line}")
-            for line in done.stderr.splitlines():
-                click.echo(f"{host.name}: {line}", err=True)
-            if done.exit_code:
-                click.echo(f"{host.name}: exit code {done.exit_code}", err=True)
-    if any(r.exit_code for r in results):
+        _show(answers)
+    if any(answer.exit_code != 0 for answer in answers):
         raise click.exceptions.Exit(1)
+
+
+def _row(answer: "Answer") -> dict[str, Any]:
+    fault = answer.fault
+    return {
+        "machine": answer.host, "exit_code": answer.exit_code, "stdout": answer.stdout,
+        "stderr": answer.stderr, "lost": fault is not None, "why": fault.message if fault else "",
+        "code": fault.code if fault else None,
+    }  # fmt: skip
+
+
+def _show(answers: "list[Answer]") -> None:
+    """
+    Print what each machine said, each line with its name, and on failure how it ended on each of them.
+    """
+    for answer in answers:
+        for line in answer.stdout.splitlines():
+            click.echo(f"{answer.host}: {line}")
+        for line in answer.stderr.splitlines():
+            click.echo(f"{answer.host}: {line}", err=True)
+    if all(answer.exit_code == 0 for answer in answers):
+        return
+    for answer in answers:
+        click.echo(f"{answer.host}: {_end(answer)}", err=True)
+    for hint in sorted({answer.fault.hint for answer in answers if answer.fault and answer.fault.hint}):
+        click.echo(f"  next:  {hint}", err=True)
+
+
+def _end(answer: "Answer") -> str:
+    if answer.fault is None:
+        return f"exit code {answer.exit_code}" if answer.exit_code else "ok"
+    return f"lost, so whether it ended well is not known: {answer.fault.message} ({answer.fault.code})"

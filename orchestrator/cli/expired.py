@@ -24,6 +24,7 @@ def remember(session: "Session") -> None:
     """
     Keep the spec of a deployment that is coming up, sealed: a changed time to live must not end it.
     """
+    from orchestrator.cli.quick import keep_mark
     from orchestrator.cli.same_place import keep_account
     from orchestrator.config.adapter import dump
     from orchestrator.engine.files import write_atomically
@@ -31,6 +32,8 @@ def remember(session: "Session") -> None:
     keep_account(session)
     spec = replace(session.spec, project=session.project)
     write_atomically(session.folder / KEPT, json.dumps(sealed(dump(spec)), indent=1, sort_keys=True).encode())
+    if not session.choice.settings:
+        keep_mark(session)
 
 
 def sweep_expired(session: "Session") -> None:

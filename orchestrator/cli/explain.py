@@ -13,7 +13,7 @@ from orchestrator.cli.options import deployment_options, name_argument
 if TYPE_CHECKING:
     from orchestrator.cli.glance import Glance
     from orchestrator.cli.wiring import Session
-    from orchestrator.core.explain.values import Entry, Seen, Watching
+    from orchestrator.core.explain.values import Entry, Explanation, Seen, Watching
 
 JOURNAL_BYTES = 64 << 10
 """How much of the end of the local journal is read."""
@@ -33,19 +33,27 @@ def command(
     from orchestrator.cli import explain_view
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import sweep_expired
-    from orchestrator.cli.glance import glance
     from orchestrator.cli.known import open_session
     from orchestrator.cli.output import print_json
     from orchestrator.cli.wiring import Choice
-    from orchestrator.core.explain.explain import explain
 
     session = open_session(Choice(file, settings, cloud, as_json), name, EventPrinter())
     sweep_expired(session)
-    found = explain(_seen(session, glance(session)))
+    found = explained(session)
     if as_json:
         print_json("explain", found.as_dict())
     else:
         explain_view.show(found)
+
+
+def explained(session: "Session") -> "Explanation":
+    """
+    Look once, and return why the deployment is in the state that was seen.
+    """
+    from orchestrator.cli.glance import glance
+    from orchestrator.core.explain.explain import explain
+
+    return explain(_seen(session, glance(session)))
 
 
 def _seen(session: "Session", looked: "Glance") -> "Seen":

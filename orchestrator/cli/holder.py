@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.core.lease import Holder
-from orchestrator.engine.lease import YIELD_SECONDS
 from orchestrator.errors import LeaseHeldError
 
 
@@ -47,6 +46,8 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
     A holder that yields to our command is asked by *wish*, and waited for.
     """
     from filelock import FileLock, Timeout
+
+    from orchestrator.engine.lease import YIELD_SECONDS
 
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     note, lock = folder / "holder", FileLock(folder / "lock")

@@ -5,10 +5,10 @@ Find the machines of a deployment, with their pinned host keys.
 from orchestrator.cli.wiring import Session
 from orchestrator.core.history import current_node
 from orchestrator.core.learn import learn
-from orchestrator.core.world import World
-from orchestrator.engine.deliver import node_hosts, vm_host
+from orchestrator.core.world import Node, World
+from orchestrator.engine.deliver import vm_host
 from orchestrator.engine.observe import observe
-from orchestrator.errors import UsageError
+from orchestrator.errors import NotFoundError, TransientError, UsageError
 from orchestrator.ports import Host
 
 
@@ -32,7 +32,27 @@ def worker_hosts(session: Session) -> list[Host]:
             f"{session.spec.name} has no TPU at present", hint="see: tpuctl status",
             unchanged="nothing was changed", code="TPU-131",
         )  # fmt: skip
-    return node_hosts(session.cloud, node)
+    return [
+        Host(
+            f"{node.name}-w{worker.index}",
+            worker.external_ip or worker.internal_ip,
+            _published(session, node, worker.index),
+            session.cloud.ssh_port,
+        )
+        for worker in node.workers
+    ]
+
+
+def _published(session: Session, node: Node, worker: int) -> tuple[str, ...]:
+    """
+    Return the host keys of one worker; without any its remembered ones count, and SSH refuses a stranger.
+
+    One worker that has none must not keep us from the others.
+    """
+    try:
+        return session.cloud.nodes.host_keys(node.name, node.zone, worker)
+    except (NotFoundError, TransientError):
+        return ()
 
 
 def the_vm(session: Session) -> Host:

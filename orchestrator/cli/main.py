@@ -38,6 +38,10 @@ COMMANDS = {
     "tunnel": ("orchestrator.cli.tunnel", "Reach TensorBoard, JupyterLab or a port of a machine."),
     "down": ("orchestrator.cli.down", "Delete everything that tpuctl made; data stays unless you say so."),
     "doctor": ("orchestrator.cli.doctor", "Look for what is missing or wrong, here and in the project."),
+    "support": (
+        "orchestrator.cli.support",
+        "Write an archive for a bug report: no secrets, nothing is sent.",
+    ),
     "secret": ("orchestrator.cli.secret", "Store the job's secrets where only its machines read them."),
     "notify": ("orchestrator.cli.notify", "Try who is told when something happens."),
     "schema": ("orchestrator.cli.schema", "Print the JSON Schema of tpuctl.yaml."),

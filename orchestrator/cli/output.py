@@ -74,6 +74,18 @@ def show_bug(error: Exception, args: Sequence[str]) -> None:
     """
     Print what a bug left behind: one line here, the whole story in a file.
     """
+    bug = TpuctlError(
+        f"this is a bug in tpuctl: {type(error).__name__}: {error}",
+        hint=f"please report it with the file {story_of(error)}; `tpuctl status` shows what exists",
+        unchanged="not known",
+    )
+    show_error(bug, args)
+
+
+def story_of(error: Exception) -> str:
+    """
+    Write the whole story of a bug to a file and return its path; what looks like a token is masked.
+    """
     import platform
     import tempfile
 
@@ -83,9 +95,4 @@ def show_bug(error: Exception, args: Sequence[str]) -> None:
     with tempfile.NamedTemporaryFile("w", prefix="tpuctl-bug-", suffix=".txt", delete=False) as file:
         file.write(f"tpuctl {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
         file.write(masked("".join(traceback.format_exception(error))))
-    bug = TpuctlError(
-        f"this is a bug in tpuctl: {type(error).__name__}: {error}",
-        hint=f"please report it with the file {file.name}; `tpuctl status` shows what exists",
-        unchanged="not known",
-    )
-    show_error(bug, args)
+    return file.name

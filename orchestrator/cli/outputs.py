@@ -77,6 +77,7 @@ KINDS: Mapping[str, Any] = {
     "init": {"file": str, "recipe": maybe(str)},
     "plan": {
         "deployment": str, "project": maybe(str), "region": str, "zones": [str], "bucket": maybe(str),
+        "bucket_location": str, "egress_usd_gib": table(maybe(float)),
         "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "reason": str, "labels": object,
         "service_account": {"email": maybe(str), "text": str}, "scopes": [str],
         "secrets": table(str), "grants": [str], "dead_man": [{"name": str, "armed": bool, "text": str}],
@@ -87,7 +88,7 @@ KINDS: Mapping[str, Any] = {
             "to_ttl_usd": maybe(float), "budget_usd": maybe(float), "to_budget_seconds": maybe(float),
             "dates": table(str),
         },
-        "notes": [str], "out?": str, "check?": _FINDINGS, "scripts?": table(str),
+        "notes": [str], "seen?": str, "out?": str, "check?": _FINDINGS, "scripts?": table(str),
     },
     "config": {"file": str, "settings": [{"key": str, "value": object, "origin": str}]},
     "check": {"name": str, **_FINDINGS},
@@ -141,7 +142,12 @@ KINDS: Mapping[str, Any] = {
             "why": str, "resumes": bool, "verified": maybe(bool), "faults": [str],
         }],
     },
-    "exec": {"results": [{"machine": str, "exit_code": maybe(int), "stdout": str, "stderr": str}]},
+    "exec": {
+        "results": [{
+            "machine": str, "exit_code": maybe(int), "stdout": str, "stderr": str, "lost": bool, "why": str,
+            "code": maybe(str),
+        }],
+    },
     "tunnel": {"service": str, "url": str, "port": int, "role": str},
     "rehearsal": {
         "done": bool, "comebacks": [_COMEBACK], "same_loss": maybe(bool), "loss": maybe(float),
@@ -155,6 +161,7 @@ KINDS: Mapping[str, Any] = {
         "ok": bool, "counts": table(int), "fixed": [str],
         "checks": [{"check": str, "group": str, "health": str, "text": str, "fix": str}],
     },
+    "support": {"file": str, "files": [{"name": str, "bytes": int, "what": str}], "unread": table(str)},
     "local": {
         "running?": bool, "endpoint?": str, "project?": str, "started?": bool, "stopped?": bool,
         "reset?": bool, "name?": str, "worker?": maybe(int), "notice?": bool, "method?": str,

@@ -32,6 +32,7 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
     from orchestrator.cli.output import say
     from orchestrator.cli.preview import first_scripts
     from orchestrator.cli.same_place import check_place
+    from orchestrator.cli.source_folder import source_folder
     from orchestrator.core.left_alone import left_alone
     from orchestrator.core.preview import preview
     from orchestrator.core.seal import sealed
@@ -41,8 +42,7 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
     session = Session(choice, lambda _: None)
     check_place(session)
     with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
-        source = (session.path.parent / session.spec.job.source).resolve()
-        bundle = build(source, Path(folder)).digest
+        bundle = build(source_folder(session.path, session.spec), Path(folder)).digest
         agent = agentzip.build(Path(folder) / "agent.pyz")
     approved, plan, world = _foreseen(session, bundle, agent)
     account = session.cloud.account.default_service_account

@@ -22,6 +22,7 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
     from orchestrator.catalog import load_catalog
     from orchestrator.cli import check_view, plan_view
     from orchestrator.cli.source_facts import gather
+    from orchestrator.cli.source_folder import source_folder
     from orchestrator.core.forecast import forecast
     from orchestrator.core.preflight.rules import preflight
     from orchestrator.core.preview import preview as preview_of
@@ -30,13 +31,13 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
     path, spec = read_spec(choice)
     catalog = load_catalog()
     with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
-        bundle = build((path.parent / spec.job.source).resolve(), Path(folder)).digest
+        bundle = build(source_folder(path, spec), Path(folder)).digest
         agent = agentzip.build(Path(folder) / "agent.pyz")
     plan = forecast(spec, catalog.accelerator(spec.tpu.type), bundle, agent)
     project = spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
     texts = first_scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
     shown = preview_of(spec, plan, catalog, project=project, scripts=texts)
-    facts = gather(path.parent / spec.job.source, skip=path)
+    facts = gather(source_folder(path, spec), skip=path)
     findings = preflight(spec, catalog, facts)
     checks = {"check": check_view.body(findings, facts)}
     plan_view.show(shown, as_json=choice.as_json, seen=plan_view.NOTHING, more=checks, scripts=scripts)

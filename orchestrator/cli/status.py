@@ -11,6 +11,7 @@ from orchestrator.cli.options import deployment_options
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.engine.snapshot_here import Snapshot
 
 EVERY = 5.0
 """Seconds between two looks of `--watch`."""
@@ -33,10 +34,35 @@ def command(
     --fresh, the cloud is asked. NAME is a deployment that this computer has brought up; without it, the one
     of the deployment file, and without a file all that are known here.
     """
+    from orchestrator.cli.output import print_json
+    from orchestrator.cli.quick import seen_here
+
+    found = None if watch or fresh or settings else seen_here(cloud, file, name)
+    if found is not None:
+        body = _aged(found)
+    else:
+        seen = _look(file, settings, cloud, name, as_json=as_json, watch=watch, wide=wide, fresh=fresh)
+        if seen is None:
+            return
+        body = seen
+    if as_json:
+        print_json("status", body)
+        return
+    for line in shown(body, cloud, wide=wide):
+        click.echo(line)
+
+
+def _look(
+    file: Path | None, settings: tuple[str, ...], cloud: str, name: str | None, *, as_json: bool, watch: bool,
+    wide: bool, fresh: bool,
+) -> dict[str, Any] | None:  # fmt: skip
+    """
+    Judge the file and look; None when what there is has been shown on the way.
+    """
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import sweep_expired
     from orchestrator.cli.known import open_session
-    from orchestrator.cli.output import print_json
+    from orchestrator.cli.quick import keep_mark
     from orchestrator.cli.wiring import Choice
 
     choice = Choice(file, settings, cloud, as_json)
@@ -44,42 +70,46 @@ def command(
         from orchestrator.cli.top import show_all
 
         show_all(choice, watch=watch)
-        return
+        return None
     session = open_session(choice, name, EventPrinter())
     session.only_looks = True
+    if not name and not settings:
+        keep_mark(session)
     sweep_expired(session)
     if watch:
         from orchestrator.cli.status_live import follow
 
         follow(session, wide=wide, fresh=fresh)
-        return
-    body = newest(session, fresh=fresh)
-    if as_json:
-        print_json("status", body)
-        return
-    for line in shown(body, session, wide=wide):
-        click.echo(line)
+        return None
+    return newest(session, fresh=fresh)
 
 
 def newest(session: "Session", *, fresh: bool = False) -> dict[str, Any]:
     """
     Return the status that the watcher has published, else what the cloud shows; *fresh* asks the cloud.
     """
-    from orchestrator.cli.glance import aged, look
+    from orchestrator.cli.glance import look
 
     found = None if fresh else published_status(session)
     if found is not None:
-        by = found.body["loop"]
-        return aged(found.body, found.age, "the loop on the VM" if by["where"] == "vm" else "the watcher")
+        return _aged(found)
     session.record.load()
     return look(session)
 
 
-def published_status(session: "Session") -> Any:
+def _aged(found: "Snapshot") -> dict[str, Any]:
+    from orchestrator.cli.glance import aged
+
+    by = found.body["loop"]
+    return aged(found.body, found.age, "the loop on the VM" if by["where"] == "vm" else "the watcher")
+
+
+def published_status(session: "Session") -> "Snapshot | None":
     """
     Return the Snapshot of a loop that runs here, else of one that runs elsewhere; None without one.
     """
-    from orchestrator.engine.snapshot import published, published_here
+    from orchestrator.engine.snapshot import published
+    from orchestrator.engine.snapshot_here import published_here
     from orchestrator.errors import TpuctlError
 
     found = published_here(session.folder, session.clock.now(), session.ended)
@@ -91,7 +121,7 @@ def published_status(session: "Session") -> Any:
         return None  # The cloud is asked next, and says what is wrong.
 
 
-def shown(body: dict[str, Any], session: "Session", *, wide: bool) -> list[str]:
+def shown(body: dict[str, Any], cloud: str, *, wide: bool) -> list[str]:
     """
     Return the status as lines for this terminal.
     """
@@ -100,7 +130,7 @@ def shown(body: dict[str, Any], session: "Session", *, wide: bool) -> list[str]:
 
     width = columns()
     width = width if wide else min(WIDTH, width or WIDTH)
-    return status_lines(body, rehearsed=session.choice.cloud == "local", width=width, wide=wide)
+    return status_lines(body, rehearsed=cloud == "local", width=width, wide=wide)
 
 
 def _no_file(choice: "Choice") -> bool:
@@ -108,7 +138,7 @@ def _no_file(choice: "Choice") -> bool:
     Say whether there is no deployment file, but this computer knows deployments.
     """
     from orchestrator.cli.places import kept_files
-    from orchestrator.config.load import find
+    from orchestrator.config.find import find
     from orchestrator.errors import UsageError
 
     if choice.file is not None or choice.settings:

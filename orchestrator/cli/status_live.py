@@ -44,7 +44,7 @@ def follow(session: "Session", *, wide: bool, fresh: bool) -> None:
         return body, bool(body["outcome"]) and not body["next"]
 
     def draw(body: Any) -> str:
-        return "\n".join(shown(body, session, wide=wide))
+        return "\n".join(shown(body, session.choice.cloud, wide=wide))
 
     repeat(session.choice, session.clock, "status", look, draw, lambda body: [news_line(body)])
 

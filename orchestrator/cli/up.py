@@ -54,10 +54,8 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
     """
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import sweep_expired
-    from orchestrator.cli.output import print_json, say
     from orchestrator.cli.plan_file import open_approved
     from orchestrator.cli.wiring import Session
-    from orchestrator.core.left_alone import left_alone
     from orchestrator.core.plan import Outcome
     from orchestrator.core.recovery import hopeless
     from orchestrator.engine.reconcile import Pass
@@ -92,10 +90,20 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
 
         result = session.watcher().run(lambda r: r.plan.empty and not r.plan.waiting, after)
         raise_outcome(result)
+    _tell(session, result, changes)
+
+
+def _tell(session: "Session", result: "Pass", changes: int) -> None:
+    """
+    Say how it ended, what stays as it is, and what comes next.
+    """
+    from orchestrator.cli.output import print_json, say
+    from orchestrator.core.left_alone import left_alone
+
     for text in left_alone(session.spec, result.world):
         say(f"{text}.", style="yellow")
     body = {"name": session.spec.name, "bucket": session.blueprint.bucket, "changes": changes}
-    if choice.as_json:
+    if session.choice.as_json:
         print_json("up", {**body, "outcome": result.plan.outcome.value if result.plan.outcome else "running"})
     elif result.plan.outcome is not None:
         say(f"nothing to do: the job is done ({result.plan.reason})")

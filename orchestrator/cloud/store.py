@@ -3,12 +3,14 @@ Objects of the deployment's bucket over Cloud Storage.
 """
 
 import hashlib
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
-from orchestrator.errors import NotFoundError, PreconditionError, TransientError
+from orchestrator.errors import NotFoundError, PreconditionError, TransientError, UnknownCloudError
 from orchestrator.ports import StoredObject
 
 READ_TRIES = 5
@@ -24,13 +26,47 @@ class GcsStore:
     def __init__(self, clients: Clients, bucket: str) -> None:
         self._clients = clients
         self._name = bucket
+        self._headed = True
 
     def read(self, name: str, offset: int = 0) -> StoredObject | None:
         """
         Return an object with its data from *offset* on, or None when it is not there.
 
-        Data and generation belong together: an object that is replaced between the two requests is
-        read again.
+        A whole object is one request, and *updated* is to the second then; a list is more exact.
+        """
+        if not offset and self._headed:
+            try:
+                whole = self._whole(name)
+                self._headed = whole is not None
+            except NotFoundError:
+                return None
+            except UnknownCloudError as error:
+                from google.api_core.exceptions import NotFound
+
+                # The 404 of a download may be plain text; that of the metadata says whose it is.
+                if not isinstance(error.__cause__, NotFound):
+                    raise
+                whole = None
+            if whole is not None:
+                return whole
+        return self._from(name, offset)
+
+    def _whole(self, name: str) -> StoredObject | None:
+        """
+        Download an object; None when the answer does not say which generation of when it is.
+        """
+        blob, answers = self._blob(name), list[Any]()
+        # The client keeps the generation, but not the time: this is where it is shown the whole answer.
+        blob._extract_headers_from_download = answers.append  # noqa: SLF001
+        with translated(f"read {self._url(name)}"):
+            data: bytes = blob.download_as_bytes(**self._clients.reading)
+        return _headed(name, data, answers[-1].headers if answers else {})
+
+    def _from(self, name: str, offset: int) -> StoredObject | None:
+        """
+        Read an object in two requests.
+
+        Data and generation belong together: an object that is replaced between the two is read again.
         """
         for _ in range(READ_TRIES):
             blob = self._look(name)
@@ -189,6 +225,16 @@ class _Digest:
 
 def _stored(blob: Any, data: bytes = b"") -> StoredObject:
     return StoredObject(blob.name, int(blob.size or 0), int(blob.generation), blob.updated.timestamp(), data)
+
+
+def _headed(name: str, data: bytes, headers: Mapping[str, str]) -> StoredObject | None:
+    """
+    Return what a download's headers say about the object, None when they do not.
+    """
+    generation, changed = headers.get("X-Goog-Generation"), headers.get("Last-Modified")
+    if not generation or not changed:
+        return None
+    return StoredObject(name, len(data), int(generation), parsedate_to_datetime(changed).timestamp(), data)
 
 
 def _crc32c(path: Path) -> str:

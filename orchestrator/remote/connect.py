@@ -13,7 +13,7 @@ from orchestrator.remote.elevate import elevated
 from orchestrator.remote.link import Link
 from orchestrator.remote.push import map_file, push_one
 from orchestrator.remote.put import put_one
-from orchestrator.remote.run import follow, run_one
+from orchestrator.remote.run import Answer, answer_of, follow, run_one
 from orchestrator.remote.settings import SshSettings
 from orchestrator.remote.terminal import shell
 
@@ -42,6 +42,12 @@ class Ssh:
         Run a shell command on every host within *deadline* seconds; raise RemoteError for a lost one.
         """
         return self._each(hosts, deadline, lambda link: run_one(link, command, stdin.encode()))
+
+    def ask(self, hosts: Sequence[Host], command: str, deadline: float) -> list[Answer]:
+        """
+        Run a shell command on every host within *deadline* seconds; a lost one says so in its answer.
+        """
+        return self._each(hosts, deadline, lambda link: answer_of(link, command))
 
     def run_elevated(self, hosts: Sequence[Host], script: str, deadline: float) -> list[RunResult]:
         """

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 FILES = (".gitignore", ".tpuctlignore")
 ALWAYS = frozenset({".git", "__pycache__", ".venv", ".tpuctl-bundle"})
+WRITTEN = ("/*-report.html", "/tpuctl-support-*.zip")
+"""What tpuctl itself writes beside the deployment file; a new report is no new code. The user's rules win."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,15 @@ class Rules:
             if verdict is not None:
                 return bool(verdict)
         return False
+
+
+def first_rules() -> Rules:
+    """
+    Return the rules that hold where no file of the user's says anything.
+    """
+    from pathspec import GitIgnoreSpec
+
+    return Rules((("", GitIgnoreSpec.from_lines(WRITTEN)),))
 
 
 def _lines(file: Path) -> list[str]:

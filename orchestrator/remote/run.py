@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import RemoteError
@@ -17,6 +18,34 @@ if TYPE_CHECKING:
     import paramiko
 
 _CHUNK = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    Hold what one machine printed, its exit code, and without one the fault that says why there is none.
+    """
+
+    host: str
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    fault: RemoteError | None = None
+
+
+def answer_of(link: Link, command: str) -> Answer:
+    """
+    Open the link and run a shell command over it; what came before a fault is kept.
+    """
+    output, errors = bytearray(), bytearray()
+    code: int | None = None
+    fault: RemoteError | None = None
+    try:
+        with link:
+            code = _run(link, command, b"", output, errors)
+    except RemoteError as error:
+        fault = error
+    return Answer(link.host.name, code, _text(output), _text(errors), fault)
 
 
 def run_one(link: Link, command: str, stdin: bytes = b"") -> RunResult:
@@ -33,19 +62,27 @@ def run_on(link: Link, command: str, stdin: bytes = b"") -> RunResult:
 
     Raise RemoteError when the channel is lost or the command was ended by a signal.
     """
+    output, errors = bytearray(), bytearray()
+    code = _run(link, command, stdin, output, errors)
+    return RunResult(code, _text(output), _text(errors))
+
+
+def _run(link: Link, command: str, stdin: bytes, output: bytearray, errors: bytearray) -> int:
+    """
+    Run a shell command over an open link into *output* and *errors*, and return its exit code.
+    """
     channel = link.execute(command)
-    errors = bytearray()
     side = [
         threading.Thread(target=_feed, args=(link, channel, stdin), daemon=True),
         threading.Thread(target=_drain, args=(channel, errors), daemon=True),
     ]
     for thread in side:
         thread.start()
-    output = b"".join(read(link, channel))
-    code = exit_code(link, channel)
+    for data in read(link, channel):
+        output.extend(data)
     for thread in side:
         thread.join()
-    return RunResult(code, output.decode(errors="replace"), errors.decode(errors="replace"))
+    return exit_code(link, channel)
 
 
 def follow(host: Host, settings: SshSettings, command: str) -> Iterator[str]:
@@ -92,8 +129,28 @@ def exit_code(link: Link, channel: "paramiko.Channel") -> int:
     """
     code = channel.recv_exit_status()
     if code < 0:
-        raise link.fault()
+        raise _by_signal(link) if _answers(channel) else link.fault()
     return code
+
+
+def _answers(channel: "paramiko.Channel") -> bool:
+    """
+    Say whether the machine still answers on the connection of a channel that it has closed.
+    """
+    try:
+        transport = channel.get_transport()
+        transport.global_request("keepalive@openssh.com", wait=True)
+        return bool(transport.is_active())
+    except (OSError, EOFError):
+        return False
+
+
+def _by_signal(link: Link) -> RemoteError:
+    return RemoteError(
+        f"the command on {link.host.name} sent no exit code: a signal ended it (it ran out of memory, or "
+        "somebody killed it)",
+        hint="`tpuctl status` shows whether the machine is still there.",
+    )
 
 
 def _feed(link: Link, channel: "paramiko.Channel", stdin: bytes) -> None:
@@ -111,3 +168,7 @@ def _feed(link: Link, channel: "paramiko.Channel", stdin: bytes) -> None:
 def _drain(channel: "paramiko.Channel", into: bytearray) -> None:
     while data := channel.recv_stderr(_CHUNK):
         into.extend(data)
+
+
+def _text(data: bytearray) -> str:
+    return data.decode(errors="replace")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UsageError
-from orchestrator.remote.ignore import Rules
+from orchestrator.remote.ignore import Rules, first_rules
 
 LIMIT = 512 * 1024 * 1024
 _NOTHING = "Nothing was sent."
@@ -45,7 +45,7 @@ def survey(source: Path, limit: int = LIMIT) -> list[Entry]:
             hint="Set job.source in tpuctl.yaml to the folder with your code.",
         )
     entries: list[Entry] = []
-    _walk(root, root, "", Rules(), entries)
+    _walk(root, root, "", first_rules(), entries)
     total = sum(entry.size for entry in entries)
     if total > limit:
         raise _too_large(source, entries, total, limit)

@@ -46,10 +46,13 @@ Scope = Mapping[str, Any]
 class Dashboard:
     """
     Answer HTTP, as an ASGI application: *page* makes the page, *port* is the one it is served at.
+
+    *failed* is told of each bug: the browser learns nothing of it.
     """
 
-    def __init__(self, page: Callable[[], str], port: int) -> None:
+    def __init__(self, page: Callable[[], str], port: int, failed: Callable[[Exception], None]) -> None:
         self._page = page
+        self._failed = failed
         self._lock = threading.Lock()
         self._kept: tuple[float, str] = (0.0, "")
         self.token = secrets.token_urlsafe(32)
@@ -95,8 +98,9 @@ class Dashboard:
             return await route()
         except TpuctlError as error:
             return PlainTextResponse(f"{error.message} ({error.code})\n", 503)
-        except Exception:  # What went wrong is nobody's business over HTTP.
-            return PlainTextResponse("tpuctl dashboard has failed\n", 500)
+        except Exception as error:  # What went wrong is nobody's business over HTTP.
+            self._failed(error)
+            return PlainTextResponse("tpuctl dashboard has failed; its terminal says why\n", 500)
 
     def _refusal(self, request: Request) -> Response | None:
         hosts = {f"{name}:{self.port}" for name in (HERE, "localhost")}

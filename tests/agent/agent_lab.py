@@ -26,7 +26,7 @@ from orchestrator.local.wire.storage import route, storage_routes
 from tests.local.http_fixture import serve
 
 BUCKET = "lab-bucket"
-PATIENCE = 60.0
+PATIENCE = 120.0
 TRAIN = Path(__file__).with_name("train_script.py")
 
 

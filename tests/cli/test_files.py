@@ -12,6 +12,8 @@ import pytest
 from orchestrator.config.load import load
 from orchestrator.config.schema import json_schema
 from tests.cli.cli_kit import ROOT, document, here, tpuctl
+from tests.scenarios.desk import Desk
+from tests.scenarios.town import Town
 
 EXAMPLES = sorted((ROOT / "examples").glob("*/tpuctl.yaml"))
 FILE = (
@@ -45,6 +47,14 @@ def test_init_copies_a_recipe(recipe, tmp_path, capsys):
     wanted = {p.name for p in (ROOT / "examples" / recipe).iterdir() if p.is_file()}
     assert {p.name for p in (tmp_path / "x").iterdir() if p.is_file()} == wanted
     assert load(tmp_path / "x" / "tpuctl.yaml").name == "mine"
+    code, out, err = here(
+        capsys, "plan", "--offline", "--json", "--file", str(tmp_path / "x" / "tpuctl.yaml")
+    )
+    assert code == 0, err
+    planned = document(out)
+    assert [change["kind"] for change in planned["changes"]].count("node") == 1
+    assert planned["price"]["spot_usd_hour"] > 0
+    assert not [one for one in planned["check"]["findings"] if one["level"] == "stop"]
 
 
 @pytest.mark.parametrize(("words", "there"), [([], "tpuctl.yaml"), (["--recipe", "numpy-lm"], "train.py")])
@@ -203,3 +213,33 @@ def test_a_link_out_of_the_source_is_refused_before_anything_exists(tmp_path, ca
     assert (code, out) == (2, "")
     assert "out" in err
     assert "next:" in err
+
+
+@pytest.mark.parametrize("words", [["plan", "--offline"], ["check"]])
+@pytest.mark.parametrize("source", ["..", "../beside", "{above}", "src/../../beside", "link"])
+def test_code_above_the_project_is_not_sent(source, words, tmp_path, capsys, monkeypatch):
+    """A slip of `..` would send a whole home; in a git checkout each of its folders may be sent."""
+    monkeypatch.setenv("TPUCTL_CLOUD", "local")
+    for folder in ("beside", "deploy/src"):
+        (tmp_path / "w" / folder).mkdir(parents=True)
+    deploy = tmp_path / "w" / "deploy"
+    (deploy / "link").symlink_to(tmp_path / "w" / "beside")
+    file = deploy / "tpuctl.yaml"
+    job = {"source": source.format(above=tmp_path), "command": "true"}
+    tpu = {"type": "v5litepod-8", "zones": ["europe-west4-b"]}
+    file.write_text(json.dumps({"name": "mine", "project": "my-project", "tpu": tpu, "job": job}))
+    code, out, _ = here(capsys, *words, "--json", "--file", str(file))
+    assert (code, document(out)["code"]) == (2, "TPU-141")
+    assert "out of the project" in document(out)["message"]
+    (tmp_path / "w" / ".git").mkdir()
+    inside = source != "{above}"
+    code, out, _ = here(capsys, "plan", "--offline", "--json", "--file", str(file))
+    assert (code == 0) == inside
+
+
+def test_up_sends_nothing_from_above_the_project(tmp_path):
+    """It is refused before the first call that changes something."""
+    with Town(tmp_path).open() as town:
+        said = Desk(town, job__source="..").run("up", "--json")
+        assert (said.code, said.document["code"]) == (2, "TPU-141")
+        assert town.mutations() == []

@@ -28,7 +28,7 @@ def served():
     one = Metrics(free_port(), "mine")
 
     def read():
-        with urllib.request.urlopen(f"http://127.0.0.1:{one.port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{one.port}/metrics", timeout=60) as answer:
             return dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
 
     yield one, read

@@ -53,7 +53,13 @@ watch: {ttl: 1d}
 ELSEWHERE = Plan(
     (Change(Kind.NODE, Verb.CREATE, "roberta-ja-tpu-g1", "there is none yet", "us-central2-b", 1),)
 )
+REGIONS = """\
+name: roberta-ja
+tpu: {type: v5litepod-16, zones: [europe-west4-b, us-west4-a], across_regions: true}
+job: {command: python3 train.py}
+"""
 CASES = {
+    "plan-regions": (REGIONS, FRESH, {}),
     "plan-fresh": (FILE, FRESH, {}),
     "plan-mixed": (FILE, MIXED, {}),
     "plan-empty": (FILE, Plan(outcome=Outcome.DONE, reason="every worker reports that the job is done"), {}),

@@ -11,7 +11,8 @@ from orchestrator.cli.wiring import Choice, Session
 from orchestrator.core.lease import Holder
 from orchestrator.core.names import CURVE, LEASE_WISH, STATUS
 from orchestrator.core.seal import sealed, unsealed
-from orchestrator.engine.snapshot import Publisher, published_here
+from orchestrator.engine.snapshot import Publisher
+from orchestrator.engine.snapshot_here import published_here
 from orchestrator.local.model.storage.values import Preconditions
 from tests.scenarios.desk import Desk, Process
 from tests.scenarios.town import Town

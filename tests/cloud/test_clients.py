@@ -145,7 +145,7 @@ def test_a_read_is_not_repeated_for_ever():
     with canned(lambda _: (503, b"")) as server:
         start = time.monotonic()
         sight = TpuNodes(server.clients(read_retry=0.5)).labelled(LABEL, "demo", [ZONE])
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 30
     assert isinstance(sight, Unknown)
     assert sight.retry is Retry.TRANSIENT
 
@@ -196,7 +196,7 @@ def test_a_server_that_never_answers_does_not_hold_us():
             ComputeVms(clients).observe("demo-vm", ZONE),
             GcsBuckets(clients).observe("demo-bucket"),
         ]
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 30
     assert all(isinstance(sight, Unknown) for sight in sights)
     assert {sight.retry for sight in sights} == {Retry.TRANSIENT}
 

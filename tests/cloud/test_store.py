@@ -158,8 +158,8 @@ def test_an_object_replaced_while_it_is_read_is_read_again(lab, monkeypatch):
         return blob
 
     monkeypatch.setattr(store, "_look", look_then_write)
-    found = store.read("lease")
-    assert (found.data, found.generation) == (b"two", written[0])
+    found = store.read("lease", 1)
+    assert (found.data, found.generation) == (b"wo", written[0])
 
 
 def test_an_object_that_never_stands_still_is_an_error(lab, monkeypatch):
@@ -167,17 +167,17 @@ def test_an_object_that_never_stands_still_is_an_error(lab, monkeypatch):
     The reader gives up, and says so, instead of reading for ever.
     """
     store = lab.store()
-    store.write("lease", b"x")
+    store.write("lease", b"xx")
     look = store._look
 
     def look_then_write(name):
         blob = look(name)
-        lab.store().write("lease", b"y")
+        lab.store().write("lease", b"yy")
         return blob
 
     monkeypatch.setattr(store, "_look", look_then_write)
     with pytest.raises(TransientError):
-        store.read("lease")
+        store.read("lease", 1)
 
 
 def test_a_denied_read_is_not_an_absence(lab):
@@ -198,6 +198,48 @@ def test_a_404_of_a_proxy_is_not_an_absence():
 
     with canned(lambda _: (404, b"<html>nothing</html>")) as server, pytest.raises(UnknownCloudError):
         GcsStore(server.clients(), "demo-bucket").read("a")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_download_that_is_refused_in_plain_text_is_looked_into(there):
+    """
+    A 404 without Google's form proves nothing; that of the metadata does, or the object is there.
+    """
+    from orchestrator.cloud.store import GcsStore
+
+    asked = []
+
+    def answer(seen):
+        asked.append(seen.path)
+        if "alt=media" not in seen.path:
+            gone = {"error": {"code": 404, "message": "No such object"}}
+            return (200, META) if there else (404, gone)
+        return (200, b"hello") if "generation=1" in seen.path else (404, b"No such object: demo-bucket/a")
+
+    with canned(answer) as server:
+        found = GcsStore(server.clients(), "demo-bucket").read("a")
+    assert (found and found.data) == (b"hello" if there else None)
+    assert len(asked) == (3 if there else 2)
+
+
+def test_a_service_that_does_not_say_what_it_sent_is_asked_twice():
+    """
+    Without generation and time in a download's headers both come from the metadata, from then on at once.
+    """
+    from orchestrator.cloud.store import GcsStore
+
+    asked = []
+
+    def answer(seen):
+        asked.append(seen.path)
+        return (200, b"hello") if "alt=media" in seen.path else (200, META)
+
+    with canned(answer) as server:
+        store = GcsStore(server.clients(), "demo-bucket")
+        first, second = store.read("a"), store.read("a")
+    assert first == second
+    assert (first.data, first.generation, first.size) == (b"hello", 1, 5)
+    assert len(asked) == 3 + 2
 
 
 META = {"name": "a", "size": "5", "generation": "1", "updated": "2026-11-21T10:00:00Z"}

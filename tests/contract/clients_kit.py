@@ -32,6 +32,8 @@ class Late:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "pytestmark":  # pytest asks everything that it collects for these
+            raise AttributeError(name)
         return getattr(import_module(self._name), name)
 
 

@@ -250,14 +250,29 @@ def an_object_replaced_while_it_is_read_is_read_again(way, value):
     store = _made(way)
     store.write("a", b"x")
     way.local.fail_next("storage.objects.get", value)
-    way.tried(store.read, "a")
+    way.tried(store.read, "a", 1)
     way.tried(store.sha256, "a")
 
 
-@each(["no access", "precondition", "rate of one object"])
+REFUSED = ["no access", "precondition", "rate of one object"]
+
+
+@each([*REFUSED, *(["latency:0", one] for one in REFUSED)])
 def a_refused_download_is_an_error(way, value):
-    """What the look showed is not enough."""
+    """Whether it is the only request, or the look before it has shown the object."""
+    store, first = _made(way), isinstance(value, str)
+    store.write("a", b"xyz")
+    way.local.fail_next("storage.objects.get", [value] if first else value)
+    way.refused(store.read, "a", 0 if first else 1)
+
+
+@case()
+def a_whole_object_is_one_request(way):
+    """So is finding out that there is none; from an offset on it is two."""
     store = _made(way)
-    store.write("a", b"x")
-    way.local.fail_next("storage.objects.get", ["latency:0", value])
-    way.refused(store.read, "a")
+    store.write("a", b"xyz")
+    way.wait(0.75)
+    for name, offset, requests in (("a", 0, 1), ("b", 0, 1), ("a", 1, 2), ("b", 1, 1)):
+        before = way.local.calls["storage.objects.get"]
+        way.ok(store.read, name, offset)
+        assert way.local.calls["storage.objects.get"] - before == requests

@@ -70,7 +70,7 @@ def test_created_read_listed_lost_and_deleted(cloud):
     """
     operation = cloud.tpu.create_queued_resource(request())
     cloud.pause(0.3)
-    assert operation.result(timeout=10).name == QUEUED
+    assert operation.result(timeout=60).name == QUEUED
     assert operation.metadata.target == QUEUED
     found = wait_for(cloud, State.ACTIVE)
     (spec,) = found.tpu.node_spec
@@ -87,7 +87,7 @@ def test_created_read_listed_lost_and_deleted(cloud):
     assert list(cloud.tpu.list_nodes(parent=PARENT)) == []
     deletion = cloud.tpu.delete_queued_resource(name=QUEUED)
     cloud.pause(0.2)
-    deletion.result(timeout=10)
+    deletion.result(timeout=60)
     with pytest.raises(exceptions.NotFound):
         cloud.tpu.get_queued_resource(name=QUEUED)
 
@@ -110,7 +110,7 @@ def test_force_deletes_the_nodes_too(quiet):
     deletion = quiet.tpu.delete_queued_resource(request={"name": QUEUED, "force": True})
     assert quiet.tpu.get_queued_resource(name=QUEUED).state.state == State.DELETING
     quiet.pause(1)
-    deletion.result(timeout=10)
+    deletion.result(timeout=60)
     assert list(quiet.tpu.list_queued_resources(parent=PARENT)) == []
     assert list(quiet.tpu.list_nodes(parent=PARENT)) == []
 
@@ -123,7 +123,7 @@ def test_a_reset_answers_with_the_queued_resource(quiet):
     wait_for(quiet, State.ACTIVE)
     operation = quiet.tpu.reset_queued_resource(name=QUEUED)
     quiet.pause(1)
-    assert operation.result(timeout=10).name == QUEUED
+    assert operation.result(timeout=60).name == QUEUED
     quiet.lab.cloud.set_queued_state("q1", "SUSPENDING")
     with pytest.raises(exceptions.BadRequest):
         quiet.tpu.reset_queued_resource(name=QUEUED)

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.gcloud,
     pytest.mark.skipif(shutil.which("gcloud") is None, reason="the stock gcloud is not installed"),
 ]
-BIG = 100 * (1 << 20)
+BIG = 40 * (1 << 20)
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_objects_are_listed_printed_and_removed(gcloud, storage):
 
 
 @pytest.mark.parametrize("composite", [False, True])
-def test_a_100_mb_file_travels_both_ways(gcloud, storage, tmp_path, composite):
+def test_a_large_file_travels_both_ways(gcloud, storage, tmp_path, composite):
     """
     Up in one session or as composed parts, copied inside the cloud, down in slices.
     """

@@ -41,7 +41,7 @@ def created(cloud, **fields):
     """
     operation = cloud.tpu.create_node(parent=PARENT, node_id="n1", node=spot_node(**fields))
     cloud.pause(0.3)
-    return operation.result(timeout=10)
+    return operation.result(timeout=60)
 
 
 def test_create_get_list_update_delete(cloud):
@@ -59,10 +59,10 @@ def test_create_get_list_update_delete(cloud):
     change = tpu_v2.Node(name=NODE, labels={"b": "2"})
     update = cloud.tpu.update_node(node=change, update_mask={"paths": ["labels"]})
     cloud.pause(0.2)
-    assert dict(update.result(timeout=10).labels) == {"b": "2"}
+    assert dict(update.result(timeout=60).labels) == {"b": "2"}
     deletion = cloud.tpu.delete_node(name=NODE)
     cloud.pause(0.2)
-    deletion.result(timeout=10)
+    deletion.result(timeout=60)
     with pytest.raises(exceptions.NotFound):
         cloud.tpu.get_node(name=NODE)
 
@@ -89,7 +89,7 @@ def test_stockout_raises_from_the_operation_and_quota_from_the_call(cloud):
     operation = cloud.tpu.create_node(parent=PARENT, node_id="n1", node=spot_node())
     cloud.pause(0.2)
     with pytest.raises(exceptions.ResourceExhausted, match="no more capacity"):
-        operation.result(timeout=10)
+        operation.result(timeout=60)
     with pytest.raises(exceptions.TooManyRequests, match="has been exceeded") as refused:
         cloud.tpu.create_node(parent=PARENT, node_id="n1", node=spot_node())
     (violation,) = refused.value.details[0]["violations"]
@@ -129,7 +129,7 @@ def start_and_finish(cloud):
     """
     operation = cloud.tpu.create_node(parent=PARENT, node_id="n1", node=spot_node())
     cloud.pause(1)
-    operation.result(timeout=10)
+    operation.result(timeout=60)
 
 
 def test_error_info_reaches_the_exception(cloud):

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -15,12 +16,18 @@ from tests.crash.scenarios import SCENARIOS
 from tests.crash.sigkill import far, real_singles
 from tests.crash.stage import HERE
 from tests.figures import tell
+from tests.memory_disk import MEMORY
 
 ABOUT = (
     "A process is killed before and after each mutating call and each write of record, journal and lease. "
     "Another one goes on, on the same computer or on one that has to wait for the lease; see tests/crash. "
     "Written by `python -m tests.crash`."
 )
+SHARES = 3
+"""Shares into which the points of a scenario are cut."""
+SHARED = ("clients", "ways", "alone")
+FAR = []
+"""What keeps the process that forks, and that process; it ends with this one."""
 
 
 def main():
@@ -34,10 +41,7 @@ def main():
     wanted = [s for s in SCENARIOS if not chosen.scenarios or s.name.startswith(tuple(chosen.scenarios))]
     began = time.monotonic()
     with ProcessPoolExecutor(chosen.jobs) as pool:
-        orders = [(SCENARIOS.index(s), chosen.kills, chosen.real) for s in wanted]
-        results = dict(
-            zip((s.name for s in wanted), pool.map(everything, *zip(*orders, strict=True)), strict=True)
-        )
+        results = gathered(pool, wanted, chosen)
     wall = time.monotonic() - began
     tell("crash", "Crash points", ABOUT, {**figures(results), "Wall time": f"{wall:.0f} s"})
     found = [(name, kind) for name, kinds in results.items() for kind in kinds.values()]
@@ -46,26 +50,54 @@ def main():
     return 1 if problems else 0
 
 
-def everything(number, most, real):
-    """Try one scenario in every way; return what was found by each."""
-    scenario = SCENARIOS[number]
+def gathered(pool, wanted, chosen):
+    """
+    Return what was found, by scenario and by kind.
+
+    What cannot be shared out comes first; the rest is cut into shares, so that no process waits long.
+    """
+    kinds = ["repeated", *(kind for kind in SHARED for _ in range(SHARES)), "real"]
+    orders = [
+        (SCENARIOS.index(scenario), kind, kinds[:at].count(kind), chosen.kills, chosen.real)
+        for at, kind in enumerate(kinds)
+        for scenario in wanted
+        if kind != "alone" or scenario.swept
+    ]
+    results = {scenario.name: {} for scenario in wanted}
+    for order, found in zip(orders, pool.map(one_share, *zip(*orders, strict=True)), strict=True):
+        found_by_kind = results[SCENARIOS[order[0]].name]
+        if order[1] in found_by_kind:
+            found_by_kind[order[1]].add(found)
+        else:
+            found_by_kind[order[1]] = found
+    return results
+
+
+def one_share(number, kind, share, most, real):
+    """Try a share of one scenario in one way; return what was found."""
+    part = {"first": share, "every": SHARES}
     runs = {
-        "clients": partial(singles, direct=False, ways=1, places=(HERE,)),
-        "ways": partial(singles, direct=True),
+        "clients": partial(singles, direct=False, ways=1, places=(HERE,), **part),
+        "ways": partial(singles, direct=True, **part),
+        "alone": partial(abandoned, **part),
         "repeated": partial(kills, most=most),
+        "real": partial(really, every=real),
     }
-    if scenario.swept:
-        runs["alone"] = abandoned
-    found = {kind: _timed(run, scenario) for kind, run in runs.items()}
-    with far() as orders:
-        found["real"] = _timed(partial(real_singles, orders=orders, every=real), scenario)
-    return found
+    return _timed(runs[kind], SCENARIOS[number])
+
+
+def really(folder, scenario, found, *, every):
+    """Kill real processes; those that fork them are started once in each process."""
+    if not FAR:
+        FAR.append(ExitStack())
+        FAR.append(FAR[0].enter_context(far()))
+    real_singles(folder, scenario, found, FAR[1], every=every)
 
 
 def _timed(run, scenario):
     """Make a run in a folder of its own; note its processor time, without that of other processes."""
     found, began = Found(), time.process_time()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         run(Path(folder), scenario, found)
     found.seconds = time.process_time() - began
     return found

@@ -32,6 +32,7 @@ from tests.crash import commands
 from tests.crash.scenarios import SCENARIOS, SPEC
 from tests.crash.stage import Stage, one_thread
 from tests.engine.engine_lab import PROJECT, Controller
+from tests.memory_disk import MEMORY
 
 CONTROL = "/control/"
 WARM = []
@@ -212,7 +213,10 @@ def warm(port):
     clients = Clients(CloudSettings(PROJECT, f"http://127.0.0.1:{port}", read_retry=0))
     assert all((clients.tpu, clients.instances, clients.zone_operations, clients.storage))
     WARM.append(clients)
-    with tempfile.TemporaryDirectory() as folder, one_thread(Stage(Path(folder), latency="instant")) as stage:
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
+        one_thread(Stage(Path(folder), latency="instant")) as stage,
+    ):
         commands.up(stage, SPEC)
     assert threading.active_count() == 1
     gc.freeze()

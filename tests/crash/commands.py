@@ -48,7 +48,8 @@ def at_rest(result):
 
 def up(stage, spec, place=HERE):
     """`tpuctl up`."""
-    where = SimpleNamespace(cloud="local")  # There nobody is logged in.
+    # Nobody is logged in there, and settings of one run leave no mark for quick answers.
+    where = SimpleNamespace(cloud="local", settings=("tpu.spot=true",))
     kept = SimpleNamespace(spec=spec, project=PROJECT, folder=stage.folder / place, choice=where)
     with process(stage, spec, place) as made:
         stage.step("save the spec", lambda: remember(kept))

@@ -2,7 +2,8 @@
 Nobody ever comes back: which legs of the dead-man switch end the bill, and when (R14).
 """
 
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from types import SimpleNamespace
 from unittest import mock
 
@@ -69,5 +70,6 @@ def next_command(stage):
     with (
         mock.patch.object(wiring, "Session", Opened),
         mock.patch.object(places, "state_folder", return_value=here),
+        redirect_stderr(StringIO()),  # What it tells people is the same at hundreds of points.
     ):
         sweep_expired(other)

@@ -33,6 +33,12 @@ class Found:
     problems: list = field(default_factory=list)
     steps: dict = field(default_factory=dict)
 
+    def add(self, other):
+        """Add what was found at other points of the same scenario."""
+        self.seconds += other.seconds
+        self.singles += other.singles
+        self.problems += other.problems
+
 
 def begun(folder, scenario, *, direct, latency="scaled"):
     """Return a stage with the world in which a scenario begins."""
@@ -49,9 +55,11 @@ def points_of(stage):
     return stage.points(lambda found: found.scenario.run(found, found.scenario.spec))
 
 
-def singles(folder, scenario, found, *, direct, every=1, ways=9, places=(HERE, ELSEWHERE), latency="scaled"):
+def singles(
+    folder, scenario, found, *, direct, first=0, every=1, ways=9, places=(HERE, ELSEWHERE), latency="scaled"
+):
     """
-    Kill at each of *every* so many points, and go on in each of the first *ways*, here or elsewhere.
+    Kill at each of *every* so many points from the *first* on; go on in the first *ways*, here or elsewhere.
 
     Once more with the first lists of whoever comes too old to show what was made just before the kill.
     """
@@ -59,7 +67,7 @@ def singles(folder, scenario, found, *, direct, every=1, ways=9, places=(HERE, E
     with one_thread(stage):
         points = points_of(stage)
         found.points, found.steps = len(points), stage.seen
-        for point in points[::every]:
+        for point in points[first::every]:
             for way in scenario.ways[:ways]:
                 for place in places:
                     _try(stage, point, way, place, found, f"killed {point.what}; {way.name} ({place[:4]})")
@@ -124,7 +132,7 @@ def _try(stage, point, way, place, found, text, old_lists=0.0):
         found.problems.append(f"{text}: {type(error).__name__}: {error} ({where.name}:{where.lineno})")
 
 
-def abandoned(folder, scenario, found, *, every=1):
+def abandoned(folder, scenario, found, *, first=0, every=1):
     """
     Kill at each point, and nobody ever comes back (R14).
 
@@ -132,7 +140,7 @@ def abandoned(folder, scenario, found, *, every=1):
     """
     stage = begun(folder, scenario, direct=True)
     with one_thread(stage):
-        for point in points_of(stage)[::every]:
+        for point in points_of(stage)[first::every]:
             stage.thaw(point.world)
             try:
                 check_abandoned(stage, scenario.spec)

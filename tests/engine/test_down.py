@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.world import Absent
+from orchestrator.core.world import Absent, Unknown
 from orchestrator.ports import BucketOrder
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 
@@ -244,6 +244,29 @@ def test_down_does_not_believe_one_list_that_is_older_than_the_node(tmp_path, mo
     assert sweep.machines() == ()
     assert lab.nodes() == {}
     assert len(looks) > 3
+
+
+def test_down_takes_a_list_that_failed_for_no_witness(lab, monkeypatch):
+    """
+    No answer, and half a minute later a list that is too old: that is one absence, not two.
+    """
+    controller = lab.up()
+    sweep, adapter = controller.sweep(), type(controller.cloud.vms)
+    listed, looks = adapter.labelled, []
+    lab.cloud.fail_next("compute.instances.delete", ["permission denied"])
+
+    def seen(self, *words):
+        looks.append(lab.clock.now())
+        if len(looks) == 2:
+            return Unknown("no answer")
+        if len(looks) == 3:
+            lab.clock.advance(40)
+            return Absent()
+        return listed(self, *words)
+
+    monkeypatch.setattr(adapter, "labelled", seen)
+    assert sweep.machines() == ()
+    assert lab.vms() == {}
 
 
 def test_down_waits_for_nothing_that_was_seen_to_go(lab):

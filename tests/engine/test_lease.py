@@ -225,11 +225,11 @@ def test_a_clock_that_nobody_has_compared_decides_nothing(lab):
     """
     lab.up()
     lab.wait(60)
-    lab.cloud.fail_next("storage.objects.get", ["latency:0", "latency:0", "rate of one object"])
+    lab.cloud.fail_next("storage.objects.list", ["rate of one object"])
     lab.ended.update(lab.processes)
     controller = lab.controller(ahead=400.0)
     assert controller.clock.now() > lab.clock.now() + 300
-    lab.cloud.fail_next("storage.objects.get", ["rate of one object"])
+    lab.cloud.fail_next("storage.objects.list", ["rate of one object"])
     with pytest.raises(TransientError, match="told the time"):
         controller.one_pass()
     controller.one_pass()

@@ -121,7 +121,7 @@ def test_a_life_of_the_loop(machine):
         (later, *_) = running(machine, but={pid})
         second = packed("second")
         on_vm.install(machine, HOST, second)
-        assert cron.wait(20) != 0
+        assert cron.wait(60) != 0
     assert [p.name for p in base.iterdir() if len(p.name) == 64] == [second.digest]
     assert not on_vm.look(machine, HOST).running
     on_vm.start(machine, HOST)

@@ -169,11 +169,11 @@ def test_four_workers_agree_and_survive_a_loss(tmp_path, port):
     assert [run.wait() for run in straight] == [0] * 4, straight[0].text()
     assert len({str(run.losses()) for run in straight}) == 1
 
-    broken = gang(tmp_path, "broken", "demo/1/2", port, step_seconds=0.02)
+    broken = gang(tmp_path, "broken", "demo/1/2", port, step_seconds=0.02, peer_seconds=120)
     broken[2].until("step 25 loss").process.kill()
     began = time.monotonic()
     assert [run.wait() for run in broken] == [1, 1, -9, 1]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert "lost a peer" in broken[1].text()
 
     again = gang(tmp_path, "broken", "demo/1/3", port)

@@ -40,7 +40,7 @@ class Way:
 
     def dial(self, request: bytes, *, open_port: bool = False) -> tuple[socket.socket, bytes]:
         """Send bytes to the proxy; return the connection and the head of its answer."""
-        client = socket.create_connection(("127.0.0.1", self.open if open_port else self.closed), timeout=20)
+        client = socket.create_connection(("127.0.0.1", self.open if open_port else self.closed), timeout=60)
         client.sendall(request)
         answer = b""
         while b"\r\n\r\n" not in answer and (data := client.recv(1)):
@@ -221,7 +221,7 @@ def test_this_computer_is_reached_through_both_ports(way):
         head = (
             f"GET http://127.7.7.7:{port}/a?b=c HTTP/1.1\r\nHost: x\r\nProxy-Connection: keep-alive\r\n\r\n"
         )
-        plain = socket.create_connection(("127.0.0.1", way.closed), timeout=20)
+        plain = socket.create_connection(("127.0.0.1", way.closed), timeout=60)
         plain.sendall(head.encode())
         there, _ = server.accept()
         assert there.recv(1000) == b"GET /a?b=c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

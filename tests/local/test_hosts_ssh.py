@@ -75,7 +75,7 @@ def test_terminals_files_and_tunnels_work(booted):
     async def visit() -> tuple[str, bytes, bytes]:
         async with await booted.connect() as connection:
             shown = await connection.run(
-                "stty size; tty >/dev/null", term_type="xterm", term_size=(91, 31), timeout=20
+                "stty size; tty >/dev/null", term_type="xterm", term_size=(91, 31), timeout=60
             )
             async with connection.start_sftp_client() as files:
                 async with files.open("note", "wb") as file:

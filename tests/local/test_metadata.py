@@ -154,7 +154,7 @@ class Served:
 
     def get(self, path: str):
         request = urllib.request.Request(f"http://{self.authority}{ROOT}{path}", headers=FLAVOR)
-        return urllib.request.urlopen(request, timeout=20)
+        return urllib.request.urlopen(request, timeout=60)
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_a_long_poll_ends_when_the_value_changes(served):
     thread.start()
     started = time.monotonic()
     assert served.get(query).read() == b"TRUE"
-    assert 0.25 < time.monotonic() - started < 5
+    assert 0.25 < time.monotonic() - started < 15
     thread.join()
 
 

@@ -230,6 +230,8 @@ def test_one_can_be_moved_by_hand():
     lab.after(1)
     lab.cloud.set_queued_state("q3", "PROVISIONING")
     assert state(lab, "q3") == "PROVISIONING"
+    lab.after(UNTIL_ACTIVE)
+    assert state(lab, "q3") == "ACTIVE"
     lab.cloud.set_queued_state("q3", "WAITING_FOR_RESOURCES")
     assert state(lab, "q3") == "WAITING_FOR_RESOURCES"
 

@@ -160,15 +160,15 @@ def test_a_resumable_upload_of_unknown_size_is_resumed_after_a_question(url, sto
     308 tells what is kept; the session URL points to the host that was asked.
     """
     start = f"{url}/upload/storage/v1/b/data/o?uploadType=resumable&name=big"
-    session = requests.post(start, json={"metadata": {"k": "v"}}, timeout=10).headers["location"]
+    session = requests.post(start, json={"metadata": {"k": "v"}}, timeout=60).headers["location"]
     assert session.startswith(url)
-    first = requests.put(session, data=b"abcd", headers={"Content-Range": "bytes 0-3/*"}, timeout=10)
+    first = requests.put(session, data=b"abcd", headers={"Content-Range": "bytes 0-3/*"}, timeout=60)
     assert (first.status_code, first.headers["range"]) == (308, "bytes=0-3")
-    asked = requests.put(session, headers={"Content-Range": "bytes */*"}, timeout=10)
+    asked = requests.put(session, headers={"Content-Range": "bytes */*"}, timeout=60)
     assert (asked.status_code, asked.headers["range"]) == (308, "bytes=0-3")
-    last = requests.put(session, data=b"ef", headers={"Content-Range": "bytes 4-5/6"}, timeout=10)
+    last = requests.put(session, data=b"ef", headers={"Content-Range": "bytes 4-5/6"}, timeout=60)
     assert last.json()["size"] == "6"
-    again = requests.put(session, headers={"Content-Range": "bytes */6"}, timeout=10)
+    again = requests.put(session, headers={"Content-Range": "bytes */6"}, timeout=60)
     assert again.json()["generation"] == last.json()["generation"]
     assert storage.objects.read(storage.objects.get("data", "big")) == b"abcdef"
 
@@ -178,10 +178,10 @@ def test_chunks_may_be_posted_too(url, storage):
     The gcsfs library sends its chunks by POST to the session URL.
     """
     start = f"{url}/upload/storage/v1/b/data/o?uploadType=resumable&name=big"
-    session = requests.post(start, timeout=10).headers["location"]
-    first = requests.post(session, data=b"abcd", headers={"Content-Range": "bytes 0-3/*"}, timeout=10)
+    session = requests.post(start, timeout=60).headers["location"]
+    first = requests.post(session, data=b"abcd", headers={"Content-Range": "bytes 0-3/*"}, timeout=60)
     assert first.status_code == 308
-    requests.post(session, data=b"ef", headers={"Content-Range": "bytes 4-5/6"}, timeout=10)
+    requests.post(session, data=b"ef", headers={"Content-Range": "bytes 4-5/6"}, timeout=60)
     assert storage.objects.read(storage.objects.get("data", "big")) == b"abcdef"
 
 
@@ -202,9 +202,9 @@ def test_a_cancelled_session_is_499_and_then_404(url):
     Nothing of it is left.
     """
     start = f"{url}/upload/storage/v1/b/data/o?uploadType=resumable&name=big"
-    session = requests.post(start, timeout=10).headers["location"]
-    assert requests.delete(session, timeout=10).status_code == 499
-    assert requests.put(session, data=b"x", timeout=10).status_code == 404
+    session = requests.post(start, timeout=60).headers["location"]
+    assert requests.delete(session, timeout=60).status_code == 499
+    assert requests.put(session, data=b"x", timeout=60).status_code == 404
 
 
 def test_an_upload_into_a_bucket_that_has_gone_is_404(ask, storage):
@@ -222,7 +222,7 @@ def test_a_chunked_body_outranks_its_content_length(url, storage):
     """
     TensorFlow sends both headers, and waits for 100-continue.
     """
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     connection.putrequest("POST", "/upload/storage/v1/b/data/o?uploadType=media&name=tf")
     for key, value in [("Transfer-Encoding", "chunked"), ("Content-Length", "2"), ("Expect", "100-continue")]:
         connection.putheader(key, value)
@@ -238,8 +238,8 @@ def test_names_with_odd_characters_travel_both_ways(url):
     """
     for name in ["folder%2F", "a%2520b", "sp%20ace%3F%23", "%C3%A9%2Fx"]:
         upload = f"{url}/upload/storage/v1/b/data/o?uploadType=media&name={name}"
-        assert requests.post(upload, data=name.encode(), timeout=10).status_code == 200
-        got = requests.get(f"{url}/storage/v1/b/data/o/{name}?alt=media", timeout=10)
+        assert requests.post(upload, data=name.encode(), timeout=60).status_code == 200
+        got = requests.get(f"{url}/storage/v1/b/data/o/{name}?alt=media", timeout=60)
         assert got.content == name.encode()
 
 
@@ -248,5 +248,5 @@ def test_a_folder_marker_may_be_empty(url, storage):
     A media upload of no bytes is an object of no bytes.
     """
     upload = f"{url}/upload/storage/v1/b/data/o?uploadType=media&name=dir%2F"
-    assert requests.post(upload, timeout=10).json()["size"] == "0"
+    assert requests.post(upload, timeout=60).json()["size"] == "0"
     assert storage.objects.get("data", "dir/").size == 0

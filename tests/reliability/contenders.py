@@ -21,7 +21,7 @@ from orchestrator.engine.lease import Lease
 from orchestrator.engine.record import Record
 from orchestrator.errors import LeaseHeldError, TransientError
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Real seconds after which a process that waits for another one gives up."""
 
 

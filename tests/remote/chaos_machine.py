@@ -37,7 +37,7 @@ from tests.render_kit import make_spec, make_target
 C = TypeVar("C")
 T = TypeVar("T")
 AT_A_TIME = 8
-PATIENCE = 20.0
+PATIENCE = 120.0
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 AGENT = b"""
 import os, sys, time

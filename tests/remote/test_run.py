@@ -40,8 +40,8 @@ def test_a_command_that_takes_too_long_is_cut_at_its_deadline(any_machine, ssh):
     """
     start = time.monotonic()
     with pytest.raises(RemoteError, match=r"longer than 1 s"):
-        ssh.run([any_machine.host], "sleep 30", 1)
-    assert time.monotonic() - start < 10
+        ssh.run([any_machine.host], "sleep 300", 1)
+    assert time.monotonic() - start < 60
 
 
 def test_a_command_ended_by_a_signal_is_an_error(machine, ssh):
@@ -50,6 +50,38 @@ def test_a_command_ended_by_a_signal_is_an_error(machine, ssh):
     """
     with pytest.raises(RemoteError, match="demo-tpu-g1"):
         ssh.run([machine.host], "kill -9 $$", 20)
+
+
+def test_a_killed_command_is_not_called_a_lost_link(openssh, ssh):
+    """
+    The machine still answers, so its answer says what ended the command, and what came before that.
+    """
+    (answer,) = ssh.ask([openssh.host], "echo so far; kill -9 $$", 20)
+    assert (answer.exit_code, answer.stdout) == (None, "so far\n")
+    assert "a signal ended it" in answer.fault.message
+
+
+@pytest.mark.parametrize("action", ["close", "reset", "hole"])
+def test_one_lost_link_leaves_the_others_their_answers(
+    action, any_machine, servers, tmp_path, key, settings, relay
+):
+    """
+    Each machine has its row: the lost one says why and what came before, the other one is whole.
+    """
+    begun = tmp_path / "begun"
+    bad, host = relay(any_machine, None, action)
+    other = servers.start("other", tmp_path / "other", key.public)
+
+    def break_when_begun() -> None:
+        while not begun.exists():
+            time.sleep(0.01)
+        bad.break_now()
+
+    threading.Thread(target=break_when_begun, daemon=True).start()
+    command = f"test $TPUCTL_ROOT = {other.root} && exit 3; echo so far; touch {begun}; exec sleep 60"
+    lost, whole = Ssh(replace(settings, stall=4)).ask([host, other.host], command, 90)
+    assert (lost.exit_code, lost.fault.code) == (None, "TPU-500")
+    assert (whole.exit_code, whole.fault) == (3, None)
 
 
 @pytest.mark.parametrize("action", ["close", "reset", "hole"])
@@ -61,8 +93,8 @@ def test_a_link_lost_while_a_command_runs_is_an_error(action, any_machine, setti
     threading.Timer(0.8, bad.break_now).start()
     start = time.monotonic()
     with pytest.raises(RemoteError):
-        Ssh(replace(settings, stall=1.5)).run([host], "echo begun; sleep 60", 90)
-    assert time.monotonic() - start < 20
+        Ssh(replace(settings, stall=1.5)).run([host], "echo begun; sleep 300", 900)
+    assert time.monotonic() - start < 60
 
 
 def test_a_silent_machine_is_given_up_within_the_connect_time(settings, relay, machine):
@@ -72,8 +104,8 @@ def test_a_silent_machine_is_given_up_within_the_connect_time(settings, relay, m
     _, host = relay(machine, 0, "hole")
     start = time.monotonic()
     with pytest.raises(RemoteError, match=r"no answer|longer than"):
-        Ssh(replace(settings, connect=1.0)).run([host], "true", 60)
-    assert time.monotonic() - start < 10
+        Ssh(replace(settings, connect=1.0)).run([host], "true", 600)
+    assert time.monotonic() - start < 60
 
 
 def test_a_link_reset_before_the_login_is_tried_once_more(settings, relay, machine):
@@ -118,11 +150,11 @@ def test_lines_are_followed_as_they_come(any_machine, ssh):
     """
     The first lines arrive while the command still runs; leaving early ends the link.
     """
-    lines = ssh.follow(any_machine.host, "echo a; printf 'é\\nc\\n'; sleep 30")
+    lines = ssh.follow(any_machine.host, "echo a; printf 'é\\nc\\n'; sleep 300")
     start = time.monotonic()
     assert list(itertools.islice(lines, 3)) == ["a", "é", "c"]
     lines.close()
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < 60
 
 
 def test_a_followed_command_that_fails_raises_with_its_last_words(machine, ssh):
@@ -138,13 +170,13 @@ def test_following_ends_with_an_error_when_the_link_goes_silent(any_machine, set
     A quiet log is fine for longer than the stall time; a dead link is not.
     """
     bad, host = relay(any_machine, None, "hole")
-    lines = Ssh(replace(settings, stall=2.0)).follow(host, "echo a; sleep 3; echo b; sleep 60")
+    lines = Ssh(replace(settings, stall=2.0)).follow(host, "echo a; sleep 3; echo b; sleep 300")
     assert [next(lines), next(lines)] == ["a", "b"]
     bad.break_now()
     start = time.monotonic()
     with pytest.raises(RemoteError, match="no answer"):
         next(lines)
-    assert time.monotonic() - start < 8
+    assert time.monotonic() - start < 60
 
 
 SHELL = """
@@ -202,7 +234,7 @@ def test_a_shell_on_a_terminal_has_its_type_and_size(openssh, settings):
     while b"ready" not in seen:
         seen += os.read(leader, 1000)
     os.write(leader, b"\x03")
-    assert child.wait(20) == 3
+    assert child.wait(60) == 3
     while b"got-int" not in seen:
         seen += os.read(leader, 1000)
     assert b"31 97" in seen

@@ -83,7 +83,9 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
 
         told = ["first news"]
         with _listening(0) as listener:
-            app = Dashboard(lambda: page(facts(event=told[-1]), live=True), listener.getsockname()[1])
+            app = Dashboard(
+                lambda: page(facts(event=told[-1]), live=True), listener.getsockname()[1], pytest.fail
+            )
             stop = serve(app, listener)
             try:
                 browser.open(app.url, width=400)

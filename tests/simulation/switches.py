@@ -83,8 +83,8 @@ def _first_look(look):
     return wrong
 
 
-def _unconditional(self, fresh):
-    self._store.write(names.RECORD, record.encode(fresh, self._deployment, self._writer))
+def _unconditional(self, data):
+    self._store.write(names.RECORD, data)
 
 
 def _first_ready(store, known, seen):

@@ -24,6 +24,7 @@ from types import SimpleNamespace
 from orchestrator.core.decide_node import CREATE_DEADLINE
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from tests.figures import commit, tell
+from tests.memory_disk import MEMORY
 from tests.simulation import invariants
 from tests.simulation.draw import JobCase, Rates
 from tests.simulation.invariants import SETTLE, Violation
@@ -169,7 +170,7 @@ def live(seed, tpus=TPUS, days=DAYS, trace=lambda line: None):
 
 
 def _bundles():
-    folder = Path(tempfile.mkdtemp(prefix="tpuctl-wide-"))
+    folder = Path(tempfile.mkdtemp(prefix="tpuctl-wide-", dir=MEMORY))
     for name, path in (("bundle", bundle_file), ("agent", agent_file)):
         place = path(folder, DIGEST[name])
         place.parent.mkdir(parents=True, exist_ok=True)

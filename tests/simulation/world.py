@@ -51,6 +51,7 @@ from orchestrator.local.wire.storage import storage_routes
 from orchestrator.local.wire.tpu import tpu_routes
 from orchestrator.ports import CloudAccount
 from tests.core.core_kit import make_spec
+from tests.memory_disk import MEMORY
 from tests.simulation.baton import HostClock, Inline, Process, Scheduler, Threading, sleep
 from tests.simulation.machines import KEY, Fleet, Ssh
 from tests.simulation.wire import CURRENT, PROJECT, Network, QuickRouter, make_clients
@@ -76,7 +77,7 @@ class World:
         self.case, self._trace = case, trace
         self.scheduler = Scheduler()
         self.start = self.scheduler.now()
-        self.folder = Path(tempfile.mkdtemp(prefix="tpuctl-simulation-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="tpuctl-simulation-", dir=MEMORY))
         self.random = Random(f"world {case.seed}")
         self.quiet = self.stretched = False
         self.processes, self.passes = [], 0
@@ -230,7 +231,7 @@ class LeaseStore:
 
     def __init__(self, store, world):
         self._store, self._world = store, world
-        self.read, self.delete = store.read, store.delete
+        self.read, self.list, self.delete = store.read, store.list, store.delete
 
     def write(self, name, data, if_generation=None):
         if name != names.LEASE or not if_generation:

@@ -2,6 +2,7 @@
 What `tpuctl local` does to queued resources behind the callers' backs.
 """
 
+from orchestrator.local.model.faults import FaultKind
 from orchestrator.local.model.kernel import Kernel
 from orchestrator.local.model.named import refused, the_one
 from orchestrator.local.model.queued import WAITING, Initiator, QueuedState
@@ -31,7 +32,8 @@ class QueuedControls:
         Move a queued resource; errors: LocalCloudError.
 
         *state* is WAITING_FOR_RESOURCES or ACCEPTED (its nodes are taken back), PROVISIONING (it is
-        chosen now, whatever the stock), SUSPENDING (by the service; SUSPENDED follows) or FAILED.
+        chosen now, and a `no-capacity` that it met is over), SUSPENDING (by the service; SUSPENDED
+        follows) or FAILED.
         """
         found = the_one(self._kernel.state.queued.values(), name, "queued resource")
         wanted = {each.name: each for each in _FROM}.get(state)
@@ -42,6 +44,8 @@ class QueuedControls:
             problem = f"{name} cannot become {state} while it is {found.state.name}"
             raise refused(problem, "look at its state first")
         if wanted is S.PROVISIONING:
+            if found.fate and found.fate.kind is FaultKind.NO_CAPACITY:
+                found.fate = None
             self._life.choose(found)
         elif wanted is S.SUSPENDING:
             self._life.suspend(found, Initiator.SERVICE)

@@ -1,0 +1,264 @@
+"""
+What a maintainer needs to understand a deployment that went wrong; nothing is changed or started for it.
+"""
+
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.agent.redact import Redactor
+from orchestrator.errors import TpuctlError, UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.core.spec import Spec
+
+MOST = 256 << 10
+"""Bytes of one file; of a longer one the end is kept."""
+LINES, EVENTS, BUGS = 200, 500, 3
+"""Most lines of each worker's log, newest events, and newest stories of bugs."""
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|API_?KEY|ACCESS_?KEY|CREDENTIAL", re.IGNORECASE)
+_ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|\"[^\"]*\"|\S+)")
+
+
+@dataclass(frozen=True)
+class Part:
+    """
+    Hold one file of the archive: its name, what it is in words, and its text without secrets.
+    """
+
+    name: str
+    what: str
+    text: str
+
+
+@dataclass
+class Collection:
+    """
+    Hold the parts that could be read, and why others could not.
+    """
+
+    redactor: Redactor = field(default_factory=Redactor)
+    parts: list[Part] = field(default_factory=list)
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, what: str, read: Callable[[], Any]) -> None:
+        """
+        Add what *read* returns: a text, or values for JSON. What fails is noted, a bug of ours too.
+        """
+        try:
+            value = read()
+        except Exception as error:  # The archive is made because something is wrong; this may be it.
+            code = f" ({error.code})" if isinstance(error, TpuctlError) else f" ({type(error).__name__})"
+            self.unread[name] = self.redactor.text(f"{error}{code}")
+            return
+        text = (
+            self.redactor.text(value) if isinstance(value, str) else json.dumps(self._clean(value), indent=1)
+        )
+        self.parts.append(Part(name, what, text[-MOST:]))
+
+    def _clean(self, value: Any) -> Any:
+        """
+        Return JSON's values with every text in them masked, keys too; so it stays JSON.
+        """
+        if isinstance(value, str):
+            return self.redactor.text(value)
+        if isinstance(value, dict):
+            return {self.redactor.text(str(key)): self._clean(one) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._clean(one) for one in value]
+        return value if value is None or isinstance(value, bool | int | float) else self._clean(str(value))
+
+
+def collect(choice: "Choice", name: str | None) -> Collection:
+    """
+    Read everything that can be read of one deployment and of this computer.
+    """
+    from orchestrator.cli.known import open_session
+
+    found = Collection()
+    _know_environment(found.redactor)
+    session: Session | None = None
+    try:
+        session = open_session(choice, name, lambda _: None)
+        # Before anything is read: whatever it is, it may repeat what the file says.
+        _know_spec(found.redactor, session.spec)
+    except TpuctlError as error:
+        found.unread["the deployment"] = found.redactor.text(f"{error.message} ({error.code})")
+    found.add("about.json", "versions of tpuctl, Python, system and packages", lambda: _about(choice))
+    found.add("doctor.json", "what `tpuctl doctor` finds", lambda: _doctor(choice))
+    for number, path in enumerate(_bugs(), 1):
+        found.add(f"bug-{number}.txt", "a bug that tpuctl has met on this computer", path.read_text)
+    if session is not None:
+        _add_deployment(found, session)
+    return found
+
+
+def _add_deployment(found: Collection, session: "Session") -> None:
+    """
+    Add what is known of one deployment here, in its bucket and in the cloud.
+    """
+    session.only_looks = True
+    found.add("settings.json", "the settings; values of job.env left out", lambda: _settings(session.spec))
+    if session.choice.cloud == "local" and not _local_runs():
+        found.unread["cloud and bucket"] = "the local cloud does not run"
+        return
+    found.add("record.json", "what tpuctl remembers", lambda: _object(session.folder / "record.json"))
+    found.add(
+        "journal.json",
+        "the newest changes and how they ended",
+        lambda: _lines(session.folder / "journal.jsonl"),
+    )
+    found.add("status.json", "what exists and how far the job is", lambda: _status(session))
+    found.add("explain.json", "which rule decided what, on what evidence", lambda: _explain(session))
+    found.add("events.json", f"the newest {EVENTS} events", lambda: _events(session))
+    found.add("job.log", f"the last {LINES} lines of each worker's log", lambda: _logs(session))
+
+
+def _know_environment(redactor: Redactor) -> None:
+    """
+    Mask the values of variables whose names say that they are secrets.
+    """
+    for name, text in os.environ.items():
+        if _SECRET_NAME.search(name) and not name.startswith("GOOGLE_APPLICATION_"):
+            redactor.know(name, text)
+
+
+def _know_spec(redactor: Redactor, spec: "Spec") -> None:
+    """
+    Mask what people write where a secret may stand although it should not: variables, addresses, hooks.
+    """
+    for name, text in spec.job.env.items():
+        redactor.know(f"job.env.{name}", text)
+    for text in (spec.job.command, spec.job.setup):
+        for name, value in _ASSIGNED.findall(text):
+            if _SECRET_NAME.search(name):
+                redactor.know(name, value.strip("'\""))
+    for place, texts in (("webhook", spec.notify.webhooks), ("apprise", spec.notify.apprise)):
+        for text in texts:
+            scheme, _, rest = text.partition("://")
+            if scheme == "env":
+                redactor.know(rest, os.environ.get(rest, ""))
+            elif scheme != "secret":
+                redactor.know(place, text)
+
+
+def _about(choice: "Choice") -> dict[str, Any]:
+    from importlib import metadata
+
+    from orchestrator import __version__
+    from orchestrator.wheel import requirements
+
+    def version(name: str) -> str:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return "not installed"
+
+    try:
+        names = [re.split(r"[^A-Za-z0-9._-]", line)[0] for line in requirements()]
+    except UsageError:
+        names = []
+    return {
+        "tpuctl": __version__, "python": platform.python_version(), "implementation": sys.implementation.name,
+        "system": platform.platform(), "cloud": choice.cloud,
+        "packages": {name: version(name) for name in names},
+        "variables": sorted(name for name in os.environ if name.startswith("TPUCTL_")),
+    }  # fmt: skip
+
+
+def _doctor(choice: "Choice") -> list[dict[str, str]]:
+    from orchestrator.cli.doctor import gather
+    from orchestrator.core.doctor.rules import examine
+
+    return [finding.as_dict() for finding in examine(gather(choice))]
+
+
+def _settings(spec: "Spec") -> dict[str, Any]:
+    from orchestrator.config.adapter import dump
+
+    body = dump(spec)
+    body["job"]["env"] = {name: f"left out, {len(text)} characters" for name, text in spec.job.env.items()}
+    return body
+
+
+def _local_runs() -> bool:
+    from orchestrator.local.control import running
+
+    return running() is not None
+
+
+def _object(path: Path) -> Any:
+    return json.loads(path.read_bytes())
+
+
+def _lines(path: Path) -> list[Any]:
+    """
+    Return the newest lines of a file of JSON objects; the first one may be cut.
+    """
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - MOST // 2))
+        lines = file.read().decode(errors="replace").splitlines()
+    return list(_parsed(lines))
+
+
+def _parsed(lines: list[str]) -> Iterator[Any]:
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            yield line
+
+
+def _status(session: "Session") -> dict[str, Any]:
+    from orchestrator.cli.status import newest
+
+    return newest(session)
+
+
+def _explain(session: "Session") -> Any:
+    from orchestrator.cli.explain import explained
+
+    return explained(session).as_dict()
+
+
+def _events(session: "Session") -> list[Any]:
+    from orchestrator.engine.eventlog import read_events
+
+    return [json.loads(event.to_json()) for event in read_events(session.store)[-EVENTS:]]
+
+
+def _logs(session: "Session") -> str:
+    from orchestrator.engine.joblogs import JobLog
+
+    log = JobLog(session.store)
+    tails: dict[int, list[str]] = {}
+    for lines in (log.new_lines(), log.unfinished()):
+        for incarnation, worker, line in lines:
+            kept = tails.setdefault(worker, [])
+            kept.append(f"w{worker} g{incarnation} {line}")
+            del kept[:-LINES]
+    return "\n".join(line for worker in sorted(tails) for line in tails[worker]) + "\n"
+
+
+def _bugs() -> list[Path]:
+    """
+    Return the newest stories of bugs that this user's tpuctl has left.
+    """
+    import tempfile
+
+    found = []
+    for path in Path(tempfile.gettempdir()).glob("tpuctl-bug-*.txt"):
+        try:
+            about = path.lstat()
+        except OSError:
+            continue
+        if about.st_uid == os.getuid() and not path.is_symlink():
+            found.append((about.st_mtime, path))
+    return [path for _, path in sorted(found, reverse=True)[:BUGS]]

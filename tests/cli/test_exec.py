@@ -1,0 +1,76 @@
+"""
+`exec` on a slice of two real machines: one row for each worker, whatever became of it.
+"""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.cli_kit import document, here, tpuctl
+
+pytestmark = pytest.mark.e2e
+FILE = """\
+name: pair
+project: local-project
+tpu: {type: v4-16, zones: [us-central2-b]}
+vm: none
+job: {source: src, command: exec sleep 600}
+"""
+SECOND = 'grep -q "^WORKER_ID=1" "$TPUCTL_ROOT/job.env"'
+
+
+@pytest.fixture
+def cloud(tmp_path, monkeypatch, capsys):
+    """Give a slice of two workers on a local cloud of its own; return what runs a command on it."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "tpuctl.yaml").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TPUCTL_CLOUD", "local")
+    assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
+    code, _, err = here(capsys, "up")
+    assert code == 0, err
+    yield lambda *words: here(capsys, *words)
+    assert here(capsys, "local", "reset")[0] == 0
+
+
+def preempt_when(begun: Path, folder: Path) -> None:
+    """Take the machine of worker 1 away as soon as its command has begun; the node stays READY."""
+    until = time.monotonic() + 120
+    while not begun.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    variables = {"TPUCTL_LOCAL_DIR": str(folder / "cloud"), "TPUCTL_CLOUD": "local"}
+    tpuctl("local", "preempt", "pair-tpu-g1", "--worker", "1", cwd=folder, **variables)
+
+
+def test_each_worker_has_its_row_when_one_is_lost(cloud, tmp_path):
+    """A command that fails, a machine that dies under it, one that is gone: the other is not lost."""
+    code, out, _ = cloud("exec", "--json", "--", f"{SECOND} && exit 7; echo fine")
+    first, second = document(out)["results"]
+    assert code == 1
+    assert first == {
+        "machine": "pair-tpu-g1-w0", "exit_code": 0, "stdout": "fine\n", "stderr": "", "lost": False,
+        "why": "", "code": None,
+    }  # fmt: skip
+    assert (second["exit_code"], second["lost"], second["stdout"]) == (7, False, "")
+
+    begun = tmp_path / "begun"
+    taker = threading.Thread(target=preempt_when, args=(begun, tmp_path))
+    taker.start()
+    wait = f"{SECOND} || {{ echo fine; exit 0; }}; echo so far; touch {begun}; exec sleep 600"
+    code, out, _ = cloud("exec", "--json", "--", wait)
+    taker.join()
+    first, second = document(out)["results"]
+    assert (code, first["exit_code"], first["stdout"]) == (1, 0, "fine\n")
+    assert (second["exit_code"], second["lost"]) == (None, True)
+    assert second["stdout"] in {"so far\n", ""}, "what was on its way when the machine died may be lost"
+    assert second["code"] == "TPU-500"
+
+    code, out, err = cloud("exec", "--", "echo fine")
+    assert (code, out) == (1, "pair-tpu-g1-w0: fine\n")
+    ok, lost, hint = err.splitlines()[-3:]
+    assert ok == "pair-tpu-g1-w0: ok"
+    assert lost.startswith("pair-tpu-g1-w1: lost, so whether it ended well is not known: SSH to pair-tpu-g1")
+    assert lost.endswith("(TPU-500)")
+    assert hint.startswith("  next:  ")

@@ -1,0 +1,88 @@
+"""
+The README's list of commands, typed line by line in its order, in one deployment on the local cloud.
+"""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.cli_kit import ROOT
+from tests.cli.test_readme import BLOCKS
+from tests.e2e.conftest import stage
+
+__all__ = ["stage"]
+pytestmark = pytest.mark.e2e
+LIST = [line.partition("#")[0].strip() for line in BLOCKS[2].splitlines() if line.strip()]
+ELSEWHERE = {
+    "tpuctl rehearse": 'stage.tpuctl("rehearse"',
+    "tpuctl watch --on-vm": 'stage.tpuctl("watch", "--on-vm")',
+    "tpuctl tunnel jupyter": 'stage.start("tunnel", "jupyter"',
+}
+"""What takes a minute or a VM, and how another test of tests/e2e types it."""
+ANSWERED = {"tpuctl down", "tpuctl support"}
+"""What asks before it acts; nobody sits at this terminal, so --yes stands for the answer."""
+LIVE = {"tpuctl watch": "job runs", "tpuctl top": "e2e", "tpuctl logs -f": "step"}
+"""What goes on until Ctrl-C, and a word of what it shows."""
+SAID = {
+    "tpuctl init": "tpuctl.yaml is written", "tpuctl plan": "e2e-tpu-g1", "tpuctl check": "e2e",
+    "tpuctl up": "e2e is up", "tpuctl status": "e2e  incarnation 1", "tpuctl explain": "e2e",
+    "tpuctl cost": "e2e", "tpuctl report": "e2e-report.html", "tpuctl checkpoints": "complete",
+    "tpuctl push": "no changes", "tpuctl doctor": "fine", "tpuctl secret set K": "version 1",
+    "tpuctl support": "nothing was sent", "tpuctl down": "data",
+}  # fmt: skip
+CODES = {"tpuctl notify test": 2}
+"""The list's deployment has no receiver, and the command says so."""
+
+
+def printed(stage, process):
+    """Return all that a command has printed so far."""
+    return (stage.folder / f"{process.number}.out").read_text() + stage.said(process)
+
+
+def watched(stage, line):
+    """Type a line that goes on, press Ctrl-C when it has shown something, and return all it printed."""
+    process = stage.start(*line.split()[1:])
+    stage.wait_for(f"{LIVE[line]!r} of {line}", lambda: LIVE[line] in printed(stage, process))
+    process.send_signal(signal.SIGINT)
+    stage.end(process, 130)
+    return printed(stage, process)
+
+
+def stored(stage, line):
+    """Type a line that reads a value from standard input."""
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", *line.split()[1:]],
+        cwd=stage.work, env=stage.environment, input="value", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def typed(stage, line):
+    """Type one line as a reader does; return all it printed."""
+    if line in LIVE:
+        return watched(stage, line)
+    if line.startswith("tpuctl secret set"):
+        return stored(stage, line)
+    yes = ["--yes"] if line in ANSWERED else []
+    done = stage.tpuctl(*line.split()[1:], *yes, expect=CODES.get(line, 0))
+    if line == "tpuctl init":
+        # The reader writes a deployment of his own into the file.
+        stage.use_example(steps=150, save_every=2)
+    if line == "tpuctl watch":
+        stage.wait_for("a checkpoint", lambda: stage.at(2))
+    return done.out + done.err
+
+
+def test_every_line_of_the_list_does_what_it_says(stage):
+    """In the order of the list; a new line is typed too, or this says where it is."""
+    stage.tpuctl("local", "start", "--latency", "instant")
+    for line in LIST:
+        if line in ELSEWHERE:
+            assert any(ELSEWHERE[line] in path.read_text() for path in (ROOT / "tests/e2e").glob("*.py"))
+            continue
+        assert line.startswith("tpuctl ")
+        assert SAID.get(line, "") in typed(stage, line), line
+    assert {"tpuctl init", "tpuctl up", "tpuctl down", "tpuctl support", *ELSEWHERE, *LIVE} <= set(LIST)
+    assert not stage.machines()

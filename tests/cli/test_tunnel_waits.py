@@ -1,0 +1,66 @@
+"""
+A tunnel outlives its machine, also while the next one boots.
+"""
+
+import base64
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator.cli import sidecar
+from orchestrator.errors import HostKeyError, UsageError
+from orchestrator.ports import Host
+from orchestrator.remote.hostkeys import pinned
+
+BODY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + os.urandom(32)).decode()
+KEY = f"ssh-ed25519 {BODY}"
+
+
+class Link:
+    """Stand for a connection that is made by the host's published key, and is lost at the next look."""
+
+    alive = False
+
+    def __init__(self, host, *_):
+        self.host = host
+
+    def __enter__(self):
+        pinned(self.host, None)
+        return self
+
+    def __exit__(self, *_):
+        """Leave nothing."""
+
+
+def keep_open(monkeypatch, hosts):
+    """Hold a tunnel to *hosts*, one after the other; return those that were reached until the end."""
+    reached, waiting = [], list(hosts)
+    monkeypatch.setattr(sidecar, "Link", Link)
+    monkeypatch.setattr(sidecar, "_host", lambda *_: waiting.pop(0))
+    monkeypatch.setattr(sidecar, "_over", lambda *_: None if waiting else UsageError("it is over"))
+    monkeypatch.setattr(sidecar, "_reach", lambda *words, **_: reached.append(words[2].name) or (None, ""))
+    clock = SimpleNamespace(now=lambda: 0.0, wait=lambda _: None)
+    session = SimpleNamespace(clock=clock, ssh=SimpleNamespace(settings=None))
+    service = sidecar.Service("notebook", "tpu", 8888)
+    tunnel = SimpleNamespace(lead=lambda _: None)
+    sidecar.keep_open(session, service, tunnel, lambda *_: None)
+    return reached
+
+
+def test_a_machine_that_boots_is_waited_for_until_it_publishes_its_key(monkeypatch):
+    """It is there, and nobody knows it yet."""
+    hosts = [Host("g1", "127.0.0.2", (KEY,)), Host("g2", "127.0.0.3", ()), Host("g2", "127.0.0.3", (KEY,))]
+    assert keep_open(monkeypatch, hosts) == ["g1", "g2"]
+
+
+def test_a_wrong_key_ends_the_tunnel(monkeypatch):
+    """What is published and no key is not waited away."""
+    with pytest.raises(HostKeyError):
+        keep_open(monkeypatch, [Host("g1", "127.0.0.2", (KEY,)), Host("g2", "127.0.0.3", ("no key",))])
+
+
+def test_an_unknown_machine_is_no_first_contact(monkeypatch):
+    """The command says so at once, and what to do."""
+    with pytest.raises(HostKeyError, match="has not published one"):
+        keep_open(monkeypatch, [Host("g1", "127.0.0.2", ())])

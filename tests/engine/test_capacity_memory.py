@@ -1,0 +1,153 @@
+"""
+The memory of zones in an object of its own: it outlives the record, and is written seldom.
+"""
+
+from itertools import pairwise
+
+import pytest
+
+from orchestrator.core import names
+from orchestrator.core.capacity import Place, after_grant, after_refusal, merged, place_of
+from orchestrator.engine.capacity import SPACING, decoded, encoded
+from orchestrator.engine.record import decode, encode
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
+
+SPEC = a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none")
+KIND = "v5litepod-8"
+
+
+def kept(lab):
+    """Return what the object holds of the first zone."""
+    return place_of(decoded(lab.get(names.CAPACITY)), ZONE, KIND)
+
+
+def writes(lab, spec=SPEC, seconds=900.0):
+    """Return when the object was written while a loop ran in a cloud without capacity."""
+    times = []
+
+    before = [None]
+
+    def note(_):
+        if before[0] != lab.get(names.CAPACITY):
+            times.append(lab.clock.now())
+        before[0] = lab.get(names.CAPACITY)
+
+    lab.wire.after = note
+    controller = lab.controller(spec)
+    controller.want()
+    controller.run(seconds=seconds, passes=1000)
+    return controller, times
+
+
+def test_a_long_stockout_is_written_once_a_minute_at_most_and_calm_not_at_all(lab):
+    """Each refusal changes the memory, the object follows; when nothing happens nothing is written."""
+    lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
+    controller, times = writes(lab)
+    assert 5 <= len(times) <= 900 / SPACING + 1
+    assert min(later - earlier for earlier, later in pairwise(times)) >= SPACING
+    assert kept(lab).refused >= 5
+    lab.change(stockouts=frozenset())
+    controller.up()
+    lab.wait(120)
+    controller.run(seconds=300, passes=1000)
+    before = lab.get(names.CAPACITY)
+    controller.run(seconds=20 * SPACING, passes=1000)
+    assert lab.get(names.CAPACITY) == before
+
+
+def remembering(lab):
+    """Run a deployment that was refused in its first zone, and return what it remembers."""
+    lab.change(stockouts=frozenset({ZONE}))
+    controller = lab.up(SPEC)
+    lab.wait(SPACING + 1)
+    controller.run(seconds=120)
+    assert kept(lab).refused
+    return controller
+
+
+@pytest.mark.parametrize("damage", ["torn", "gone", "journal gone too"])
+def test_a_lost_record_does_not_lose_the_memory(lab, damage):
+    """The next loop has it back in its first pass, whatever became of the record."""
+    controller = remembering(lab)
+    (lab.folder / "state" / "record.json").unlink()
+    if damage == "torn":
+        lab.put(names.RECORD, b"{")
+    else:
+        controller.cloud.store.delete(names.RECORD)
+    if damage.startswith("journal"):
+        for name in lab.objects(names.JOURNAL):
+            controller.cloud.store.delete(name)
+    later = lab.controller(SPEC)
+    assert later.history.places == ()
+    later.want()
+    later.one_pass()
+    assert place_of(later.history.places, ZONE, KIND).refused == kept(lab).refused
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b'{"schema": 2, "places": []}', b'{"schema": 1, "places": 7}']
+)
+def test_a_damaged_object_knows_nothing_and_is_written_anew(lab, data):
+    """And no pass stops for it."""
+    assert decoded(data) == ()
+    controller = remembering(lab)
+    lab.put(names.CAPACITY, data)
+    later = lab.controller(SPEC)
+    later.run(seconds=60)
+    assert later.history.places == controller.history.places
+    assert kept(lab).refused
+
+
+def test_what_another_has_written_in_between_is_read_and_not_lost(lab):
+    """The generation is a precondition: both memories are there in the end."""
+    controller = remembering(lab)
+    now = lab.clock.now()
+    other = after_grant((), "us-west4-a", KIND, now)
+    lab.put(names.CAPACITY, encoded(other))
+    lab.cloud.preempt(f"demo-tpu-g{controller.history.incarnation}", notice=False)
+    controller.up()
+    lab.wait(120)
+    controller.run(seconds=300)
+    assert place_of(controller.history.places, "us-west4-a", KIND).granted == 1
+    found = decoded(lab.get(names.CAPACITY))
+    assert {one.zone for one in found} == {ZONE, OTHER_ZONE, "us-west4-a"}
+
+
+def test_a_store_that_refuses_stops_no_pass(lab, monkeypatch):
+    """The memory is a help, not a duty."""
+    from orchestrator.errors import TransientError
+
+    controller = lab.up(SPEC)
+
+    def refuse(name, *_, **__):
+        if name == names.CAPACITY:
+            raise TransientError("no")
+        return real(name, *_, **__)
+
+    real = controller.cloud.store.write
+    monkeypatch.setattr(controller.cloud.store, "write", refuse)
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    controller.up()
+    assert controller.history.incarnation == 2
+
+
+def test_the_later_event_of_two_memories_counts_and_none_of_the_future():
+    """Place by place; the same memory stays the same object."""
+    old, new = after_refusal((), ZONE, KIND, 100.0), after_refusal((), ZONE, KIND, 200.0)
+    assert merged(old, new, 300.0) == new
+    assert merged(new, old, 300.0) is new
+    assert merged(old, new, 150.0) is old
+    assert merged((), (Place(ZONE),), 300.0) == ()
+    assert {p.zone for p in merged(old, after_grant((), OTHER_ZONE, KIND, 50.0), 300.0)} == {ZONE, OTHER_ZONE}
+
+
+def test_a_record_of_before_keeps_its_memory(lab):
+    """An older tpuctl kept it in the record alone."""
+    controller = remembering(lab)
+    places = controller.history.places
+    assert decode(encode(controller.history, "demo"), "demo").places == places
+    controller.cloud.store.delete(names.CAPACITY)
+    later = lab.controller(SPEC)
+    later.run(seconds=60)
+    assert later.history.places == places
+    assert decoded(lab.get(names.CAPACITY)) == places

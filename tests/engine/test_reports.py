@@ -1,0 +1,81 @@
+"""
+What a pass costs: reports that have not changed are not read again; a pass that breaks off is soon repeated.
+"""
+
+from itertools import pairwise
+
+import pytest
+
+from orchestrator.core.world import Unknown
+from orchestrator.errors import TransientError
+from tests.engine.engine_lab import a_spec
+
+GET = "storage.objects.get"
+
+
+def reads(lab, look):
+    """Return how many objects a look has read."""
+    before = lab.cloud.calls[GET]
+    look()
+    return lab.cloud.calls[GET] - before
+
+
+def test_a_report_is_read_once(lab):
+    """
+    Equal generations in the list mean equal reports; a new one is read, in one request.
+    """
+    controller = lab.up(a_spec(tpu__type="v5litepod-16"))
+    lab.wait(60)
+    first = controller.one_pass().world.heartbeats.value
+    assert len(first) == 4
+    assert reads(lab, controller.one_pass) == 0
+    assert controller.one_pass().world.heartbeats.value == first
+    lab.wait(60)
+    assert reads(lab, controller.one_pass) == 4
+    second = controller.one_pass().world.heartbeats.value
+    assert all(new.updated == old.updated + 60 for old, new in zip(first, second, strict=True))
+
+
+def test_a_report_that_went_is_forgotten(lab):
+    """
+    Only what the list shows counts, whatever was read before.
+    """
+    controller = lab.up()
+    lab.wait(60)
+    assert controller.one_pass().world.heartbeats.value
+    controller.cloud.store.delete(".tpuctl/heartbeat/1/0")
+    assert controller.one_pass().world.heartbeats.value == ()
+
+
+def test_an_unreadable_report_stays_unknown_until_there_is_another(lab):
+    """
+    It is read at each look, since nothing was learned from it.
+    """
+    controller = lab.up()
+    lab.put(".tpuctl/heartbeat/1/0", b"{")
+    for _ in range(2):
+        assert isinstance(controller.one_pass().world.heartbeats, Unknown)
+    lab.wait(15)
+    assert controller.one_pass().world.heartbeats.value
+
+
+@pytest.mark.parametrize(("poll", "longest"), [(300, [15, 30, 60, 120, 240, 300, 300]), (5, [5] * 7)])
+def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
+    """
+    A bucket that takes no record for a moment costs moments, not a poll each; its tries stay bounded.
+    """
+    controller = lab.up(a_spec(watch__poll=f"{poll}s"))
+    tries = []
+
+    def refuse():
+        tries.append(lab.clock.now())
+        if len(tries) <= len(longest):
+            raise TransientError("the bucket does not answer")
+        return one_pass()
+
+    reconciler = controller.watcher._reconciler
+    one_pass, reconciler.one_pass = reconciler.one_pass, refuse
+    controller.watcher.run(lambda result: True)
+    pauses = [later - earlier for earlier, later in pairwise(tries)]
+    assert all(most / 2 <= pause <= most for pause, most in zip(pauses, longest, strict=True))
+    assert len({pause / most for pause, most in zip(pauses, longest, strict=True)}) > 1
