@@ -27,7 +27,7 @@ from benchmarks.push.relay import far_away
 from benchmarks.table import goal, table, words
 from orchestrator.remote.keys import ensure_key
 
-FILES, FILE_BYTES, WORKERS, TURNS = 2000, 6000, 16, 5
+FILES, FILE_BYTES, WORKERS, TURNS = 2000, 6000, 16, 3
 WORDS = ("def", "self", "return", "import", "for", "in", "range", "model", "loss", "step", "tensor", "None")
 
 
@@ -127,7 +127,7 @@ class Bench:
                     **self.with_rsync("rsync -a", lambda name: ways.rsync(few, host, name)),
                     "`scp -O -r`": lambda name: ways.old_scp(few, host, name),
                 },
-                2,
+                1,
             )
 
     def ours_to(self, source: Path, host: Machine) -> None:

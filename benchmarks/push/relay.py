@@ -33,7 +33,8 @@ def far_away(machine: Machine, seconds: float) -> Iterator[Machine]:
 async def _serve(machine: Machine, delay: float) -> asyncio.Server:
     async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back, there = await asyncio.open_connection(machine.host.address, machine.host.port)
-        await asyncio.gather(_pass_on(reader, there, delay), _pass_on(back, writer, delay))
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(_pass_on(reader, there, delay), _pass_on(back, writer, delay))
 
     return await asyncio.start_server(meet, machine.host.address, 0)
 
