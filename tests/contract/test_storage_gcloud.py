@@ -145,6 +145,7 @@ def test_a_large_file_travels_both_ways(gcloud, storage, tmp_path, composite):
     way = {
         "CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_ENABLED": str(composite),
         "CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_THRESHOLD": "10M",
+        "CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_COMPONENT_SIZE": "10M",
     }
     gcloud("cp", "big", "gs://data/big", **way)
     assert set(stored(storage)) == {"big"}
