@@ -4,6 +4,8 @@ Decide what one pass changes: (spec, world, history) -> Plan, one short function
 Pure. Unknown never leads to a change; an absence counts after it was seen twice, 30 s apart.
 """
 
+from collections.abc import Sequence
+
 from orchestrator.core import names
 from orchestrator.core.decide_node import CREATE_DEADLINE, decide_node
 from orchestrator.core.end import judge_end, wind_down
@@ -15,7 +17,8 @@ from orchestrator.core.recovery import SECOND_WITNESS, held_back
 from orchestrator.core.sidecars import decide_sidecars
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
-from orchestrator.core.world import Absent, Present, Unknown, VmState, World
+from orchestrator.core.vm_start import ABSENT, give_up_start
+from orchestrator.core.world import Absent, Operation, Present, Unknown, Vm, VmState, World
 
 
 def decide(spec: Spec, world: World, history: History, spent_usd: float = 0.0) -> Plan:
@@ -96,7 +99,7 @@ def decide_vm(spec: Spec, world: World, history: History) -> Step:
     if isinstance(world.bucket, Absent) and history.bucket_seen:
         return Step(waiting="VM: left as it is, since the bucket that held the job's data is gone")
     if isinstance(vm, Absent):
-        if history.vm_accepted and not lasted(history, world, "vm:absent", SECOND_WITNESS):
+        if history.vm_accepted and not lasted(history, world, ABSENT, SECOND_WITNESS):
             return Step(waiting="VM: not in sight; looking once more before it counts as gone")
         why = "it is gone" if history.vm_accepted else "there is none yet"
         create = Change(Kind.VM, Verb.CREATE, name, why, zone)
@@ -107,8 +110,16 @@ def decide_vm(spec: Spec, world: World, history: History) -> Step:
         return held_back(spec, history, world, Kind.VM, vm.value.zone) or Step((start,))
     if vm.value.state is VmState.RUNNING:
         return Step()
+    return _unfinished(vm.value, late, world, history)
+
+
+def _unfinished(vm: Vm, late: Sequence[Operation], world: World, history: History) -> Step:
+    """
+    Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped.
+    """
     if any(o.verb == "create" for o in late):
         # It has never run, so nothing is lost with its disk.
         why = f"its creation has not ended in {CREATE_DEADLINE / 60:.0f} min"
-        return Step((Change(Kind.VM, Verb.DELETE, name, why, vm.value.zone),))
-    return Step(waiting=f"VM: {vm.value.state.value}", wake_in=5.0)
+        return Step((Change(Kind.VM, Verb.DELETE, vm.name, why, vm.zone),))
+    given_up = give_up_start(world, history, CREATE_DEADLINE)
+    return Step((given_up,)) if given_up else Step(waiting=f"VM: {vm.state.value}", wake_in=5.0)

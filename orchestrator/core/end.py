@@ -8,6 +8,7 @@ from orchestrator.core.history import History, finished, lasted
 from orchestrator.core.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.core.recovery import SECOND_WITNESS
 from orchestrator.core.spec import Spec
+from orchestrator.core.vm_start import give_up_start
 from orchestrator.core.world import Phase, Present, Unknown, VmState, World
 
 VM_STARTING = frozenset(
@@ -86,6 +87,8 @@ def wind_down(
         else:
             why = f"the job is {outcome.value}"
             changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))
+    elif (given_up := give_up_start(world, history, CREATE_DEADLINE)) and not history.operations:
+        changes.append(given_up)
     return Plan(tuple(changes), waiting, outcome, reason, wake_in)
 
 

@@ -27,6 +27,7 @@ from orchestrator.core.learn_capacity import learn_capacity
 from orchestrator.core.notice import left
 from orchestrator.core.plan import Kind
 from orchestrator.core.race import SECOND_SIGHT, found_again, learn_race, without
+from orchestrator.core.vm_start import vm_doubts
 from orchestrator.core.world import (
     Absent,
     Node,
@@ -166,12 +167,7 @@ def _sightings(history: History, world: World, now: float) -> dict[str, float]:
     On Unknown the old sightings stay: not seeing is no evidence for either side. Only the absence of a node
     has to be seen anew: it is believed after two complete lists in a row.
     """
-    seen: set[str] = set()
-    kept: set[str] = set()
-    if isinstance(world.vm, Absent):
-        seen.add("vm:absent")
-    elif not isinstance(world.vm, Present):
-        kept.add("vm:absent")
+    seen, kept = vm_doubts(world.vm)
     if isinstance(world.bucket, Absent):
         seen.add("bucket:absent")
     elif not isinstance(world.bucket, Present):

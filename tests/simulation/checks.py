@@ -206,8 +206,9 @@ class Checks:
         self._sure.pop(deployment, None)
         self._anew[deployment] = self.world.now()
         self._newest.pop(deployment, None)
-        for key in [key for key in fleet.writes if key[0] == deployment]:
-            del fleet.writes[key]
+        for seen in (fleet.writes, fleet.starters):
+            for key in [key for key in seen if key[0] == deployment]:
+                del seen[key]
         fleet.truly_done = {key for key in fleet.truly_done if key[0] != deployment}
 
     # The end.

@@ -113,6 +113,9 @@ class WideChecks:
             self._acted[loop.name] = True
             self.mutations[loop.name] += 1
             self.world.say(f"{loop.name} {method} {place.zone} {place.name} {'ok' if seen else 'lost'}")
+        if method == "tpu.nodes.create":
+            # From here on it costs something that nobody sees, also before the first complete look.
+            self._sure.setdefault(loop.name, self.world.now())
         if method in ASKS:
             now = self.world.now()
             times = self._asks[loop.name, method, place.zone]
