@@ -2,6 +2,8 @@
 A VM that never comes to run is given up, whoever asked for it; one that has run never is.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.core.decide import decide_vm
@@ -10,7 +12,7 @@ from orchestrator.core.end import wind_down
 from orchestrator.core.history import History
 from orchestrator.core.learn import learn
 from orchestrator.core.plan import Kind, Outcome, Verb
-from orchestrator.core.world import Absent, Present, Unknown, VmState
+from orchestrator.core.world import Absent, Operation, Present, Unknown, VmState
 from tests.core.core_kit import make_spec
 from tests.core.worlds import NOW, vm, world
 
@@ -63,4 +65,7 @@ def test_the_end_of_a_deployment_gives_it_up_too():
     """Nothing stays behind that would run one day, and be billed."""
     found, history = story((0, seen(VmState.STAGING)), (CREATE_DEADLINE, seen(VmState.STAGING)))
     plan = wind_down(found, history, Outcome.SPENT, "its budget is used up")
-    assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.VM, Verb.DELETE)]
+    assert [c.verb for c in plan.changes if c.kind is Kind.VM] == [Verb.DELETE]
+    operation = Operation("delete", "vm", "delete", "demo-vm", "us-central1-a", started_at=NOW)
+    going = replace(history, operations=(operation,))
+    assert [c for c in wind_down(found, going, Outcome.SPENT, "x").changes if c.kind is Kind.VM] == []
