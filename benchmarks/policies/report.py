@@ -55,6 +55,13 @@ lives stand for its survival analysis, and its probes are free. Its authors repo
 with egress, which is left out here.
 """
 
+LATE = (
+    "where the market runs dry, machines are taken away while they are made, and each costs its 180 s; "
+    "nobody can know that before"
+)
+WIDE = "three zones are asked at once for each machine that is used, which is what makes the wait short"
+MOST_SECONDS = 60.0
+
 
 @dataclass(frozen=True)
 class Run:
@@ -100,26 +107,29 @@ def text(run: Run) -> str:
 
 def goals(run: Run) -> str:
     """
-    Say which goals are met, and by how much the others are missed.
+    Say which goals are met, and by how much and why the others are missed.
     """
     race = run.main.results[scenes.RACE]
     tries = run.stress.results[scenes.RACE]
     lines = (
         _line("delay p50 at most 10 s", race.delay(0.5), 10.0, "s"),
-        _line("delay p99 at most 30 s", race.delay(0.99), 30.0, "s"),
+        _line("delay p99 at most 30 s", race.delay(0.99), 30.0, "s", why=LATE),
         _line("kept/omniscient at least 0.985", run.main.reached(scenes.RACE), 0.985, "", least=True),
         _line("kept/paid at least 0.98", race.kept / race.paid, 0.98, "", least=True),
-        _line("under stress at most 6 creates for a machine", tries.creates / tries.accepted, 6.0, ""),
+        _line(
+            "under stress at most 6 creates for a machine", tries.creates / tries.accepted, 6.0, "", why=WIDE
+        ),
         _line("under stress wait/shortest at most 1.15", tries.waited / tries.soonest, 1.15, ""),
         "- cannot be shown: the goals on H100 of GCP, since that record is not in this folder",
     )
     return "\n".join(lines)
 
 
-def _line(goal: str, value: float, limit: float, unit: str, *, least: bool = False) -> str:
+def _line(goal: str, value: float, limit: float, unit: str, *, least: bool = False, why: str = "") -> str:
     met = value >= limit if least else value <= limit
     digits, unit = (0, f" {unit}") if unit else (3, "")
-    verdict = "met" if met else f"**missed** by {abs(value - limit):,.{digits}f}{unit}"
+    reason = f": {why}" if why else ""
+    verdict = "met" if met else f"**missed** by {abs(value - limit):,.{digits}f}{unit}{reason}"
     return f"- {goal}: {value:,.{digits}f}{unit}, {verdict}"
 
 
@@ -128,6 +138,11 @@ def write(run: Run, seconds: float, computing: float, jobs: int) -> None:
     Write the part of docs/performance.md that this benchmark owns.
     """
     took = f"in {seconds:.0f} s with {jobs} processes, {computing:.0f} s of computing in all"
-    ran = f"Written by `python -m benchmarks.policies --write` {took}."
+    slow = (
+        " The goal is 60 s, missed: tpuctl's rows make every pass of its real loop."
+        if seconds > MOST_SECONDS
+        else ""
+    )
+    ran = f"Written by `python -m benchmarks.policies --write` {took}.{slow}"
     PICTURE.write_text(picture(run.main))
     put("policies", f"{ABOUT.strip()}\n\n{ran}\n\n{text(run)}")
