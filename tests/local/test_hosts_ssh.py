@@ -9,6 +9,7 @@ import asyncssh
 import paramiko
 import pytest
 
+from orchestrator.local.hosts.process import ProcessHosts
 from tests.local.hosts_lab import until
 
 
@@ -106,3 +107,23 @@ def test_large_streams_arrive_whole(booted):
             return bytes(result.stdout).strip()
 
     assert asyncio.run(push()) == str(len(data)).encode()
+
+
+def test_a_terminal_gives_all_output_to_a_client_that_reads_late(booted):
+    """
+    What the shell wrote before it ended is not lost when it ends before the client takes it.
+    """
+    # OpenSSH lets a shell wait for a slow client; our server has taken most of this before the shell ends.
+    last = 20_000 if isinstance(booted.hosts, ProcessHosts) else 300
+
+    async def visit() -> str:
+        async with await booted.connect() as connection:
+            shell = await connection.create_process(
+                f"seq 1 {last}; echo $$ >~/shell", term_type="xterm", window=4096
+            )
+            gone = "test -s ~/shell && ! kill -0 $(cat ~/shell) 2>/dev/null && echo gone"
+            while not (await connection.run(gone, timeout=60)).stdout:
+                await asyncio.sleep(0.05)
+            return str((await shell.communicate())[0])
+
+    assert asyncio.run(visit()).split() == [str(number) for number in range(1, last + 1)]

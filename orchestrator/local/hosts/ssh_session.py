@@ -34,6 +34,20 @@ class _Child:
     terminal: int = -1
 
 
+class _TerminalProtocol(asyncio.StreamReaderProtocol):
+    """
+    Take the EIO of a terminal whose last process has ended for the end of its output.
+
+    A StreamReader that is told of an error gives it before the bytes that it still holds, and they are lost.
+    """
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """
+        End the output.
+        """
+        super().connection_lost(None)
+
+
 async def run_session(
     channel: "asyncssh.SSHServerProcess[bytes]", arguments: list[str], environment: dict[str, str]
 ) -> None:
@@ -85,7 +99,7 @@ async def _on_terminal(
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     read_file, write_file = os.fdopen(os.dup(leader), "rb", 0), os.fdopen(leader, "wb", 0)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), read_file)
+    await loop.connect_read_pipe(lambda: _TerminalProtocol(reader), read_file)
     transport, protocol = await loop.connect_write_pipe(
         lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), write_file
     )
@@ -96,8 +110,6 @@ async def _on_terminal(
 async def _copy(source: asyncio.StreamReader, sink: "asyncssh.SSHWriter[bytes]") -> None:
     """
     Copy output to the client until it ends or the client is gone.
-
-    A terminal whose last process has ended answers reads with EIO.
     """
     with suppress(OSError, asyncssh.Error):
         while data := await source.read(CHUNK):
