@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import deployment_options, name_argument
 from orchestrator.errors import UsageError
 
 
@@ -16,7 +16,7 @@ from orchestrator.errors import UsageError
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1.  [default: a free one]"
 )
-@click.argument("name", required=False)
+@name_argument
 def command(
     file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, port: int, name: str | None
 ) -> None:

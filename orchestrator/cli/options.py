@@ -63,6 +63,18 @@ name_argument = click.argument("name", required=False, shell_complete=complete_n
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
+def output_option(default: str) -> Callable[[F], F]:
+    """
+    Add -o/--output, the file to write; *default* tells which one it is otherwise.
+    """
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help=f"Where to write.  [default: {default}]",
+    )
+
+
 def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
     """
     Ask on a terminal; a no ends the command with 1.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import deployment_options, name_argument, output_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,13 +20,8 @@ if TYPE_CHECKING:
 
 @click.command("report")
 @deployment_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write.  [default: NAME-report.html]",
-)
-@click.argument("name", required=False)
+@output_option("NAME-report.html")
+@name_argument
 def command(
     file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, output: Path | None,
     name: str | None,

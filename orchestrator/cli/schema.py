@@ -8,12 +8,12 @@ import click
 
 
 @click.command("schema")
-@click.option("--output", is_flag=True, help="Of the documents that --json prints, not of tpuctl.yaml.")
-def command(*, output: bool) -> None:
+@click.argument("document", type=click.Choice(["file", "output"]), default="file")
+def command(*, document: str) -> None:
     """
-    Print the JSON Schema of tpuctl.yaml, for editors; or with --output that of what --json prints.
+    Print the JSON Schema of tpuctl.yaml, for editors; `schema output`: of what --json prints.
     """
     from orchestrator.cli.outputs import output_schema
     from orchestrator.config.schema import json_schema
 
-    click.echo(json.dumps(output_schema() if output else json_schema(), indent=2))
+    click.echo(json.dumps(output_schema() if document == "output" else json_schema(), indent=2))

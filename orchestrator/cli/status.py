@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.options import deployment_options
+from orchestrator.cli.options import deployment_options, name_argument
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Choice, Session
@@ -22,7 +22,7 @@ EVERY = 5.0
 @click.option("-w", "--watch", is_flag=True, help="Go on, until Ctrl-C or the end of the deployment.")
 @click.option("--wide", is_flag=True, help="As wide as the terminal, and a line for each worker.")
 @click.option("--fresh", is_flag=True, help="Ask the cloud, also where the watcher has just looked.")
-@click.argument("name", required=False)
+@name_argument
 def command(
     file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, watch: bool, wide: bool,
     fresh: bool, name: str | None,

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.options import confirm, deployment_options, must_answer, name_argument, yes_option
+from orchestrator.cli.options import (
+    confirm,
+    deployment_options,
+    must_answer,
+    name_argument,
+    output_option,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from orchestrator.cli.support_parts import Collection
@@ -17,12 +24,7 @@ if TYPE_CHECKING:
 @click.command("support")
 @deployment_options
 @yes_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write.  [default: tpuctl-support-DATE.zip]",
-)
+@output_option("tpuctl-support-DATE.zip")
 @name_argument
 def command(
     file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, yes: bool, output: Path | None,

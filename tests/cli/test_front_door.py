@@ -138,6 +138,29 @@ def test_every_command_answers_programs_too():
     assert without == ["demo", "schema", "completion"]
 
 
+def test_a_flag_is_of_one_kind_everywhere():
+    """Whether it takes a value, and of what type, is the same in each command that has it."""
+    kinds = {}
+    for words, one in ALL.items():
+        for flag in (p for p in one.params if isinstance(p, click.Option)):
+            for spelling in flag.opts:
+                kind = "switch" if flag.is_flag else flag.type.name
+                kinds.setdefault(spelling, {}).setdefault(kind, []).append(" ".join(words))
+    assert {spelling: found for spelling, found in kinds.items() if len(found) > 1} == {}
+
+
+def test_a_name_is_completed_wherever_it_is_asked_for():
+    """A command that takes the NAME of a deployment knows those of this computer."""
+    others = {"init", "local preempt", "secret set"}  # a new name, a node of the local cloud, a secret
+    blind = {
+        " ".join(words)
+        for words, one in ALL.items()
+        for asked in one.params
+        if asked.name == "name" and asked._custom_shell_complete is None
+    }
+    assert blind == others
+
+
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_help_shows_no_marks_of_its_source(words, capsys):
     """The mark that keeps lines as they are is click's to read, not a person's."""
