@@ -121,9 +121,8 @@ def test_a_terminal_gives_all_output_to_a_client_that_reads_late(booted):
             shell = await connection.create_process(
                 f"seq 1 {last}; echo $$ >~/shell", term_type="xterm", window=4096
             )
-            gone = "test -s ~/shell && ! kill -0 $(cat ~/shell) 2>/dev/null && echo gone"
-            while not (await connection.run(gone, timeout=60)).stdout:
-                await asyncio.sleep(0.05)
+            gone = "until test -s ~/shell && ! kill -0 $(cat ~/shell) 2>/dev/null; do sleep 0.05; done"
+            await connection.run(gone, timeout=60)
             return str((await shell.communicate())[0])
 
     assert asyncio.run(visit()).split() == [str(number) for number in range(1, last + 1)]
