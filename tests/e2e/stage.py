@@ -36,6 +36,8 @@ def pace(seconds):
     naps.append(seconds)
     nap(0.0 if os.path.exists(sign) else seconds if len(naps) < 25 else 1.0)
     while os.path.exists(sign + ".hold") or step() >= STAYS_AT and not os.path.exists(sign):
+        with open(sign + ".at", "w") as file:
+            print(step(), file=file)
         nap(0.1)
 time.sleep = pace
 runpy.run_path("train.py", run_name="__main__")
@@ -101,9 +103,11 @@ class Stage:
         """Let the job run at full speed from now on."""
         (self.folder / "fast").touch()
 
-    def hold(self) -> None:
-        """Keep the job at the step where it is."""
+    def hold(self) -> int:
+        """Keep the job at the step where it is, and return that step."""
         (self.folder / "fast.hold").touch()
+        at = self.folder / "fast.at"
+        return int(self.wait_for("the held job", lambda: at.exists() and at.read_text().strip()))
 
     def let_go(self) -> None:
         """Let a held job go on."""

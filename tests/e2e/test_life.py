@@ -56,8 +56,8 @@ def test_a_job_survives_notice_kill_and_interrupted_watches_to_the_same_loss(sta
     watch = stage.start("watch")
     # A killed machine's last lines are lost, unless they have reached the bucket.
     stage.wait_for("a checkpoint", lambda: stage.at(last["step"] + 6, incarnation=2))
-    stage.hold()
-    stage.wait_for("all lines", lambda: max(losses(stage.logs(2))) == stage.at(1, incarnation=2)[0]["step"])
+    stands = stage.hold()
+    stage.wait_for("all lines", lambda: max(losses(stage.logs(2))) == stands)
     stage.tpuctl("local", "preempt", "e2e-tpu-g2", "--no-notice")
     stage.let_go()
     stage.wait_for("recovery", lambda: "e2e-tpu-g2: deletion asked for" in stage.said(watch))
