@@ -119,10 +119,11 @@ def to_leave(spec: Spec, world: World, history: History) -> str:
     """
     Say why the present TPU is to be replaced for the deadline's or the money's sake; empty to keep it.
 
-    An order that is not in sight is not left: it may exist.
+    An order that is not in sight is not left: it may exist. Nor is a TPU whose workers could not be asked:
+    what has not been heard of in this look may work.
     """
     found = _open(spec, world, history)
-    if found is None or _live(world, history) is None:
+    if found is None or _live(world, history) is None or not isinstance(world.heartbeats, Present):
         return ""
     choice = _choice(found)
     if choice.mode in {found.mode, Mode.WAIT}:

@@ -16,7 +16,7 @@ from orchestrator.core.progress import Progress
 from orchestrator.core.queued import QueuedResource, QueuedState
 from orchestrator.core.recovery import hopeless
 from orchestrator.core.units import Duration, Until
-from orchestrator.core.world import NodeState, Present
+from orchestrator.core.world import NodeState, Present, Unknown
 from orchestrator.errors import Retry
 from tests.core.worlds import NOW, OTHER_ZONE, ZONE, beat, history, node, spec, world
 
@@ -115,6 +115,15 @@ def test_a_spot_order_that_does_not_start_is_left():
     making = {"nodes": Present((node(state=NodeState.CREATING),))}
     assert asked(due(), begun(9.9), **making).details == {"capacity": ON_DEMAND}
     assert asked(due(), begun(5), **making) is None
+
+
+def test_a_tpu_whose_workers_could_not_be_asked_is_not_left():
+    """
+    It may work since long (seed 7 of the lives): unknown is not absent.
+    """
+    assert asked(due(), begun(9.9), nodes=Present((node(),))).details == {"capacity": ON_DEMAND}
+    unheard = {"nodes": Present((node(),)), "heartbeats": Unknown("503")}
+    assert decide(due(), world(**unheard), begun(9.9)).changes == ()
 
 
 def test_an_order_in_the_queue_is_left_before_the_slack_is_gone():

@@ -2,9 +2,11 @@
 What a machine of the local cloud does, whichever host kind runs it.
 """
 
+import os
 import random
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -168,6 +170,21 @@ def test_a_machine_whose_pid_file_was_never_written_is_not_doubled(booted):
     booted.hosts.boot(booted.machine)
     assert not before & processes.table().keys()
     assert booted.hosts.running(booted.machine.id)
+
+
+def test_the_oldest_process_of_a_machine_dies_first(monkeypatch):
+    """
+    An SSH server that outlived a command would tell its client of an exit, where a machine has died.
+    """
+    sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(5)]
+    ages = {one.pid: age for age, one in enumerate(reversed(sleepers))}
+    look, kill, killed = processes.look, os.kill, []
+    monkeypatch.setattr(
+        processes, "look", lambda pid: (found := look(pid)) and replace(found, started=ages[pid])
+    )
+    monkeypatch.setattr(os, "kill", lambda pid, number: (killed.append(pid), kill(pid, number)))
+    processes.kill_all(lambda: {one.pid for one in sleepers if one.poll() is None})
+    assert killed[:5] == sorted(ages, key=ages.get)
 
 
 def test_unknown_kinds_are_refused(tmp_path):

@@ -7,7 +7,9 @@ import socket
 import socketserver
 import threading
 
+import paramiko
 import pytest
+from paramiko import common
 
 from orchestrator.errors import UsageError
 from orchestrator.remote.link import Link
@@ -68,6 +70,20 @@ def test_bytes_pass_whole_in_both_directions(any_machine, settings, tunnel, echo
         for thread in threads:
             thread.join()
     assert [answer == data + b"bye" for answer in answers] == [True] * 4
+
+
+def test_a_word_about_a_closed_channel_does_not_end_the_others(any_machine, settings, echo):
+    """A reader that makes room in the moment in which its channel is closed harms no other channel."""
+    with Link(any_machine.host, settings, None) as link:
+        first, second = (link.dial(HERE, echo, (HERE, 0)) for _ in range(2))
+        first.close()
+        room = paramiko.Message()
+        room.add_byte(bytes([common.MSG_CHANNEL_WINDOW_ADJUST]))
+        room.add_int(first.remote_chanid)
+        room.add_int(1)
+        first.get_transport()._send_user_message(room)
+        second.sendall(b"x")
+        assert second.recv(10) == b"x"
 
 
 def test_a_port_where_nobody_listens_closes_the_connection(any_machine, settings, tunnel, echo):

@@ -119,9 +119,16 @@ class Checks:
             newest = node.numeric_id == self._newest_node(process.deployment)
             deleted = method in DELETES and request.path.endswith(f"/{node.name}")
             created = method in CREATES and request.query.get(CREATES[method]) != node.name
+            if self._dear(node):
+                continue
             if newest and (deleted or created) and not self._at_end(process.deployment):
                 good = self._good.get(node.numeric_id)
                 self.demand("I7", invariants.i7_healthy(node.name, good, process.pass_began), process.name)
+
+    def _dear(self, node):
+        """Say whether a node is on demand for a deadline's sake: it may go as soon as spot is safe."""
+        spec = self.world.specs[node.body["labels"][names.DEPLOYMENT_LABEL]]
+        return spec.watch.deadline is not None and spec.tpu.spot and not node.spot
 
     def _newest_node(self, deployment):
         nodes = self.world.nodes(deployment)
@@ -240,7 +247,9 @@ class Checks:
             return
         lines = self._lines(deployment)
         usd = self._bill(deployment) - self._paid[deployment]
-        rate = max(hourly(spec, shared_catalog(), zone).billed_usd or 0.0 for zone in spec.tpu.zones)
+        prices = [hourly(spec, shared_catalog(), zone) for zone in spec.tpu.zones]
+        due = spec.watch.deadline is not None
+        rate = max((p.ondemand_usd if due else p.billed_usd) or 0.0 for p in prices)
         # While nobody can act, all TPUs of a race may run.
         rate *= min(WIDTH, len(spec.tpu.zones)) if races(spec) else 1
         incarnations = sum(1 for b in lines if b.kind == "tpu")

@@ -13,6 +13,13 @@ SLICES = (
     ("v5litepod-8", "v2-alpha-tpuv5-lite", ("us-east5-a", "us-east5-b", "us-east5-c")),
     ("v5litepod-16", "v2-alpha-tpuv5-lite", ("europe-west4-b", "europe-west4-a")),
 )
+FAR = {
+    "v2-8": ("europe-west4-a", "asia-east1-c"),
+    "v3-8": ("europe-west4-a",),
+    "v5litepod-8": ("us-west4-a", "us-central1-a"),
+    "v5litepod-16": ("us-east5-a", "us-west4-a"),
+}
+"""Zones of other regions that have the type too."""
 PASSES = 130
 """Looks that all controllers of one life make about: short lives look often, long ones seldom."""
 
@@ -94,13 +101,16 @@ def draw(seed):
     count = r.choices((1, 2, 3, 4), (60, 22, 12, 6))[0]
     shortest = min(300.0, max(15.0, hours * HOUR * count / PASSES))
     slice_ = r.choice(SLICES)
-    races, queues = Random(f"race {seed}"), Random(f"queue {seed}")
-    deployments = tuple(
-        _queued(_raced(_deployment(r, f"sim{n}", hours, shortest, slice_), races), queues)
-        for n in range(count)
-    )
+    steps = {"race": _raced, "queue": _queued, "far": _far, "due": _due}
+    more = [(step, Random(f"{name} {seed}")) for name, step in steps.items()]
+    deployments = []
+    for n in range(count):
+        case = _deployment(r, f"sim{n}", hours, shortest, slice_)
+        for step, lots in more:
+            case = step(case, lots)
+        deployments.append(case)
     quota = r.choice((None, None, None, count * 16, count * 16 + 16)) if slice_[0] == "v5litepod-16" else None
-    return Case(seed, hours, r.random() < 0.7, r.random() < 0.3, quota, deployments, _rates(r, hours))
+    return Case(seed, hours, r.random() < 0.7, r.random() < 0.3, quota, tuple(deployments), _rates(r, hours))
 
 
 def _deployment(r, name, hours, shortest, slice_):
@@ -154,6 +164,35 @@ def _queued(case, r):
         queue["tpu__wait"] = f"{int(r.uniform(5, 120))}m"
     edited = {} if r.random() < 0.3 else queue
     return replace(case, spec={**case.spec, **queue}, edited={**case.edited, **edited})
+
+
+def _far(case, r):
+    """Let one of five deployments ask in zones of several regions; its bucket stays in the first one's."""
+    far = FAR[case.spec["tpu__type"]]
+    lots = r.random(), r.sample(far, r.randint(1, len(far))), r.random(), r.random()
+    if lots[0] >= 0.2:
+        return case
+    zones, last = [*case.spec["tpu__zones"], *lots[1]], [*case.edited["tpu__zones"], *lots[1]]
+    if lots[2] < 0.3:
+        last.reverse()
+    wide = {"tpu__across_regions": True, "bucket__location": zones[0].rpartition("-")[0]}
+    if case.spec.get("tpu__strategy") == "race" and lots[3] < 0.5:
+        wide["tpu__strategy"] = "race-regions"
+    return replace(
+        case,
+        spec={**case.spec, **wide, "tpu__zones": zones},
+        edited={**case.edited, **wide, "tpu__zones": last},
+    )
+
+
+def _due(case, r):
+    """Let one of four deployments whose job ends have a deadline, which may be too early."""
+    share = r.uniform(0.8, 3.0) if r.random() < 0.25 else 0.0
+    if not share or case.job.target is None or "watch__ttl" in case.spec:
+        return case
+    work = case.job.target * case.job.step_seconds
+    due = {"watch__deadline": f"{max(5, int(work * share / 60))}m", "job__target_steps": case.job.target}
+    return replace(case, spec={**case.spec, **due}, edited={**case.edited, **due})
 
 
 def _rates(r, hours):

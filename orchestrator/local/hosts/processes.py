@@ -102,7 +102,8 @@ def kill_all(
     SIGKILL what *find* returns until it returns nothing and all that it ever returned has ended.
 
     The pids of *last* die only when the others are gone: as a subreaper, the supervisor keeps orphans
-    in sight until then. A process that is ending shows no environment any more, so it is remembered.
+    in sight until then. The others die oldest first: a machine's SSH server goes before it could tell how
+    a command of its ended. A process that is ending shows no environment any more, so it is remembered.
     Raises LocalCloudError when something survives *seconds*.
     """
     deadline = time.monotonic() + seconds
@@ -111,7 +112,7 @@ def kill_all(
         for pid in found - seen.keys():
             process = look(pid)
             seen[pid] = process.started if process else 0
-        for pid in (found - set(last())) or found:
+        for pid in sorted((found - set(last())) or found, key=lambda pid: (seen[pid], pid)):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
