@@ -118,7 +118,10 @@ class Gang:
 
     def start(self, restart=False):
         """Start the job unless it runs; with *restart* also if it does."""
-        if self.phase in {"done", "failed"} or (self._turn and not restart and not self.over):
+        if self.phase in {"done", "failed"}:
+            self._tell_the_end()
+            return
+        if self._turn and not restart and not self.over:
             return
         self._turn += 1
         self.over, self.message = False, ""
@@ -242,6 +245,12 @@ class Gang:
         self.beat()
         if not self.silent and (phase in {"done", "failed"} or message == "notice"):
             self.bucket.put(f"{names.WAKE}{self.incarnation}", str(self.fleet.now()).encode())
+        self.over = True
+
+    def _tell_the_end(self):
+        """Report as an agent that is started anew: it finds that nothing is left to do."""
+        self.over = False
+        self.beat()
         self.over = True
 
     def _report(self, phase):
