@@ -173,6 +173,15 @@ class HostKeyError(RemoteError):
     retry = Retry.PERMANENT
 
 
+class NoGcloudError(RemoteError):
+    """
+    Report that gcloud, which leads to a machine without external address, is not on this computer.
+    """
+
+    code = "TPU-501"
+    retry = Retry.PERMANENT
+
+
 class DamagedRecordError(TpuctlError):
     """
     Report a deployment record of which some byte is not as it was written.

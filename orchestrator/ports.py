@@ -11,6 +11,26 @@ from typing import Protocol
 
 from orchestrator.core.world import Bucket, Node, Operation, OperationResult, Sight, Vm
 from orchestrator.queue_port import QueuedResources
+from orchestrator.remote_port import Host, Iap, PushResult, Remote, RunResult
+
+__all__ = [
+    "BucketOrder",
+    "Buckets",
+    "Cloud",
+    "CloudAccount",
+    "Host",
+    "Iap",
+    "NodeOrder",
+    "Nodes",
+    "PushResult",
+    "QueuedResources",
+    "Remote",
+    "RunResult",
+    "Store",
+    "StoredObject",
+    "VmOrder",
+    "Vms",
+]
 
 
 @dataclass(frozen=True)
@@ -41,6 +61,7 @@ class VmOrder:
     service_account: str
     scopes: tuple[str, ...]
     ttl: float
+    external_ip: bool = True
 
 
 @dataclass(frozen=True)
@@ -192,6 +213,11 @@ class Store(Protocol):
         Read an object of any size and return the sha256 of its bytes in hex, None when it is not there.
         """
 
+    def download(self, name: str, path: Path) -> str | None:
+        """
+        Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
+        """
+
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
         """
         Write an object, return its generation; 0: "must not exist". PreconditionError: it is another.
@@ -214,67 +240,6 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True)
-class Host:
-    """
-    Say where a machine listens for SSH and which host keys it must show.
-    """
-
-    name: str
-    address: str
-    host_keys: tuple[str, ...]
-    port: int = 22
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """
-    Hold the end of a remote command.
-    """
-
-    exit_code: int
-    stdout: str = ""
-    stderr: str = ""
-
-
-@dataclass(frozen=True)
-class PushResult:
-    """
-    Hold what a push did on one machine; *sent_bytes* is 0 when the tree was there already.
-    """
-
-    host: str
-    sent_bytes: int
-    seconds: float
-    error: str = ""
-
-
-class Remote(Protocol):
-    """
-    Reach machines over SSH, all of them in parallel, each step with a deadline.
-    """
-
-    def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str) -> list[PushResult]:
-        """
-        Put the bundle (a tar.gz) under `<root>/bundle/<sha256>` on every host: all of it, or nothing.
-        """
-
-    def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int) -> None:
-        """
-        Put a small file at *target* below the machine folder of every host, whole or not at all.
-        """
-
-    def run(self, hosts: Sequence[Host], command: str, deadline: float, stdin: str = "") -> list[RunResult]:
-        """
-        Run a shell command on every host; a lost channel raises RemoteError, it is never success.
-        """
-
-    def run_elevated(self, hosts: Sequence[Host], script: str, deadline: float) -> list[RunResult]:
-        """
-        Run a bash script with the rights that the machine folder needs; `$1` is that folder.
-        """
-
-
-@dataclass(frozen=True)
 class CloudAccount:
     """
     Say who we are: project and the account that machines run as by default.
@@ -288,6 +253,9 @@ class CloudAccount:
 class Cloud:
     """
     Bundle the adapters of one cloud for one deployment.
+
+    *inside* says that we run on a machine in the same network; *relay* is where a local cloud's
+    Identity-Aware Proxy listens, empty for Google's own.
     """
 
     account: CloudAccount
@@ -298,3 +266,5 @@ class Cloud:
     store: Store
     remote: Remote
     ssh_port: int = 22
+    inside: bool = False
+    relay: str = ""

@@ -32,6 +32,7 @@ def pytest_configure(config):
         _compile_once()
     else:
         gc.disable()  # until the tests are collected: nothing of them is garbage
+    os.environ["TPUCTL_NO_UPDATE_CHECK"] = "1"  # a test with a terminal must not go to the network
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _put_python_itself_first()

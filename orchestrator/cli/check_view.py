@@ -47,9 +47,10 @@ def show(name: str, findings: Sequence[Finding], facts: SourceFacts, *, as_json:
 
         print_json("check", {"name": name, **body(findings, facts)})
         return
-    from rich.console import Console
+    from orchestrator.cli.output import page
 
-    render(name, findings, facts, Console(highlight=False))
+    with page() as console:
+        render(name, findings, facts, console)
 
 
 def render(name: str, findings: Sequence[Finding], facts: SourceFacts, console: "Console") -> None:

@@ -32,9 +32,11 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     from orchestrator.engine.checkpoints import read_checkpoints
     from orchestrator.errors import NotFoundError
 
-    session = Session(Choice(file, settings, cloud, as_json), EventPrinter())
+    printer = EventPrinter()
+    session = Session(Choice(file, settings, cloud, as_json), printer)
     try:
-        found = read_checkpoints(session.cloud.store, session.spec.job.checkpoint)
+        with printer:
+            found = read_checkpoints(session.cloud.store, session.spec.job.checkpoint)
     except NotFoundError:
         found = []
     faults = dict(_verified(session.cloud.store, found)) if verify else {}
@@ -56,7 +58,7 @@ def _verified(store: "Store", found: "list[StoredCheckpoint]") -> "Iterator[tupl
 
     whole = [(place, one) for place, one in enumerate(found) if one.complete]
     for number, (place, one) in enumerate(whole, 1):
-        say(f"{number} of {len(whole)}: reading step {one.step}, {_size(one.size)}")
+        say(f"{number} of {len(whole)}: reading step {one.step}, {size_text(one.size)}")
         yield place, faults_of(store, one)
 
 
@@ -83,7 +85,7 @@ def _show(rows: list[dict[str, Any]], now: float) -> None:
         incarnation = "-" if row["incarnation"] is None else row["incarnation"]
         age = span_text(max(0.0, now - row["saved_at"]))
         start = f"{row['step']:>9}  {incarnation:>3}  {row['workers'] or '-':>7}"
-        click.echo(f"{start}  {_size(row['size']):>8}  {age:>8}  {_state(row)}")
+        click.echo(f"{start}  {size_text(row['size']):>8}  {age:>8}  {_state(row)}")
         for fault in row["faults"]:
             click.echo(f"{'':>11}{fault}")
 
@@ -101,7 +103,10 @@ def _state(row: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
+    """
+    Return a number of bytes with three figures.
+    """
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:

@@ -33,9 +33,11 @@ def command(
     from orchestrator.cli.output import print_json
     from orchestrator.cli.wiring import Choice
 
-    session = open_session(Choice(file, settings, cloud, as_json), name, EventPrinter())
+    printer = EventPrinter()
+    session = open_session(Choice(file, settings, cloud, as_json), name, printer)
     sweep_expired(session)
-    found, preemptions = _spent(session)
+    with printer:
+        found, preemptions = _spent(session)
     if as_json:
         print_json("cost", {"name": session.spec.name, "preemptions": preemptions, **_body(found)})
     else:

@@ -20,9 +20,10 @@ def show(name: str, found: Spending, preemptions: int, *, rehearsed: bool) -> No
     """
     Print the spending to stdout; *rehearsed* says that nothing of it is billed.
     """
-    from rich.console import Console
+    from orchestrator.cli.output import page
 
-    render(name, found, preemptions, Console(highlight=False), rehearsed=rehearsed)
+    with page() as console:
+        render(name, found, preemptions, console, rehearsed=rehearsed)
 
 
 def render(name: str, found: Spending, preemptions: int, console: "Console", *, rehearsed: bool) -> None:

@@ -29,11 +29,13 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     from orchestrator.cli.doctor_computer import look_at_computer
     from orchestrator.cli.doctor_fix import mend
     from orchestrator.cli.doctor_local import look_at_local
+    from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.wiring import Choice
     from orchestrator.core.doctor.rules import examine, healthy
 
     choice = Choice(file, settings, cloud, as_json)
-    facts = gather(choice)
+    with EventPrinter():
+        facts = gather(choice)
     done = mend(facts) if fix else []
     if done:
         facts = replace(facts, computer=look_at_computer(cloud), local=look_at_local(cloud))

@@ -79,7 +79,8 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
     unknown = Unknown(why)
     zones = spec.tpu.zones if spec else ()
     lists = {"offers": dict.fromkeys(zones, unknown), "runtimes": dict.fromkeys(zones, unknown)}
-    single = ("tpu", "compute", "storage", "machine_account", "cpus", "private_access", "ssh_rule", "bucket")
+    rules = ("private_access", "ssh_rule", "iap_rule")
+    single = ("tpu", "compute", "storage", "machine_account", "cpus", *rules, "bucket")
     held = dict.fromkeys(secret_names(spec) if spec else (), unknown)
     return {**lists, **dict.fromkeys((*single, "lacking"), unknown), "secrets": held}
 
@@ -87,6 +88,7 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
 def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> dict[str, Any]:
     from orchestrator.cloud.buckets import GcsBuckets
     from orchestrator.cloud.probe import Probe
+    from orchestrator.core.doctor.google import IAP_RANGE
 
     probe = Probe(clients)
     zone = spec.tpu.zones[0] if spec else SOME_ZONE
@@ -98,6 +100,7 @@ def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> di
         "storage": probe.storage_api,
         "private_access": lambda: probe.private_access(region),
         "ssh_rule": probe.ssh_rule,
+        "iap_rule": lambda: probe.ssh_rule(IAP_RANGE),
     }
     if spec is not None:
         questions |= _of_deployment(probe, spec, GcsBuckets(clients, adopted=spec.bucket.adopt), project)

@@ -31,9 +31,10 @@ def show(findings: Sequence[Finding], done: Sequence[str], *, as_json: bool) -> 
             "doctor", {"ok": healthy(findings), "counts": counts, "checks": checks, "fixed": list(done)}
         )
         return
-    from rich.console import Console
+    from orchestrator.cli.output import page
 
-    render(findings, done, Console(highlight=False))
+    with page() as console:
+        render(findings, done, console)
 
 
 def render(findings: Sequence[Finding], done: Sequence[str], console: "Console") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.options import confirm, deployment_options, must_answer, yes_option
+from orchestrator.cli.options import confirm, confirm_name, deployment_options, must_answer, yes_option
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
@@ -28,6 +28,7 @@ def command(
     """
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import sweep_expired
+    from orchestrator.cli.leaving import leaving
     from orchestrator.cli.wiring import Choice, Session
     from orchestrator.engine.down import Sweep
 
@@ -36,11 +37,18 @@ def command(
     session = Session(Choice(file, settings, cloud, as_json), printer)
     session.needs_no_record = True
     sweep_expired(session)
-    with session.alone("down"):
+    with (
+        leaving("what was asked to go is still going, and the rest stays", "tpuctl down"),
+        session.alone("down"),
+    ):
         sweep = Sweep(session.deployment)
-        has_data = _announce(session, sweep, delete_data=delete_data)
-        what = "Delete all of this, data included?" if delete_data else "Delete the machines?"
-        confirm(what, yes=yes)
+        with printer:
+            has_data = _announce(session, sweep, delete_data=delete_data)
+        saved = _end_of_costs(session)
+        if delete_data and has_data:
+            confirm_name(session.spec.name, "The data cannot be brought back.", yes=yes)
+        else:
+            confirm("Delete the machines?", yes=yes)
         sweep.begin()
         printer.now("everything that carries our label is being deleted")
         with printer:
@@ -50,7 +58,7 @@ def command(
                 left += [kept] if kept else []
         if not left:
             _forget(session, delete_data=delete_data)
-    _report(session, left, kept=has_data and not delete_data, as_json=as_json)
+    _report(session, left, saved, kept=has_data and not delete_data, as_json=as_json)
 
 
 def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> bool:
@@ -74,6 +82,20 @@ def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> bool:
     return there
 
 
+def _end_of_costs(session: "Session") -> float:
+    """
+    Say what an hour of all that is deleted costs, and return it; 0 where this computer knows of nothing.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.cli.words import usd_text
+    from orchestrator.core.bill import rate_now
+
+    saved = rate_now(session.spec, session.catalog, session.record.history)
+    if saved:
+        say(f"  this ends about {usd_text(saved)} an hour (an estimate)")
+    return round(saved, 4)
+
+
 def _forget(session: "Session", *, delete_data: bool) -> None:
     """
     Forget what went with the machines, and with the data.
@@ -88,14 +110,16 @@ def _forget(session: "Session", *, delete_data: bool) -> None:
         forget_key(session.folder)
 
 
-def _report(session: "Session", left: "list[Left]", *, kept: bool, as_json: bool) -> None:
+def _report(session: "Session", left: "list[Left]", saved: float, *, kept: bool, as_json: bool) -> None:
     from dataclasses import asdict
 
     from orchestrator.cli.output import print_json, say
     from orchestrator.errors import LeftoverError
 
     if as_json:
-        print_json("down", {"left": [asdict(item) for item in left], "data_kept": kept})
+        print_json(
+            "down", {"left": [asdict(item) for item in left], "data_kept": kept, "saved_usd_hour": saved}
+        )
     if left:
         names = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in left)
         raise LeftoverError(f"left: {names}", hint="run: tpuctl down", unchanged="everything else is gone")

@@ -42,11 +42,13 @@ class EventPrinter:
         self._now = ""
         self._heard: float | None = None
         self._waits: dict[str, Wait] = {}
+        self._begun = 0.0
 
     def __enter__(self) -> None:
         from orchestrator.cli.live import LiveLine, wanted
 
         if not self._json and wanted():
+            self._begun = time.time()
             self._line = LiveLine(self.line_text)
             self._line.start()
 
@@ -98,7 +100,8 @@ class EventPrinter:
             parts.append(self._now)
         if self._now and self._heard is not None:
             parts.append(f"heard {span_text(at - self._heard)} ago")
-        return ", ".join(parts) or "looking at the cloud"
+        seconds = f" ({span_text(at - self._begun)})" if self._begun else ""
+        return ", ".join(parts) or f"looking at the cloud{seconds}"
 
     def waiting(self, texts: Sequence[str], at: float) -> None:
         """

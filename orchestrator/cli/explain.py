@@ -37,9 +37,11 @@ def command(
     from orchestrator.cli.output import print_json
     from orchestrator.cli.wiring import Choice
 
-    session = open_session(Choice(file, settings, cloud, as_json), name, EventPrinter())
+    printer = EventPrinter()
+    session = open_session(Choice(file, settings, cloud, as_json), name, printer)
     sweep_expired(session)
-    found = explained(session)
+    with printer:
+        found = explained(session)
     if as_json:
         print_json("explain", found.as_dict())
     else:

@@ -17,9 +17,10 @@ def show(found: Explanation) -> None:
     """
     Print the explanation to stdout.
     """
-    from rich.console import Console
+    from orchestrator.cli.output import page
 
-    render(found, Console(highlight=False))
+    with page() as console:
+        render(found, console)
 
 
 def render(found: Explanation, console: "Console") -> None:

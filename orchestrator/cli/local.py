@@ -81,7 +81,7 @@ def stop(as_json: bool) -> None:
     _answer(text, {"running": False, "stopped": ran}, as_json=as_json)
 
 
-@command.command("reset")
+@command.command("reset", short_help="Stop it and delete everything it holds.")
 @json_option
 def reset(as_json: bool) -> None:
     """
@@ -93,7 +93,7 @@ def reset(as_json: bool) -> None:
     _answer("the local cloud is gone with everything in it", {"running": False}, as_json=as_json)
 
 
-@command.command("status")
+@command.command("status", short_help="Show address, machines, faults and what it would have cost.")
 @json_option
 def status(as_json: bool) -> None:
     """
@@ -142,7 +142,7 @@ def env(as_json: bool) -> None:
         click.echo(f"export {name}={shlex.quote(value)}")
 
 
-@command.command("preempt")
+@command.command("preempt", short_help="Take a spot TPU or VM away, with notice or without.")
 @click.argument("name")
 @click.option("--no-notice", is_flag=True, help="SIGKILL at once, without the notice.")
 @click.option("--worker", type=int, help="Kill only this machine of a slice; the node stays READY.")
@@ -163,7 +163,7 @@ def preempt(name: str, no_notice: bool, worker: int | None, as_json: bool) -> No
     _answer(text, body, as_json=as_json)
 
 
-@command.command("fault")
+@command.command("fault", short_help="Let the next calls of a method fail in a chosen way.")
 @click.argument("method")
 @click.argument("failures", nargs=-1, required=True)
 @json_option

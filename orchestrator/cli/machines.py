@@ -6,8 +6,8 @@ from orchestrator.cli.wiring import Session
 from orchestrator.core.history import current_node
 from orchestrator.core.learn import learn
 from orchestrator.core.world import Node, World
-from orchestrator.engine.deliver import vm_host
 from orchestrator.engine.observe import observe
+from orchestrator.engine.reach import vm_host, worker_host
 from orchestrator.errors import NotFoundError, TransientError, UsageError
 from orchestrator.ports import Host
 
@@ -33,12 +33,7 @@ def worker_hosts(session: Session) -> list[Host]:
             unchanged="nothing was changed", code="TPU-131",
         )  # fmt: skip
     return [
-        Host(
-            f"{node.name}-w{worker.index}",
-            worker.external_ip or worker.internal_ip,
-            _published(session, node, worker.index),
-            session.cloud.ssh_port,
-        )
+        worker_host(session.cloud, world, node, worker, _published(session, node, worker.index))
         for worker in node.workers
     ]
 

@@ -15,7 +15,7 @@ from orchestrator.errors import TpuctlError, UsageError
 COMMANDS = {
     "demo": ("orchestrator.cli.demo", "Show a whole deployment on the local cloud: up, preemptions, down."),
     "init": ("orchestrator.cli.init", "Write a commented tpuctl.yaml, or copy an example."),
-    "plan": ("orchestrator.cli.plan", "Show what `up` would create, where, and what it costs. No network."),
+    "plan": ("orchestrator.cli.plan", "Show what `up` would change, where, and what it costs."),
     "config": ("orchestrator.cli.config", "Show each setting and where it comes from. No network."),
     "check": ("orchestrator.cli.check", "Find what loses data, time or money on a TPU. No network."),
     "up": ("orchestrator.cli.up", "Create bucket, VM and TPU, push the job and start it."),
@@ -32,6 +32,7 @@ COMMANDS = {
     "report": ("orchestrator.cli.report", "Write the deployment's story as one HTML page."),
     "dashboard": ("orchestrator.cli.dashboard", "Show the report in a browser, live, on this computer."),
     "checkpoints": ("orchestrator.cli.checkpoints", "List what is saved, and what would be resumed."),
+    "fetch": ("orchestrator.cli.fetch", "Copy the newest checkpoint, the model, to this computer."),
     "push": ("orchestrator.cli.push", "Bring new code to the running job: restart from its checkpoint."),
     "ssh": ("orchestrator.cli.ssh", "Open a shell on a worker or on the VM."),
     "exec": ("orchestrator.cli.exec", "Run a command on every worker."),
@@ -48,6 +49,27 @@ COMMANDS = {
     "completion": ("orchestrator.cli.completion", "Print what makes your shell complete tpuctl's words."),
     "local": ("orchestrator.cli.local", "Run and disturb the local cloud."),
 }
+
+
+ELSEWHERE = {
+    "up": ("apply", "create", "deploy", "launch", "provision", "run", "start", "submit"),
+    "down": ("cancel", "delete", "destroy", "kill", "remove", "rm", "stop", "teardown", "terminate"),
+    "top": ("list", "ls", "ps", "queue"),
+    "status": ("describe", "info", "show"),
+    "check": ("lint", "validate", "verify"),
+    "watch": ("babysit", "monitor", "recover", "resume"),
+    "push": ("redeploy", "restart", "sync", "update"),
+    "fetch": ("cp", "download", "get", "pull", "rsync", "scp"),
+    "exec": ("ssh-all",),
+    "ssh": ("attach", "connect", "login", "shell"),
+    "tunnel": ("forward", "jupyter", "notebook", "port-forward", "proxy", "tensorboard"),
+    "logs -f": ("follow", "output", "tail"),
+    "init": ("new", "recipe", "recipes"),
+    "demo": ("quickstart", "tutorial"),
+    "--help": ("commands", "help"),
+    "--version": ("version",),
+}
+"""What people type who know other tools, by what it is called here; each is a hint, none a command."""
 
 
 class LazyGroup(click.Group):
@@ -87,10 +109,8 @@ class LazyGroup(click.Group):
         Resolve a command; a name that is almost right gets a hint.
         """
         if args and args[0] not in COMMANDS:
-            import difflib
-
-            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"did you mean `tpuctl {close[0]}`?" if close else "see: tpuctl --help"
+            meant = _meant(args[0])
+            hint = f"did you mean `tpuctl {meant}`?" if meant else "see: tpuctl --help"
             raise UsageError(
                 f"there is no command {args[0]!r}", hint=hint, unchanged="nothing was changed", code="TPU-101"
             )
@@ -102,6 +122,18 @@ class LazyGroup(click.Group):
         """
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _meant(word: str) -> str:
+    """
+    Return the command that *word* is another tool's name for, or almost the name of, else nothing.
+    """
+    import difflib
+
+    here = {other: ours for ours, others in ELSEWHERE.items() for other in others}
+    if word.lower() in here:
+        return here[word.lower()]
+    return next(iter(difflib.get_close_matches(word, COMMANDS, n=1)), "")
 
 
 @click.group(
@@ -122,7 +154,12 @@ def main(args: list[str] | None = None) -> None:
     """
     Run a command and leave with the exit code that belongs to its end.
     """
-    sys.exit(run(args))
+    status = run(args)
+    if sys.stderr is not None and sys.stderr.isatty():
+        from orchestrator.cli.update import tell
+
+        tell(sys.argv[1:] if args is None else args, __version__)
+    sys.exit(status)
 
 
 def run(args: list[str] | None = None) -> int:

@@ -15,8 +15,8 @@ from orchestrator.core.names import LEASE
 from orchestrator.core.world import Present, VmState
 from orchestrator.engine import on_vm
 from orchestrator.engine.blueprint import ROOT
-from orchestrator.engine.deliver import vm_host
-from orchestrator.errors import HostKeyError, NotFoundError, RemoteError, UsageError
+from orchestrator.engine.reach import vm_host
+from orchestrator.errors import HostKeyError, NoGcloudError, NotFoundError, RemoteError, UsageError
 from orchestrator.ports import Host
 from orchestrator.render import loop_script
 
@@ -91,7 +91,7 @@ def _contact(session: Session) -> tuple[Host, on_vm.LoopState]:
             host = _host(session)
             return host, on_vm.look(session.cloud.remote, host)
         except (RemoteError, NotFoundError) as error:
-            if isinstance(error, HostKeyError) or session.clock.now() > end:
+            if isinstance(error, HostKeyError | NoGcloudError) or session.clock.now() > end:
                 raise
             if not said:
                 say(f"waiting for the VM: {error.message}")

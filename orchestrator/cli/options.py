@@ -86,6 +86,20 @@ def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
     raise click.exceptions.Exit(1)
 
 
+def confirm_name(name: str, question: str, *, yes: bool) -> None:
+    """
+    Ask on a terminal for *name* itself, where a yes is too quick; another word ends the command with 1.
+    """
+    must_answer(yes=yes)
+    if (
+        yes
+        or click.prompt(f"{question} Type {name} to go on", err=True, default="", show_default=False) == name
+    ):
+        return
+    click.echo("nothing was changed", err=True)
+    raise click.exceptions.Exit(1)
+
+
 def must_answer(*, yes: bool, flag: str = "--yes") -> None:
     """
     Raise UsageError when a question will come and nobody is there to answer it.

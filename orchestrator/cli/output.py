@@ -4,17 +4,24 @@ Where words go: data to stdout, talk to stderr, plain lines when nobody looks at
 
 import json
 import os
+import re
 import shutil
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from orchestrator.errors import TpuctlError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 SCHEMA_VERSION = 1
+_PADDED_END = re.compile(r"(?:\x1b\[[\d;]*m| )+(?=\n)")
+"""Blanks, and what sets colours, at the end of a line."""
 
 
 def print_json(kind: str, body: dict[str, Any]) -> None:
@@ -32,6 +39,22 @@ def columns() -> int:
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
         return 0
     return shutil.get_terminal_size().columns
+
+
+@contextmanager
+def page() -> "Iterator[Console]":
+    """
+    Give a console for stdout; all of it is written at the end, with no blanks at the ends of the lines.
+
+    Tables fill their lines with blanks, which get in the way when somebody copies or compares the text.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        yield console
+    text = _PADDED_END.sub(lambda end: end[0].replace(" ", ""), captured.get())
+    sys.stdout.write(text)
 
 
 def say(text: str, *, style: str = "") -> None:

@@ -142,6 +142,7 @@ KINDS: Mapping[str, Any] = {
             "why": str, "resumes": bool, "verified": maybe(bool), "faults": [str],
         }],
     },
+    "fetch": {"name": str, "step": int, "folder": str, "bytes": int, "files": int, "verified": bool},
     "exec": {
         "results": [{
             "machine": str, "exit_code": maybe(int), "stdout": str, "stderr": str, "lost": bool, "why": str,
@@ -156,6 +157,7 @@ KINDS: Mapping[str, Any] = {
     },
     "down": {
         "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_kept": bool,
+        "saved_usd_hour": float,
     },
     "doctor": {
         "ok": bool, "counts": table(int), "fixed": [str],

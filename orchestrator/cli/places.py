@@ -46,6 +46,22 @@ def is_known(cloud: str, name: str) -> bool:
     return any(path.parent.name == name for path in kept_files(cloud))
 
 
+def on_machine() -> bool:
+    """
+    Say whether this computer is a machine in the network of the deployment: the loop on the VM runs there.
+    """
+    return bool(os.environ.get("TPUCTL_CONTROLLER"))
+
+
+def own_address() -> str:
+    """
+    Return the address that a machine of the local cloud connects from; empty on every other computer.
+
+    Machines share this computer's network, so the system would choose 127.0.0.1 for all of them.
+    """
+    return os.environ.get("TPUCTL_LOOPBACK", "") if on_machine() else ""
+
+
 def complete_name(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> "list[CompletionItem]":
     """
     Return the deployments whose name begins so, each with its project, for the shell's completion.

@@ -17,6 +17,7 @@ from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     from orchestrator.core.events import Sink
+    from orchestrator.core.history import History, Span
     from orchestrator.core.world import World
 
 
@@ -29,6 +30,7 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
     from orchestrator import agentzip
     from orchestrator.catalog import load_catalog
     from orchestrator.cli import plan_view
+    from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.output import say
     from orchestrator.cli.preview import first_scripts
     from orchestrator.cli.same_place import check_place
@@ -39,17 +41,20 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
     from orchestrator.engine.files import write_atomically
     from orchestrator.remote.bundle import build
 
+    printer = EventPrinter()
     session = Session(choice, lambda _: None)
-    check_place(session)
+    with printer:
+        check_place(session)
     with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
         bundle = build(source_folder(session.path, session.spec), Path(folder)).digest
         agent = agentzip.build(Path(folder) / "agent.pyz")
-    approved, plan, world = _foreseen(session, bundle, agent)
-    account = session.cloud.account.default_service_account
+    with printer:
+        approved, plan, world = _foreseen(session, bundle, agent)
+        account = session.cloud.account.default_service_account
     texts = first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
     shown = preview(
         session.spec, plan, load_catalog(), project=session.project, account=account, scripts=texts,
-        notes=left_alone(session.spec, world),
+        notes=left_alone(session.spec, world), there=_billed_now(session.record.history),
     )  # fmt: skip
     named = {"out": str(out)} if out else {}
     plan_view.show(shown, as_json=choice.as_json, seen=plan_view.CLOUD, more=named, scripts=scripts)
@@ -58,6 +63,14 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
         write_atomically(out.absolute(), text.encode())
         say(f"written to {out}; to carry out exactly this: tpuctl up {out}")
     return plan
+
+
+def _billed_now(history: "History") -> "Span | None":
+    """
+    Return the stretch of the newest TPU that exists, None when there is none.
+    """
+    spans = [span for span in history.spans if span.kind == "node" and span.until is None]
+    return max(spans, key=lambda span: span.since, default=None)
 
 
 def read_plan(path: Path) -> Approved:

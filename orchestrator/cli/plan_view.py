@@ -51,10 +51,10 @@ def show(
         start = {"seen": seen} if seen else {}
         print_json("plan", {**preview.as_dict(scripts=scripts), **start, **(more or {})})
         return
-    from rich.console import Console
+    from orchestrator.cli.output import page
 
-    console = Console(highlight=False)
-    render(preview, console, seen=seen, scripts=scripts)
+    with page() as console:
+        render(preview, console, seen=seen, scripts=scripts)
 
 
 def render(preview: Preview, console: "Console", *, seen: str = "", scripts: bool = False) -> None:

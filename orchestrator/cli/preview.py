@@ -42,9 +42,10 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
     checks = {"check": check_view.body(findings, facts)}
     plan_view.show(shown, as_json=choice.as_json, seen=plan_view.NOTHING, more=checks, scripts=scripts)
     if not choice.as_json:
-        from rich.console import Console
+        from orchestrator.cli.output import page
 
-        check_view.render_short(findings, facts, Console(highlight=False))
+        with page() as console:
+            check_view.render_short(findings, facts, console)
     return plan
 
 

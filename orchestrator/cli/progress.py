@@ -51,7 +51,7 @@ class Progress:
             c.kind is Kind.NODE and c.verb is Verb.CREATE for c in result.plan.changes
         )
         text = progress_text(slowest, self._spec, usd, lost=lost)
-        self._printer.now(text, slowest.updated)
+        self._printer.now(live_text(slowest, self._spec, usd, lost=lost), slowest.updated)
         if self._is_news(slowest, at):
             self._at, self._step = at, slowest.step
             self._printer(Event(at, "progress", text))
@@ -70,15 +70,28 @@ def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False
     """
     Return one line about the job; *lost* says that its machine is gone and *beat* was its last report.
     """
+    parts = [_phase(beat, lost=lost), *_figures(beat, spec), usd_text(usd), f"incarnation {beat.incarnation}"]
+    return ", ".join([*parts, beat.message] if beat.message else parts)
+
+
+def live_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
+    """
+    Return the same for the live line, where what counts must stand within 80 columns.
+    """
+    figures = _figures(beat, spec)
+    runs = beat.phase is Phase.RUN and not lost and figures
+    return ", ".join([*([] if runs else [_phase(beat, lost=lost)]), *figures, usd_text(usd)])
+
+
+def _phase(beat: Heartbeat, *, lost: bool) -> str:
+    return "last heard of the job" if lost else WORDS[beat.phase]
+
+
+def _figures(beat: Heartbeat, spec: Spec) -> list[str]:
     target = f" of {spec.job.target_steps}" if spec.job.target_steps else ""
-    parts = ["last heard of the job" if lost else WORDS[beat.phase]]
-    if beat.step is not None:
-        parts.append(f"step {beat.step}{target}")
+    parts = [] if beat.step is None else [f"step {beat.step}{target}"]
     if beat.loss is not None:
         parts.append(f"loss {beat.loss:.4g}")
     if beat.committed_step is not None:
         parts.append(f"checkpoint {beat.committed_step}")
-    parts.append(f"{usd_text(usd)}, incarnation {beat.incarnation}")
-    if beat.message:
-        parts.append(beat.message)
-    return ", ".join(parts)
+    return parts

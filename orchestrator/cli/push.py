@@ -61,6 +61,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     from orchestrator.cli.artifacts import build_artifacts
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import remember, sweep_expired
+    from orchestrator.cli.leaving import leaving
     from orchestrator.cli.output import print_json, say
     from orchestrator.cli.wiring import Choice, Session
     from orchestrator.core.job import job_digest
@@ -84,7 +85,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     else:
         for line in plan:
             say(f"~ {line}")
-        with session.alone(PUSH), printer:
+        with leaving("the job may run the old code or the new", "tpuctl push"), session.alone(PUSH), printer:
             _must_run(session)
             remember(session)
             outcome = _push(session, wanted, printer)

@@ -20,6 +20,8 @@ MARK = "file-mark"
 """Beside the record: the mark of the deployment file that was read last."""
 NAME_IN_ENV = "GOOGLE_CLOUD_PROJECT"
 """What names the project of a file that names none."""
+NO_SETTINGS = {"TPUCTL_NO_UPDATE_CHECK", "TPUCTL_UPDATE_INDEX"}
+"""Variables of ours that change nothing about a deployment, and may differ from one terminal to the next."""
 
 
 def keep_mark(session: "Session") -> None:
@@ -76,7 +78,11 @@ def _mark(path: Path) -> str:
     """
     Return a digest of all that makes a deployment of a file: its bytes, and the variables laid over them.
     """
-    laid = {key: text for key, text in os.environ.items() if key.startswith("TPUCTL_") or key == NAME_IN_ENV}
+    laid = {
+        key: text
+        for key, text in os.environ.items()
+        if (key.startswith("TPUCTL_") and key not in NO_SETTINGS) or key == NAME_IN_ENV
+    }
     return hashlib.sha256(json.dumps(sorted(laid.items())).encode() + path.read_bytes()).hexdigest()
 
 

@@ -64,7 +64,11 @@ def command(
 
     path = (file or find(Path.cwd())).absolute()
     if path.name != FILE_NAME:
-        raise UsageError(f"--file {path.name}: a rehearsal needs the name {FILE_NAME}", code="TPU-133")
+        raise UsageError(
+            f"--file {path.name}: a rehearsal needs the name {FILE_NAME}", code="TPU-133",
+            hint=f"give the file that name, in a folder of its own if there is a {FILE_NAME} already",
+            unchanged="nothing was started",
+        )  # fmt: skip
     chance = random.Random(seed)  # noqa: S311 - moments of a rehearsal, not secrets
     chosen = [Kill(k) for k in ([chance.choice(KILLS) for _ in range(count)] if count else kills)]
     stage = Stage(

@@ -40,10 +40,12 @@ def command(
     from orchestrator.engine.files import write_atomically
     from orchestrator.report.page import page
 
-    session = open_session(Choice(file, settings, cloud, as_json), name, EventPrinter())
+    printer = EventPrinter()
+    session = open_session(Choice(file, settings, cloud, as_json), name, printer)
     session.only_looks = True
     sweep_expired(session)
-    facts = facts_of(session)
+    with printer:
+        facts = facts_of(session)
     path = output or Path(f"{session.spec.name}-report.html")
     write_atomically(path, page(facts).encode())
     if as_json:

@@ -28,7 +28,7 @@ def command() -> None:
     """
 
 
-@command.command("set")
+@command.command("set", short_help="Store a new version of NAME, from standard input.")
 @click.argument("name")
 @project_option
 @cloud_option

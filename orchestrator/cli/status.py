@@ -71,7 +71,8 @@ def _look(
 
         show_all(choice, watch=watch)
         return None
-    session = open_session(choice, name, EventPrinter())
+    printer = EventPrinter()
+    session = open_session(choice, name, printer)
     session.only_looks = True
     if not name and not settings:
         keep_mark(session)
@@ -81,7 +82,8 @@ def _look(
 
         follow(session, wide=wide, fresh=fresh)
         return None
-    return newest(session, fresh=fresh)
+    with printer:
+        return newest(session, fresh=fresh)
 
 
 def newest(session: "Session", *, fresh: bool = False) -> dict[str, Any]:

@@ -155,10 +155,25 @@ def _end(body: dict[str, Any]) -> list[str]:
     after = f" ({wait})" if wait else " (as soon as somebody watches)" if not body["outcome"] else ""
     lines += [f"next: {line}{after}" for line in body["next"]]
     if not body["next"] and not body["outcome"]:
-        lines.append(f"next: nothing to do while the job runs{f'; looks again {wait}' if wait else ''}")
+        again = f"; looks again {wait}" if wait else ""
+        nobody = next((line for line in lines if line.startswith(NO_LOOP)), "")
+        cure = nobody.rstrip(")").rpartition("tpuctl ")
+        does = f"{cure[1]}{cure[2]}" if nobody else f"nothing to do while the job runs{again}"
+        lines.append(f"next: {does}")
+    if body["outcome"] == "done" and not body["next"]:
+        lines += _after(body["resources"])
     if body["ttl_left_s"] is not None:
         lines.append(f"ends: at the latest in {span_text(body['ttl_left_s'])}, when its ttl is over")
     return lines
+
+
+def _after(rows: list[dict[str, str]]) -> list[str]:
+    """
+    Return what a person may do when the job is done, as far as there is something left.
+    """
+    there = {row["kind"] for row in rows if row["state"] != "absent"}
+    lines = ["next: tpuctl fetch copies the model to this computer"] if "bucket" in there else []
+    return [*lines, "next: tpuctl down deletes what is left"] if there - {"bucket"} else lines
 
 
 def loop_line(body: dict[str, Any]) -> str:
@@ -183,5 +198,5 @@ def resource_lines(rows: list[dict[str, str]]) -> list[str]:
     Return one line for each resource, in columns; a long reason comes last, where it may wrap.
     """
     titles = ("kind", "zone", "name")
-    width = {title: max(len(row[title]) for row in rows) for title in titles}
-    return ["  ".join([*(row[t].ljust(width[t]) for t in titles), row["state"]]) for row in rows]
+    width = {title: max(len(row[title] or "-") for row in rows) for title in titles}
+    return ["  ".join([*((row[t] or "-").ljust(width[t]) for t in titles), row["state"]]) for row in rows]

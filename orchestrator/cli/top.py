@@ -41,7 +41,7 @@ def show_all(choice: "Choice", *, watch: bool) -> None:
     """
     Show all deployments known here, once or again and again.
     """
-    from orchestrator.cli.output import columns, print_json
+    from orchestrator.cli.output import columns, print_json, say
     from orchestrator.cli.status_live import repeat
     from orchestrator.cli.status_view import WIDTH
     from orchestrator.cloud.listing import ZoneLists
@@ -63,8 +63,10 @@ def show_all(choice: "Choice", *, watch: bool) -> None:
     body, _ = look()
     if choice.as_json:
         print_json("deployments", body)
-    else:
+    elif body["deployments"]:
         click.echo(draw(body))
+    else:
+        say(f"this computer has brought up no deployment on --cloud {choice.cloud}; next: tpuctl up")
 
 
 def rows_of(choice: "Choice", sessions: "dict[str, Session]", lists: "ZoneLists") -> list[dict[str, Any]]:
@@ -140,14 +142,22 @@ def table(rows: list[dict[str, Any]], width: int) -> str:
     for row in rows:
         count, usd = row["preemptions"], row["cost_usd"]
         shown.add_row(
-            row["name"], row["problem"] or row["outcome"] or row["tpu"], row["job"] or "-",
-            row["checkpoint"] or "-", "-" if count is None else str(count),
+            row["name"], row["problem"] or row["outcome"] or row["tpu"], _brief(row["job"]),
+            (row["checkpoint"] or "-").removeprefix("step "), "-" if count is None else str(count),
             "-" if usd is None else usd_text(usd),
         )  # fmt: skip
     console = Console(width=width, highlight=False, markup=False, color_system=None)
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def _brief(job: str | None) -> str:
+    """
+    Return how far the job is without what the state says already, so that a row has one line.
+    """
+    parts = (job or "").split(", ")
+    return ", ".join(p for p in parts if p not in {"run", "done"} and not p.startswith("loss ")) or "-"
 
 
 def _news(body: dict[str, Any]) -> list[str]:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from orchestrator.engine.reconcile import Pass
 
 
+STAYS = "what was asked for is still being made, and is billed"
+GO_ON = "go on with `tpuctl up`, or remove it all with `tpuctl down`"
+
+
 @click.command("up")
 @deployment_options
 @click.option("--dry-run", is_flag=True, help="Show the plan only: no credentials, no network.")
@@ -54,6 +58,7 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
     """
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import sweep_expired
+    from orchestrator.cli.leaving import leaving
     from orchestrator.cli.plan_file import open_approved
     from orchestrator.cli.wiring import Session
     from orchestrator.core.plan import Outcome
@@ -64,7 +69,7 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
     printer = EventPrinter()
     session, approved = open_approved(choice, plan, printer) if plan else (Session(choice, printer), None)
     sweep_expired(session)
-    with session.alone("up"), printer, session.notifier:
+    with leaving(STAYS, GO_ON), session.alone("up"), printer, session.notifier:
         _want(session, approved)
         record = session.record
         changes = 0

@@ -4,7 +4,7 @@ tpuctl watch: keep the job alive until it is done.
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -107,14 +107,14 @@ def _watch(choice: "Choice", port: int | None, *, loop: bool) -> None:
     try:
         while (result := _rounds(session, printer, metrics, loop=loop)) is None:
             session = Session(choice, printer)
+    except KeyboardInterrupt:
+        _leave()
     finally:
         if metrics is not None:
             metrics.close()
     unfinished = bool(result.plan.waiting or result.plan.changes)
     if session.interrupted and (result.plan.outcome is None or unfinished):
-        say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
-        say("  next:  go on with `tpuctl watch`, or remove it all with `tpuctl down`")
-        raise click.exceptions.Exit(130)
+        _leave()
     raise_outcome(result)
     summary = summary_of(session)
     if as_json:
@@ -122,6 +122,15 @@ def _watch(choice: "Choice", port: int | None, *, loop: bool) -> None:
     else:
         say(f"done: {result.plan.reason}", style="bold green")
         show_summary(summary, rehearsed=choice.cloud == "local")
+        say("  next:  `tpuctl fetch` copies the model to this computer, `tpuctl down` deletes what is left")
+
+
+def _leave() -> NoReturn:
+    from orchestrator.cli.output import say
+
+    say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
+    say("  next:  go on with `tpuctl watch`, or remove it all with `tpuctl down`")
+    raise click.exceptions.Exit(130)
 
 
 def _rounds(
@@ -173,7 +182,10 @@ def _passes(session: "Session", printer: "EventPrinter", metrics: "Metrics | Non
     progress, publication = Progress(printer, session.spec), Publication(session, metrics)
 
     def interrupted(*_: object) -> None:
+        if session.interrupted:
+            raise KeyboardInterrupt
         session.interrupted = True
+        printer.now("leaving when this look is over; Ctrl-C again leaves at once")
         watcher.stop.set()
         watcher.wake.set()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.catalog import load_catalog
 from orchestrator.cli.holder import gone, only_here, this_process
-from orchestrator.cli.places import state_folder
+from orchestrator.cli.places import on_machine, own_address, state_folder
 from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.layers import overrides_of
 from orchestrator.config.load import find, load
@@ -126,9 +126,8 @@ class Session:
         from orchestrator.remote.settings import SshSettings
 
         key = ensure_key(self.folder)
-        return Ssh(
-            SshSettings(user=SSH_USER, key=key.path, root=ROOT, known_hosts=self.folder / "known_hosts")
-        )
+        known, source = self.folder / "known_hosts", own_address() if self.choice.cloud == "local" else ""
+        return Ssh(SshSettings(SSH_USER, key.path, ROOT, known, source=source))
 
     @cached_property
     def cloud(self) -> "Cloud":
@@ -154,6 +153,8 @@ class Session:
             project=self.project,
             ssh_port=local.ssh_port if local else 22,
             lists=self.lists,
+            inside=on_machine(),
+            relay=local.relay if local else "",
         )
         return open_cloud(settings, self.spec, self.ssh, ask_account=ask_account)
 

@@ -42,8 +42,10 @@ class CloudSettings:
     application default credentials; a URL such as http://127.0.0.1:8080 is a local cloud without
     credentials. *call_timeout* bounds each wait of one HTTP request, in seconds; *read_retry* is how
     long, in seconds, a reading call may be repeated in all (0: never). Mutating calls are never repeated
-    here. *adapter* is a requests transport adapter that answers for *endpoint* in-process. *lists*, a
-    ZoneLists, is given to all clouds that only look, so that they share what their zones show.
+    here. *inside* says that this computer is a machine of the same network, *relay* is where a local cloud's
+    Identity-Aware Proxy listens. *adapter* is a requests transport adapter that answers for *endpoint*
+    in-process. *lists*, a ZoneLists, is given to all clouds that only look, so that they share what their
+    zones show.
     """
 
     project: str = ""
@@ -53,6 +55,8 @@ class CloudSettings:
     read_retry: float = 5.0
     adapter: Any = None
     lists: Any = None
+    inside: bool = False
+    relay: str = ""
 
 
 class Clients:

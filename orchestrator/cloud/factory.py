@@ -38,4 +38,6 @@ def open_cloud(settings: CloudSettings, spec: Spec, remote: Remote, *, ask_accou
         store=GcsStore(clients, bucket),
         remote=remote,
         ssh_port=settings.ssh_port,
+        inside=settings.inside,
+        relay=settings.relay,
     )

@@ -2,7 +2,8 @@
 One question each about a project, for `tpuctl doctor`: nothing here changes anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Network
 from typing import TypeVar
 
 from orchestrator.cloud.clients import Clients
@@ -117,9 +118,9 @@ class Probe:
 
         return self._ask(f"read the subnetwork of {region}", access)
 
-    def ssh_rule(self) -> Sight[bool]:
+    def ssh_rule(self, source: str = "") -> Sight[bool]:
         """
-        Ask whether a firewall rule of the network lets SSH in.
+        Ask whether a firewall rule of the network lets SSH in, with *source* from all of that range.
         """
 
         def lets_in() -> bool:
@@ -128,6 +129,7 @@ class Probe:
             return any(
                 rule.network.endswith(f"/{NETWORK}") and rule.direction == "INGRESS" and not rule.disabled
                 and any(_opens_ssh(allowed) for allowed in rule.allowed)
+                and (not source or _covers(rule.source_ranges, source))
                 for rule in shown
             )  # fmt: skip
 
@@ -162,6 +164,14 @@ class Probe:
                 return look()
 
         return seen(asked)
+
+
+def _covers(ranges: Iterable[str], source: str) -> bool:
+    """
+    Say whether one of *ranges* holds all of *source*; a range of IPv6 never does.
+    """
+    wanted = IPv4Network(source)
+    return any(":" not in held and wanted.subnet_of(IPv4Network(held, strict=False)) for held in ranges)
 
 
 def _opens_ssh(allowed: object) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
@@ -84,7 +84,16 @@ class GcsStore:
 
         The bytes are not kept. The client checks them against the bucket's own checksum too.
         """
-        digest = _Digest()
+        return self._stream(name, _Digest())
+
+    def download(self, name: str, path: Path) -> str | None:
+        """
+        Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
+        """
+        with path.open("wb") as file:
+            return self._stream(name, _Digest(file))
+
+    def _stream(self, name: str, digest: "_Digest") -> str | None:
         blob = self._look(name)
         if blob is None:
             return None
@@ -203,17 +212,20 @@ class GcsStore:
 
 class _Digest:
     """
-    Take a download's bytes and keep their sha256 only.
+    Take a download's bytes and keep their sha256; *copy* is a file that gets the bytes too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, copy: BinaryIO | None = None) -> None:
         self._sum = hashlib.sha256()
+        self._copy = copy
 
     def write(self, data: bytes) -> int:
         """
         Count the bytes in.
         """
         self._sum.update(data)
+        if self._copy is not None:
+            self._copy.write(data)
         return len(data)
 
     def hex(self) -> str:

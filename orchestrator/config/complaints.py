@@ -25,7 +25,9 @@ class Complaint:
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}:{self.col}" if self.line else self.path
-        text = ": ".join(part for part in (place, self.key, self.message) if part)
+        # A flag or a variable that is named already says which setting it is.
+        key = "" if place.endswith(f" {self.key}") else self.key
+        text = ": ".join(part for part in (place, key, self.message) if part)
         return f"{text}; {self.hint}" if self.hint else text
 
 

@@ -6,8 +6,9 @@ from collections import defaultdict
 from dataclasses import replace
 
 from orchestrator.core.catalog import Catalog
-from orchestrator.core.cost import Estimate, Meter, estimate, hourly
+from orchestrator.core.cost import Estimate, Hourly, Meter, estimate, hourly
 from orchestrator.core.history import History, Span
+from orchestrator.core.plan import Kind, Plan, Verb
 from orchestrator.core.spec import Spec
 
 Priced = tuple[str, bool | None]
@@ -22,6 +23,34 @@ def priced_as(spec: Spec, span: Span) -> Spec:
         return spec
     spot = spec.tpu.spot if span.spot is None else span.spot
     return replace(spec, tpu=replace(spec.tpu, type=span.type or spec.tpu.type, spot=spot))
+
+
+def hourly_of(spec: Spec, plan: Plan, catalog: Catalog, there: Span | None = None) -> Hourly:
+    """
+    Return the price per hour with the TPU that *plan* makes, else with the one that is *there*.
+
+    Without either it is that of the first zone.
+    """
+    made = [c for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE and c.zone]
+    if made:
+        wanted = replace(spec, tpu=replace(spec.tpu, type=made[0].type or spec.tpu.type))
+        return hourly(wanted, catalog, made[0].zone)
+    if there is not None:
+        return hourly(priced_as(spec, there), catalog, there.zone)
+    return hourly(spec, catalog, spec.tpu.zones[0])
+
+
+def rate_now(spec: Spec, catalog: Catalog, history: History) -> float:
+    """
+    Return what one hour of all that exists costs, as far as the prices are known.
+    """
+    return sum(
+        line.billed_usd or 0.0
+        for span in history.spans
+        if span.until is None
+        for line in hourly(priced_as(spec, span), catalog, span.zone).lines
+        if line.meter in METERS[span.kind]
+    )
 
 
 def spent(spec: Spec, catalog: Catalog, history: History, now: float) -> Estimate:

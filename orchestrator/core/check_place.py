@@ -17,6 +17,7 @@ SMALLEST_DISK_GB = 10
 MULTI_REGIONS = ("us", "eu", "asia")
 
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z0-9]+")
+_V5E = re.compile(r"v5(?:e|lite|-lite|lite-?pod|e-?pod)-?(\d+)")
 _BUCKET = re.compile(r"[a-z0-9][-_a-z0-9.]*[a-z0-9]")
 _EGRESS = "traffic between regions is slow and billed, so bucket, VM and TPU share one region; leave it out"
 
@@ -53,12 +54,21 @@ def _type(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             "tpuctl uses the Cloud TPU API: choose a v2 to v6e type, for example v6e-8",
         )
     elif not found:
-        near = did_you_mean(spec.tpu.type, catalog.served())
+        near = _google_says(spec.tpu.type, catalog) or did_you_mean(spec.tpu.type, catalog.served())
         yield Problem(
             "tpu.type",
             f'unknown type "{spec.tpu.type[:60]}"',
             near or f"choose one of {join(_samples(catalog))}, ...",
         )
+
+
+def _google_says(kind: str, catalog: Catalog) -> str:
+    """
+    Return how the API spells a type that people write as v5e-8; empty for other words.
+    """
+    match = _V5E.fullmatch(kind.lower())
+    name = f"v5litepod-{match[1]}" if match else ""
+    return f"the API calls it {name}" if name in catalog.served() else ""
 
 
 def _samples(catalog: Catalog) -> list[str]:
@@ -130,7 +140,7 @@ def _other_types(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
         key = f"tpu.other_types[{index}]"
         found = catalog.accelerator(kind)
         if not found or not found.tpu_api:
-            near = did_you_mean(kind, catalog.served())
+            near = _google_says(kind, catalog) or did_you_mean(kind, catalog.served())
             yield Problem(key, f'"{kind[:60]}" is no type of the Cloud TPU API', near or "leave it out")
         elif kind in (spec.tpu.type, *spec.tpu.other_types[:index]):
             yield Problem(key, f"names {kind} twice", "name each type once")

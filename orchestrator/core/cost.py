@@ -139,6 +139,7 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
         )
     if spec.vm != "none":
         vm_region = region_of(vm_zone(spec))
+        outside = catalog.address_price(vm_region)
         machine = Price(
             catalog.vm_price(spec.vm.machine, vm_region, spot=False),
             catalog.vm_price(spec.vm.machine, vm_region, spot=True),
@@ -147,7 +148,7 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
         disk = None if month is None else month * spec.vm.disk_gb / HOURS_A_MONTH
         lines += [
             _line(f"VM {spec.vm.machine}", Meter.VM, machine, spec.vm.spot),
-            _flat("VM external address", Meter.VM, catalog.address_price(vm_region)),
+            *([_flat("VM external address", Meter.VM, outside)] if spec.vm.external_ip else []),
             _flat(f"VM disk {spec.vm.disk_gb} GB", Meter.DISK, disk),
         ]
     return Hourly(zone, tuple(lines), storage, catalog.dates)

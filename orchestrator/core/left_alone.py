@@ -3,7 +3,7 @@ What is left as it is although the deployment file wants it otherwise: a VM's di
 """
 
 from orchestrator.core.spec import Spec
-from orchestrator.core.world import Present, Vm, World
+from orchestrator.core.world import Present, Vm, VmState, World
 
 
 def left_alone(spec: Spec, world: World) -> tuple[str, ...]:
@@ -35,8 +35,18 @@ def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
         ("machine", vm.machine, wanted.machine),
         ("disk", f"{vm.disk_gb} GB" if vm.disk_gb else "", f"{wanted.disk_gb} GB"),
         ("capacity", _capacity(vm.spot), _capacity(wanted.spot)),
+        ("external address", _address(vm), "yes" if wanted.external_ip else "no"),
     )
     return tuple(f"{what} {has}, the file wants {want}" for what, has, want in pairs if has and has != want)
+
+
+def _address(vm: Vm) -> str:
+    """
+    Say whether a VM has an external address, nothing for one that does not run: it shows none then.
+    """
+    if vm.state is not VmState.RUNNING:
+        return ""
+    return "yes" if vm.external_ip else "no"
 
 
 def _capacity(spot: bool) -> str:

@@ -27,6 +27,8 @@ STATUS = ".tpuctl/status.json"
 CURVE = ".tpuctl/curve.json"
 BUNDLES = "bundles/"
 CHECKPOINTS = "checkpoints/"
+FETCHED = ".tpuctl-fetched"
+"""What `fetch` leaves beside what it has copied; a folder that holds it is no code of the job."""
 LOGS = "logs/"
 
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.core import names
+from orchestrator.core.bill import hourly_of
 from orchestrator.core.catalog import Accelerator, Catalog
 from orchestrator.core.check import check
-from orchestrator.core.cost import Hourly, hourly, to_budget, to_ttl
+from orchestrator.core.cost import Hourly, to_budget, to_ttl
 from orchestrator.core.dead_man import legs
+from orchestrator.core.history import Span
 from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.prices import ways_to_bucket
 from orchestrator.core.scopes import LOOP_ROLES, SELF_DELETE_ROLE, WRITER_ROLE, node_scopes, vm_scopes
@@ -157,18 +159,18 @@ def preview(
     account: str | None = None,
     scripts: Mapping[str, str] | None = None,
     notes: tuple[str, ...] = (),
+    there: Span | None = None,
 ) -> Preview:
     """
-    Return the preview of *plan*; prices are those of the zone that it would use, else of the first.
+    Return the preview of *plan*; prices are those of the TPU that it makes, else of the one that is *there*.
 
-    *notes* are shown before those that the deployment file itself is worth.
+    Without either they are those of the first zone. *notes* are shown before those that the deployment file
+    itself is worth.
     """
-    zones = [c.zone for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE and c.zone]
-    zone = (zones or list(spec.tpu.zones))[0]
     return Preview(
         spec,
         plan,
-        hourly(spec, catalog, zone),
+        hourly_of(spec, plan, catalog, there),
         catalog.accelerator(spec.tpu.type),
         project or spec.project,
         account,
@@ -209,7 +211,10 @@ def _vm(view: Preview) -> dict[str, str]:
     life = f"deleted by Google after {view.spec.watch.ttl}"
     more = {"life": life + " and an hour", **_loop(view)} if view.spec.watch.on_vm else {"life": life}
     beside = {**told(view.spec, "vm"), **_beside(view.spec, "vm")}
-    return {"machine": f"{vm.machine}, {capacity}", "disk": f"{vm.disk_gb} GB", **more, **beside}
+    hidden = "internal only: SSH goes through Identity-Aware Proxy"
+    way = {"address": "external and internal" if vm.external_ip else hidden}
+    shape = {"machine": f"{vm.machine}, {capacity}", "disk": f"{vm.disk_gb} GB", **way}
+    return {**shape, **more, **beside}
 
 
 def _loop(view: Preview) -> dict[str, str]:
@@ -237,7 +242,8 @@ def _node(view: Preview) -> dict[str, str]:
     if kind:
         workers = "1 worker" if kind.hosts == 1 else f"{kind.hosts} workers"
         shape = {"shape": f"{kind.chips} chips ({kind.topology}), {workers}"}
-    address = "external and internal" if tpu.external_ip else "internal only"
+    way = "SSH works from its own network" if view.spec.vm == "none" else "SSH goes through the VM"
+    address = "external and internal" if tpu.external_ip else f"internal only: {way}"
     runtime = tpu.runtime or (kind.runtime if kind else None) or "unknown: set tpu.runtime"
     return {
         "type": f"{tpu.type}, {'spot' if tpu.spot else 'on demand'}",

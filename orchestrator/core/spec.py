@@ -42,7 +42,7 @@ class TpuSpec:
     spot: bool = True
     """Use spot capacity: cheap, may be taken away at any time."""
     external_ip: bool = True
-    """Give workers an external address. Without it, SSH works only from inside the same network."""
+    """Give workers an external address. Without it, SSH goes through the VM."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ class VmSpec:
     """Use spot capacity; a stopped VM is started again within one poll."""
     zone: str | None = None
     """Zone of the VM; the TPU's first zone when left out. It must lie in that zone's region."""
+    external_ip: bool = True
+    """Give the VM an external address. Without it, SSH goes through Identity-Aware Proxy, by gcloud."""
 
 
 @dataclass(frozen=True)

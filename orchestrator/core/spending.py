@@ -122,7 +122,7 @@ def spending(
         to_ttl_usd=None if left is None or whole.billed_usd is None else usd + whole.billed_usd * left / 3600,
         budget_usd=budget,
         budget_lasts=max(0.0, budget - usd) / whole.billed_usd * 3600
-        if budget and whole.billed_usd
+        if goes_on and budget and whole.billed_usd
         else None,
         prices=whole,
     )

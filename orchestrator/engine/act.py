@@ -16,9 +16,10 @@ from orchestrator.core.race import accepted, asked_for, refused
 from orchestrator.core.sidecars import told
 from orchestrator.core.world import Node, Operation, Present, Unknown, World
 from orchestrator.engine.artifacts import find_artifacts
-from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts, vm_host
+from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.queue import nodes_of
+from orchestrator.engine.reach import vm_host
 from orchestrator.errors import (
     ConflictError,
     LeaseHeldError,
@@ -253,8 +254,9 @@ class Actor:
         on_vm = change.name == names.vm_name(self._blueprint.spec)
         role = "vm" if on_vm else "tpu"
         try:
-            host = vm_host(self._cloud, world) if on_vm else node_hosts(self._cloud, self._node(world))[0]
-            deliver_sidecars(self._cloud, self._blueprint, host, role)
+            cloud = self._cloud
+            host = vm_host(cloud, world) if on_vm else node_hosts(cloud, self._node(world), world)[0]
+            deliver_sidecars(cloud, self._blueprint, host, role)
             text = "the new settings are there"
         except (RemoteError, NotFoundError) as error:
             text = f"they keep their settings ({error.message}); tpuctl tunnel tries again"

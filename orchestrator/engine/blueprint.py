@@ -77,6 +77,7 @@ class Blueprint:
             service_account=self.service_account,
             scopes=vm_scopes(self.spec),
             ttl=float(self.spec.watch.ttl) + (LOOP_MARGIN if self.spec.watch.on_vm else 0.0),
+            external_ip=vm.external_ip,
         )
 
     def node_order(self, history: History, zone: str, incarnation: int) -> NodeOrder:

@@ -4,9 +4,10 @@ Bring code and agent to the machines over SSH and start the job there.
 
 from orchestrator.core.history import History
 from orchestrator.core.plan import Change, Verb
-from orchestrator.core.world import Node, Present, World
+from orchestrator.core.world import Node, World
 from orchestrator.engine.artifacts import Artifacts
 from orchestrator.engine.blueprint import ROOT, Blueprint
+from orchestrator.engine.reach import vm_host, worker_host
 from orchestrator.errors import RemoteError
 from orchestrator.ports import Cloud, Host
 from orchestrator.render import begin_script, stop_seconds
@@ -17,30 +18,14 @@ START_SECONDS = 130.0
 """Seconds for one machine to take the agent and start the job, the wait for its boot included."""
 
 
-def node_hosts(cloud: Cloud, node: Node) -> list[Host]:
+def node_hosts(cloud: Cloud, node: Node, world: World) -> list[Host]:
     """
     Return the workers of *node* with their pinned host keys; raise NotFoundError while one has none.
     """
     return [
-        Host(
-            name=f"{node.name}-w{worker.index}",
-            address=worker.external_ip or worker.internal_ip,
-            host_keys=cloud.nodes.host_keys(node.name, node.zone, worker.index),
-            port=cloud.ssh_port,
-        )
+        worker_host(cloud, world, node, worker, cloud.nodes.host_keys(node.name, node.zone, worker.index))
         for worker in node.workers
     ]
-
-
-def vm_host(cloud: Cloud, world: World) -> Host:
-    """
-    Return the VM with its pinned host keys.
-    """
-    if not isinstance(world.vm, Present):
-        raise RemoteError("the VM is not in sight", hint="run: tpuctl status")
-    vm = world.vm.value
-    keys = cloud.vms.host_keys(vm.name, vm.zone)
-    return Host(vm.name, vm.external_ip or vm.internal_ip, keys, cloud.ssh_port)
 
 
 def deliver(
@@ -53,7 +38,7 @@ def deliver(
     Raise RemoteError when one machine failed: a slice runs on all of its workers or not at all.
     """
     on_vm = blueprint.spec.job.run_on == "vm"
-    hosts = [vm_host(cloud, world)] if on_vm else node_hosts(cloud, node)
+    hosts = [vm_host(cloud, world)] if on_vm else node_hosts(cloud, node, world)
     results = cloud.remote.push(hosts, artifacts.bundle, history.bundle, ROOT)
     failed = [r for r in results if r.error]
     if failed:

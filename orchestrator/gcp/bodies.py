@@ -1,7 +1,7 @@
 """
 The machines that we ask for: the bodies of our requests, in Python's field names and in JSON's.
 
-The VM is a Debian machine with an outside address, labelled, with a limited life.
+The VM is a Debian machine, labelled, with a limited life.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ def instance_body(order: VmOrder) -> dict[str, Any]:
     """
     metadata = {"enable-guest-attributes": "TRUE", **order.metadata}
     disk = {"source_image": IMAGE, "disk_size_gb": order.disk_gb, "labels": dict(order.labels)}
-    outside = {"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}
+    outside = [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}] if order.external_ip else []
     return {
         "name": order.name,
         "machine_type": f"zones/{order.zone}/machineTypes/{order.machine}",
         "labels": dict(order.labels),
         "metadata": {"items": [{"key": key, "value": value} for key, value in sorted(metadata.items())]},
         "disks": [{"boot": True, "auto_delete": True, "initialize_params": disk}],
-        "network_interfaces": [{"network": NETWORK, "access_configs": [outside]}],
+        "network_interfaces": [{"network": NETWORK, "access_configs": outside}],
         "service_accounts": [{"email": order.service_account, "scopes": list(order.scopes)}],
         "shielded_instance_config": {"enable_vtpm": True, "enable_integrity_monitoring": True},
         "scheduling": _scheduling(order),

@@ -44,7 +44,10 @@ def log_in(_: Failure) -> str:
     """
     Name the command that makes application default credentials.
     """
-    return "Run: gcloud auth application-default login   (gcloud auth login alone is not enough)"
+    return (
+        "Run: gcloud auth application-default login   (gcloud auth login alone is not enough). "
+        "To try tpuctl without an account, add --cloud local"
+    )
 
 
 def other_zone(_: Failure) -> str:

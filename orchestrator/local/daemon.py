@@ -20,7 +20,7 @@ from orchestrator.local.admin import admin_routes
 from orchestrator.local.asgi import asgi_app
 from orchestrator.local.certificates import STORAGE_HOSTS, certificates
 from orchestrator.local.hosts.choose import make_hosts
-from orchestrator.local.hosts.settings import HostSettings
+from orchestrator.local.hosts.settings import HostSettings, network_of
 from orchestrator.local.machine_room import MachineRoom
 from orchestrator.local.model.secrets import Secrets
 from orchestrator.local.model.storage.blobs import FolderBlobs
@@ -32,6 +32,7 @@ from orchestrator.local.wire.compute import compute_routes
 from orchestrator.local.wire.connect_proxy import ConnectProxy
 from orchestrator.local.wire.dispatch import dispatch
 from orchestrator.local.wire.http import Request, Response, Router
+from orchestrator.local.wire.iap import PERMISSION, IapRelay
 from orchestrator.local.wire.secrets import secret_routes
 from orchestrator.local.wire.storage import storage_routes, xml_routes
 from orchestrator.local.wire.tpu import tpu_routes
@@ -66,6 +67,9 @@ class Daemon:
         self._room = MachineRoom(self._hosts, loop)
         self.cloud = LocalCloud(clock, self._room, settings)
         self._room.cloud = self.cloud
+        source = str(network_of(options.address_base).broadcast_address)
+        denied = PERMISSION in options.denied_permissions
+        self._relay = IapRelay(self.cloud.running_vm, source, denied=denied)
         storage = Storage(clock, FolderBlobs(folder / "storage"), options.taken_buckets)
         self._router = Router()
         tpu_routes(self._router, self.cloud)
@@ -175,6 +179,7 @@ class Daemon:
         )
         server = uvicorn.Server(config)
         await self._proxy.start(self._options.proxy_port, self._options.setup_proxy_port)
+        await self._relay.start(self._options.iap_port, self._certificates.context())
         await asyncio.to_thread(self._restore)
         time = threading.Thread(target=self._pass_time, name="time")
         time.start()
@@ -192,6 +197,7 @@ class Daemon:
         await asyncio.to_thread(self._hosts.reap_all)
         await self._room.metadata.close()
         await self._proxy.close()
+        await self._relay.close()
         (self._folder / "daemon.json").unlink(missing_ok=True)
 
     def _address(self) -> Address:
@@ -205,6 +211,7 @@ class Daemon:
             project=options.project,
             hosts=self._hosts.kind,
             on_demand=self._on_demand,
+            relay=f"wss://127.0.0.1:{options.iap_port}/v4",
         )
 
 

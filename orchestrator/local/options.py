@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.errors import LocalCloudError
 from orchestrator.local.model.settings import PROFILES, CloudSettings
 
-PORTS = ("port", "ssh_port", "metadata_port", "proxy_port", "setup_proxy_port")
+PORTS = ("port", "ssh_port", "metadata_port", "proxy_port", "setup_proxy_port", "iap_port")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Options:
     metadata_port: int = 0
     proxy_port: int = 0
     setup_proxy_port: int = 0
+    iap_port: int = 0
     address_base: str = field(default="")
 
     def cloud_settings(self) -> CloudSettings:

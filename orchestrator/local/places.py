@@ -16,7 +16,8 @@ class Address:
     """
     Say how to reach a running local cloud (file `daemon.json`). *started* tells a reused pid apart.
 
-    *on_demand* is set when a deployment started it, and not `tpuctl local start`.
+    *on_demand* is set when a deployment started it, and not `tpuctl local start`. *relay* is the URL of its
+    Identity-Aware Proxy.
     """
 
     pid: int
@@ -26,6 +27,7 @@ class Address:
     project: str
     hosts: str
     on_demand: bool = False
+    relay: str = ""
 
 
 def local_folder() -> Path:

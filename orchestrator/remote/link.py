@@ -14,18 +14,10 @@ from orchestrator.ports import Host
 from orchestrator.remote.hostkeys import pinned, refusal
 from orchestrator.remote.settings import SshSettings
 from orchestrator.remote.watchdog import Watchdog
+from orchestrator.remote.way import Way, patience
 
 if TYPE_CHECKING:
     import paramiko
-
-_SEND_BUFFER = 512 * 1024
-_CIPHERS = (
-    "aes128-gcm@openssh.com",
-    "aes256-gcm@openssh.com",
-    "aes128-ctr",
-    "aes192-ctr",
-    "aes256-ctr",
-)
 
 
 class Link:
@@ -44,9 +36,10 @@ class Link:
         self._cancelled = False
         self._connection: Any = None
         self._watchdog: Watchdog | None = None
+        self._way = Way(host, settings)
 
     def __enter__(self) -> "Link":  # noqa: PYI034 - Self needs Python 3.11
-        limit = self.settings.connect
+        limit = patience(self.host, self.settings.connect)
         self._watch(limit if self._deadline is None else min(limit, self._deadline), limit)
         self._open()
         self._watch(self._deadline, self.settings.stall)
@@ -59,6 +52,7 @@ class Link:
         if self._watchdog is not None:
             self._watchdog.stop()
         self.close()
+        self._way.close()
 
     def touch(self) -> None:
         """
@@ -113,10 +107,11 @@ class Link:
         """
         Build the error for a link that failed; the watchdog's reason comes first.
         """
-        what = self._reason() or _describe(error)
+        said, hint = self._way.fault()
+        what = self._reason() or said or _describe(error)
         return RemoteError(
-            f"SSH to {self.host.name} ({self.host.address} port {self.host.port}): {what}",
-            hint="Run the command again; `tpuctl status` shows whether the machine is still there.",
+            f"SSH to {self.host.name} ({self.host.address} port {self.host.port}){self._way.words}: {what}",
+            hint=hint or "Run the command again; `tpuctl status` shows whether the machine is still there.",
         )
 
     def cancel(self) -> None:
@@ -148,8 +143,9 @@ class Link:
             self.close()
             error = self._attempt()
         if error is not None:
+            fault = self._translate(error)
             self.__exit__(None, None, None)
-            raise self._translate(error) from error
+            raise fault from error
 
     def _attempt(self) -> Exception | None:
         """
@@ -178,7 +174,7 @@ class Link:
         Return the seconds left to connect and log in, for all tries together.
         """
         left = self._watchdog.remaining() if self._watchdog is not None else None
-        return self.settings.connect if left is None else max(0.1, left)
+        return patience(self.host, self.settings.connect) if left is None else max(0.1, left)
 
     def _connect(self) -> None:
         """
@@ -187,8 +183,11 @@ class Link:
         import fabric
         import paramiko
 
+        from orchestrator.remote.transport import open_transport
+
         logging.getLogger("paramiko").addHandler(logging.NullHandler())
         keys = pinned(self.host, self.settings.known_hosts)
+        sock = self._way.open(self._patience())
         limit = self._patience()
         self._connection = fabric.Connection(
             self.host.address,
@@ -204,7 +203,8 @@ class Link:
                 "banner_timeout": limit,
                 "auth_timeout": limit,
                 "channel_timeout": self.settings.stall,
-                "transport_factory": _transport,
+                "transport_factory": open_transport,
+                **({"sock": sock} if sock is not None else {}),
             },
         )
         client = self._connection.client
@@ -241,20 +241,6 @@ class Link:
             watchdog.touch()
 
 
-def _transport(sock: socket.socket, **options: Any) -> "paramiko.Transport":
-    """
-    Build a transport with fast ciphers and a send buffer that a slow link empties within the stall time.
-    """
-    import paramiko
-
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    transport = paramiko.Transport(sock, **options)
-    transport.get_security_options().ciphers = _CIPHERS
-    return transport
-
-
 def _entry(host: Host) -> str:
     """
     Return the name under which paramiko looks a host key up.
@@ -281,7 +267,7 @@ def _describe(error: BaseException | None) -> str:
 
     if isinstance(error, paramiko.AuthenticationException):
         return "the machine refused our key (it may still be booting)"
-    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
+    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError | ConnectionRefusedError):
         return "connection refused (the machine may still be booting)"
     if isinstance(error, TimeoutError):
         return "no answer (the machine may still be booting, or its address is wrong)"

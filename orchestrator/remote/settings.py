@@ -2,8 +2,10 @@
 How we reach machines: user, key, folder and the bounds of every step.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from orchestrator.remote.way import Jumps
 
 
 @dataclass(frozen=True)
@@ -12,7 +14,9 @@ class SshSettings:
     Hold what is the same for all machines of a deployment; times are in seconds.
 
     *root* is the machine folder (TPUCTL_ROOT on the machine overrides it), *known_hosts* the folder
-    of remembered host keys, *stall* the longest silence of a link, *parallel* the hosts at a time.
+    of remembered host keys, *stall* the longest silence of a link, *parallel* the hosts at a time, *source*
+    the address of ours that connections start from (the system's choice when empty), *jumps* what stands
+    to machines through which others are reached.
     """
 
     user: str
@@ -23,3 +27,5 @@ class SshSettings:
     connect: float = 15.0
     stall: float = 15.0
     push: float = 900.0
+    source: str = ""
+    jumps: Jumps = field(default_factory=Jumps, repr=False, compare=False)

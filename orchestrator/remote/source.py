@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.core.names import FETCHED
 from orchestrator.errors import UsageError
 from orchestrator.remote.ignore import Rules, first_rules
 
@@ -70,6 +71,8 @@ def _walk(root: Path, folder: Path, prefix: str, rules: Rules, into: list[Entry]
         is_folder = item.is_dir(follow_symlinks=False)
         if inner.ignore(path, item.name, is_folder):
             continue
+        if is_folder and (Path(item.path) / FETCHED).is_file():
+            continue  # Else the model that `fetch` brought would be pushed as new code.
         entry = _entry(root, Path(item.path), path, item.stat(follow_symlinks=False))
         into.append(entry)
         if is_folder:

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from orchestrator import __version__
-from orchestrator.cli.main import COMMANDS, cli
+from orchestrator.cli.main import COMMANDS, ELSEWHERE, cli
 from tests.cli.cli_kit import environment, here
 
 HEAVY = {
@@ -104,6 +104,16 @@ def test_a_wrong_word_is_answered_in_one_way(words, says, hint, capsys):
     assert "nothing was changed" in err
 
 
+def test_the_words_of_other_tools_lead_to_ours(capsys):
+    """`destroy`, `ls`, `cp`: each is answered with a command that exists, and none hides one of ours."""
+    for ours, others in ELSEWHERE.items():
+        for word in others:
+            code, _, err = here(capsys, word)
+            assert (code, word in COMMANDS) == (2, False)
+            assert f"did you mean `tpuctl {ours}`?" in err
+        assert ours.startswith("--") or ours.split()[0] in COMMANDS
+
+
 def test_no_words_at_all_show_the_help(capsys):
     """A bare `tpuctl` is a question."""
     code, out, err = here(capsys)
@@ -174,3 +184,9 @@ def test_the_first_page_keeps_its_lines_apart(capsys):
     _, out, _ = here(capsys, "--help")
     assert "tpuctl demo\n" in out
     assert "\\b" not in out
+
+
+def test_the_sentence_of_a_command_is_never_cut_off(capsys):
+    """Groups list their commands with whole sentences at 80 columns."""
+    for group in ("secret", "notify", "local"):
+        assert "..." not in here(capsys, group, "--help")[1].replace("[ARGS]...", "")

@@ -29,6 +29,7 @@ SAID = {
     "tpuctl init": "tpuctl.yaml is written", "tpuctl plan": "e2e-tpu-g1", "tpuctl check": "e2e",
     "tpuctl up": "e2e is up", "tpuctl status": "e2e  incarnation 1", "tpuctl explain": "e2e",
     "tpuctl cost": "e2e", "tpuctl report": "e2e-report.html", "tpuctl checkpoints": "complete",
+    "tpuctl fetch": "e2e-step-",
     "tpuctl push": "no changes", "tpuctl doctor": "fine", "tpuctl secret set K": "version 1",
     "tpuctl support": "nothing was sent", "tpuctl down": "data",
 }  # fmt: skip

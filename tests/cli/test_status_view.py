@@ -51,6 +51,15 @@ def body(**more):
     return {**known, **more}
 
 
+DONE = body(
+    resources=[
+        BUCKET,
+        {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "TERMINATED"},
+        {"kind": "TPU", "zone": "", "name": "-", "state": "absent"},
+    ],
+    workers=[worker(phase="done", step=400)], loop=None, outcome="done", look_in_s=None, ttl_left_s=None,
+    sidecars=[], seen={"by": "cloud", "age_s": 0.0},
+)  # fmt: skip
 LOST = body(
     resources=[
         BUCKET,
@@ -65,7 +74,7 @@ LOST = body(
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize(("name", "found"), [("watched", body()), ("lost", LOST)])
+@pytest.mark.parametrize(("name", "found"), [("watched", body()), ("lost", LOST), ("done", DONE)])
 def test_status_is_shown_like_this(name, found, width):
     """Wider than 80 columns it is the same as at 80; nothing is cut off, long lines are wrapped."""
     lines = status_lines(found, rehearsed=False, width=min(width, 80))
@@ -77,6 +86,25 @@ def test_status_is_shown_like_this(name, found, width):
     whole = " ".join(" ".join(lines).split())
     unbroken = status_lines(found, rehearsed=False, width=0)
     assert whole == " ".join(" ".join(unbroken).split())
+
+
+@pytest.mark.parametrize(
+    ("loop", "vm", "next_step"),
+    [
+        (None, "RUNNING", "tpuctl watch"),
+        ("vm", "RUNNING", "tpuctl watch --on-vm"),
+        ("vm", "TERMINATED", "tpuctl up"),
+        ("elsewhere", "RUNNING", "tpuctl watch"),
+    ],
+)
+def test_when_nobody_watches_the_next_step_is_to_watch(loop, vm, next_step):
+    """A job that runs needs nothing, but after a preemption nothing would come."""
+    holder = loop and {
+        "where": loop, "who": "root@vm", "command": "watch", "renewed_age_s": 900.0, "alive": False
+    }  # fmt: skip
+    rows = [{**row, "state": vm} if row["kind"] == "VM" else row for row in body()["resources"]]
+    lines = status_lines(body(loop=holder, look_in_s=None, resources=rows), rehearsed=False, width=0)
+    assert [line for line in lines if line.startswith("next:")] == [f"next: {next_step}"]
 
 
 def test_wide_has_a_line_for_each_worker():

@@ -28,3 +28,10 @@ def test_a_zone_is_listed_once_for_all_deployments(town, tmp_path, monkeypatch):
     found = desk.type("top", "--once", "--json").document["deployments"]
     assert [(row["name"], row["tpu"]) for row in found] == [("demo", "READY"), ("other", "READY")]
     assert asked == ["europe-west4-b"]
+
+
+def test_a_computer_that_brought_nothing_up_says_so(town):
+    """A table with a head and no rows would look like a fault."""
+    said = Desk(town).type("top", "--once")
+    assert (said.code, said.out) == (0, "")
+    assert "has brought up no deployment on --cloud gcp; next: tpuctl up" in said.err

@@ -7,6 +7,7 @@ import pty
 import re
 import sys
 import threading
+import time
 
 import pytest
 
@@ -144,8 +145,20 @@ def test_a_terminal_gets_a_live_line_below_the_events(monkeypatch):
     stamped = re.findall(r"\d\d:\d\d:\d\d  (?:\x1b\[31m)?(\S+ \S+) ", text)
     assert stamped == ["TPU mine-tpu-g1", "job runs,"]
     assert re.search(r"\n {10}\x1b\[31mwords and", text)
-    assert re.search(r"[^ ] *\x1b\[2m job runs, step 7 of 400, checkpoint 7", text)
+    live = re.findall(r"[^ ] *\x1b\[2m ([^\x1b]+)", text)
+    assert re.fullmatch(r"step 7 of 400, checkpoint 7, 0.5000 USD, heard \d+ \w+.* ago", live[-1])
     assert text.endswith("\x1b[2K"), "the live line is erased at the end"
+
+
+def test_a_look_that_takes_long_counts_its_seconds(monkeypatch):
+    """Nobody has to guess whether a command stands still."""
+
+    def look():
+        printer = EventPrinter()
+        with printer:
+            assert printer.line_text(time.time() + 3600).startswith("looking at the cloud (1 h 0 min")
+
+    assert re.search(r"looking at the cloud \(\d+ \w+", on_a_terminal(monkeypatch, look))
 
 
 @pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"TERM": ""}])

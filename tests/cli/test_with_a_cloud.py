@@ -157,7 +157,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     code, out, err = cloud("status")
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
-    assert "next: nothing to do while the job runs" in out
+    assert "next: tpuctl watch\n" in out
     body = document(cloud("status", "--json")[1])
     assert [(r["kind"], r["state"]) for r in body["resources"]] == [("bucket", "present"), ("TPU", "READY")]
     assert all(w["heartbeat_age_s"] >= 0 for w in body["workers"])

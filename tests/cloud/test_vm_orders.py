@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from orchestrator.gcp.bodies import IMAGE, instance_body
+from orchestrator.gcp.bodies import IMAGE, NETWORK, instance_body
 from orchestrator.gcp.request_ids import RequestIds
 from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_vm
 
@@ -24,6 +24,14 @@ def test_the_body_asks_for_a_closed_cheap_machine():
     assert body["network_interfaces"][0]["access_configs"][0]["type_"] == "ONE_TO_ONE_NAT"
     assert {"key": "enable-guest-attributes", "value": "TRUE"} in body["metadata"]["items"]
     assert body["shielded_instance_config"] == {"enable_vtpm": True, "enable_integrity_monitoring": True}
+
+
+def test_a_vm_without_external_address_asks_for_none():
+    """
+    No access configuration is what makes a machine private; its network stays.
+    """
+    (interface,) = instance_body(a_vm(external_ip=False))["network_interfaces"]
+    assert interface == {"network": NETWORK, "access_configs": []}
 
 
 def test_a_standard_vm_deletes_itself_at_the_end_of_its_life():

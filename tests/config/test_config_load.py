@@ -163,6 +163,7 @@ VALUES = {
     "vm.disk_gb": ("20", 20),
     "vm.spot": ("true", True),
     "vm.zone": ("europe-west4-c", "europe-west4-c"),
+    "vm.external_ip": ("false", False),
     "bucket.name": ("mine", "mine"),
     "bucket.adopt": ("true", True),
     "bucket.location": ("europe-west4", "europe-west4"),

@@ -169,6 +169,7 @@ def what_is_not_there_is_none(way):
     store = _made(way)
     assert way.ok(store.read, "x") is None
     assert way.ok(store.sha256, "x") is None
+    assert way.ok(store.download, "x", _file("x", b"")) is None
     way.ok(store.delete, "x")
     assert way.ok(store.list, "") == []
 
@@ -204,7 +205,11 @@ def a_file_is_uploaded_once(way, value):
     path = _file("bundle.tar.gz", data[: SIZES[value]])
     generation = way.ok(store.upload, "bundles/x", path)
     assert way.ok(store.upload, "bundles/x", path) == generation
-    assert way.ok(store.sha256, "bundles/x") == hashlib.sha256(path.read_bytes()).hexdigest()
+    copy = _file("copy.tar.gz", b"")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert way.ok(store.sha256, "bundles/x") == digest
+    assert way.ok(store.download, "bundles/x", copy) == digest
+    assert copy.read_bytes() == path.read_bytes()
     assert way.ok(store.list, "bundles/")[0].size == SIZES[value]
 
 

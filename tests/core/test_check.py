@@ -134,3 +134,14 @@ def test_every_problem_says_what_to_do():
     """No message stands without a next step."""
     found = [problem for overrides, _, _ in MISTAKES for problem in problems(**overrides)]
     assert [problem.key for problem in found if not problem.hint] == []
+
+
+@pytest.mark.parametrize("word", ["v5e-16", "V5E-16", "v5lite-16", "v5litepod16"])
+@pytest.mark.parametrize("where", ["tpu__type", "tpu__other_types"])
+def test_the_everyday_name_of_a_type_is_understood(word, where):
+    """People write v5e-16; the nearest name by letters would be another generation."""
+    spec = make_spec(**{where: (word,) if where.endswith("s") else word})
+    (hint,) = [
+        p.hint for p in check(spec, load_catalog()) if p.key.startswith("tpu.") and "v5" in p.message.lower()
+    ]
+    assert hint == "the API calls it v5litepod-16"

@@ -33,10 +33,12 @@ GOOGLE = Google(
     compute=Present("a@b"), storage=Present(""), offers={ZONE: Present("v5litepod-8")},
     runtimes={ZONE: Present("v2-alpha-tpuv5-lite")}, machine_account=Present("a@b"),
     cpus=Present(CpuQuota(24, 4, 2)), private_access=Present(True), ssh_rule=Present(True),
+    iap_rule=Present(True),
     bucket=Present(Bucket("b", "europe-west4")), lacking=Present(()),
 )  # fmt: skip
 FINE = Facts(COMPUTER, FILE, Local(), GOOGLE)
 INSIDE = make_spec(tpu__external_ip=False)
+HIDDEN = make_spec(vm={"external_ip": False})
 KEYED = make_spec(job__secrets={"K": "secret://wandb"})
 B, W, U = Health.BAD, Health.WARN, Health.UNKNOWN
 
@@ -122,6 +124,11 @@ CASES = [
     ("private-access", B, google(private_access=Absent()), "gcloud compute networks create"),
     ("private-access", U, google(INSIDE, private_access=SILENT), ""),
     ("firewall", W, google(ssh_rule=Present(False)), "firewall-rules create"),
+    ("private-access", B, google(HIDDEN, private_access=Present(False)), "--enable-private-ip-google-access"),
+    ("iap", B, google(HIDDEN, iap_rule=Present(False)), "--source-ranges 35.235.240.0/20 --allow tcp:22"),
+    ("iap", U, google(HIDDEN, iap_rule=SILENT), ""),
+    ("iap", Health.OK, google(HIDDEN), ""),
+    ("iap", B, replace(google(HIDDEN), computer=replace(COMPUTER, programs={})), "cloud.google.com/sdk"),
     ("bucket", B, google(bucket=Present(Bucket("b", "us-east1"))), "bucket.name"),
     ("bucket", Health.OK, google(bucket=Absent()), ""),
     ("permissions", B, google(lacking=Present(("storage.objects.delete",))), "roles/storage.admin"),

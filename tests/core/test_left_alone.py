@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.core.left_alone import changed, left_alone
-from orchestrator.core.world import Absent, Present
+from orchestrator.core.world import Absent, Present, VmState
 from tests.core.core_kit import make_spec
 from tests.core.worlds import vm, world
 
-AS_WANTED = vm(machine="e2-small", disk_gb=50)
+AS_WANTED = vm(machine="e2-small", disk_gb=50, external_ip="203.0.113.7")
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ AS_WANTED = vm(machine="e2-small", disk_gb=50)
         ({"machine": "e2-medium"}, "machine e2-medium, the file wants e2-small"),
         ({"disk_gb": 20}, "disk 20 GB, the file wants 50 GB"),
         ({"spot": True}, "capacity spot, the file wants standard"),
+        ({"external_ip": ""}, "external address no, the file wants yes"),
     ],
 )
 def test_each_difference_is_named(fields, said):
@@ -35,6 +36,6 @@ def test_nothing_is_said_of_a_vm_that_is_right_unknown_absent_or_unwanted():
     """Facts that the cloud did not show are no differences."""
     spec = make_spec(vm={})
     assert left_alone(spec, world(vm=Present(AS_WANTED))) == ()
-    assert left_alone(spec, world(vm=Present(vm()))) == ()
+    assert left_alone(spec, world(vm=Present(vm(state=VmState.TERMINATED)))) == ()
     assert left_alone(spec, world(vm=Absent())) == ()
     assert left_alone(make_spec(vm="none"), world(vm=Present(vm(spot=True)))) == ()

@@ -7,10 +7,10 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-from orchestrator import ports, queue_port
+from orchestrator import ports, queue_port, remote_port
 from orchestrator.core.world import Present
 
-READING = frozenset({"observe", "labelled", "poll", "host_keys", "read", "sha256", "list"})
+READING = frozenset({"observe", "labelled", "poll", "host_keys", "read", "sha256", "download", "list"})
 """Methods that change nothing; every other one is taken for one that does."""
 PORTS = {
     "buckets": "Buckets",
@@ -21,6 +21,7 @@ PORTS = {
     "remote": "Remote",
 }
 LISTS = frozenset({"Nodes.labelled", "QueuedResources.labelled"})
+SEAMS = {module.__name__ for module in (ports, queue_port, remote_port)}
 ENGINE = Path(ports.__file__).parent / "engine"
 
 
@@ -49,7 +50,7 @@ def called_methods():
 
 def is_port(found):
     """Say whether a class is one of the seams."""
-    return getattr(found, "_is_protocol", False) and found.__module__ in {ports.__name__, queue_port.__name__}
+    return getattr(found, "_is_protocol", False) and found.__module__ in SEAMS
 
 
 class Port:

@@ -12,7 +12,7 @@ import orchestrator
 from tests.cli.cli_kit import ROOT
 from tests.docs.pages import LINK, PAGES, blocks, commands, refused, text_of
 
-RUN = {"docs/tutorial.md", "docs/your-own-job.md"}
+RUN = {"docs/private.md", "docs/tutorial.md", "docs/your-own-job.md"}
 """The pages whose blocks test_pages_run.py runs; the README's two lines are run by .ci/run."""
 
 

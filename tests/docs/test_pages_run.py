@@ -70,6 +70,18 @@ def test_the_tutorial(reader, stage):
 
 
 @pytest.mark.e2e
+def test_the_plan_of_private_machines(reader):
+    """Two settings, and the plan names the way to each machine."""
+    (plan, outside) = blocks("docs/private.md")
+    assert not plan.why
+    assert outside.why
+    done = reader(plan.text)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "internal only: SSH goes through Identity-Aware Proxy" in done.stdout
+    assert "internal only: SSH goes through the VM" in done.stdout
+
+
+@pytest.mark.e2e
 @pytest.mark.skipif(
     not os.environ.get("TPUCTL_RECIPES"), reason="a rehearsal takes a minute; .ci/recipes runs it"
 )

@@ -36,7 +36,8 @@ def test_the_loop_on_the_vm_needs_no_other_computer(stage):
     """
     It replaces a TPU, comes back after its death and its VM's, lets people go first, and ends the deployment.
     """
-    stage.use_example(steps=600, vm="{machine: e2-small}", watch=", on_vm: true")
+    tpu = "v5litepod-8, external_ip: false"
+    stage.use_example(steps=600, tpu=tpu, vm="{machine: e2-small}", watch=", on_vm: true")
     stage.tpuctl("up")
     assert "this computer is not needed any more" in stage.tpuctl("watch", "--on-vm").err
     (first,) = loops(stage)

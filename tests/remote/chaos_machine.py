@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import asyncssh
 
 from orchestrator.core.plan import Verb
+from orchestrator.core.world import Absent
 from orchestrator.engine.deliver import deliver
 from orchestrator.errors import TpuctlError
 from orchestrator.local.hosts.settings import GuestConfig
@@ -146,7 +147,9 @@ class ChaosMachine:
         Deliver code and start the job as the loop does; return the error, empty for none, and the seconds.
         """
         keys = SimpleNamespace(host_keys=lambda *_: self.host.host_keys)
-        cloud = SimpleNamespace(nodes=keys, remote=Ssh(self.settings(bound)), ssh_port=self.host.port)
+        cloud = SimpleNamespace(
+            nodes=keys, remote=Ssh(self.settings(bound)), ssh_port=self.host.port, inside=False
+        )
         worker = SimpleNamespace(index=0, external_ip=self.host.address)
         node = SimpleNamespace(name="demo-tpu-g3", zone="europe-west4-b", workers=(worker,))
         target = make_target(bundle=bundle[1])
@@ -157,11 +160,12 @@ class ChaosMachine:
         agent.write_bytes(AGENT)
         artifacts = SimpleNamespace(bundle=bundle[0], agent=agent)
         errors: list[str] = []
+        world = SimpleNamespace(vm=Absent())
 
         def work() -> None:
             try:
                 deliver(
-                    cloud, blueprint, artifacts, SimpleNamespace(bundle=bundle[1]), node, None,
+                    cloud, blueprint, artifacts, SimpleNamespace(bundle=bundle[1]), node, world,
                     SimpleNamespace(verb=Verb.CREATE),
                 )  # fmt: skip
             except TpuctlError as fault:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.core.names import FETCHED
 from orchestrator.errors import UsageError
 from orchestrator.remote.bundle import build
 
@@ -131,6 +132,18 @@ def test_what_tpuctl_writes_beside_the_file_is_no_new_code(source, tmp_path):
     kept = set(names(build(source, tmp_path / "out")))
     assert {"mine-report.html", "pkg/cover-report.html"} <= kept
     assert "tpuctl-support-20260101-000000.zip" not in kept
+
+
+def test_what_was_fetched_is_no_new_code(source, tmp_path):
+    """A model beside the code restarts no job, whatever its folder's name, as long as the note is in it."""
+    before = build(source, tmp_path / "out").digest
+    model = source / "model"
+    model.mkdir()
+    (model / "weights").write_text("w")
+    (model / FETCHED).write_text("{}")
+    assert build(source, tmp_path / "out").digest == before
+    (model / FETCHED).unlink()
+    assert build(source, tmp_path / "out").digest != before
 
 
 def test_links_inside_travel_as_relative_links(source, tmp_path):

@@ -114,23 +114,26 @@ def store(stage, values: dict[str, str]) -> None:
 def found(stage, values: dict[str, str]) -> list[tuple[str, str]]:
     """Return every artefact that holds a secret in some spelling."""
     forms = {form: name for name, value in values.items() for form in spellings(value)}
-    texts = {str(path): path.read_bytes() for path in _files(stage.folder.parent)}
+    texts = {str(path): _bytes(path) for path in _files(stage.folder.parent)}
     for pid, _ in stage.processes():
-        texts[f"command line of {pid}"] = _cmdline(pid)
+        texts[f"command line of {pid}"] = _bytes(Path(f"/proc/{pid}/cmdline"))
     return [(where, name) for where, text in texts.items() for form, name in forms.items() if form in text]
 
 
 def _files(folder: Path):
+    """Return all files; `os.walk` does not mind folders that vanish meanwhile, for everything is at work."""
+    paths = (Path(place, name) for place, _, names in os.walk(folder) for name in names)
     return [
-        path for path in folder.rglob("*")
+        path for path in paths
         if path.is_file() and not path.is_symlink() and path.name != "secrets.json"
     ]  # fmt: skip
 
 
-def _cmdline(pid: int) -> bytes:
+def _bytes(path: Path) -> bytes:
+    """Return what a file holds; one that is gone meanwhile, or a process that has ended, holds nothing."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
         return b""
 
 

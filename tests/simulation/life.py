@@ -170,6 +170,6 @@ class Story:
             self.checks.demand("I4", self._unsettled(owner), "after it had settled")
 
     def _may_end(self, deployment):
-        """Say whether the day may bring the end of the budget or the time to live, or a change for a deadline."""
-        spec = self.world.specs[deployment]
-        return spec.watch.deadline is not None or spec.watch.budget_usd is not None or spec.watch.ttl < 7 * 86400
+        """Say whether the day may bring the end of budget or time to live, or a change for a deadline."""
+        watch = self.world.specs[deployment].watch
+        return watch.deadline is not None or watch.budget_usd is not None or watch.ttl < 7 * 86400

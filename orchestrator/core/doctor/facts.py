@@ -140,6 +140,7 @@ class Google:
     private_access: Sight[bool] = NOT_ASKED
     private_elsewhere: Mapping[str, Sight[bool]] = field(default_factory=dict)
     ssh_rule: Sight[bool] = NOT_ASKED
+    iap_rule: Sight[bool] = NOT_ASKED
     bucket: Sight[Bucket] = NOT_ASKED
     lacking: Sight[tuple[str, ...]] = NOT_ASKED
     secrets: Mapping[str, Sight[tuple[str, ...]]] = field(default_factory=dict)

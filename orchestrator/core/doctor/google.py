@@ -13,6 +13,9 @@ from orchestrator.core.spec import Spec
 from orchestrator.core.world import Absent, Present, Sight, Unknown
 
 _WORST_FIRST = (Health.BAD, Health.WARN, Health.UNKNOWN, Health.OK)
+IAP_RANGE = "35.235.240.0/20"
+"""Where connections through Identity-Aware Proxy come from (docs/facts.md 6.3)."""
+IAP_ROLE = "roles/iap.tunnelResourceAccessor"
 _QUOTAS = "https://console.cloud.google.com/iam-admin/quotas"
 
 
@@ -151,7 +154,7 @@ def _page(facts: Facts) -> str:
 @check("private-access", Group.GOOGLE)
 def private_access(facts: Facts) -> Answer:
     """
-    Look for a TPU without external address in a network that then cannot reach the bucket.
+    Look for a machine without external address in a network that then cannot reach the bucket.
     """
     spec = facts.file.spec
     if spec is None:
@@ -167,14 +170,14 @@ def _private_in(region: str, sight: Sight[bool], spec: Spec) -> Answer:
     if isinstance(sight, Absent):
         text = f"the network `default` has no subnetwork in {region}"
         return bad(text, "gcloud compute networks create default --subnet-mode auto")
-    if spec.tpu.external_ip:
-        return ok("not needed: the TPU has external addresses")
+    if spec.tpu.external_ip and (spec.vm == "none" or spec.vm.external_ip):
+        return ok("not needed: the machines have external addresses")
     if isinstance(sight, Unknown):
         return not_seen(sight)
     if sight.value:
         return ok(f"Private Google Access is on in {region}")
     command = f"gcloud compute networks subnets update default --region {region}"
-    text = f"Private Google Access is off in {region}, and the TPU has no external address"
+    text = f"Private Google Access is off in {region}, and a machine has no external address"
     return bad(text, f"{command} --enable-private-ip-google-access")
 
 
@@ -190,6 +193,27 @@ def firewall(facts: Facts) -> Answer:
         return ok("a rule of the network `default` lets SSH in")
     fix = "gcloud compute firewall-rules create default-allow-ssh --network default --allow tcp:22"
     return warn("no rule lets SSH in: code comes from the bucket only", fix)
+
+
+@check("iap", Group.GOOGLE)
+def iap(facts: Facts) -> Answer:
+    """
+    Look at the way to a VM without external address: gcloud here, and a rule for Identity-Aware Proxy.
+    """
+    spec, sight = facts.file.spec, facts.google.iap_rule
+    if spec is None:
+        return without_spec(facts)
+    if spec.vm == "none" or spec.vm.external_ip:
+        return ok("not needed: no VM without external address is wanted")
+    if not facts.computer.programs.get("gcloud"):
+        fix = "install it: https://cloud.google.com/sdk/docs/install"
+        return bad("gcloud leads to a VM without external address, and is not on this computer", fix)
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Present) and sight.value:
+        return ok(f"a rule lets {IAP_RANGE} in; your login needs {IAP_ROLE} too, which is not looked at")
+    fix = "gcloud compute firewall-rules create allow-ssh-from-iap --network default"
+    return bad(f"no rule lets {IAP_RANGE} in", f"{fix} --source-ranges {IAP_RANGE} --allow tcp:22")
 
 
 @check("bucket", Group.GOOGLE)

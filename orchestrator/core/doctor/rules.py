@@ -46,6 +46,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     google.tpu_quota,
     google.private_access,
     google.firewall,
+    google.iap,
     google.bucket,
     google.permissions,
     secrets.secrets,

@@ -72,6 +72,16 @@ class DirectStore:
         """
         Read an object of any size and return the sha256 of its bytes in hex, None when it is not there.
         """
+        return self._stream(name, lambda _: None)
+
+    def download(self, name: str, path: Path) -> str | None:
+        """
+        Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
+        """
+        with path.open("wb") as file:
+            return self._stream(name, file.write)
+
+    def _stream(self, name: str, take: Callable[[bytes], object]) -> str | None:
         digest = hashlib.sha256()
         held = self._look(name)
         if held is None:
@@ -80,7 +90,9 @@ class DirectStore:
         def act() -> None:
             found = self._get(name, held.generation)
             for start in range(0, found.size, BLOCK):
-                digest.update(self._objects.read(found, start, min(start + BLOCK, found.size)))
+                data = self._objects.read(found, start, min(start + BLOCK, found.size))
+                digest.update(data)
+                take(data)
 
         if held.size:
             self._media(name, act)

@@ -103,10 +103,12 @@ class MachineHosts(ABC):
         """
         self.stop(machine_id)
         folder = self.settings.folder(machine_id)
-        if folder.exists():
-            trash = self.settings.root / TRASH
+        trash = self.settings.root / TRASH
+        # The thread that empties the trash for another machine may take its folder away in between.
+        while folder.exists():
             trash.mkdir(exist_ok=True)
-            folder.rename(trash / f"{machine_id}.{os.urandom(4).hex()}")
+            with suppress(FileNotFoundError):
+                folder.rename(trash / f"{machine_id}.{os.urandom(4).hex()}")
         self._sweep()
 
     def serial(self, machine_id: str) -> bytes:

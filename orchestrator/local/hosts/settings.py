@@ -5,11 +5,19 @@ What every machine of one local cloud shares, and the file that a machine's gues
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from orchestrator.local.model.machines import Machine
 
 MARKER = "TPUCTL_MACHINE"
+
+
+def network_of(address: str) -> IPv4Network:
+    """
+    Return the network of all machines of the local cloud to which *address* belongs.
+    """
+    return IPv4Network(f"{address}/16", strict=False)
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,8 @@ class GuestConfig:
     Tell a machine's guest agent who it is; written as JSON before each boot.
 
     *state* is the guest's own folder (host key, serial log), *files* the root under which the
-    `process` kind keeps home, opt, etc and tmp; *environment* is what every session inherits.
+    `process` kind keeps home, opt, etc and tmp; *environment* is what every session inherits. *peers* is
+    the network whose members alone reach a machine without external address; empty lets everybody in.
     """
 
     kind: str  # "process" or "namespace"
@@ -67,6 +76,7 @@ class GuestConfig:
     state: str
     files: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    peers: str = ""
 
     @classmethod
     def build(
@@ -86,6 +96,7 @@ class GuestConfig:
             state=str(state),
             files=str(settings.folder(machine.id)) if kind == "process" else "/",
             environment=environment,
+            peers=str(network_of(machine.address)) if machine.private else "",
         )
 
     @classmethod

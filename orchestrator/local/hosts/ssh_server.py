@@ -1,11 +1,19 @@
 """
 The SSH server of a `process` machine: listed keys only, bash, PTY, SFTP and tunnels.
+
+A machine without external address closes the connections of whoever is no machine of its cloud, before a
+word is said. Machines share the computer's network, so what a machine forwards leaves from its own address.
 """
 
+import asyncio
 import os
+from collections.abc import Awaitable
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
+from typing import Any
 
 import asyncssh
+from asyncssh.forward import SSHForwarder
 
 from orchestrator.local.hosts.accounts import Accounts
 from orchestrator.local.hosts.environment import user_environment
@@ -63,6 +71,25 @@ class SshServer:
         """
         return any(_same(text, key) for text in self.accounts.get(user, ()))
 
+    def lets_in(self, peer: str) -> bool:
+        """
+        Tell whether somebody with that address reaches this machine at all.
+        """
+        return not self._config.peers or IPv4Address(peer) in IPv4Network(self._config.peers)
+
+    async def forward(self, host: str, port: int) -> Any:
+        """
+        Connect to where a client wants to go, and return asyncssh's session. Raise ChannelOpenError.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            _, there = await loop.create_connection(
+                SSHForwarder, host, port, local_addr=(self._config.address, 0)
+            )
+        except OSError as error:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, str(error)) from None
+        return SSHForwarder(there)
+
     async def _session(self, process: "asyncssh.SSHServerProcess[bytes]") -> None:
         """
         Run the command, or an interactive shell (a login one would reset PATH).
@@ -84,6 +111,10 @@ class _Login(asyncssh.SSHServer):
     def __init__(self, server: SshServer) -> None:
         self._server = server
 
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        if not self._server.lets_in(conn.get_extra_info("peername")[0]):
+            conn.abort()
+
     def begin_auth(self, username: str) -> bool:
         return True
 
@@ -99,8 +130,10 @@ class _Login(asyncssh.SSHServer):
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         return self._server.admits(username, key)
 
-    def connection_requested(self, *_wanted: object) -> bool:  # host, port, and the same of the client
-        return True
+    def connection_requested(
+        self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
+    ) -> Awaitable[Any]:
+        return self._server.forward(dest_host, dest_port)
 
 
 class _Files(asyncssh.SFTPServer):

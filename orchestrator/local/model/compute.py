@@ -179,4 +179,5 @@ class ComputeVms:
             attributes=dict(instance.metadata),
             tags=instance.tags,
             disk_bytes=self._kernel.state.disks[instance.zone, boot].size_gib << 30,
+            private=not (instance.body.get("networkInterfaces") or [{}])[0].get("accessConfigs"),
         )

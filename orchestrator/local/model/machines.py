@@ -16,7 +16,8 @@ class Machine:
     `tpu-<zone>-<node>-<numeric id>-w<index>`, for a VM `vm-<zone>-<name>-<numeric id>`.
     *address* is the machine's own loopback address (127.x.y.z), which the API shows as its
     internal IP. *attributes* are the instance attributes as the metadata server shows them
-    (user metadata plus what the platform adds, for example agent-worker-number).
+    (user metadata plus what the platform adds, for example agent-worker-number). A *private* machine
+    has no external address.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Machine:
     attributes: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     disk_bytes: int = 0  # 0: no limit of its own
+    private: bool = False
 
 
 class Hosts(Protocol):

@@ -37,6 +37,7 @@ def build_workers(
             preemptible=node.spot,
             attributes=attributes(settings, node, index, numeric_ids[index], endpoints),
             tags=tuple(node.body.get("tags", ())),
+            private=not node.body.get("networkConfig", {}).get("enableExternalIps"),
         )
         for index in hosts
     )

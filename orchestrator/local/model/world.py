@@ -202,6 +202,15 @@ class LocalCloud:
         """
         return next((m for m in self.machines() if m.address == address), None)
 
+    def running_vm(self, project: str, zone: str, name: str) -> str | None:
+        """
+        Return the address of a VM that runs, or None.
+        """
+        for machine in self.machines():
+            if (machine.kind, machine.project, machine.zone, machine.name) == ("vm", project, zone, name):
+                return machine.address if self.machine_state(machine.id).running else None
+        return None
+
     def machine_state(self, machine_id: str) -> MachineState:
         """
         Return what the metadata server shows; a machine that is gone is not running.

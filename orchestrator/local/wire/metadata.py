@@ -93,6 +93,7 @@ def tree(view: MachineView) -> Tree:
     for name, value in view.guest_attributes.items():
         namespace, _, key = name.partition("/")
         guest.setdefault(namespace, {})[key] = value
+    outside: Tree = {} if machine.private else {"0": {"external-ip": machine.address}}
     instance: Tree = {
         "attributes": dict(view.attributes),
         "guest-attributes": guest,
@@ -101,9 +102,7 @@ def tree(view: MachineView) -> Tree:
         "machine-type": f"projects/{number}/machineTypes/{machine.machine_type}",
         "maintenance-event": view.maintenance_event,
         "name": machine.name,
-        "network-interfaces": {
-            "0": {"access-configs": {"0": {"external-ip": machine.address}}, "ip": machine.address}
-        },
+        "network-interfaces": {"0": {"access-configs": outside, "ip": machine.address}},
         "preempted": "TRUE" if view.preempted else "FALSE",
         "scheduling": {
             "automatic-restart": "FALSE" if machine.preemptible else "TRUE",

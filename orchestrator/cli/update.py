@@ -1,0 +1,140 @@
+"""
+A word on a newer tpuctl, at most once a day, to people at a terminal.
+
+Nothing is released yet, and nobody may be led to a stranger's package of the same name, so it asks only where
+TPUCTL_UPDATE_INDEX names the JSON page of the package on an index. No command waits for it: another process
+asks, and the next command says what it has found. The question carries nothing but that address.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+INDEX = "TPUCTL_UPDATE_INDEX"
+DAY = 86400.0
+OFF = "TPUCTL_NO_UPDATE_CHECK"
+LARGEST = 4 << 20
+"""Bytes of an answer that are read at most."""
+SECONDS = 10.0
+QUIET = frozenset(
+    ("--help", "-h", "--version", "--json", "--cloud=local", "local", "demo", "rehearse", "completion")
+)
+"""Words after which nothing is said: a program reads, or it was a rehearsal, which reaches no network."""
+_VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,4}")
+
+
+def tell(words: Sequence[str], version: str) -> None:
+    """
+    Say that there is a newer version than *version* if that is known, and let it be looked up once a day.
+
+    Errors go to a terminal, as the caller knows. Never raises: the command's own end is what counts.
+    """
+    with suppress(Exception):
+        if wanted(words, os.environ) and sys.stdin.isatty():
+            _tell(_place(), version, time.time())
+
+
+def wanted(words: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """
+    Say whether an index is named, and somebody reads who may want to know: no program, no CI, no rehearsal.
+    """
+    if not environment.get(INDEX):
+        return False
+    quiet = any(environment.get(name) for name in (OFF, "CI", "_TPUCTL_COMPLETE"))
+    rehearsed = environment.get("TPUCTL_CLOUD") == "local"
+    return bool(words) and not (quiet or rehearsed or QUIET & set(words))
+
+
+def newer(found: object, version: str) -> bool:
+    """
+    Say whether *found* is the number of a later release; what is no plain number is none.
+    """
+    return isinstance(found, str) and bool(_VERSION.fullmatch(found)) and _parts(found) > _parts(version)
+
+
+def _parts(version: str) -> list[int]:
+    parts = [int(part) for part in re.findall(r"\d+", version)[:5]]
+    return parts + [0] * (5 - len(parts))
+
+
+def _place() -> Path:
+    import platformdirs
+
+    return platformdirs.user_cache_path("tpuctl") / "update.json"
+
+
+def _tell(place: Path, version: str, now: float) -> None:
+    held = _held(place)
+    if newer(held.get("latest"), version) and _is_due(held.get("told"), now):
+        sys.stderr.write(f"tpuctl {held['latest']} is out, this is {version}\n")
+        sys.stderr.write(f"  next:  pip install --upgrade tpuctl (or say no more of it: {OFF}=1)\n")
+        held = {**held, "told": now}
+        _keep(place, held)
+    if _is_due(held.get("asked"), now):
+        _keep(place, {**held, "asked": now})
+        _look_up(place)
+
+
+def _is_due(last: object, now: float) -> bool:
+    """
+    Say whether a day has passed; a time in the future was another clock's.
+    """
+    return not isinstance(last, float) or not 0 <= now - last < DAY
+
+
+def _held(place: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        found = json.loads(place.read_bytes())
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _keep(place: Path, held: Mapping[str, Any]) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    fresh = place.with_name(f"{place.name}.{os.getpid()}")
+    fresh.write_text(json.dumps(held))
+    fresh.replace(place)
+
+
+def _look_up(place: Path) -> None:
+    """
+    Start what asks the index. It outlives this process, and imports nothing from the folder it is started in.
+    """
+    subprocess.Popen(
+        [sys.executable, "-I", __file__, os.environ[INDEX], str(place)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def latest(address: str) -> str:
+    """
+    Return the version that the index calls the newest; raise OSError or ValueError when it says none.
+    """
+    import urllib.request
+
+    if not address.startswith(("https://", "http://")):
+        raise ValueError("the index has no address of the web")
+    request = urllib.request.Request(address, headers={"User-Agent": "tpuctl"})  # noqa: S310 (checked above)
+    with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
+        info = json.loads(answer.read(LARGEST)).get("info")
+    found = info.get("version") if isinstance(info, dict) and not info.get("yanked") else None
+    if not isinstance(found, str) or not _VERSION.fullmatch(found):
+        raise ValueError("the index names no release")
+    return found
+
+
+if __name__ == "__main__":
+    with suppress(Exception):
+        found, kept = latest(sys.argv[1]), Path(sys.argv[2])
+        _keep(kept, {**_held(kept), "latest": found})

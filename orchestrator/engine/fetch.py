@@ -1,0 +1,145 @@
+"""
+Copy a checkpoint out of the bucket: whole and as it was saved, or not at all.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+
+from orchestrator.agent.manifest import folder_name
+from orchestrator.agent.storage import sha256_of
+from orchestrator.core.names import CHECKPOINTS, FETCHED
+from orchestrator.engine.checkpoints import PARALLEL, StoredCheckpoint
+from orchestrator.errors import NotFoundError, TransientError, UsageError
+from orchestrator.ports import Store
+
+PART = ".part"
+"""
+End of the name of the folder that is filled; it stays after an interrupt, and the next time goes on in it.
+"""
+
+
+def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
+    """
+    Return the newest complete checkpoint, or that of *step*; raise NotFoundError when there is none.
+    """
+    whole = [one for one in found if one.complete and step in {None, one.step}]
+    if whole:
+        return whole[0]
+    which = "there is no complete checkpoint" + ("" if step is None else f" of step {step}")
+    raise NotFoundError(which, hint="see: tpuctl checkpoints", unchanged="nothing was written")
+
+
+def fetch(store: Store, one: StoredCheckpoint, folder: Path, tell: Callable[[str], None]) -> None:
+    """
+    Write the files of a checkpoint into *folder*, which appears when all of them are there and right.
+
+    *tell* is told of each file. Raise TransientError when the bytes are not those that were saved.
+    """
+    places = places_of(one)
+    part = folder.with_name(folder.name + PART)
+    _check_room(one, folder, part)
+    try:
+        faults = _copies(store, one, places, part, tell)
+        if faults:
+            shutil.rmtree(part)
+        else:
+            _drop_strangers(part, {part / place for place in (*places.values(), FETCHED)})
+            part.rename(folder)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or part} cannot be written: {error.strerror}",
+            hint="name another folder with --output", unchanged=f"{folder} was not written",
+        ) from error  # fmt: skip
+    if faults:
+        raise TransientError(
+            f"step {one.step} is not as it was saved: {faults[0]}", code="TPU-403",
+            hint="find one that is whole with `tpuctl checkpoints --verify`, then: tpuctl fetch --step N",
+            unchanged="nothing was written",
+        )  # fmt: skip
+
+
+def _copies(
+    store: Store, one: StoredCheckpoint, places: dict[str, str], part: Path, tell: Callable[[str], None]
+) -> list[str]:
+    """
+    Copy all files in parallel; return what is wrong with them. What an earlier try has copied stays.
+    """
+
+    def copy(name: str) -> str:
+        wanted, path = digests[name], part / places[name]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = bool(wanted) and path.is_file() and sha256_of(path) == wanted
+        found = wanted if kept else store.download(name, path)
+        tell(places[name])
+        if found is None:
+            return f"{name} is missing"
+        return "" if wanted in {"", found} else f"{name} has another sha256 than its manifest says"
+
+    digests = dict(one.objects)
+    part.mkdir(parents=True, exist_ok=True)
+    told = {"step": one.step, "incarnation": one.incarnation, "saved_at": one.saved_at}
+    (part / FETCHED).write_text(json.dumps(told) + "\n")
+    pool = ThreadPoolExecutor(PARALLEL)
+    try:
+        return [text for text in pool.map(copy, places) if text]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _drop_strangers(part: Path, ours: set[Path]) -> None:
+    """
+    Delete what an earlier try for another step has left.
+    """
+    for path in part.rglob("*"):
+        if path.is_file() and path not in ours:
+            path.unlink()
+
+
+def places_of(one: StoredCheckpoint) -> dict[str, str]:
+    """
+    Return where each object goes below the folder: workers get folders of their own where there are several.
+    """
+    # Some programs write an empty object for a folder.
+    names = [name for name, _ in one.objects if not name.endswith("/")]
+    if one.incarnation is not None:
+        start = folder_name(one.step, one.incarnation) + ("w0/" if one.workers == 1 else "")
+    else:
+        first = {name.removeprefix(CHECKPOINTS).partition("/")[0] for name in names}
+        alone = len(first) == 1 and all("/" in name.removeprefix(CHECKPOINTS) for name in names)
+        start = CHECKPOINTS + (f"{first.pop()}/" if alone else "")
+    return {name: _inside(name.removeprefix(start)) for name in names}
+
+
+def _inside(place: str) -> str:
+    """
+    Return *place*; raise UsageError when the name of an object would lead out of the folder.
+    """
+    parts = place.split("/")
+    if PurePosixPath(place).is_absolute() or any(part in {"", ".", ".."} or "\0" in part for part in parts):
+        raise UsageError(
+            f"the bucket holds an object whose name is no file's: {place!r}",
+            hint="delete it, or copy the others with: gcloud storage cp", unchanged="nothing was written",
+        )  # fmt: skip
+    return place
+
+
+def _check_room(one: StoredCheckpoint, folder: Path, part: Path) -> None:
+    """
+    Raise UsageError when *folder* exists, or the disk has no room for the checkpoint.
+    """
+    if folder.exists():
+        raise UsageError(
+            f"{folder} is there already", hint="name another folder with --output",
+            unchanged="nothing was written", code="TPU-114",
+        )  # fmt: skip
+    above = next(one for one in folder.absolute().parents if one.is_dir())
+    there = sum(file.stat().st_size for file in part.rglob("*") if file.is_file()) if part.exists() else 0
+    free = shutil.disk_usage(above).free + there
+    if one.size > free:
+        raise UsageError(
+            f"step {one.step} has {one.size / 1e9:.1f} GB, and {above} has room for {free / 1e9:.1f} GB",
+            hint="name a folder on another disk with --output", unchanged="nothing was written",
+        )  # fmt: skip

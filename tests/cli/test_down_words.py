@@ -1,0 +1,67 @@
+"""
+What `down` says and asks before it deletes.
+"""
+
+import io
+import sys
+
+import pytest
+
+from tests.scenarios.desk import Desk
+from tests.scenarios.town import Town
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """Give a computer whose deployment is up."""
+    with Town(tmp_path).open() as town:
+        made = Desk(town, vm={})
+        made.up()
+        yield made
+
+
+class Keyboard(io.StringIO):
+    """A terminal at which somebody types."""
+
+    def isatty(self):
+        """Say that somebody sits here."""
+        return True
+
+
+def typed(monkeypatch, desk, text, *words):
+    """Type `tpuctl down` and the answer to its question."""
+    monkeypatch.setattr(sys, "stdin", Keyboard(f"{text}\n"))
+    return desk.run("down", *words)
+
+
+def test_down_says_what_ends_an_hour(desk):
+    """The sum is that of what exists, as `plan` has it; afterwards nothing is left to end."""
+    hour = desk.run("plan", "--json").document["price"]["billed_usd_hour"]
+    said = desk.run("down", "--yes", "--json")
+    assert said.document["saved_usd_hour"] == pytest.approx(hour, abs=0.0001)
+    assert f"this ends about {hour:.2f} USD an hour" in said.err
+    again = desk.down()
+    assert "this ends" not in again.err
+
+
+def test_the_machines_go_for_a_yes(desk, monkeypatch):
+    """They can be made again."""
+    assert typed(monkeypatch, desk, "y").code == 0
+    assert desk.town.in_use() == []
+    assert desk.town.buckets()
+
+
+@pytest.mark.parametrize("answer", ["y", "yes", "", "demo2"])
+def test_the_data_does_not_go_for_a_yes(desk, monkeypatch, answer):
+    """Nothing at all is deleted for any other word than the name."""
+    before = desk.town.mutations()
+    said = typed(monkeypatch, desk, answer, "--delete-data")
+    assert (said.code, desk.town.mutations()) == (1, before)
+    assert "Type demo to go on" in said.err
+    assert "nothing was changed" in said.err
+
+
+def test_the_data_goes_for_the_name(desk, monkeypatch):
+    """Who types the name of the deployment means it."""
+    assert typed(monkeypatch, desk, "demo", "--delete-data").code == 0
+    assert (desk.town.in_use(), desk.town.buckets()) == ([], [])

@@ -1,0 +1,109 @@
+"""
+tpuctl fetch, against a real bucket of the local cloud: the whole checkpoint, as it was saved, or nothing.
+"""
+
+import shutil
+from types import SimpleNamespace
+
+from orchestrator.agent.manifest import file_name, manifest_name
+from orchestrator.core.names import FETCHED
+from tests.cli.cli_kit import document, here
+from tests.cli.test_checkpoints import FILE, bucket
+
+__all__ = ["bucket"]
+
+
+def tree(folder):
+    """Return the files below a fetched folder by their names there, but for the note that it was fetched."""
+    assert (folder / FETCHED).is_file()
+    found = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {name: data for name, data in found.items() if name != FETCHED}
+
+
+def test_the_newest_complete_one_comes_and_nothing_is_overwritten(bucket, capsys, tmp_path):
+    """Step 30 is torn, so it is 20; another step by its number; no folder is written a second time."""
+    code, out, _ = here(capsys, "fetch", "--json")
+    found = document(out)
+    assert (code, found["step"], found["files"], found["verified"]) == (0, 20, 1, True)
+    assert tree(tmp_path / "mine-step-20") == {"weights": b"w" * 4000}
+
+    code, _, err = here(capsys, "fetch")
+    assert code == 2
+    assert "TPU-114" in err
+    code, _, err = here(capsys, "fetch", "--step", "10", "-o", str(tmp_path / "deep" / "ten"))
+    assert code == 0
+    assert "each file has the sha256 it was saved with" in err
+    assert tree(tmp_path / "deep" / "ten") == {"weights": b"w" * 4000}
+    code, _, err = here(capsys, "fetch", "--step", "30")
+    assert (code, "there is no complete checkpoint of step 30" in err) == (1, True)
+
+
+def test_bytes_that_are_not_those_saved_leave_nothing(bucket, capsys, tmp_path):
+    """Neither the folder nor its beginnings."""
+    bucket.write(file_name(20, 1, 0, "weights"), b"x" * 4000)
+    code, _, err = here(capsys, "fetch", "-o", str(tmp_path / "model"))
+    assert code == 1
+    assert "TPU-403" in err
+    assert "another sha256" in err
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith("model")]
+
+
+def test_what_an_interrupt_left_is_used_and_what_is_foreign_goes(bucket, capsys, tmp_path, monkeypatch):
+    """A right file is not asked for again; a half one is; one of another step goes."""
+    part = tmp_path / "model.part"
+    part.mkdir()
+    (part / "weights").write_bytes(b"w" * 4000)
+    (part / "other").write_bytes(b"of another step")
+    asked = []
+    with monkeypatch.context() as patch:
+        patch.setattr(type(bucket), "download", lambda *_: asked.append(1))
+        assert here(capsys, "fetch", "-o", str(tmp_path / "model"))[0] == 0
+    assert (asked, tree(tmp_path / "model")) == ([], {"weights": b"w" * 4000})
+
+    half = tmp_path / "again.part"
+    half.mkdir()
+    (half / "weights").write_bytes(b"w" * 40)
+    assert here(capsys, "fetch", "-o", str(tmp_path / "again"))[0] == 0
+    assert tree(tmp_path / "again") == {"weights": b"w" * 4000}
+
+
+def test_a_checkpoint_that_the_job_wrote_itself(bucket, capsys, tmp_path):
+    """Orbax: names below the step's folder stay, one that stands for a folder is no file, none leads out."""
+    (tmp_path / "tpuctl.yaml").write_text(
+        FILE.replace('"true"', '"true", checkpoint: {format: orbax, dir: bucket}')
+    )
+    for name in ("commit_success.txt", "state/array", "state/"):
+        bucket.write(f"checkpoints/77/{name}", name.encode() * (not name.endswith("/")))
+    code, _, err = here(capsys, "fetch")
+    assert code == 0
+    assert "no sha256 was noted" in err
+    found = tree(tmp_path / "mine-step-77")
+    assert found == {"commit_success.txt": b"commit_success.txt", "state/array": b"state/array"}
+
+    bucket.write("checkpoints/77/../../../evil", b"evil")
+    code, _, err = here(capsys, "fetch", "-o", "other")
+    assert (code, "no file's" in err) == (2, True)
+    assert not list(tmp_path.glob("other*"))
+
+
+def test_a_disk_without_room_is_noticed_first(bucket, capsys, monkeypatch):
+    """Nothing is begun."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    code, _, err = here(capsys, "fetch")
+    assert (code, "has room for" in err) == (2, True)
+
+
+def test_a_slice_has_a_folder_for_each_worker(bucket, capsys, tmp_path):
+    """Both workers may have a file of one name."""
+    import hashlib
+
+    from orchestrator.agent.manifest import Manifest, StoredFile
+
+    for worker in (0, 1):
+        data = b"part %d" % worker
+        bucket.write(file_name(40, 2, worker, "shard"), data)
+        file = StoredFile("shard", len(data), hashlib.sha256(data).hexdigest())
+        manifest = Manifest(40, 2, worker, 2, 1, "step-40", (file,), 1.0)
+        bucket.write(manifest_name(40, 2, worker), manifest.text().encode())
+    assert here(capsys, "fetch")[0] == 0
+    assert tree(tmp_path / "mine-step-40") == {"w0/shard": b"part 0", "w1/shard": b"part 1"}

@@ -1,0 +1,56 @@
+"""
+Ctrl-C: what a command says then, and that a second one does not wait.
+"""
+
+import signal
+
+import pytest
+
+from tests.scenarios.desk import Desk
+from tests.scenarios.town import Town
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """Give a computer with a deployment file; creating a TPU takes its time."""
+    with Town(tmp_path, latency="realistic").open() as town:
+        yield Desk(town)
+
+
+def press(times):
+    """Return what presses Ctrl-C in the middle of a call."""
+    return lambda: [signal.raise_signal(signal.SIGINT) for _ in range(times)]
+
+
+def test_up_says_that_what_was_asked_for_is_billed(desk):
+    """The TPU that was asked for goes on being made; the same command goes on with it."""
+    said = desk.run("up", interrupt=5)
+    assert said.code == 130
+    assert "interrupted; what was asked for is still being made, and is billed" in said.err
+    assert "next:  go on with `tpuctl up`, or remove it all with `tpuctl down`" in said.err
+    assert len(desk.town.nodes()) == 1
+    desk.up()
+    assert len(desk.town.nodes()) == 1
+
+
+def test_down_says_that_it_is_not_done(desk):
+    """Typed again it ends."""
+    desk.up()
+    said = desk.run("down", "--yes", interrupt=1)
+    assert said.code == 130
+    assert "next:  tpuctl down" in said.err
+    desk.down()
+    assert desk.town.nodes() == {}
+
+
+@pytest.mark.parametrize(("times", "made"), [(1, 1), (2, 0)])
+def test_a_second_ctrl_c_ends_a_watch_at_once(desk, times, made):
+    """The first one lets a look end, with all that it does; the second one leaves in the middle."""
+    desk.up()
+    desk.town.cloud.preempt(*desk.town.in_use(), notice=False)
+    before = len(desk.town.asked("tpu.nodes.create"))
+    said = desk.run("watch", meanwhile={"tpu.nodes.create": press(times)})
+    assert said.code == 130
+    assert "stopped watching; everything keeps running" in said.err
+    assert len(desk.town.asked("tpu.nodes.create")) == before + made
+    assert "another tpuctl" not in desk.watch(5).err

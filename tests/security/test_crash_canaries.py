@@ -1,0 +1,105 @@
+"""
+No secret is left anywhere by a command that is killed, or that meets a bug, nor by what comes after it.
+
+Here a sample of the points is tried; `python -m tests.security.crash_canaries` tries all of them.
+"""
+
+import gzip
+import io
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator.local.model.storage.values import Preconditions
+from tests.security.canary_town import CanaryTown
+from tests.security.crash_canaries import STORIES, secrets, stage
+from tests.security.secret_kit import spellings
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ("secret set", "up, no capacity", "watch, preempted", "push", "down")
+
+
+def test_the_sample_is_of_stories_that_there_are():
+    """A renamed story would be left out."""
+    assert set(SAMPLE) <= {story.name for story in STORIES}
+
+
+def test_a_sample_of_the_points_leaves_no_secret():
+    """Forks are made by a process without threads, so the sample runs in one of its own."""
+    words = [sys.executable, "-m", "tests.security.crash_canaries", "--every", "999", "--reads", "4"]
+    done = subprocess.run([*words, *SAMPLE], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = dict(re.findall(r"^  (.+): ([\d,]+)$", done.stdout, re.MULTILINE))
+    assert said["Secrets"] == "20"
+    assert int(said["Killed"]) + int(said["Met a bug"]) == len(SAMPLE)
+    assert int(said["Killed"]) >= 2
+    assert int(said["Notices told"]) >= 10
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Give a town with a deployment, and by name what puts bytes into each kind of artefact."""
+    with stage(tmp_path, "127.0.0.1:9", "127.0.0.1:9", file=(("notify", {}),)) as (town, desk):
+        assert desk.run("up").code == 0
+        (bucket,) = town.buckets()
+
+        def put(name, data):
+            town.storage.objects.insert(bucket, name, data, {}, Preconditions())
+
+        (node,) = town.cloud.kernel.state.nodes.values()
+        (kept,) = desk.state.glob("*/*/demo/journal.jsonl")
+        yield (
+            town,
+            {
+                "a file": kept.write_bytes,
+                "an object": lambda data: put("logs/x", data),
+                "a bundle": lambda data: put("bundles/x.tar.gz", packed(data)),
+                "an object's fields": lambda data: put(f"logs/{data.decode()}", b""),
+                "a label": lambda data: node.body["labels"].update(x=data.decode()),
+                "a request": town.answer_to,
+                "an output": town.said.append,
+            },
+        )
+
+
+def packed(data):
+    """Return an archive with one file of these bytes."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        member = tarfile.TarInfo("train.py")
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    return gzip.compress(out.getvalue())
+
+
+def test_the_search_finds_every_spelling_in_every_place(places):
+    """And nothing before something is there."""
+    town, put = places
+    assert town.found() == []
+    for number, (where, into) in enumerate(put.items()):
+        name = f"CANARY_{number}"
+        for form in spellings(secrets()[name]):
+            into(form)
+            assert [found for _, found in town.found()].count(name) >= 1, (where, form)
+
+
+def test_the_private_key_counts_as_a_secret(places):
+    """It is made by `up`, so nobody knows it before."""
+    town, put = places
+    (key,) = town.folder.rglob("id_ed25519")
+    put["an object"](key.read_bytes())
+    assert any(name.startswith("key ") for _, name in town.found())
+
+
+def test_what_is_sent_is_kept_but_for_what_goes_to_secret_manager(places):
+    """So the search sees each request of each command."""
+    town, _ = places
+    assert isinstance(town, CanaryTown)
+    sent = b"\n".join(town.sent)
+    assert sent.count(b"startup-script") >= 2
+    assert b"secret://CANARY_0" in sent
+    assert b":addVersion" not in sent
