@@ -40,6 +40,7 @@ def fetch(store: Store, one: StoredCheckpoint, folder: Path, tell: Callable[[str
     """
     places = places_of(one)
     part = folder.with_name(folder.name + PART)
+    _check_place(folder, part)
     _check_room(one, folder, part)
     try:
         faults = _copies(store, one, places, part, tell)
@@ -126,15 +127,22 @@ def _inside(place: str) -> str:
     return place
 
 
-def _check_room(one: StoredCheckpoint, folder: Path, part: Path) -> None:
+def _check_place(folder: Path, part: Path) -> None:
     """
-    Raise UsageError when *folder* exists, or the disk has no room for the checkpoint.
+    Raise UsageError when *folder* exists, or *part* is not what an earlier try has left.
     """
-    if folder.exists():
+    foreign = part.exists() and not (part / FETCHED).is_file() and (not part.is_dir() or any(part.iterdir()))
+    if folder.exists() or foreign:
         raise UsageError(
-            f"{folder} is there already", hint="name another folder with --output",
+            f"{part if foreign else folder} is there already", hint="name another folder with --output",
             unchanged="nothing was written", code="TPU-114",
         )  # fmt: skip
+
+
+def _check_room(one: StoredCheckpoint, folder: Path, part: Path) -> None:
+    """
+    Raise UsageError when the disk has no room for the checkpoint.
+    """
     above = next(one for one in folder.absolute().parents if one.is_dir())
     there = sum(file.stat().st_size for file in part.rglob("*") if file.is_file()) if part.exists() else 0
     free = shutil.disk_usage(above).free + there

@@ -52,6 +52,7 @@ def test_what_an_interrupt_left_is_used_and_what_is_foreign_goes(bucket, capsys,
     """A right file is not asked for again; a half one is; one of another step goes."""
     part = tmp_path / "model.part"
     part.mkdir()
+    (part / FETCHED).touch()
     (part / "weights").write_bytes(b"w" * 4000)
     (part / "other").write_bytes(b"of another step")
     asked = []
@@ -62,9 +63,20 @@ def test_what_an_interrupt_left_is_used_and_what_is_foreign_goes(bucket, capsys,
 
     half = tmp_path / "again.part"
     half.mkdir()
+    (half / FETCHED).touch()
     (half / "weights").write_bytes(b"w" * 40)
     assert here(capsys, "fetch", "-o", str(tmp_path / "again"))[0] == 0
     assert tree(tmp_path / "again") == {"weights": b"w" * 4000}
+
+
+def test_a_folder_of_somebody_elses_is_left_alone(bucket, capsys, tmp_path):
+    """It has the name of an unfinished copy, and not its mark."""
+    theirs = tmp_path / "model.part"
+    theirs.mkdir()
+    (theirs / "thesis").write_text("all of it")
+    code, _, err = here(capsys, "fetch", "-o", str(tmp_path / "model"))
+    assert (code, "TPU-114" in err, "model.part" in err) == (2, True, True)
+    assert [(path.name, path.read_text()) for path in theirs.iterdir()] == [("thesis", "all of it")]
 
 
 def test_a_checkpoint_that_the_job_wrote_itself(bucket, capsys, tmp_path):
