@@ -120,7 +120,7 @@ class Box:
             check=False,
         )
 
-    def ran(self, verb: str = "run", seconds: float = 15) -> dict[str, str]:
+    def ran(self, verb: str = "run", seconds: float = 90) -> dict[str, str]:
         """Wait for the agent's trace and take it away; after a run also until the lock is free again."""
         path = self.root / f"state/ran-{verb}"
         deadline = time.monotonic() + seconds
@@ -130,7 +130,7 @@ class Box:
         seen = json.loads(path.read_text())
         path.unlink()
         if verb == "run":
-            subprocess.run(["flock", "-w", "10", self.root / "job.lock", "true"], check=True)
+            subprocess.run(["flock", "-w", "90", self.root / "job.lock", "true"], check=True)
         return seen
 
     def status(self) -> dict:

@@ -171,11 +171,12 @@ def test_restart_waits_for_the_lock_and_starts_again(box):
     """`start-job --restart` asks the agent to stop, waits until its lock is free, then starts."""
     box.boot(machine_scripts(make_spec(), make_target()))
     box.ran()
-    holder = subprocess.Popen(["flock", box.root / "job.lock", "sleep", "1"])
-    time.sleep(0.2)
-    began = time.monotonic()
+    held = box.root / "held"
+    holder = subprocess.Popen(["flock", box.root / "job.lock", "sh", "-c", 'touch "$0"; sleep 1', held])
+    while not held.exists():
+        time.sleep(0.01)
     assert box.run([str(box.root / "start-job"), "--restart"]).returncode == 0
-    assert time.monotonic() - began > 0.5
+    assert holder.poll() == 0, "it did not wait for the lock"
     box.ran("run")
     box.ran("stop")
     holder.wait()

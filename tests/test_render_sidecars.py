@@ -53,7 +53,7 @@ class Machine(Box):
         """Return what the machine says of a sidecar."""
         return json.loads(self.run([str(self.root / "run-sidecars"), "state", name]).stdout)
 
-    def until(self, name: str, word: str, seconds: float = 20) -> dict:
+    def until(self, name: str, word: str, seconds: float = 90) -> dict:
         """Wait until the state of a sidecar begins so."""
         end = time.monotonic() + seconds
         while not (found := self.state(name))["state"].startswith(word):
@@ -65,7 +65,7 @@ class Machine(Box):
         """Return the log of a sidecar."""
         return (self.root / f"log/sidecar-{name}.log").read_text()
 
-    def ask(self, port: int, path: str = "/", seconds: float = 20) -> dict:
+    def ask(self, port: int, path: str = "/", seconds: float = 90) -> dict:
         """Return what a server says of itself, when it answers."""
         end = time.monotonic() + seconds
         while True:

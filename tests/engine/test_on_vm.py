@@ -63,7 +63,7 @@ def packed(text="first", loop=LOOP):
     return on_vm.pack({**files, "tpuctl.yaml": (text.encode(), 0o600), "id_ed25519": (b"key", 0o600)})
 
 
-def running(machine, but=(), seconds=30.0):
+def running(machine, but=(), seconds=120.0):
     """Wait for the first words of a loop that is none of the processes *but*, and return them."""
     log, end = machine.root / "log/watch.log", time.monotonic() + seconds
     while True:
@@ -139,7 +139,7 @@ def test_a_loop_that_ends_says_how(machine):
     """The person who waits for it hears of it."""
     on_vm.install(machine, HOST, packed(loop="import sys\nsys.exit(6)\n"))
     on_vm.start(machine, HOST)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while (seen := on_vm.look(machine, HOST)).state != "ended with status 6":
         assert time.monotonic() < end, seen
     assert not seen.failed

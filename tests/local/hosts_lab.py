@@ -86,7 +86,7 @@ def free_port(address: str) -> int:
         return int(probe.getsockname()[1])
 
 
-def until(check: Callable[[], Any], seconds: float = 20.0) -> Any:
+def until(check: Callable[[], Any], seconds: float = 90.0) -> Any:
     """
     Return the first true value of *check*; fail after *seconds*.
     """
@@ -142,7 +142,7 @@ class Lab:
         """
         return await asyncssh.connect(
             self.machine.address, self.hosts.settings.ssh_port, username=user, client_keys=[key or self.key],
-            known_hosts=self.known_hosts(), config=None, agent_path=None, connect_timeout=15,
+            known_hosts=self.known_hosts(), config=None, agent_path=None, connect_timeout=60,
         )  # fmt: skip
 
     def run(self, command: str, user: str = "ada") -> asyncssh.SSHCompletedProcess:
@@ -152,7 +152,7 @@ class Lab:
 
         async def session() -> asyncssh.SSHCompletedProcess:
             async with await self.connect(user) as connection:
-                return await connection.run(command, timeout=30)
+                return await connection.run(command, timeout=90)
 
         return asyncio.run(session())
 

@@ -184,8 +184,8 @@ def test_a_long_poll_ends_when_the_value_changes(served):
         served.server.changed(served.view.machine.id)
 
     thread = threading.Thread(target=change)
-    thread.start()
     started = time.monotonic()
+    thread.start()
     assert served.get(query).read() == b"TRUE"
     assert 0.25 < time.monotonic() - started < 15
     thread.join()

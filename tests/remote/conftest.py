@@ -115,7 +115,7 @@ def openssh(tmp_path: Path, key: DeploymentKey) -> Iterator[Machine]:
     daemon = subprocess.Popen(
         [SSHD, "-D", "-e", "-f", str(folder / "config")], stderr=(folder / "log").open("w")
     )
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while "listening" not in (folder / "log").read_text() and time.monotonic() < until:
         time.sleep(0.02)
     text = host_key.export_public_key().decode().strip()

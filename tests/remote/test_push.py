@@ -219,6 +219,6 @@ def _settle(machine) -> None:
     """
     Wait until the cut script has cleaned up after itself.
     """
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while machine.leftovers() and time.monotonic() < until:
         time.sleep(0.02)
