@@ -34,6 +34,17 @@ HERE, ELSEWHERE = f"here/{PROJECT}/demo", f"elsewhere/{PROJECT}/demo"
 """The state folders of two computers."""
 
 
+def storage_parts(storage):
+    """Return what makes up the state of the model's storage: holders with the names of what they hold."""
+    return (
+        (storage.buckets, ("_buckets", "taken")),
+        (storage.objects, ("_objects", "_names")),
+        (storage.objects._blobs, ("_blobs", "_records")),
+        (storage.uploads, ("_sessions",)),
+        (storage, ("_generation",)),
+    )
+
+
 @dataclass(frozen=True)
 class Point:
     """
@@ -156,13 +167,8 @@ class Stage(Lab):
     # The world as a value.
 
     def _parts(self):
-        storage = self.storage
         return (
-            (storage.buckets, ("_buckets", "taken")),
-            (storage.objects, ("_objects", "_names")),
-            (storage.objects._blobs, ("_blobs", "_records")),
-            (storage.uploads, ("_sessions",)),
-            (storage, ("_generation",)),
+            *storage_parts(self.storage),
             (self.clock, ("_now", "_elapsed")),
             (self.machines, ("silent", "running", "starts")),
             (self, ("processes", "ended")),

@@ -28,6 +28,7 @@ from orchestrator.local.wire.http import Request
 from orchestrator.local.wire.mount import shorten
 from orchestrator.local.wire.secrets import secret_routes
 from orchestrator.remote.run import Answer
+from tests.crash.stage import storage_parts
 from tests.scenarios import town as towns
 from tests.scenarios.crew import Crew, Ssh
 from tests.scenarios.desk import Desk, Process, Said
@@ -118,13 +119,8 @@ class CanaryTown(Town):
     # The town as a value.
 
     def _parts(self):
-        storage = self.storage
         return (
-            (storage.buckets, ("_buckets", "taken")),
-            (storage.objects, ("_objects", "_names")),
-            (storage.objects._blobs, ("_blobs", "_records")),
-            (storage.uploads, ("_sessions",)),
-            (storage, ("_generation",)),
+            *storage_parts(self.storage),
             (self.clock, ("_now", "_elapsed")),
             (self.cloud.kernel, ("state", "settings")),
             (self.crew, ("workers", "starts")),
