@@ -2,15 +2,13 @@
 Stand-ins for TensorBoard and JupyterLab, small but real servers, in environments that count as installed.
 """
 
-import contextlib
 import hashlib
-import random
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from orchestrator.core.sidecars import REQUIREMENTS
+from orchestrator.local.options import free_ports
 
 PROGRAM = """\
 #!{python}
@@ -61,12 +59,6 @@ def fake_environments(cache: Path) -> Path:
 
 def free_port() -> int:
     """
-    Return a port of loopback that nobody uses, and that the system gives to no outgoing connection meanwhile.
-
-    Ports from 32768 on are such: one of them may be taken between this look and the start of the server.
+    Return a port of loopback that nobody uses.
     """
-    while True:
-        port = random.SystemRandom().randrange(20_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+    return free_ports(1)[0]

@@ -4,6 +4,7 @@ What one local cloud was started with, kept in its folder so that the next start
 
 import hashlib
 import json
+import secrets
 import socket
 import uuid
 from dataclasses import asdict, dataclass, field, replace
@@ -13,6 +14,9 @@ from typing import Any
 from orchestrator.errors import LocalCloudError
 from orchestrator.local.model.settings import PROFILES, CloudSettings
 
+LOWEST_PORT = 10_000
+USUAL_LOWEST_GIVEN = 32_768
+"""Where Linux begins to give ports to outgoing connections unless somebody has changed it."""
 PORTS = ("port", "ssh_port", "metadata_port", "proxy_port", "setup_proxy_port", "iap_port")
 
 
@@ -86,7 +90,7 @@ def load_options(folder: Path) -> Options:
     except (OSError, ValueError, TypeError):
         kept = Options()
     missing = [name for name in PORTS if not getattr(kept, name)]
-    ports: dict[str, Any] = dict(zip(missing, _free_ports(len(missing)), strict=True))
+    ports: dict[str, Any] = dict(zip(missing, free_ports(len(missing)), strict=True))
     network = 64 + hashlib.sha256(str(folder).encode()).digest()[0] % 128
     return replace(
         kept, **ports, cloud_id=kept.cloud_id or uuid.uuid4().hex[:12],
@@ -104,15 +108,33 @@ def save_options(folder: Path, options: Options) -> None:
     fresh.replace(folder / "options.json")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """
-    Return ports that are free now on every loopback address we may use.
+    Return ports of loopback that are free now, and that the system gives to no outgoing connection.
+
+    One of those could be taken between this look and the start of the server, or while a cloud is stopped.
     """
-    sockets = [socket.socket() for _ in range(count)]
+    taken: list[socket.socket] = []
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        while len(taken) < count:
+            one = socket.socket()
+            try:
+                one.bind(("127.0.0.1", LOWEST_PORT + secrets.randbelow(_lowest_given() - LOWEST_PORT)))
+                taken.append(one)
+            except OSError:
+                one.close()
+        return [int(one.getsockname()[1]) for one in taken]
     finally:
-        for one in sockets:
+        for one in taken:
             one.close()
+
+
+def _lowest_given() -> int:
+    """
+    Return the lowest port of outgoing connections (ip(7), ip_local_port_range), at least some thousands.
+    """
+    try:
+        lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError):
+        return USUAL_LOWEST_GIVEN
+    return lowest if lowest > LOWEST_PORT + 1000 else USUAL_LOWEST_GIVEN

@@ -2,7 +2,6 @@
 `watch --metrics`: what Prometheus reads, where, and that the documentation names it all.
 """
 
-import socket
 import urllib.error
 import urllib.request
 
@@ -11,21 +10,15 @@ import pytest
 from orchestrator.cli import metrics
 from orchestrator.cli.metrics import COUNTERS, GAUGES, Metrics, metrics_table
 from orchestrator.errors import UsageError
+from orchestrator.local.options import free_ports
 from tests.cli.cli_kit import ROOT
 from tests.cli.test_status_view import LOST, body
-
-
-def free_port():
-    """Return a port that nobody uses."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 @pytest.fixture
 def served():
     """Give metrics that are served, and what reads them."""
-    one = Metrics(free_port(), "mine")
+    one = Metrics(free_ports(1)[0], "mine")
 
     def read():
         with urllib.request.urlopen(f"http://127.0.0.1:{one.port}/metrics", timeout=60) as answer:

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from orchestrator.local.options import free_ports
 
 np = pytest.importorskip("numpy", reason="numpy comes with tpuctl[local]")
 
@@ -158,9 +159,7 @@ def gang(folder: Path, tag: str, job: str, port: int, **flags) -> list[Run]:
 @pytest.fixture
 def port() -> int:
     """Return a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return free_ports(1)[0]
 
 
 def test_four_workers_agree_and_survive_a_loss(tmp_path, port):

@@ -19,6 +19,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.local.asgi import asgi_app
 from orchestrator.local.certificates import certificates
 from orchestrator.local.model.storage.service import Storage
+from orchestrator.local.options import free_ports
 from orchestrator.local.wire.connect_proxy import ConnectProxy
 from orchestrator.local.wire.http import Response, Router
 from orchestrator.local.wire.proxy_request import RefusedError, target_of
@@ -36,7 +37,7 @@ class Way:
         self.storage = storage
         self.certificates = certificates(folder)
         self.proxy = ConnectProxy(self.certificates.context(), int(url.rpartition(":")[2]))
-        self.closed, self.open = free_port(), free_port()
+        self.closed, self.open = free_ports(2)
 
     def dial(self, request: bytes, *, open_port: bool = False) -> tuple[socket.socket, bytes]:
         """Send bytes to the proxy; return the connection and the head of its answer."""
@@ -59,13 +60,6 @@ class Way:
         assert answer.startswith(b"HTTP/1.1 200 ")
         trust = ssl.create_default_context(cadata=self.certificates.authority.decode())
         return trust.wrap_socket(client, server_hostname=host)
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

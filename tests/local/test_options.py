@@ -4,12 +4,15 @@ What a local cloud is started with survives its restart.
 
 import json
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from orchestrator.local.hosts.environment import machine_environment
 from orchestrator.local.hosts.settings import HostSettings
 from orchestrator.local.model.machines import Machine
 from orchestrator.local.model.settings import PROFILES
-from orchestrator.local.options import load_options, save_options
+from orchestrator.local.options import free_ports, load_options, save_options
 
 
 def test_notice_replaces_that_of_the_profile_and_is_kept(tmp_path):
@@ -30,6 +33,16 @@ def test_folder_of_virtual_environments_reaches_the_machines(monkeypatch, tmp_pa
     seen = machine_environment(machine, settings, **paths)
     assert seen["TPUCTL_VENV_CACHE"] == "/somewhere"
     assert "TPUCTL_TPU__SPOT" not in seen
+
+
+def test_no_outgoing_connection_takes_a_port_between_the_choice_and_the_start():
+    """The system gives others to them; what is in use is passed over."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    if first < 12_000:
+        pytest.skip("this computer gives almost all ports to outgoing connections")
+    ports = free_ports(300)
+    assert len(set(ports)) == 300
+    assert all(10_000 <= port < first for port in ports)
 
 
 def test_ports_stay_and_missing_ones_are_added(tmp_path):
