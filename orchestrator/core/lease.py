@@ -2,12 +2,11 @@
 Who may act on a deployment: the content of the lease object, and the times that go with it.
 """
 
-import json
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
 from functools import lru_cache
 
-from orchestrator.core.seal import sealed, unsealed
+from orchestrator.core.seal import sealed_bytes, unsealed
 from orchestrator.errors import LeaseHeldError
 
 LIFE = 60.0
@@ -71,7 +70,7 @@ class Holder:
 
 @lru_cache(maxsize=8)
 def _text(holder: Holder) -> bytes:
-    return json.dumps(sealed({"schema": SCHEMA, **asdict(holder)}), sort_keys=True).encode()
+    return sealed_bytes({"schema": SCHEMA, **asdict(holder)})
 
 
 def held_by(holder: Holder, age: float) -> LeaseHeldError:

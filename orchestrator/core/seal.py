@@ -25,6 +25,15 @@ def sealed(body: Mapping[str, Any]) -> dict[str, Any]:
     return {**body, SEAL: checksum(body)}
 
 
+def sealed_bytes(body: Mapping[str, Any]) -> bytes:
+    """
+    Return *body*, which is not empty, with its seal as JSON; it is written out once for both.
+    """
+    text = json.dumps(body, sort_keys=True)
+    seal = hashlib.sha256(text.encode()).hexdigest()
+    return f'{{"{SEAL}": "{seal}", {text[1:]}'.encode()
+
+
 def unsealed(data: bytes) -> dict[str, Any]:
     """
     Return the body that was stored as *data*; one without a seal is an earlier version's and is believed.

@@ -4,7 +4,6 @@ The memory of zones in an object of its own, so that a lost record does not take
 The record holds it as well, and is newer: the object is written once a minute at most, after changes.
 """
 
-import json
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from orchestrator.core.capacity import Places, merged
 from orchestrator.core.history import History
 from orchestrator.core.names import CAPACITY
-from orchestrator.core.seal import sealed, unsealed
+from orchestrator.core.seal import sealed_bytes, unsealed
 from orchestrator.core.world import Present, World
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
 from orchestrator.ports import Store
@@ -75,7 +74,7 @@ def encoded(places: Places) -> bytes:
     Return the object's bytes.
     """
     body = {"schema": SCHEMA, "places": _adapter().dump_python(places, mode="json")}
-    return json.dumps(sealed(body), sort_keys=True).encode()
+    return sealed_bytes(body)
 
 
 def decoded(data: bytes) -> Places:

@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.core.history import History
 from orchestrator.core.names import RECORD
-from orchestrator.core.seal import checksum, sealed
+from orchestrator.core.seal import checksum, sealed_bytes
 from orchestrator.engine.files import write_atomically
 from orchestrator.engine.rebuild import rebuilt
 from orchestrator.errors import (
@@ -197,7 +197,7 @@ def encode(history: History, deployment: str, writer: str = "") -> bytes:
     """
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
     body["history"] = _adapter().dump_python(history, mode="json")
-    return json.dumps(sealed(body), sort_keys=True).encode()
+    return sealed_bytes(body)
 
 
 def decode(data: bytes, deployment: str) -> History:

@@ -4,7 +4,6 @@ What the loop publishes of a deployment, so that others need not ask the cloud: 
 A snapshot counts while the process that wrote it holds the lease and lives; it is never a ground for acting.
 """
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 
 from orchestrator.core.lease import LIFE, Holder
 from orchestrator.core.names import CURVE, LEASE, STATUS
-from orchestrator.core.seal import sealed, unsealed
+from orchestrator.core.seal import sealed_bytes, unsealed
 from orchestrator.engine.files import write_atomically
 from orchestrator.engine.snapshot_here import AHEAD, HERE, SCHEMA, Snapshot, counted
 from orchestrator.errors import TpuctlError
@@ -46,9 +45,7 @@ class Publisher:
         """
         Publish *body* as seen at *now*: here always, in a *usable* bucket when *news* has changed.
         """
-        data = json.dumps(
-            sealed({"schema": SCHEMA, "holder": self.holder, "at": now, "status": body}), sort_keys=True
-        ).encode()
+        data = sealed_bytes({"schema": SCHEMA, "holder": self.holder, "at": now, "status": body})
         with suppress(OSError):
             write_atomically(self.folder / HERE, data)
         words = repr(news)
@@ -76,7 +73,7 @@ class Publisher:
         """
         if self.curve and self._drawn != hash(self.curve[-1]):
             with suppress(TpuctlError):
-                self.store.write(CURVE, json.dumps(sealed({"schema": SCHEMA, "points": self.curve})).encode())
+                self.store.write(CURVE, sealed_bytes({"schema": SCHEMA, "points": self.curve}))
                 self._curve_at, self._drawn = now, hash(self.curve[-1])
 
     def withdraw(self) -> None:

@@ -6,7 +6,6 @@ import argparse
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.crash.sigkill import far, real_singles
 from tests.crash.stage import HERE
 from tests.figures import tell
 from tests.memory_disk import MEMORY
+from tests.workers import workers
 
 ABOUT = (
     "A process is killed before and after each mutating call and each write of record, journal and lease. "
@@ -40,7 +40,7 @@ def main():
     chosen = parser.parse_args()
     wanted = [s for s in SCENARIOS if not chosen.scenarios or s.name.startswith(tuple(chosen.scenarios))]
     began = time.monotonic()
-    with ProcessPoolExecutor(chosen.jobs) as pool:
+    with workers(chosen.jobs) as pool:
         results = gathered(pool, wanted, chosen)
     wall = time.monotonic() - began
     tell("crash", "Crash points", ABOUT, {**figures(results), "Wall time": f"{wall:.0f} s"})

@@ -26,6 +26,7 @@ from orchestrator.local.wire.dispatch import dispatch
 from orchestrator.local.wire.mount import BASE, shorten
 from tests.crash.ports import Port, watched
 from tests.engine.engine_lab import PROJECT, Lab
+from tests.quick_clients import QUICK
 
 THREADED = (act, eventlog, heartbeats, observe, rebuild, sights)
 """Modules that do things side by side; here they do them one after the other, in the same order each time."""
@@ -220,6 +221,7 @@ def one_thread(stage):
         (record, "write_atomically", saved("save the record", record.write_atomically)),
         (artifacts, "write_atomically", saved("save the code", artifacts.write_atomically)),
         (journal, "append_synced", saved("write the journal", journal.append_synced)),
+        *QUICK,
     ]
     patches = [mock.patch.object(*change) for change in changes]
     for patch in patches:

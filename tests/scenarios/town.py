@@ -12,7 +12,6 @@ from functools import cache
 from unittest.mock import patch
 
 import requests
-from google.protobuf import json_format
 
 from orchestrator.cli import holder, wiring
 from orchestrator.clock import VirtualClock
@@ -33,6 +32,7 @@ from orchestrator.local.wire.storage import storage_routes
 from orchestrator.local.wire.tpu import tpu_routes
 from orchestrator.ports import CloudAccount
 from tests.engine.engine_lab import Kill
+from tests.quick_clients import QUICK
 from tests.scenarios.crew import Crew, Ssh
 from tests.scenarios.judge import Judge
 from tests.simulation.baton import Inline
@@ -198,7 +198,7 @@ class Town:
                 stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
             for where, what, stand_in in (
                 (files.os, "fsync", lambda _: None),
-                (json_format, "Parse", parse_json),
+                *QUICK,
                 (wiring, "SystemClock", lambda: DeskClock(self)),
                 (wiring, "this_process", self._introduced),
                 (wiring, "gone", self._gone),
@@ -246,21 +246,6 @@ def shared_clients():
         shorten(client.transport._session, answered)
     shorten(made.storage._http, answered)
     return made
-
-
-_parse = json_format.Parse
-_parsed = {}
-
-
-def parse_json(text, message, **options):
-    """Parse JSON into a protobuf message; equal texts are parsed once, since looks are much alike."""
-    key = (type(message), text)
-    if key not in _parsed:
-        if len(_parsed) > 2000:
-            _parsed.clear()
-        _parsed[key] = _parse(text, type(message)(), **options)
-    message.CopyFrom(_parsed[key])
-    return message
 
 
 def opened(really):

@@ -15,7 +15,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -27,6 +26,7 @@ from tests.figures import tell
 from tests.memory_disk import MEMORY
 from tests.security.canary_town import CanaryDesk, CanaryTown
 from tests.security.secret_kit import canaries
+from tests.workers import workers
 
 ABOUT = (
     "Real commands are killed by SIGKILL, or meet a bug, at each mutating call and each write to the disk, "
@@ -335,7 +335,7 @@ def main():
         for first in range(shares)
     ]
     counted, problems = Counter(), []
-    with ProcessPoolExecutor(chosen.jobs, initializer=warm) as pool:
+    with workers(chosen.jobs, warm) as pool:
         for _, more, found in pool.map(explored, orders):
             counted.update(more)
             problems += found

@@ -6,12 +6,12 @@ import argparse
 import gc
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 from tests.simulation.life import live
 from tests.simulation.report import replay, report
+from tests.workers import workers
 
 
 def main():
@@ -38,7 +38,7 @@ def _one(chosen):
 
 def _many(chosen):
     seeds = range(*map(int, chosen.seeds.split(":")))
-    with ProcessPoolExecutor(chosen.jobs, initializer=gc.disable) as pool:
+    with workers(chosen.jobs, gc.disable) as pool:
         for life in pool.map(live, seeds, chunksize=4):
             yield _told(life)
 

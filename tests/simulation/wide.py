@@ -14,7 +14,6 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from tests.simulation.wide_checks import WideChecks
 from tests.simulation.wide_loop import DAY, Loop
 from tests.simulation.wide_world import WideWorld
 from tests.simulation.world import CONTENT, DIGEST
+from tests.workers import workers
 
 ZONES = ("us-central1-b", "us-central1-c", "us-central1-f")
 QUOTA = "TPUV2sPreemptiblePerProjectPerZoneForTPUAPI"
@@ -295,7 +295,7 @@ def main():
     began = time.monotonic()
     if chosen.seeds:
         seeds = range(*map(int, chosen.seeds.split(":")))
-        with ProcessPoolExecutor(chosen.jobs) as pool:
+        with workers(chosen.jobs) as pool:
             lives = list(pool.map(partial(shaped, shape=chosen.shape), seeds))
     else:
         with (chosen.trace or Path("/dev/null")).open("w") as file:

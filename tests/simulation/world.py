@@ -7,10 +7,9 @@ The only file here that knows how a controller is put together; the rest drives 
 import hashlib
 import shutil
 import tempfile
-import urllib.parse
 import uuid
 from collections import Counter
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, lru_cache
 from math import ceil
@@ -19,8 +18,6 @@ from random import Random
 from unittest.mock import patch
 
 from google.api_core.retry import retry_base, retry_unary
-from google.cloud.storage import _helpers, _http
-from google.protobuf import json_format
 
 from orchestrator.catalog import load_catalog
 from orchestrator.cli.artifacts import ended, want
@@ -52,6 +49,7 @@ from orchestrator.local.wire.tpu import tpu_routes
 from orchestrator.ports import CloudAccount
 from tests.core.core_kit import make_spec
 from tests.memory_disk import MEMORY
+from tests.quick_clients import QUICK
 from tests.simulation.baton import HostClock, Inline, Process, Scheduler, Threading, sleep
 from tests.simulation.machines import KEY, Fleet, Ssh
 from tests.simulation.wire import CURRENT, PROJECT, Network, QuickRouter, make_clients
@@ -64,8 +62,6 @@ QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
 shared_clients = cache(make_clients)
 shared_catalog = cache(load_catalog)
 decoded = lru_cache(decode)
-quote = lru_cache(20_000)(urllib.parse.quote)
-NO_TRACE = nullcontext()
 
 
 class World:
@@ -176,12 +172,7 @@ class World:
                 (journal, "append_synced", self._on_disk(files.append_synced)),
                 (retry_unary, "time", clock),
                 (retry_base, "random", ids),
-                (json_format, "Parse", parse_json),
-                # Half of what a request costs in the clients goes into the same few names, and into
-                # traces that nobody collects.
-                (urllib.parse, "quote", quote),
-                (_helpers._PropertyMixin, "_create_trace_span", lambda *_, **__: NO_TRACE),
-                (_http, "create_trace_span", lambda *_, **__: NO_TRACE),
+                *QUICK,
             ):
                 stack.enter_context(patch.object(module, name, value))
             yield self
@@ -206,22 +197,6 @@ class RetryTime:
     def __init__(self, scheduler):
         self.monotonic = scheduler.clock.monotonic
         self.sleep = lambda seconds: sleep(scheduler, seconds)
-
-
-_parsed = {}
-_parse = json_format.Parse
-
-
-def parse_json(text, message, **options):
-    """Parse JSON into a protobuf message; equal texts are parsed once."""
-    key = (type(message), text)
-    known = _parsed.get(key)
-    if known is None:
-        if len(_parsed) > 5000:
-            _parsed.clear()
-        known = _parsed[key] = _parse(text, type(message)(), **options)
-    message.CopyFrom(known)
-    return message
 
 
 class LeaseStore:

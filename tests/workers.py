@@ -1,0 +1,33 @@
+"""
+Processes that share a long run, each kept on a processor of its own.
+
+The lives of a simulation hand a baton from thread to thread; when these wander between processors,
+each handing over takes three times as long.
+"""
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from itertools import cycle, islice
+
+
+def workers(jobs, initializer=None):
+    """Return a pool of *jobs* processes; each begins with *initializer*."""
+    places = multiprocessing.SimpleQueue()
+    for place in islice(cycle(_processors()), jobs):
+        places.put(place)
+    return ProcessPoolExecutor(jobs, initializer=_settle, initargs=(places, initializer))
+
+
+def _processors():
+    """Return the processors that may be used, or nothing to choose from where a system does not tell."""
+    tell = getattr(os, "sched_getaffinity", None)
+    return [None] if tell is None else sorted(tell(0))
+
+
+def _settle(places, initializer):
+    place = places.get()
+    if place is not None:
+        os.sched_setaffinity(0, {place})
+    if initializer is not None:
+        initializer()
