@@ -7,6 +7,7 @@ The errors of tpuctl, drawn once.
     ├── CapacityError         TPU-3xx  the zone has no machines now; another zone or later may have
     ├── QuotaError            TPU-35x  the project may not have more; waiting alone does not help
     ├── TransientError        TPU-4xx  the same call may succeed in a moment
+    │   └── DiskError         TPU-450  this computer does not let us write a file
     ├── NotFoundError         TPU-404  the API says, without doubt, that the thing is not there
     ├── ConflictError         TPU-409  the name is taken, or somebody wrote first
     ├── RemoteError           TPU-5xx  SSH: unreachable, wrong host key, command failed
@@ -114,6 +115,16 @@ class TransientError(TpuctlError):
 
     code = "TPU-400"
     retry = Retry.TRANSIENT
+
+
+class DiskError(TransientError):
+    """
+    Report a file of this computer that cannot be written: a full disk, or a folder of somebody else's.
+
+    The same write may succeed once there is room, so the loop goes on.
+    """
+
+    code = "TPU-450"
 
 
 class NotFoundError(TpuctlError):

@@ -7,7 +7,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from orchestrator.core.lease import Holder
@@ -63,7 +63,8 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
         except Timeout:
             raise _busy(holder) from None
     try:
-        note.write_bytes(me.to_json())
+        with suppress(OSError):  # The lock keeps others off; the note only tells them whose it is.
+            note.write_bytes(me.to_json())
         yield
     finally:
         lock.release()

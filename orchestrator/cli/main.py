@@ -183,9 +183,9 @@ def run(args: list[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except Exception as error:
-        from orchestrator.cli.output import show_bug
+        from orchestrator.cli.output import show_unexpected
 
-        show_bug(error, words)
+        show_unexpected(error, words)
         return 1
     return status if isinstance(status, int) else 0
 

@@ -93,13 +93,25 @@ def wants_json(args: Sequence[str]) -> bool:
     return "--json" in own
 
 
-def show_bug(error: Exception, args: Sequence[str]) -> None:
+def show_unexpected(error: Exception, args: Sequence[str]) -> None:
     """
-    Print what a bug left behind: one line here, the whole story in a file.
+    Print what nobody had foreseen: the disk's trouble as such, a bug in one line, its story in a file.
     """
+    from orchestrator.agent.redact import masked
+    from orchestrator.engine.files import disk_trouble
+
+    trouble = disk_trouble(error) if isinstance(error, OSError) else None
+    if trouble is not None:
+        show_error(trouble, args)
+        return
+    try:
+        story = f"the file {story_of(error)}"
+    except OSError:
+        say(masked("".join(traceback.format_exception(error))))
+        story = "the lines above"
     bug = TpuctlError(
         f"this is a bug in tpuctl: {type(error).__name__}: {error}",
-        hint=f"please report it with the file {story_of(error)}; `tpuctl status` shows what exists",
+        hint=f"please report it with {story}; `tpuctl status` shows what exists",
         unchanged="not known",
     )
     show_error(bug, args)

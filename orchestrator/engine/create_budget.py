@@ -5,6 +5,7 @@ The create budget in a file that all deployments of one project on this computer
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.core.budget import (
@@ -18,6 +19,7 @@ from orchestrator.core.budget import (
 )
 from orchestrator.core.capacity import Place, Places
 from orchestrator.engine.files import write_atomically
+from orchestrator.errors import DiskError
 
 LOCK_SECONDS = 10.0
 """Seconds to wait for the file; afterwards the create is made, since a lock must not stop a deployment."""
@@ -91,7 +93,8 @@ class CreateBudget:
     def _write(self, ledger: Ledger) -> None:
         rows = [[p.zone, p.type, p.out_since, p.out_at] for p in ledger.stockouts]
         body = {"schema": 1, "creates": [list(create) for create in ledger.creates], "stockouts": rows}
-        write_atomically(self._path, json.dumps(body).encode())
+        with suppress(DiskError):  # It spares the API's patience, not anybody's money: nothing waits for it.
+            write_atomically(self._path, json.dumps(body).encode())
 
 
 class _Locked:
@@ -102,16 +105,14 @@ class _Locked:
     def __init__(self, path: Path) -> None:
         from filelock import FileLock
 
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = path.parent
         self._lock = FileLock(path)
 
     def __enter__(self) -> None:
-        from filelock import Timeout
-
-        try:
+        # A Timeout of the lock is an OSError too.
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock.acquire(timeout=LOCK_SECONDS)
-        except Timeout:
-            return
 
     def __exit__(self, *_: object) -> None:
         if self._lock.is_locked:

@@ -2,15 +2,56 @@
 Write files so that a kill at any line leaves the old content or the new one.
 """
 
+import errno
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from orchestrator.errors import DiskError
+
+DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.ENOTDIR}
+
+
+def disk_trouble(error: OSError, path: Path | None = None) -> DiskError | None:
+    """
+    Return what *error* means when it tells of this computer's disk, else None.
+    """
+    where = path or error.filename
+    if error.errno not in DISK_TROUBLE and not (where and error.errno in NOT_ALLOWED):
+        return None
+    return DiskError(
+        f"{where or 'a file of this computer'} cannot be written: {(error.strerror or str(error)).lower()}",
+        hint="make room, or let this user write there; then run the same command again "
+        "(TPUCTL_STATE_DIR names another folder for what tpuctl remembers)",
+        unchanged="what was made or deleted before this is so still; `tpuctl status` shows it",
+    )
+
+
+@contextmanager
+def _on_disk(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        trouble = disk_trouble(error, path)
+        if trouble is None:
+            raise
+        raise trouble from error
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """
     Replace *path* by *data*, readable by the owner only, synced to disk before the rename.
+
+    Raise DiskError when the disk does not take it; then the old content is still there.
     """
+    with _on_disk(path):
+        _replace(path, data)
+
+
+def _replace(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -28,8 +69,14 @@ def append_synced(path: Path, line: bytes) -> None:
     """
     Append *line* and sync it to disk before returning.
 
-    What a kill or a full disk left of an earlier line is ended first, so that it spoils no other.
+    What a kill or a full disk left of an earlier line is ended first, so that it spoils no other. Raise
+    DiskError when the disk does not take it; a part of the line may be there.
     """
+    with _on_disk(path):
+        _append(path, line)
+
+
+def _append(path: Path, line: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.open("a+b") as file:
         if file.tell():

@@ -10,15 +10,18 @@ from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.core.names import JOURNAL
-from orchestrator.core.plan import Change
+from orchestrator.core.plan import Change, Verb
 from orchestrator.core.seal import sealed
 from orchestrator.engine.files import append_synced
+from orchestrator.errors import DiskError
 from orchestrator.ports import Store
 
 
 class Journal:
     """
     Write intents and results to a synced local file and, once it exists, to the bucket.
+
+    *disk* says why the file here lacks the newest entry; it is empty when it does not.
     """
 
     def __init__(self, path: Path, store: Store, clock: Clock) -> None:
@@ -27,32 +30,46 @@ class Journal:
         self._clock = clock
         self._lock = threading.Lock()
         self._count = 0
+        self.disk = ""
         self._unsent: list[tuple[str, bytes]] = []
         self._writer = uuid.uuid4().hex[:8]
 
     def intend(self, change: Change, *, in_bucket: bool) -> str:
         """
         Record that *change* is about to be made and return the entry's id.
+
+        Raise DiskError when it would be written nowhere. A deletion goes on all the same: it can be asked for
+        twice, and what is not deleted for want of a note goes on costing.
         """
         with self._lock:
             self._count += 1
             entry = f"{self._clock.now() * 1000:.0f}-{self._writer}-{self._count:04d}"
-        self._write(entry, "intent", change.as_dict(), in_bucket=in_bucket)
+        needed = not in_bucket and change.verb is not Verb.DELETE
+        self._write(entry, "intent", change.as_dict(), in_bucket=in_bucket, needed=needed)
         return entry
 
     def result(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
         """
         Record how the call ended: `ok`, or the error's code and message.
         """
-        self._write(entry, "result", {"outcome": outcome}, in_bucket=in_bucket)
+        self._write(entry, "result", {"outcome": outcome}, in_bucket=in_bucket, needed=False)
 
-    def _write(self, entry: str, part: str, body: dict[str, Any], *, in_bucket: bool) -> None:
+    def _write(self, entry: str, part: str, body: dict[str, Any], *, in_bucket: bool, needed: bool) -> None:
         line = json.dumps(sealed({"schema": 1, "id": entry, "part": part, "at": self._clock.now(), **body}))
         with self._lock:
-            append_synced(self._path, line.encode() + b"\n")
+            self._append(line.encode() + b"\n", needed=needed)
             self._unsent.append((f"{JOURNAL}{entry}.{part}.json", line.encode()))
             if in_bucket:
                 self._send()
+
+    def _append(self, line: bytes, *, needed: bool) -> None:
+        try:
+            append_synced(self._path, line)
+            self.disk = ""
+        except DiskError as error:
+            if needed:
+                raise
+            self.disk = error.message
 
     def _send(self) -> None:
         """

@@ -47,6 +47,7 @@ class Reconciler:
         self._reports = Heartbeats(deployment.cloud.store)
         self._alarm = ""
         self._told = 0.0
+        self._disk = ""
 
     def one_pass(self) -> Pass:
         """
@@ -77,6 +78,7 @@ class Reconciler:
         plan = self._guarded(plan, world, learned)
         parts.approve(plan)
         failures = self._actor.act(plan, world)
+        self._tell_of_the_disk(world.seen_at)
         self._memory.keep(self._record.history.places, world.seen_at)
         self._told = tell_stockouts(parts.budget, (self._record.history, learned), self._told)
         if plan.outcome not in {None, Outcome.REFUSED}:
@@ -97,6 +99,20 @@ class Reconciler:
             self._alarm = text
             self._sink(Event(world.seen_at, "invariant", text, {"promise": promise}))
         return Plan(waiting=(text,))
+
+    def _tell_of_the_disk(self, now: float) -> None:
+        """
+        Say once that record and journal are in the bucket only, and once that they are here again.
+        """
+        trouble = self._record.disk or self._deployment.journal.disk
+        if bool(trouble) != bool(self._disk):
+            text = (
+                f"{trouble}; record and journal are kept in the bucket alone, all else goes on"
+                if trouble
+                else "this computer's disk takes record and journal again"
+            )
+            self._sink(Event(now, "disk", text))
+        self._disk = trouble
 
     def _count_losses(self, before: History, after: History, world: World) -> History:
         """

@@ -20,6 +20,7 @@ from orchestrator.errors import (
     AuthError,
     ConflictError,
     DamagedRecordError,
+    DiskError,
     LeaseHeldError,
     NotFoundError,
     PreconditionError,
@@ -37,7 +38,8 @@ class Record:
     Hold the newest history and save each change before the caller goes on.
 
     The bucket's copy is written with its generation as precondition, so of two controllers one loses
-    and says so. Until the bucket exists, the synced local copy stands in for it.
+    and says so. Until the bucket exists, the synced local copy stands in for it. *disk* says why the copy
+    here is older than the bucket's; it is empty when it is not.
     """
 
     def __init__(self, path: Path, store: Store, deployment: str) -> None:
@@ -49,6 +51,7 @@ class Record:
         self._writer = uuid.uuid4().hex
         self._damaged_copy = b""
         self.damaged = ""
+        self.disk = ""
         self.history = History()
 
     def load(self, *, forgiving: bool = False) -> History:
@@ -128,7 +131,8 @@ class Record:
         """
         Apply *change* and save the result, locally and, once the bucket was seen, there too.
 
-        Raise LeaseHeldError when somebody else wrote the record in between.
+        Raise LeaseHeldError when somebody else wrote the record in between, DiskError when it would be
+        written nowhere.
         """
         with self._lock:
             fresh = change(self.history)
@@ -139,9 +143,18 @@ class Record:
             if fresh.bucket_seen:
                 # First the bucket: what it refuses must not count as newer here.
                 self._save_in_bucket(data)
-            write_atomically(self._path, data)
+            self._save_here(data)
             self.history = fresh
             return fresh
+
+    def _save_here(self, data: bytes) -> None:
+        try:
+            write_atomically(self._path, data)
+            self.disk = ""
+        except DiskError as error:
+            if self._generation is None:
+                raise
+            self.disk = error.message
 
     def _save_in_bucket(self, data: bytes) -> None:
         try:

@@ -15,7 +15,7 @@ from orchestrator.core.names import CURVE, LEASE, STATUS
 from orchestrator.core.seal import sealed_bytes, unsealed
 from orchestrator.engine.files import write_atomically
 from orchestrator.engine.snapshot_here import AHEAD, HERE, SCHEMA, Snapshot, counted
-from orchestrator.errors import TpuctlError
+from orchestrator.errors import DiskError, TpuctlError
 from orchestrator.ports import Store
 
 REWRITE, SPACING = 60.0, 5.0
@@ -46,7 +46,7 @@ class Publisher:
         Publish *body* as seen at *now*: here always, in a *usable* bucket when *news* has changed.
         """
         data = sealed_bytes({"schema": SCHEMA, "holder": self.holder, "at": now, "status": body})
-        with suppress(OSError):
+        with suppress(DiskError):
             write_atomically(self.folder / HERE, data)
         words = repr(news)
         wait = SPACING if words != self._said else REWRITE

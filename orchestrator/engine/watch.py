@@ -14,6 +14,7 @@ from orchestrator.core.recovery import SECOND_WITNESS, hopeless
 from orchestrator.core.world import Absent, NodeState
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.doorbell import Doorbell
+from orchestrator.engine.files import disk_trouble
 from orchestrator.engine.reconcile import Pass, Reconciler, blind
 from orchestrator.errors import (
     AuthError,
@@ -78,14 +79,26 @@ class Watcher:
         try:
             result = self._reconciler.one_pass()
         except TpuctlError as error:
-            if error.retry is not Retry.TRANSIENT or self.stop.is_set():
+            self._broken_off(error)
+            return None
+        except OSError as error:
+            trouble = disk_trouble(error)
+            if trouble is None:
                 raise
-            self._sink(Event(self._clock.now(), "failure", f"{error.message} ({error.code})"))
-            self._clock.wait(self._repair_pause(), self.wake)
-            self._broken += 1
+            self._broken_off(trouble)
             return None
         self._broken = 0
         return result
+
+    def _broken_off(self, error: TpuctlError) -> None:
+        """
+        Say why a pass broke off and wait for the next one; raise *error* when waiting does not help.
+        """
+        if error.retry is not Retry.TRANSIENT or self.stop.is_set():
+            raise error
+        self._sink(Event(self._clock.now(), "failure", f"{error.message} ({error.code})"))
+        self._clock.wait(self._repair_pause(), self.wake)
+        self._broken += 1
 
     def _repair_pause(self) -> float:
         """
