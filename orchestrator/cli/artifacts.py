@@ -75,6 +75,6 @@ def want(history: History, bundle: str, agent: str, job: str, now: float) -> His
         return replace(
             history, outcome="", reason="", refusals=(), started_at=now,
             incarnation=newest_incarnation(history) + 1, accepted=False, round=0, claimed=False,
-            operations=(), remote_failed_since=None, settings_due=False,
+            operations=(), remote_failed_since=None, settings_due=False, mute=(),
         )  # fmt: skip
     return replace(history, refusals=())

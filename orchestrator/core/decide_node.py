@@ -19,6 +19,7 @@ from orchestrator.core.history import (
     strangers,
 )
 from orchestrator.core.job import out_of_reach
+from orchestrator.core.mute import given_up_unheard, late_to_report
 from orchestrator.core.notice import has_left, noticed
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.race import may_win, races, undecided
@@ -70,11 +71,12 @@ class Verdict(Enum):
 @dataclass(frozen=True)
 class Judgement:
     """
-    Hold a verdict on the current node with its reason.
+    Hold a verdict on the current node with its reason; *mute* says that silence is the reason.
     """
 
     verdict: Verdict
     why: str = ""
+    mute: bool = False
 
 
 def decide_node(spec: Spec, world: World, history: History) -> Step:
@@ -103,7 +105,8 @@ def decide_node(spec: Spec, world: World, history: History) -> Step:
         return Step(tuple(removals), text, wake_in=5.0)
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is Verdict.REPLACE and current is not None and not going:
-        removals.append(delete_node(current, judgement.why))
+        gone = delete_node(current, judgement.why)
+        removals.append(given_up_unheard(gone, world) if judgement.mute else gone)
     creation = _create(spec, world, history, judgement)
     return replace(creation, changes=(*removals, *creation.changes))
 
@@ -144,8 +147,14 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
     if not node.healthy:
         late = lasted(history, world, f"{key}:unhealthy", SECOND_WITNESS)
         return Judgement(Verdict.REPLACE if late else Verdict.WAIT, f"unhealthy: {node.health}")
+    return _judge_ready(spec, node, world, history)
+
+
+def _judge_ready(spec: Spec, node: Node, world: World, history: History) -> Judgement:
     lost = out_of_reach(spec, world, history, node)
-    return Judgement(Verdict.REPLACE, f"READY, but {lost}") if lost else Judgement(Verdict.KEEP)
+    if not lost and spec.job.run_on == "tpu":
+        lost = late_to_report(world, history)
+    return Judgement(Verdict.REPLACE, f"READY, but {lost}", mute=True) if lost else Judgement(Verdict.KEEP)
 
 
 def _in_time(spec: Spec, world: World, history: History, judgement: Judgement) -> Judgement:

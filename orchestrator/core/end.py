@@ -5,6 +5,7 @@ The end of a deployment: when it has come, and how its machines go.
 from orchestrator.core import names
 from orchestrator.core.decide_node import CREATE_DEADLINE, delete_node, deleting
 from orchestrator.core.history import History, finished, lasted
+from orchestrator.core.mute import all_mute
 from orchestrator.core.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.core.recovery import SECOND_WITNESS
 from orchestrator.core.spec import Spec
@@ -31,6 +32,9 @@ def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> t
         failed = [b for b in world.heartbeats.value if b.phase is Phase.FAILED]
         if failed:
             return Outcome.FAILED, f"worker {failed[0].worker}: {failed[0].message or 'the job gave up'}"
+    mute = all_mute(history, world.seen_at)
+    if mute:
+        return Outcome.FAILED, mute
     if history.started_at and world.seen_at - history.started_at >= spec.watch.ttl:
         return Outcome.SPENT, f"the time to live of {spec.watch.ttl} is over"
     budget = spec.watch.budget_usd

@@ -85,7 +85,8 @@ class History:
     *type* is the newest TPU's, *substitute* the same where it is not the preferred one of the file.
     *places* is what is remembered of each zone's capacity.
     *queued* says that a TPU was ever asked for through the queue, so that the queue is looked at.
-    *on_demand* are the incarnations that were asked for on demand for the deadline's sake.
+    *on_demand* are the incarnations that were asked for on demand for the deadline's sake. *mute* are those,
+    each with its time, that were given up in a row without ever a report.
     """
 
     serial: int = 0
@@ -118,6 +119,7 @@ class History:
     spans: tuple[Span, ...] = ()
     queued: bool = False
     on_demand: tuple[int, ...] = ()
+    mute: tuple[tuple[int, float], ...] = ()
     progress: Progress = field(default_factory=Progress)
     outcome: str = ""
     reason: str = ""
@@ -183,6 +185,13 @@ def deletion_key(name: str) -> str:
     Return the key of the sighting that says since when a node is being deleted, by its last request.
     """
     return f"deleting:{name}"
+
+
+def deletion_asked(history: History, name: str, now: float) -> History:
+    """
+    Return the history with the time of the last request to delete a node.
+    """
+    return replace(history, sightings={**history.sightings, deletion_key(name): now})
 
 
 def forgiven(history: History, kind: Kind) -> History:

@@ -24,6 +24,7 @@ from orchestrator.core.history import (
     strangers,
 )
 from orchestrator.core.learn_capacity import learn_capacity
+from orchestrator.core.mute import learn_mute
 from orchestrator.core.notice import left
 from orchestrator.core.plan import Kind
 from orchestrator.core.race import SECOND_SIGHT, found_again, learn_race, without
@@ -53,7 +54,7 @@ def learn(history: History, world: World) -> History:
         history = _learn_operation(history, result, now)
     history = learn_capacity(learn_places(learn_race(history, world), world), world)
     history = _learn_success(history, world)
-    history = learn_progress(history, world)
+    history = learn_mute(learn_progress(history, world), world)
     history = noted(history, spans=_spans(history, world, now))
     return noted(history, sightings=_sightings(history, world, now))
 
@@ -76,6 +77,7 @@ def _up_to(history: History, now: float) -> History:
             r if r.at <= now else replace(r, at=now) for r in history.refusals if now - r.at < FORGIVEN
         ),
         sightings={key: min(since, now) for key, since in history.sightings.items()},
+        mute=tuple((number, min(at, now)) for number, at in history.mute),
         operations=tuple(
             o if o.started_at <= now else replace(o, started_at=now) for o in history.operations
         ),

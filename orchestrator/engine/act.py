@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from orchestrator.core import names
 from orchestrator.core.due import asks_on_demand
 from orchestrator.core.events import Event
-from orchestrator.core.history import History, Refusal, deletion_key, forgiven
+from orchestrator.core.history import History, Refusal, deletion_asked, forgiven
 from orchestrator.core.job import latest_try, push_mark
+from orchestrator.core.mute import with_mute
 from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.race import accepted, asked_for, refused
 from orchestrator.core.sidecars import told
@@ -131,8 +132,7 @@ class Actor:
             return
         now, zone = self._clock.now(), change.zone
         if change.verb is Verb.DELETE:
-            asked = {deletion_key(change.name): now}
-            self._record.update(lambda h: replace(h, sightings={**h.sightings, **asked}))
+            self._record.update(lambda h: with_mute(deletion_asked(h, change.name, now), change, now))
             return
         number, race = change.incarnation or 0, change.round
         queued = self._blueprint.spec.tpu.request == "queued"

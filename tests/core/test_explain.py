@@ -68,6 +68,7 @@ def lately(state):
 
 
 LOST = history(sightings={"node:1:ready": NOW - 900}, remote_failed_since=NOW - 400, next_remote_at=NOW - 1)
+SILENT = history(sightings={"node:1:ready": NOW - 1300})
 BOOTS = history(sightings={"node:1:ready": NOW - 5})
 ONCE = history(accepted=True)
 REFUSED = history(incarnation=2, accepted=False, requested_at=0.0, refusals=(STOCKOUT,) * 2)
@@ -120,6 +121,7 @@ CASES = {
     "tpu.unreachable": (
         "TPU", seen(LOST, **report(updated=NOW - 600)), "create node demo-tpu-g2",
     ),
+    "tpu.mute": ("TPU", seen(SILENT, heartbeats=Present(())), "create node demo-tpu-g2"),
     "tpu.kept": ("TPU", seen(), ""),
     "tpu.unwanted": ("TPU", seen(history(shape="v4-8", unwanted=1)), "create node demo-tpu-g2"),
     "refused.wait": ("TPU", seen(REFUSED, wants=ONE_ZONE, **NO_NODE), "ask again"),

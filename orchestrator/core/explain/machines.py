@@ -10,6 +10,7 @@ from orchestrator.core.decide_node import PASSING, Judgement, decide_node, judge
 from orchestrator.core.explain.values import Evidence, Part, Seen, journal_of, next_pass, steps_text
 from orchestrator.core.history import TERMINAL, History, Refusal, current_node
 from orchestrator.core.left_alone import left_alone
+from orchestrator.core.mute import late_to_report
 from orchestrator.core.notice import has_left
 from orchestrator.core.plan import Kind
 from orchestrator.core.race import candidates, undecided
@@ -120,6 +121,8 @@ def _node_rule(node: Node | None, seen: Seen, judgement: Judgement, step: Step) 
         return "tpu.passing"
     if not node.healthy:
         return "tpu.unhealthy"
+    if late_to_report(seen.world, history) and judgement.mute:
+        return "tpu.mute"
     return "tpu.unreachable" if judgement.why else "tpu.kept"
 
 

@@ -30,6 +30,7 @@ RULES: Final[dict[str, str]] = {
     "tpu.passing": "A passing state (REPAIRING, RESTARTING ...) may last 5 min before the TPU is replaced.",
     "tpu.unhealthy": "A TPU that is seen unhealthy twice, 30 s apart, is replaced.",
     "tpu.unreachable": "A READY TPU counts as lost when a worker is silent and SSH fails too: two witnesses.",
+    "tpu.mute": "A READY TPU that never reports is replaced after 20 min; three in a row are the end.",
     "tpu.kept": "A TPU that is READY, healthy and wanted is left alone.",
     "tpu.unwanted": "A TPU of another shape than the file's is replaced.",
     "refused.wait": "After a refusal the next try waits, doubling: 5 to 60 s for capacity, to 120 for quota.",

@@ -1,0 +1,78 @@
+"""
+TPUs that come up and never say a word: they cost as much as others, and train nothing.
+
+Their startup script does not come through: it may not read the bucket, or the machine has no way to it. The
+next TPU mostly does better. When none does, asking for more of them only spends the grant.
+"""
+
+from dataclasses import replace
+
+from orchestrator.core.history import History, noted
+from orchestrator.core.plan import Change
+from orchestrator.core.world import Present, World
+
+START_DEADLINE = 1200.0
+"""Seconds that a READY TPU has until one of its workers reports; the startup script gives up after 600 s."""
+MUTE_TPUS = 3
+"""TPUs in a row that may be given up without a report."""
+MUTE_TIME = 3600.0
+"""Seconds that this must have lasted: a network that is down for a while ends no deployment."""
+MUTE = "mute"
+"""Key of a deletion's details: the TPU has never reported."""
+
+
+def unheard(world: World) -> bool:
+    """
+    Say whether no worker of the newest TPU has ever reported, as far as one can know.
+    """
+    return isinstance(world.heartbeats, Present) and not world.heartbeats.value
+
+
+def late_to_report(world: World, history: History) -> str:
+    """
+    Say why a READY TPU is given up that has not reported in time; empty when it may go on.
+    """
+    ready = history.sightings.get(f"node:{history.incarnation}:ready", world.seen_at)
+    waited = world.seen_at - ready
+    if not unheard(world) or waited < START_DEADLINE:
+        return ""
+    return f"no worker has reported in {waited / 60:.0f} min; its startup script has not come through"
+
+
+def given_up_unheard(change: Change, world: World) -> Change:
+    """
+    Return the deletion of the newest TPU, marked when it has never reported.
+    """
+    if not unheard(world):
+        return change
+    return replace(change, details={**change.details, MUTE: "it has never reported"})
+
+
+def learn_mute(history: History, world: World) -> History:
+    """
+    Forget the mute ones as soon as one speaks.
+    """
+    spoken = isinstance(world.heartbeats, Present) and world.heartbeats.value
+    return noted(history, mute=()) if spoken else history
+
+
+def with_mute(history: History, change: Change, now: float) -> History:
+    """
+    Return the record with the TPU that *change* gives up, once, if it has never reported.
+    """
+    number = change.incarnation or 0
+    if MUTE not in change.details or any(known == number for known, _ in history.mute):
+        return history
+    return replace(history, mute=(*history.mute, (number, now)))
+
+
+def all_mute(history: History, now: float) -> str:
+    """
+    Say why no further TPU is asked for, empty while there is hope.
+    """
+    if len(history.mute) < MUTE_TPUS or now - history.mute[0][1] < MUTE_TIME:
+        return ""
+    return (
+        f"{len(history.mute)} TPUs in a row came up and never reported: their startup script does not come "
+        "through (may the machines' service account use the bucket? do they have a way to it?)"
+    )
