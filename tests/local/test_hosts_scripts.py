@@ -90,6 +90,24 @@ def test_a_daemon_left_behind_does_not_hold_the_boot(run):
     assert time.monotonic() - started < 100
 
 
+def test_a_folder_with_blanks_in_its_name_is_as_good_as_any(tmp_path):
+    """
+    The local cloud's folder may lie in a home such as `/Users/Kim Min`.
+    """
+    home = tmp_path / "Kim Min's 구름"
+    home.mkdir()
+    work = run_script(
+        "startup-script",
+        "echo here",
+        serial=Serial(home / "serial"),
+        environment={"PATH": os.environ["PATH"]},
+        folder=home,
+        temporary=home,
+    )
+    assert asyncio.run(work) == 0
+    assert "startup-script: here" in (home / "serial").read_text()
+
+
 def test_the_script_file_is_gone_afterwards(run, tmp_path):
     """
     It may hold secrets.

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from orchestrator.catalog import load_catalog
 from tests.local.cloud_kit import NODES, SPOT_NODE, ZONE, a_lab, node_body
 
 QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
@@ -104,6 +105,20 @@ def test_unknown_and_hidden_zones_answer_differently():
     status, answer = lab.call("GET", NODES.replace(ZONE, "us-central2-b"))
     assert status == 403
     assert answer["error"]["details"][0]["reason"] == "LOCATION_POLICY_VIOLATED"
+
+
+def test_what_the_catalogue_offers_is_served():
+    """
+    A type and zone that a deployment file may name are not refused here; such a zone is us-south1-ai1b.
+    """
+    catalog, lab = load_catalog(), a_lab()
+    offered = {(zone, kind) for kind in catalog.served() for zone in catalog.zones_of(kind)}
+    served = set()
+    for zone in {zone for zone, _ in offered}:
+        types = lab.ok("GET", NODES.replace(ZONE, zone).replace("nodes", "acceleratorTypes?pageSize=500"))
+        served |= {(zone, found["type"]) for found in types["acceleratorTypes"]}
+    assert ("us-south1-ai1b", "v6e-8") in offered
+    assert offered <= served
 
 
 def test_a_missing_node_is_not_found():

@@ -4,6 +4,7 @@ Run startup and shutdown scripts as Google's script runner does, line by line to
 
 import asyncio
 import os
+import shlex
 import signal
 import tempfile
 from collections.abc import Mapping
@@ -70,7 +71,7 @@ async def _start(
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours, "rb", 0))
     try:
         process = await asyncio.create_subprocess_exec(
-            *("/bin/bash", "-c", str(file)),
+            *("/bin/bash", "-c", shlex.quote(str(file))),
             env=dict(environment),
             cwd=folder,
             start_new_session=True,

@@ -89,14 +89,22 @@ def _accelerator(row: Mapping[str, str]) -> Accelerator:
 @cache
 def zone_types() -> Mapping[str, tuple[str, ...]]:
     """
-    Return the accelerator types that each TPU zone lists.
+    Return the accelerator types that each TPU zone lists, in Google's documentation or in its API.
     """
     zones: dict[str, list[str]] = {}
     for row in rows("tpu_zones.csv"):
-        if row["listed_in_api"].startswith("yes"):
+        if _served(row):
             known = zones.setdefault(row["zone"], [])
             known += [name for name in _types_of(row) if name not in known]
     return {zone: tuple(types) for zone, types in sorted(zones.items())}
+
+
+def _served(row: Mapping[str, str]) -> bool:
+    """
+    Say whether somebody can have the generation there through the TPU API: it was seen, or it is documented.
+    """
+    documented = row["listed_in_docs"].startswith("yes") and row["listed_in_api"] != "not servable"
+    return documented or row["listed_in_api"].startswith("yes")
 
 
 def _types_of(row: Mapping[str, str]) -> Iterable[str]:
