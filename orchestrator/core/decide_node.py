@@ -151,9 +151,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
 
 
 def _judge_ready(spec: Spec, node: Node, world: World, history: History) -> Judgement:
-    lost = out_of_reach(spec, world, history, node)
-    if not lost and spec.job.run_on == "tpu":
-        lost = late_to_report(world, history)
+    lost = out_of_reach(spec, world, history, node) or late_to_report(spec, world, history)
     return Judgement(Verdict.REPLACE, f"READY, but {lost}", mute=True) if lost else Judgement(Verdict.KEEP)
 
 

@@ -32,7 +32,7 @@ def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> t
         failed = [b for b in world.heartbeats.value if b.phase is Phase.FAILED]
         if failed:
             return Outcome.FAILED, f"worker {failed[0].worker}: {failed[0].message or 'the job gave up'}"
-    mute = all_mute(history, world.seen_at)
+    mute = all_mute(spec, world, history)
     if mute:
         return Outcome.FAILED, mute
     if history.started_at and world.seen_at - history.started_at >= spec.watch.ttl:

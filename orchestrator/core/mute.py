@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from orchestrator.core.history import History, noted
 from orchestrator.core.plan import Change
+from orchestrator.core.spec import Spec
 from orchestrator.core.world import Present, World
 
 START_DEADLINE = 1200.0
@@ -17,6 +18,7 @@ MUTE_TPUS = 3
 """TPUs in a row that may be given up without a report."""
 MUTE_TIME = 3600.0
 """Seconds that this must have lasted: a network that is down for a while ends no deployment."""
+MUTE_VM = "the TPU has been READY for an hour and the VM has never reported"
 MUTE = "mute"
 """Key of a deletion's details: the TPU has never reported."""
 
@@ -28,15 +30,20 @@ def unheard(world: World) -> bool:
     return isinstance(world.heartbeats, Present) and not world.heartbeats.value
 
 
-def late_to_report(world: World, history: History) -> str:
+def late_to_report(spec: Spec, world: World, history: History) -> str:
     """
     Say why a READY TPU is given up that has not reported in time; empty when it may go on.
+
+    Of a job on the VM another TPU makes no difference.
     """
-    ready = history.sightings.get(f"node:{history.incarnation}:ready", world.seen_at)
-    waited = world.seen_at - ready
-    if not unheard(world) or waited < START_DEADLINE:
+    waited = _ready_for(world, history)
+    if spec.job.run_on == "vm" or not unheard(world) or waited < START_DEADLINE:
         return ""
     return f"no worker has reported in {waited / 60:.0f} min; its startup script has not come through"
+
+
+def _ready_for(world: World, history: History) -> float:
+    return world.seen_at - history.sightings.get(f"node:{history.incarnation}:ready", world.seen_at)
 
 
 def given_up_unheard(change: Change, world: World) -> Change:
@@ -66,11 +73,15 @@ def with_mute(history: History, change: Change, now: float) -> History:
     return replace(history, mute=(*history.mute, (number, now)))
 
 
-def all_mute(history: History, now: float) -> str:
+def all_mute(spec: Spec, world: World, history: History) -> str:
     """
-    Say why no further TPU is asked for, empty while there is hope.
+    Say why no further TPU is asked for, or the one that is there waits in vain; empty while there is hope.
     """
-    if len(history.mute) < MUTE_TPUS or now - history.mute[0][1] < MUTE_TIME:
+    if spec.job.run_on == "vm":
+        vain = unheard(world) and _ready_for(world, history) >= MUTE_TIME
+        # While the TPU goes it is READY no more, so the record has to tell.
+        return MUTE_VM if vain or history.reason == MUTE_VM else ""
+    if len(history.mute) < MUTE_TPUS or world.seen_at - history.mute[0][1] < MUTE_TIME:
         return ""
     return (
         f"{len(history.mute)} TPUs in a row came up and never reported: their startup script does not come "

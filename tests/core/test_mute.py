@@ -58,10 +58,23 @@ def test_one_worker_that_reports_is_enough():
     assert not deletions(decide(spec(), looked, known(9 * START_DEADLINE)))
 
 
-def test_a_job_on_the_vm_says_nothing_of_the_tpu():
-    """The VM reports there, and another TPU would not help it."""
+@pytest.mark.parametrize(("waited", "ends"), [(MUTE_TIME - 1, False), (MUTE_TIME, True)])
+def test_a_vm_that_never_reports_holds_no_tpu_for_more_than_an_hour(waited, ends):
+    """Another TPU would not help it, so none is asked for; the one that waits goes."""
     wanted = spec(job=JobSpec(command="python train.py", run_on="vm"))
-    assert not deletions(decide(wanted, silent(), known(9 * START_DEADLINE)))
+    plan = decide(wanted, silent(), known(waited))
+    assert (plan.outcome is Outcome.FAILED, bool(deletions(plan))) == (ends, ends)
+    assert not any(c.verb is Verb.CREATE and c.kind is Kind.NODE for c in plan.changes)
+
+
+def test_an_end_that_has_begun_is_not_taken_back():
+    """The TPU is READY no more while it is deleted; another one would wait in vain too."""
+    wanted = spec(job=JobSpec(command="python train.py", run_on="vm"))
+    ended = decide(wanted, silent(), known(MUTE_TIME))
+    going = known(MUTE_TIME, sightings={}, outcome=ended.outcome.value, reason=ended.reason)
+    gone = silent(nodes=Present(()))
+    assert decide(wanted, gone, going).outcome is Outcome.FAILED
+    assert not any(c.verb is Verb.CREATE for c in decide(wanted, gone, going).changes)
 
 
 def test_a_silent_tpu_counts_once_however_often_its_deletion_is_asked_for():

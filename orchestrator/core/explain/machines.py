@@ -121,7 +121,7 @@ def _node_rule(node: Node | None, seen: Seen, judgement: Judgement, step: Step) 
         return "tpu.passing"
     if not node.healthy:
         return "tpu.unhealthy"
-    if late_to_report(seen.world, history) and judgement.mute:
+    if late_to_report(seen.spec, seen.world, history) and judgement.mute:
         return "tpu.mute"
     return "tpu.unreachable" if judgement.why else "tpu.kept"
 
