@@ -119,6 +119,21 @@ def test_settings_that_came_over_ssh_win(box):
     assert seen["TPUCTL_ROOT"] == str(box.root)
 
 
+@pytest.mark.parametrize(
+    ("log", "told"), [("one\ntpuctl: boot failed: 403\n", "boot failed: 403"), (None, "nothing")]
+)
+def test_a_machine_that_is_not_prepared_says_why(box, log, told):
+    """Who starts the job over SSH reads the end of the startup script's log, in one line."""
+    if log:
+        (box.root / "log").mkdir(parents=True, exist_ok=True)
+        (box.root / "log/startup.log").write_text(log)
+    at_once = "sleep() { :; }\n" + begin_script(restart=False)
+    done = box.run(["bash", "-c", at_once, "begin", str(box.root)])
+    assert done.returncode == 75
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.rstrip().endswith(told)
+
+
 def test_boot_outlives_a_slow_cloud(box, cloud):
     """Errors of the metadata server and of the bucket are retried."""
     cloud.failures = 3
