@@ -58,13 +58,32 @@ def sweep_expired(session: "Session") -> None:
                     # Another computer, or a `down` that was killed: a pass would begin it anew.
                     say("  nothing to end: the bucket's record says that it has ended, or begun anew")
                     continue
-                doubts = _doubts(other.watcher().run(lambda _: True))
+                doubts = _doubts(_one_try(other))
             for why in doubts:
                 say(f"  not now: {why}")
         except LeaseHeldError as held:
             say(f"  left to its holder: {held.message}")
         except TpuctlError as error:
             say(f"  not now: {error.message}")
+
+
+def _one_try(session: "Session") -> "Pass":
+    """
+    Make one pass. One that breaks off is not made again: the command that was typed has work of its own.
+    """
+    from orchestrator.engine.files import disk_trouble
+    from orchestrator.engine.reconcile import Reconciler
+    from orchestrator.engine.watch import raise_bucket_gone
+
+    try:
+        result = Reconciler(session.deployment).one_pass()
+    except OSError as error:
+        trouble = disk_trouble(error)
+        if trouble is None:
+            raise
+        raise trouble from error
+    raise_bucket_gone(result, session.record.history)
+    return result
 
 
 def _doubts(result: "Pass") -> list[str]:

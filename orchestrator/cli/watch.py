@@ -155,17 +155,24 @@ def _rounds(
 
 def _let_pass(session: "Session", held: "LeaseHeldError") -> None:
     """
-    Wait until the command that asked for the lease has had it.
+    Wait until the command that asked for the lease has had it, and the bucket answers.
     """
     from orchestrator.cli.output import say
     from orchestrator.core.lease import LIFE, Holder
     from orchestrator.core.names import LEASE
+    from orchestrator.errors import TransientError
 
     say(f"tpuctl {held.asker} goes first; this watch goes on after it")
-    quiet = 0
+    quiet, told = 0, False
     while quiet < QUIET_LOOKS:
         session.clock.wait(1.0)
-        found = session.store.read(LEASE)
+        try:
+            found = session.store.read(LEASE)
+        except TransientError as error:
+            if not told:
+                say(f"waiting: {error.message}")
+            quiet, told = 0, True
+            continue
         holds = found is not None and Holder.from_json(found.data).command == held.asker
         alive = found is not None and session.clock.now() - found.updated < LIFE
         quiet = 0 if holds and alive else quiet + 1

@@ -60,6 +60,7 @@ def _replace(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)
+        _sync_folder(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -76,8 +77,20 @@ def append_synced(path: Path, line: bytes) -> None:
         _append(path, line)
 
 
+def _sync_folder(folder: Path) -> None:
+    """
+    Let the folder itself keep the new name, which POSIX does not promise for a synced file.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _append(path: Path, line: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new = not path.exists()
     with path.open("a+b") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
@@ -85,3 +98,5 @@ def _append(path: Path, line: bytes) -> None:
         file.write(line)
         file.flush()
         os.fsync(file.fileno())
+    if new:
+        _sync_folder(path.parent)

@@ -19,23 +19,32 @@ from orchestrator.local.options import Options, load_options, save_options
 from orchestrator.local.places import PREFIX, Address, local_folder, read_address, start_of
 
 START_SECONDS = 30.0
+LOCK_SECONDS = 60.0
+"""Seconds to wait for another command that is starting the local cloud just now."""
 
 
 def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
     """
     Return the running local cloud and whether it was started now; *options* count at a start only.
     """
-    from filelock import FileLock
+    from filelock import FileLock, Timeout
 
     folder = local_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with FileLock(folder / "start.lock"):
-        address = read_address(folder)
-        if address is not None:
-            return address, False
-        if options is not None:
-            save_options(folder, options)
-        return _start(folder, on_demand=options is None), True
+    try:
+        with FileLock(folder / "start.lock", timeout=LOCK_SECONDS):
+            address = read_address(folder)
+            if address is not None:
+                return address, False
+            if options is not None:
+                save_options(folder, options)
+            return _start(folder, on_demand=options is None), True
+    except Timeout:
+        raise LocalCloudError(
+            f"another tpuctl has been starting the local cloud for {LOCK_SECONDS:.0f} s",
+            hint="wait for it, or end it; then run the same command again",
+            unchanged="nothing was started",
+        ) from None
 
 
 def _start(folder: Path, *, on_demand: bool) -> Address:

@@ -3,6 +3,7 @@ Deployments whose time is over while nobody watched: the next command of this co
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -35,3 +36,31 @@ def test_the_next_command_ends_an_expired_deployment(town):
     town.wait(60)
     assert town.nodes() == {}
     assert len(town.buckets()) == 1
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2, 3, 4])
+def test_a_bucket_that_takes_no_more_holds_up_no_command_about_another_deployment(town, taken):
+    """One try, whatever it fails at: lease, record or journal. Then the command does its own work."""
+    abandoned = Desk(town, watch__ttl="2h")
+    other = Desk(town, "other", beside=abandoned, name="other")
+    abandoned.up()
+    town.wait(TTL + 60)
+    left = [taken]
+
+    def full(method, response):
+        if method != "storage.objects.insert":
+            return response
+        left[0] -= 1
+        return response if left[0] >= 0 else replace(response, status=503)
+
+    town.distort = full
+    began = town.clock.monotonic()
+    said = other.run("status", patience=600)
+    assert left[0] < 0, "the bucket took all there was"
+    assert (said.code, town.clock.monotonic() - began < 60) == (0, True)
+    assert "not now: " in said.err
+    town.distort = lambda method, response: response
+    town.wait(120)
+    other.run("status")
+    town.wait(120)
+    assert town.nodes() == {}

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.cli.wiring import Choice, Session
 from orchestrator.core.lease import Holder
-from orchestrator.core.names import CURVE, LEASE_WISH, STATUS
+from orchestrator.core.names import CURVE, LEASE, LEASE_WISH, STATUS
 from orchestrator.core.seal import sealed, unsealed
 from orchestrator.engine.snapshot import Publisher
 from orchestrator.engine.snapshot_here import published_here
@@ -176,6 +176,28 @@ def test_a_watch_lets_a_push_go_first_and_goes_on(town, desk):
     assert "tpuctl push goes first; this watch goes on after it" in said.err
     after = said.err.partition("goes on after it")[2]
     assert "job runs" in after
+
+
+def test_a_watch_that_let_a_push_go_first_waits_for_a_network_that_goes_away(town, desk):
+    """It is on its own: nobody is there to start it again when ten minutes later the bucket answers."""
+    asker = Holder("x", "me@elsewhere", "push", 0.0)
+    bucket = town.buckets()[0]
+
+    def cut():
+        if LEASE in town.objects(LEASE):
+            town.later(1, cut)
+        else:
+            desk.offline = True
+            town.later(600, lambda: setattr(desk, "offline", False))
+
+    town.later(
+        300, lambda: town.storage.objects.insert(bucket, LEASE_WISH, asker.to_json(), {}, Preconditions())
+    )
+    town.later(301, cut)
+    said = desk.watch(1800)
+    assert said.code == 130, said.err
+    assert desk.offline is False
+    assert "job runs" in said.err.partition("goes on after it")[2]
 
 
 @pytest.mark.parametrize("place", [1, 2, 3, 4, 5, 6, 7, 8])

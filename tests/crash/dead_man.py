@@ -64,8 +64,9 @@ def next_command(stage):
         def record(self):
             return self._made.record
 
-        def watcher(self):
-            return self._made.watcher
+        @property
+        def deployment(self):
+            return self._made.deployment
 
     with (
         mock.patch.object(wiring, "Session", Opened),

@@ -109,7 +109,8 @@ class Desk:
     """
     One computer, or one more folder of the computer that it is *beside*.
 
-    *offline*, *expired* and *skew* are what is wrong with its network, credentials and clock.
+    *offline*, *expired* and *skew* are what is wrong with its network, credentials and clock. *offline* may
+    name the API that alone is out of reach, beside the machines.
     """
 
     def __init__(self, town, place="home", *, beside=None, **file):
@@ -138,6 +139,10 @@ class Desk:
             place[last] = value
         self.file = wanted
         (self.folder / "tpuctl.yaml").write_text(json.dumps(wanted))
+
+    def cut_off_from(self, method):
+        """Say whether no call of this API method gets through."""
+        return self.offline is True or bool(self.offline and method.startswith(self.offline))
 
     @property
     def deployment(self):

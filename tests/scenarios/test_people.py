@@ -88,7 +88,7 @@ def test_s11_nothing_is_added_when_even_the_bucket_is_gone_meanwhile(town, desk)
 @pytest.mark.parametrize("next_word", ["up", "down"])
 def test_s12_ctrl_c_while_the_tpu_is_made_loses_nothing(town, desk, next_word):
     """
-    The next `up` waits for the same node, and `down` waits for it to come, so that it goes.
+    The next `up` waits for the same node, and `down` deletes it although it is not there yet.
     """
     said = desk.run("up", interrupt=60)
     assert said.code == 130
@@ -99,13 +99,14 @@ def test_s12_ctrl_c_while_the_tpu_is_made_loses_nothing(town, desk, next_word):
     assert town.nodes() == ({G1: "READY"} if next_word == "up" else {})
 
 
-def test_s13_a_controller_without_network_kills_no_healthy_job(town, desk):
+@pytest.mark.parametrize("lost", [True, "tpu."], ids=["all", "TPUs"])
+def test_s13_a_controller_without_network_kills_no_healthy_job(town, desk, lost):
     """
-    Twenty minutes offline: nothing is changed then or later, and the loop goes on by itself.
+    Twenty minutes offline, or with the bucket alone: nothing is changed then or later, and the loop goes on.
     """
     desk.up()
     before = town.mutations()
-    town.later(300, lambda: setattr(desk, "offline", True))
+    town.later(300, lambda: setattr(desk, "offline", lost))
     town.later(1500, lambda: setattr(desk, "offline", False))
     said = desk.watch(2400)
     assert said.code == 130
@@ -156,6 +157,47 @@ def test_s15_a_loop_that_stopped_silently_is_told_and_its_machines_are_swept(tow
     assert "demo: its time to live of 2h is over" in other.run("status").err
     town.wait(120)
     assert town.nodes() == {}
+
+
+def test_s15_the_sweep_waits_for_no_watch_that_stands_still(town):
+    """
+    Its computer is asleep in the middle of a call, past the time to live: what it holds is left to it.
+    """
+    desk = Desk(town, watch__ttl="2h")
+    other = Desk(town, "second folder", beside=desk, name="other")
+    desk.up()
+    said = []
+
+    def asleep():
+        town.wait(2 * 3600)
+        began = town.clock.monotonic()
+        said.append(other.run("status"))
+        assert town.clock.monotonic() - began < 60
+
+    desk.watch(600, meanwhile={8: asleep})
+    (status,) = said
+    assert status.code == 0
+    assert "left to its holder: tpuctl watch of somebody@home" in status.err
+
+
+def test_s15_the_sweep_of_another_computer_ends_what_a_sleeping_watch_holds(town):
+    """
+    The lease has run out meanwhile: the machines go, and the watch that wakes up adds none.
+    """
+    desk, elsewhere = Desk(town, watch__ttl="2h"), Desk(town, "elsewhere", watch__ttl="2h")
+    other = Desk(town, "second folder", beside=elsewhere, name="other")
+    desk.up()
+    elsewhere.up()
+    said = []
+
+    def asleep():
+        town.wait(2 * 3600)
+        said.append(other.run("status"))
+
+    assert desk.watch(600, meanwhile={8: asleep}).code == 6
+    assert "TPU demo-tpu-g1: deletion asked for" in said[0].err
+    town.wait(120)
+    assert (town.nodes(), len(town.asked("tpu.nodes.create"))) == ({}, 1)
 
 
 def test_s16_a_controller_that_forgot_goes_on_from_the_newest_checkpoint(town, desk):

@@ -165,11 +165,11 @@ class Town:
             return dispatch(self.router, self.cloud, request)
         process = self.acting[-1]
         process.must_live()
-        if process.desk.offline:
+        method, name = self._called(request)
+        if process.desk.cut_off_from(method):
             raise requests.ConnectionError("the network is down")
         if process.desk.expired:
             return plain_error(request, 401, "UNAUTHENTICATED", "Request had invalid credentials.")
-        method, name = self._called(request)
         if request.method == "GET":
             return self.distort(method, dispatch(self.router, self.cloud, request))
         process.before_call(f"{method} {name}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.agent import expire, gang
 from orchestrator.cli import expired
-from orchestrator.cloud import clients, errors, sights
+from orchestrator.cloud import clients, errors, nodes, sights
 from orchestrator.core import decide, decide_node, end, history, names, recovery
 from orchestrator.core.plan import Plan
 from orchestrator.core.world import Claim, Phase, Present
@@ -49,6 +49,12 @@ def _errors_are_absence(look):
 def _any_end(found):
     beats = found.heartbeats.value if isinstance(found.heartbeats, Present) else ()
     return any(b.phase in {Phase.DONE, Phase.STOPPED} for b in beats)
+
+
+def _left_to_the_system(path, line):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.write(line)
 
 
 def _no_label(spec, role, incarnation=None, race=0):
@@ -111,6 +117,9 @@ SWITCHES = {
     "M1 the record: a create is written down before it is asked for": Switch(
         ((act.Actor, "_prepare", lambda self, change: None),),
         (f"{ENGINE}refusals.py::test_a_quota_held_by_the_old_node_is_waited_for",)),
+    "M1 what is written down is on the disk before the call": Switch(
+        ((journal, "append_synced", _left_to_the_system),),
+        (f"{ENGINE}synced.py::test_notes_are_on_the_disk_before_each_call",)),
     "M1 the record of zones before a create": Switch(
         ((act.Actor, "_prepare", _forgetful(act.Actor._prepare)),),
         (f"{ENGINE}down.py::test_down_looks_into_a_zone_whose_create_nobody_lived_to_see",)),
@@ -151,10 +160,19 @@ SWITCHES = {
     "M6 the end deletes the machines": Switch(
         ((decide, "wind_down", lambda world, history, outcome, reason, **_: Plan((), (), outcome, reason)),),
         (f"{ENGINE}end.py::test_a_done_job_leaves_nothing_billed_and_nothing_to_do",)),
+    "M6 the record says first that the deployment goes": Switch(
+        ((down.Sweep, "begin", lambda self: None),),
+        (f"{ENGINE}down.py::test_down_says_first_that_the_deployment_goes",)),
     "M6 down waits for what is on its way": Switch(
         ((down.Sweep, "_on_their_way", lambda self: ()),),
         (f"{ENGINE}down.py::test_down_waits_for_a_create_whose_answer_was_lost",)),
+    "I6 TPUs that never report are not paid for without end": Switch(
+        ((end, "all_mute", lambda *_: ""),),
+        ("tests/core/test_mute.py::test_the_deployment_ends_after_three_of_them_and_an_hour",)),
     "M7 errors are no absence": Switch(((sights, "listed", _errors_are_absence),), invariant="I7", seed=1),
+    "M7 a list that is cut short is no absence": Switch(
+        ((nodes, "whole_pages", lambda pager, what: pager.pages),),
+        ("tests/cloud/test_node_lists.py::test_an_unreachable_place_on_an_early_page_makes_the_list_unknown",)),
     "M7 an absence is seen twice": Switch(
         ((decide_node, "SECOND_WITNESS", 0.0), (decide, "SECOND_WITNESS", 0.0)),
         (f"{ENGINE}recover.py::test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart",)),

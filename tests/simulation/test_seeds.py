@@ -1,7 +1,8 @@
 """
 Whole lives from seeds: no invariant breaks, and the same seed is the same life, byte for byte.
 
-More of them: `.ci/reliability`; one of them: `python -m tests.simulation SEED --trace FILE`.
+More of them: `.ci/reliability`; one of them: `python -m tests.simulation SEED --trace FILE`. Other versions
+of Python that have our dependencies play along when TPUCTL_PYTHONS names their programs, between colons.
 """
 
 import os
@@ -11,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.figures import tell
 from tests.simulation.life import live
 
 ROOT = Path(__file__).parents[2]
 LIVES = range(8)
+OTHER_PYTHONS = [path for path in os.environ.get("TPUCTL_PYTHONS", "").split(":") if path]
+TRACED = tuple(range(20)) if OTHER_PYTHONS else (2, 6)
+"""Seeds whose traces are compared."""
 
 
 @pytest.mark.parametrize("half", [0, 1])
@@ -28,29 +33,43 @@ def test_lives_under_faults_break_no_invariant(half):
 
 
 TRACER = """
+import platform
 import sys
 from pathlib import Path
 from tests.simulation.life import live
 with Path(sys.argv[1]).open("w") as file:
-    for seed in (2, 6):
+    for seed in map(int, sys.argv[2:]):
         live(seed, lambda line: file.write(line + chr(10)))
+print(platform.python_version())
 """
 
 
-def trace_of(hashing, folder):
-    """Live two lives in a process of its own and return its trace."""
+def trace_of(hashing, folder, python=sys.executable):
+    """Live lives in a process of its own; return the version of its Python, and its trace."""
     path = folder / f"trace-{hashing}"
-    subprocess.run(
-        [sys.executable, "-c", TRACER, str(path)],
-        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": str(hashing)}, check=True, capture_output=True,
+    done = subprocess.run(
+        [python, "-c", TRACER, str(path), *map(str, TRACED)],
+        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": str(hashing)}, check=True,
+        capture_output=True, text=True,
     )  # fmt: skip
-    return path.read_bytes()
+    return done.stdout.split()[-1], path.read_bytes()
 
 
 def test_a_seed_is_the_same_life_in_every_process(tmp_path):
     """
-    Nothing but the seed decides: not the hash of strings, not threads, not time.
+    Nothing but the seed decides: not the hash of strings, not threads, not time, not the version of Python.
     """
-    first = trace_of(1, tmp_path)
-    assert first == trace_of(2, tmp_path)
+    version, first = trace_of(1, tmp_path)
+    versions = [version]
+    for hashing, python in enumerate([sys.executable, *OTHER_PYTHONS], 2):
+        version, trace = trace_of(hashing, tmp_path, python)
+        assert first == trace, version
+        versions.append(version)
     assert first.count(b"\n") > 500
+    if OTHER_PYTHONS:
+        tell(
+            "traces", "The same seed, the same life",
+            "Traces of whole lives, in processes with different hashes of strings: equal, byte for byte. "
+            "`TPUCTL_PYTHONS=... pytest tests/simulation/test_seeds.py`.",
+            {"seeds": len(TRACED), "bytes": f"{len(first):,}", "Python": ", ".join(sorted(set(versions)))},
+        )  # fmt: skip

@@ -2,7 +2,7 @@
 Long and wide lives: `python -m tests.simulation.wide --seeds 0:50 --jobs 2`, or one seed with `--trace FILE`.
 
 A hundred deployments of one TPU each share a project, its quota and three zones for thirty virtual days.
-That takes a minute or two of CPU a seed. With `--shape ci` even seeds are wide (24 TPUs, a day), odd ones
+That takes about an hour of CPU a seed. With `--shape ci` even seeds are wide (24 TPUs, a day), odd ones
 long (3 TPUs, 30 days).
 """
 
@@ -40,6 +40,8 @@ QUOTA = "TPUV2sPreemptiblePerProjectPerZoneForTPUAPI"
 HOUR = 3600.0
 TPUS, DAYS = 100, 30.0
 SHAPES = {"full": ((TPUS, DAYS),), "ci": ((24, 1.0), (3, DAYS))}
+TITLES = {"full": ("wide-full", "Lives that are long and wide"), "ci": ("wide", "Long and wide lives")}
+"""The part of docs/reliability.md of each shape, and its title."""
 CREATE = 400.0
 """Seconds that a create, the boot and the start of the job take at most in a calm world."""
 HOLDS = 720.0
@@ -306,7 +308,7 @@ def main():
             size = f"--tpus {life.tpus} --days {life.asked:g}"
             print(f"  replay: python -m tests.simulation.wide {life.seed} {size} --trace trace.txt")
     about = f"Written by `python -m tests.simulation.wide {' '.join(sys.argv[1:])}`."
-    tell("wide", "Long and wide lives", about, figures(lives, time.monotonic() - began))
+    tell(*TITLES[chosen.shape], about, figures(lives, time.monotonic() - began))
     return 1 if any(life.problem for life in lives) else 0
 
 
