@@ -71,7 +71,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-409": (ConflictError, "the name is taken"),
     "TPU-410": (ConflictError, "the plan file does not fit any more; what has moved is named"),
     "TPU-412": (PreconditionError, "somebody wrote first"),
-    "TPU-450": (DiskError, "this computer's disk is full, or a file of ours may not be written"),
+    "TPU-450": (DiskError, "this computer's disk is full, or a file may not be read or written"),
     "TPU-499": (UnknownCloudError, "an answer of the cloud that tpuctl does not know"),
     "TPU-500": (RemoteError, "a machine cannot be reached over SSH, or a command failed there"),
     "TPU-501": (NoGcloudError, "gcloud, which leads to a machine without external address, is not installed"),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from orchestrator.errors import DiskError
 
-DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
-NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.ENOTDIR}
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+NO_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EIO}
 
 
 def disk_trouble(error: OSError, path: Path | None = None) -> DiskError | None:
@@ -20,11 +20,13 @@ def disk_trouble(error: OSError, path: Path | None = None) -> DiskError | None:
     Return what *error* means when it tells of this computer's disk, else None.
     """
     where = path or error.filename
-    if error.errno not in DISK_TROUBLE and not (where and error.errno in NOT_ALLOWED):
+    full = error.errno in NO_ROOM
+    if not full and not (where and error.errno in NO_WAY):
         return None
+    what = "written" if full else "read or written"
     return DiskError(
-        f"{where or 'a file of this computer'} cannot be written: {(error.strerror or str(error)).lower()}",
-        hint="make room, or let this user write there; then run the same command again "
+        f"{where or 'a file of this computer'} cannot be {what}: {(error.strerror or str(error)).lower()}",
+        hint="make room, or let this user read and write there; then run the same command again "
         "(TPUCTL_STATE_DIR names another folder for what tpuctl remembers)",
         unchanged="what was made or deleted before this is so still; `tpuctl status` shows it",
     )
