@@ -31,6 +31,8 @@ class Record:
     Stand for the deployment record; closed spans are dropped, since no bill is written.
     """
 
+    disk = ""
+
     def __init__(self, history: History) -> None:
         self.history = history
 
@@ -95,7 +97,7 @@ def deployment(cloud: LightCloud) -> Deployment:
         pushed="code",
     )
     lease = SimpleNamespace(token=1, keep=lambda: None, step_aside=lambda: None)
-    journal = SimpleNamespace(intend=lambda *_, **__: "entry", result=lambda *_, **__: None)
+    journal = SimpleNamespace(intend=lambda *_, **__: "entry", result=lambda *_, **__: None, disk="")
     parts: dict[str, Any] = {
         "spec": cloud.spec,
         "cloud": cloud,

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LocalCloudError
-from orchestrator.local.options import Options, load_options, save_options
+from orchestrator.local.options import Options, load_options, save_options, without_ports
 from orchestrator.local.places import PREFIX, Address, local_folder, read_address, start_of
 
 START_SECONDS = 30.0
+PORT_TRIES = 3
+TAKEN = "address already in use"
 LOCK_SECONDS = 60.0
 """Seconds to wait for another command that is starting the local cloud just now."""
 
@@ -36,15 +38,31 @@ def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
             address = read_address(folder)
             if address is not None:
                 return address, False
+            new = not (folder / "options.json").exists()
             if options is not None:
                 save_options(folder, options)
-            return _start(folder, on_demand=options is None), True
+            return _started(folder, on_demand=options is None, new=new), True
     except Timeout:
         raise LocalCloudError(
             f"another tpuctl has been starting the local cloud for {LOCK_SECONDS:.0f} s",
             hint="wait for it, or end it; then run the same command again",
             unchanged="nothing was started",
         ) from None
+
+
+def _started(folder: Path, *, on_demand: bool, new: bool) -> Address:
+    """
+    Start the local cloud; a *new* one, which nobody knows yet, takes other ports where one was just taken.
+    """
+    tries = PORT_TRIES if new else 1
+    while True:
+        tries -= 1
+        try:
+            return _start(folder, on_demand=on_demand)
+        except LocalCloudError as error:
+            if not tries or TAKEN not in error.message:
+                raise
+            save_options(folder, without_ports(load_options(folder)))
 
 
 def _start(folder: Path, *, on_demand: bool) -> Address:

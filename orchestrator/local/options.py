@@ -108,6 +108,13 @@ def save_options(folder: Path, options: Options) -> None:
     fresh.replace(folder / "options.json")
 
 
+def without_ports(options: Options) -> Options:
+    """
+    Return the options of a cloud that has yet to choose its ports.
+    """
+    return Options(**{**vars(options), **dict.fromkeys(PORTS, 0)})
+
+
 def free_ports(count: int) -> list[int]:
     """
     Return ports of loopback that are free now, and that the system gives to no outgoing connection.

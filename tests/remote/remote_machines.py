@@ -150,7 +150,8 @@ class AsyncServers:
             await asyncio.gather(*others, return_exceptions=True)
             for child in self.children:
                 if child.returncode is None:
-                    os.killpg(child.pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # It may have ended a moment ago.
+                        os.killpg(child.pid, signal.SIGKILL)
                 await child.wait()
 
         asyncio.run_coroutine_threadsafe(end(), self.loop).result(10)

@@ -179,7 +179,7 @@ def test_an_error_shows_no_token_neither_here_nor_in_the_file_of_a_bug(
     """A message may repeat what a service or a file said."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     error = kind(f"the service said {token} and left")
-    (output.show_error if kind is UsageError else output.show_bug)(error, words)
+    (output.show_error if kind is UsageError else output.show_unexpected)(error, words)
     told = "".join(capsys.readouterr()) + "".join(path.read_text() for path in tmp_path.iterdir())
     assert "and left" in told
     assert hidden(token, told)

@@ -2,8 +2,8 @@
 Long and wide lives: `python -m tests.simulation.wide --seeds 0:50 --jobs 2`, or one seed with `--trace FILE`.
 
 A hundred deployments of one TPU each share a project, its quota and three zones for thirty virtual days.
-That takes from 40 s to an hour of CPU a seed, by its faults. With `--shape ci` even seeds are wide (24 TPUs, a day), odd ones
-long (3 TPUs, 30 days).
+That takes from 40 s to an hour of CPU a seed, by its faults. With `--shape ci` even seeds are wide (24 TPUs,
+a day), odd ones long (3 TPUs, 30 days).
 """
 
 import argparse
