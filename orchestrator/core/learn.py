@@ -52,6 +52,7 @@ def learn(history: History, world: World) -> History:
     history = _adopt(_up_to(history, now), world)
     for result in world.operations:
         history = _learn_operation(history, result, now)
+    history = _heard(history, world)
     history = learn_capacity(learn_places(learn_race(history, world), world), world)
     history = _learn_success(history, world)
     history = learn_mute(learn_progress(history, world), world)
@@ -117,6 +118,19 @@ def _adopt(history: History, world: World) -> History:
         zones_used=zones,
         requested_at=newest.created_at if fresh else history.requested_at,
     )
+
+
+def _heard(history: History, world: World) -> History:
+    """
+    Return the history with the TPU as accepted whose workers report, whatever the answer to its create was.
+
+    Asked for again by its own name after it has vanished, a second machine would write under its number.
+    """
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    refused = [r.retry for r in history.refusals if r.kind is Kind.NODE]
+    unsure = history.requested_at > 0 and (not refused or refused[-1] in {Retry.TRANSIENT, Retry.UNKNOWN})
+    spoken = unsure and any(b.incarnation == history.incarnation for b in beats)
+    return noted(history, accepted=True) if spoken else history
 
 
 def _learn_operation(history: History, result: OperationResult, now: float) -> History:

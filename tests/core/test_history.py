@@ -2,12 +2,18 @@
 Learning: what a pass adds to the record.
 """
 
+from dataclasses import replace
+
+import pytest
+
 from orchestrator.core.decide import decide
 from orchestrator.core.history import History, Refusal
 from orchestrator.core.learn import learn
+from orchestrator.core.plan import Kind
+from orchestrator.core.recovery import SECOND_WITNESS
 from orchestrator.core.world import Absent, NodeState, Operation, OperationResult, Present, Unknown, VmState
 from orchestrator.errors import Retry
-from tests.core.worlds import NOW, ZONE, history, node, spec, vm, world
+from tests.core.worlds import NOW, ZONE, beat, history, node, spec, vm, world
 
 CREATE = Operation("o1", "node", "create", "demo-tpu-g1", ZONE, 1)
 
@@ -183,3 +189,30 @@ def test_an_unknown_tpu_that_is_not_seen_again_is_forgotten():
     gone = learn(once, world(seen_at=NOW + 20))
     again = learn(gone, world(seen_at=NOW + 40, nodes=Present((node(1), node(6)))))
     assert again.incarnation == 1
+
+
+@pytest.mark.parametrize(
+    ("beats", "accepted"), [((), False), ((beat(),), True), ((beat(incarnation=2),), False)]
+)
+def test_a_tpu_whose_workers_report_was_made_whatever_its_create_answered(beats, accepted):
+    """
+    Its number is used up (wide seed 13): once it has vanished, the next one gets another number.
+    """
+    lost = Refusal(NOW - 60, ZONE, Retry.TRANSIENT, "TPU-401 the answer was lost")
+    asked = history(accepted=False, requested_at=NOW - 900, refusals=(lost,))
+    gone = world(nodes=Present(()), heartbeats=Present(beats))
+    first = learn(asked, gone)
+    assert first.accepted is accepted
+    later = replace(gone, seen_at=NOW + SECOND_WITNESS)
+    made = [c for c in decide(spec(), later, learn(first, later)).changes if c.kind is Kind.NODE]
+    assert [c.incarnation for c in made] == [2 if accepted else 1]
+    now = [c for c in decide(spec(), gone, first).changes if c.kind is Kind.NODE]
+    assert [c.incarnation for c in now] == ([] if accepted else [1]), "one list alone proves no absence"
+
+
+def test_reports_of_a_deleted_tpu_make_it_no_existing_one():
+    """
+    What is surely gone stays gone; its last report lies in the bucket.
+    """
+    gone = history(accepted=False, requested_at=0.0)
+    assert not learn(gone, world(nodes=Present(()), heartbeats=Present((beat(),)))).accepted
