@@ -199,14 +199,18 @@ class Stage:
         return sorted((json.loads(b) for b in found if b), key=lambda b: b["worker"])
 
     def at(
-        self, step: int, *, incarnation: int = 1, workers: int = 1, attempt: int = 1
+        self, step: int, *, incarnation: int = 1, workers: int = 1, attempt: int = 1, committed: int = 0
     ) -> list[dict[str, Any]]:
-        """Return the heartbeats when all *workers* run and have reached *step*, nothing before."""
+        """
+        Return the heartbeats when all *workers* run and have reached *step*, nothing before.
+
+        A saved step is lost with its machine until it is *committed* to the bucket.
+        """
         beats = self.beats()
         far = [
             b for b in beats
             if b["incarnation"] == incarnation and b["phase"] == "run" and (b["step"] or 0) >= step
-            and b["attempt"] >= attempt
+            and b["attempt"] >= attempt and (b["committed_step"] or 0) >= committed
         ]  # fmt: skip
         return far if len(far) == workers else []
 

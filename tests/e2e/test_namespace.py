@@ -37,7 +37,7 @@ def test_a_job_in_namespaces_survives_cron_and_the_loss_of_its_machine(stage, tm
     stage.use_example(fast="/opt/tpuctl/fast")
     stage.tpuctl("local", "start", "--hosts", "namespace")
     stage.tpuctl("up")
-    stage.wait_for("step 6", lambda: stage.at(6))
+    stage.wait_for("step 6", lambda: stage.at(6, committed=5))
     shown = stage.tpuctl(
         "exec", "--", "cat /etc/cron.d/tpuctl; stat -c %U:%a /etc/cron.d/tpuctl /opt/tpuctl/run-job"
     ).out

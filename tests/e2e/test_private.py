@@ -31,7 +31,7 @@ def test_machines_without_external_address_train_to_the_end(stage):
     """
     stage.use_example(tpu="v5litepod-8, external_ip: false", vm="{external_ip: false}")
     stage.tpuctl("up")
-    stage.wait_for("step 6", lambda: stage.at(6))
+    stage.wait_for("step 6", lambda: stage.at(6, committed=5))
     machines = stage.machines()
     assert [banner(stage, machine) for machine in machines] == [b"", b""]
 

@@ -26,11 +26,6 @@ for step in range(max(steps, default=0) + 1, 101):
 """
 
 
-def committed(beat):
-    """Return the newest step that is safe in the bucket: a saved one is lost with its machine until then."""
-    return beat["committed_step"] or 0
-
-
 def address(log: str) -> str:
     """Return the TPU's address that the job was told, everywhere the same."""
     name, ip, config = re.findall(r"^tpu (\S+) (\S+) (\S+)$", log, re.MULTILINE)[-1]
@@ -47,7 +42,7 @@ def test_a_job_on_the_vm_survives_the_loss_of_vm_and_tpu(stage):
     env = {"E2E_FAST": str(stage.folder / "fast")}
     stage.write(command="python3 loop.py", run_on="vm", vm="{spot: true}", env=env, target_steps=100)
     stage.tpuctl("up")
-    stage.wait_for("step 6, and 5 in the bucket", lambda: [b for b in stage.at(6) if committed(b) >= 5])
+    stage.wait_for("step 6", lambda: stage.at(6, committed=5))
     (job,) = stage.jobs(b"loop.py")
     stage.wait_for("its log", lambda: "\ntpu " in stage.logs(1))
     first = address(stage.logs(1))
