@@ -234,7 +234,7 @@ class Link:
             try:
                 transport = self._transport()
                 transport.global_request("keepalive@openssh.com", wait=True)
-            except Exception:  # the link is gone; whoever uses it sees that for himself
+            except Exception:  # The link is gone in one of many ways; whoever uses it is told which.
                 return
             if not transport.is_active():
                 return

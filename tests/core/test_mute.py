@@ -92,6 +92,15 @@ def test_a_tpu_that_was_lost_for_another_reason_does_not_count():
     assert with_mute(known(START_DEADLINE), change, NOW).mute == ()
 
 
+def test_a_tpu_that_has_worked_and_fell_silent_does_not_count():
+    """Its startup script came through; the network to it, or the machine, failed later."""
+    lost = known(9 * START_DEADLINE, remote_failed_since=NOW - 600, next_remote_at=NOW - 1)
+    looked = world(heartbeats=Present((beat(updated=NOW - 900),)))
+    (change,) = deletions(decide(spec(), looked, lost))
+    assert "out of reach" in change.why
+    assert with_mute(lost, change, NOW).mute == ()
+
+
 @pytest.mark.parametrize(
     ("many", "since", "ends"),
     [(MUTE_TPUS, MUTE_TIME, True), (MUTE_TPUS - 1, 9 * MUTE_TIME, False), (9, MUTE_TIME - 1, False)],
