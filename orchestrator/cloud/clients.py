@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from orchestrator.cloud.compute import client_class
 from orchestrator.cloud.errors import translated
 from orchestrator.cloud.lean import imported
+from orchestrator.cloud.unknown_types import step_over_unknown_types
 from orchestrator.errors import AuthError, UsageError
 
 T = TypeVar("T")
@@ -168,6 +169,7 @@ class Clients:
     def _tpu(self) -> Any:
         make = imported("google.cloud.tpu_v2").TpuClient
         client = make(credentials=self.credentials, transport="rest", client_options=self._options())
+        step_over_unknown_types(client.transport._session)  # noqa: SLF001
         return self._kept_local(client, client.transport._session)  # noqa: SLF001
 
     def _compute(self, service: str, name: str) -> Any:

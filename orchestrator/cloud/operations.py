@@ -20,10 +20,26 @@ def of_tpu(future: Any, verb: Verb, name: str, zone: str, incarnation: int | Non
     """
     Refer to the operation behind the future of a TPU call; the future itself is not used.
     """
-    created = getattr(future.metadata, "create_time", None)
-    started = created.timestamp() if created else 0.0
+    started = _created(future.operation.metadata)
     kind, word = Kind.NODE.value, verb.name.lower()
     return Operation(future.operation.name, kind, word, name, zone, incarnation, started)
+
+
+def _created(metadata: Any) -> float:
+    """
+    Return when an operation was created, 0 where its metadata, an Any of whatever type, does not tell.
+
+    The future's own `metadata` raises TypeError for every type but `google.cloud.tpu.v2.OperationMetadata`.
+    """
+    from google.protobuf.json_format import MessageToDict, ParseError
+
+    try:
+        shown = MessageToDict(metadata)
+    except (ParseError, TypeError):
+        return 0.0
+    inside = shown.get("value")
+    fields = inside if isinstance(inside, dict) else shown
+    return epoch(str(fields.get("createTime", "")))
 
 
 def of_compute(answer: Any, verb: Verb, name: str, zone: str) -> Operation:
