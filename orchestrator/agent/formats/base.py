@@ -104,10 +104,12 @@ class Format:
     *grace* is the default time in seconds between the stop signal and the kill. *stopped_codes* are exit
     statuses with which the framework stops early and in good order. *zero_proves* says that status 0 means
     finished where no target is known. *pointers* are files on which every judgement depends. *log_step*
-    finds the step in the job's output.
+    finds the step in the job's output. *wants* tells people, as the end of "format NAME wants", what a
+    finished save looks like.
     """
 
     name = ""
+    wants = ""
     grace = STOP_SECONDS
     stopped_codes: FrozenSet[int] = frozenset()
     zero_proves = True

@@ -29,6 +29,7 @@ class HuggingFace(Format):
     """
 
     name = "hf"
+    wants = f"a folder checkpoint-N with weights, optimizer, random state and {STATE}"
     grace = 25.0
     stopped_codes = frozenset({0})
     zero_proves = False

@@ -24,6 +24,7 @@ class Keras(Format):
     """
 
     name = "keras"
+    wants = f"{WEIGHTS} and {METADATA}, as BackupAndRestore writes them"
 
     def find(self, root: Path) -> List[Unit]:
         """

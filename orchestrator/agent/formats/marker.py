@@ -30,6 +30,7 @@ class Marker(Format):
 
     def __init__(self, marker: str) -> None:
         self._marker = marker
+        self.wants = f"a folder with a number in its name and a file {marker} in it"
 
     def find(self, root: Path) -> List[Unit]:
         """

@@ -26,6 +26,7 @@ class Orbax(Format):
     """
 
     name = "orbax"
+    wants = "a folder whose name is the step, as Orbax leaves it when a save is whole"
 
     def find(self, root: Path) -> List[Unit]:
         """

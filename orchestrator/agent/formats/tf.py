@@ -30,6 +30,7 @@ class TensorFlow(Format):
     """
 
     name = "tf"
+    wants = f"PREFIX-N.index, all of its data files, and the file {POINTER} that names it"
     stopped_codes = frozenset({42})
     pointers = (POINTER,)
 

@@ -28,6 +28,7 @@ class Torch(Format):
     """
 
     name = "torch"
+    wants = f"a numbered .pt or .pth file, and {POINTER} that names it"
     stopped_codes = frozenset({1, 143})
     pointers = (POINTER,)
 
