@@ -4,6 +4,7 @@ Checkpoints on the machine's disk: which steps the job has finished, and where d
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -62,6 +63,7 @@ class LocalCheckpoints:
     """
 
     def __init__(self, settings: CheckpointSettings, format_: Format, quarantine: Path) -> None:
+        self._settings = settings
         self.folder = Path(settings.folder)
         self.format = format_
         self._quarantine = quarantine
@@ -92,6 +94,16 @@ class LocalCheckpoints:
         Return the complete step of that number, None when it is not on this disk.
         """
         return next((one for one in reversed(self.steps()) if one.complete and one.step == step), None)
+
+    def why_ignored(self, step: Optional[int]) -> str:
+        """
+        Say why the job has not gone on from the restored *step*: the framework refused it, or nobody read it.
+        """
+        if not self._settings.in_bucket and step is not None:
+            with contextlib.suppress(OSError):
+                if self.chosen(step) is None:
+                    return "the framework has removed or replaced it, though its bytes are as they were saved"
+        return "it does not read it"
 
     def target(self) -> Optional[int]:
         """

@@ -259,8 +259,8 @@ class Player:
         """
         self._parts.status.set(began_at=step)
         ignored = resumed is not None and step < resumed
-        text = f"the job begins at step {step}, but step {resumed} is restored: it does not read it"
-        self._parts.status.trouble("resume", text if ignored else "")
+        text = f"the job begins at step {step}, but step {resumed} is restored: "
+        self._parts.status.trouble("resume", text + self._parts.local.why_ignored(resumed) if ignored else "")
 
     def _stalled(self) -> bool:
         committed_at = self._parts.status.get("committed_at") or 0.0

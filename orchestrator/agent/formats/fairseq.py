@@ -38,7 +38,7 @@ class Fairseq(Format):
         """
         found = []
         for path in entries(root):
-            plain = path.name.removesuffix(_STAGING)
+            plain = re.sub(r"\.tmp$", "", path.name)
             by_update = _BY_UPDATE.fullmatch(plain)
             if not (by_update or _BY_EPOCH.fullmatch(plain) or plain == LAST) or not path.is_file():
                 continue
