@@ -50,6 +50,8 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-139": (UsageError, "another project or login brought the deployment up"),
     "TPU-140": (UsageError, "the bucket lies in another region than the TPU"),
     "TPU-141": (UsageError, "job.source leads out of the project"),
+    "TPU-142": (UsageError, "the source folder holds a key"),
+    "TPU-143": (UsageError, "the deployment file is another user's, or others can replace it"),
     "TPU-200": (AuthError, "credentials or permissions do not suffice"),
     "TPU-201": (AuthError, "nobody is logged in"),
     "TPU-202": (AuthError, "a permission is missing"),

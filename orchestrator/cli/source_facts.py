@@ -2,16 +2,20 @@
 One bounded look at the source folder for the rules of `tpuctl check`: what would be pushed, and nothing else.
 """
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
 from orchestrator.core.exposed import JUPYTER
+from orchestrator.core.key_files import SMALL, keys_in
 from orchestrator.core.preflight.code import Code, read_code
-from orchestrator.core.preflight.facts import Line, Requirement, SourceFacts
+from orchestrator.core.preflight.facts import AtHome, KeyFile, Line, Requirement, SourceFacts
 from orchestrator.core.preflight.installs import requirement
-from orchestrator.remote.source import Entry, survey
+from orchestrator.remote.ignore import named_like_a_key
+from orchestrator.remote.source import Entry, look
 
 FILE_BYTES = 1 << 20
 ALL_BYTES = 8 << 20
@@ -33,13 +37,30 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
     Raise UsageError, as `up` would, for a folder that cannot be pushed.
     """
     root = source.resolve()
-    entries = [e for e in survey(source) if S_ISREG(e.mode) and not e.link]
+    found = look(source)
+    entries = [e for e in found.entries if S_ISREG(e.mode) and not e.link]
     left = skip.resolve() if skip else None
-    look = _Look(root)
+    reader = _Look(root)
     for entry in entries:
         if root / entry.path != left:
-            look.at(entry)
-    return look.facts()
+            reader.at(entry)
+    homes = (AtHome(h.path, h.verdict.line, h.files, h.size, h.more) for h in found.at_home)
+    return replace(reader.facts(), at_home=tuple(homes), keys=tuple(_keys(root, entries)))
+
+
+def _keys(root: Path, entries: Sequence[Entry]) -> Iterator[KeyFile]:
+    """
+    Yield what would be sent and is a key: by its content, else by its name.
+    """
+    for entry in entries:
+        kinds: list[str] = []
+        if entry.size <= SMALL:
+            with contextlib.suppress(OSError):
+                kinds = keys_in((root / entry.path).read_bytes().decode("utf-8", "replace"))
+        if not kinds and entry.asked_for and named_like_a_key(entry.path):
+            kinds = ["a key, by its name"]
+        if kinds:
+            yield KeyFile(entry.path, kinds[0], entry.asked_for)
 
 
 class _Look:

@@ -3,7 +3,9 @@ Copy a checkpoint out of the bucket: whole and as it was saved, or not at all.
 """
 
 import json
+import os
 import shutil
+import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
@@ -48,6 +50,7 @@ def fetch(store: Store, one: StoredCheckpoint, folder: Path, tell: Callable[[str
             shutil.rmtree(part)
         else:
             _drop_strangers(part, {part / place for place in (*places.values(), FETCHED)})
+            part.chmod(0o777 & ~_umask())
             part.rename(folder)
     except OSError as error:
         raise UsageError(
@@ -80,7 +83,9 @@ def _copies(
         return "" if wanted in {"", found} else f"{name} has another sha256 than its manifest says"
 
     digests = dict(one.objects)
-    part.mkdir(parents=True, exist_ok=True)
+    part.parent.mkdir(parents=True, exist_ok=True)
+    # Until it is whole nobody else may put anything there: a planted link would lead a file elsewhere.
+    part.mkdir(mode=0o700, exist_ok=True)
     told = {"step": one.step, "incarnation": one.incarnation, "saved_at": one.saved_at}
     (part / FETCHED).write_text(json.dumps(told) + "\n")
     pool = ThreadPoolExecutor(PARALLEL)
@@ -131,12 +136,32 @@ def _check_place(folder: Path, part: Path) -> None:
     """
     Raise UsageError when *folder* exists, or *part* is not what an earlier try has left.
     """
-    foreign = part.exists() and not (part / FETCHED).is_file() and (not part.is_dir() or any(part.iterdir()))
-    if folder.exists() or foreign:
+    foreign = os.path.lexists(part) and not _is_ours(part)
+    if os.path.lexists(folder) or foreign:
         raise UsageError(
             f"{part if foreign else folder} is there already", hint="name another folder with --output",
             unchanged="nothing was written", code="TPU-114",
         )  # fmt: skip
+
+
+def _is_ours(part: Path) -> bool:
+    """
+    Say whether *part* is a folder that only this user could fill, with files of an earlier try and no links.
+    """
+    found = part.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
+        return False
+    inside = [path.lstat() for path in part.rglob("*")]
+    plain = all(
+        stat.S_ISDIR(one.st_mode) or (stat.S_ISREG(one.st_mode) and one.st_nlink == 1) for one in inside
+    )
+    return plain and (not inside or (part / FETCHED).is_file())
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _check_room(one: StoredCheckpoint, folder: Path, part: Path) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from orchestrator.core.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
 from orchestrator.remote.source import LIMIT, Entry, survey
 
@@ -41,12 +42,15 @@ def build(source: Path, out_dir: Path, limit: int = LIMIT) -> Bundle:
     """
     Pack *source* into `out_dir/<sha256>.tar.gz`, or return the one built before when nothing changed.
 
-    Raise UsageError, see `survey`; also when a file changes while it is read.
+    Raise UsageError, see `survey`; also when a file changes while it is read, and for a key in a file that no
+    `!` rule of the user asks for.
     """
     started = time.time()
     entries = survey(source, limit)
     mark = _fingerprint(source, entries)
     known = _known(out_dir, mark)
+    if not known:
+        _refuse_keys(source.resolve(), entries)
     digest = known or _pack(source.resolve(), entries, out_dir)
     newest = max((entry.stamp[2] for entry in entries), default=0) / 1e9
     if not known and newest < started - _SETTLED:
@@ -61,6 +65,29 @@ def build(source: Path, out_dir: Path, limit: int = LIMIT) -> Bundle:
         sum(1 for entry in entries if entry.stamp[0]),
         sum(entry.size for entry in entries),
     )
+
+
+def _refuse_keys(root: Path, entries: Sequence[Entry]) -> None:
+    """
+    Raise UsageError when a small file holds a key: every machine of the job and the bucket would have it.
+    """
+    found: list[str] = []
+    for entry in entries:
+        if entry.stamp[0] and not entry.link and not entry.asked_for and entry.size <= SMALL:
+            try:
+                text = (root / entry.path).read_bytes().decode("utf-8", "replace")
+            except OSError:
+                continue  # Packing says what is in the way.
+            found += [f"{entry.path} ({kind})" for kind in keys_in(text)[:1]]
+    if found:
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        raise UsageError(
+            f"the source folder holds what looks like keys: {', '.join(found[:3])}{more}",
+            unchanged="Nothing was sent.",
+            hint="Name the file in .tpuctlignore and store the key with `tpuctl secret set NAME`; if it is "
+            f"no key, allow it there with a line !{found[0].partition(' (')[0]}",
+            code="TPU-142",
+        )
 
 
 class _Hashing(io.RawIOBase):

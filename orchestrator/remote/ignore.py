@@ -1,11 +1,13 @@
 """
-Which paths of the source folder stay at home: .gitignore and .tpuctlignore, nested ones too.
+Which paths of the source folder stay at home: .gitignore and .tpuctlignore, nested ones too, and keys.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.core.key_files import KEY_FILES
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -13,19 +15,62 @@ if TYPE_CHECKING:
 
 FILES = (".gitignore", ".tpuctlignore")
 ALWAYS = frozenset({".git", "__pycache__", ".venv", ".tpuctl-bundle"})
-WRITTEN = ("/*-report.html", "/tpuctl-support-*.zip")
-"""What tpuctl itself writes beside the deployment file; a new report is no new code. The user's rules win."""
+WRITTEN = ("/tpuctl.yaml", "/*-report.html", "/tpuctl-support-*.zip")
+"""
+What tpuctl reads or writes itself: a comment in the file or a new report is no new code.
+
+The user's rules win over these, and over those of `KEY_FILES`.
+"""
+
+
+class Why(Enum):
+    """
+    Say whose rule decided: nobody's, the user's, tpuctl's for keys, or tpuctl's for all else.
+    """
+
+    NOBODY = "nobody"
+    USER = "user"
+    KEY = "key"
+    OURS = "ours"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """
+    Say whether a path stays at home, why, and by which line (file:line, for rules of the user).
+    """
+
+    home: bool
+    why: Why = Why.NOBODY
+    line: str = ""
+
+    @property
+    def asked_for(self) -> bool:
+        """
+        Say whether a `!` rule of the user sends it.
+        """
+        return not self.home and self.why is Why.USER
+
+
+@dataclass(frozen=True)
+class _Level:
+    """
+    Hold the rules of one folder ("" or ending in "/", relative to the source); *lines* name their places.
+    """
+
+    prefix: str
+    spec: "GitIgnoreSpec"
+    why: Why = Why.USER
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Rules:
     """
     Hold the rules that reach a folder: its own first, then those of the folders above.
-
-    *levels* are pairs of a folder ("" or ending in "/", relative to the source) and its rules.
     """
 
-    levels: tuple[tuple[str, "GitIgnoreSpec"], ...] = ()
+    levels: tuple[_Level, ...] = ()
 
     def entering(self, folder: Path, prefix: str) -> "Rules":
         """
@@ -35,35 +80,38 @@ class Rules:
         """
         from pathspec import GitIgnoreSpec
 
-        lines: list[str] = []
+        rules: list[tuple[str, str]] = []
         for name in FILES:
             file = folder / name
             if file.is_file():
-                lines += _lines(file)
-        if not lines:
+                # The library counts no empty lines, so these must not be among the places either.
+                rules += [(line, f"{prefix}{name}:{n}") for n, line in enumerate(_lines(file), 1) if line]
+        if not rules:
             return self
         try:
-            spec = GitIgnoreSpec.from_lines(lines)
+            spec = GitIgnoreSpec.from_lines([line for line, _ in rules])
         except ValueError as error:
             raise UsageError(
                 f"{folder / FILES[1]} or {FILES[0]}: a rule cannot be understood: {error}",
                 unchanged="Nothing was sent.",
                 hint="Correct the line; the rules are those of .gitignore.",
             ) from error
-        return Rules(((prefix, spec), *self.levels))
+        places = tuple(place for _, place in rules)
+        return Rules((_Level(prefix, spec, lines=places), *self.levels))
 
-    def ignore(self, path: str, name: str, folder: bool) -> bool:
+    def judge(self, path: str, name: str, folder: bool) -> Verdict:
         """
         Tell whether *path* (relative to the source) stays at home; the nearest rule decides.
         """
         if name in ALWAYS:
-            return True
-        for prefix, spec in self.levels:
-            inner = path[len(prefix) :] + ("/" if folder else "")
-            verdict = spec.check_file(inner).include
-            if verdict is not None:
-                return bool(verdict)
-        return False
+            return Verdict(home=True, why=Why.OURS)
+        for level in self.levels:
+            inner = path[len(level.prefix) :] + ("/" if folder else "")
+            found = level.spec.check_file(inner)
+            if found.include is not None:
+                line = level.lines[found.index] if level.lines and found.index is not None else ""
+                return Verdict(bool(found.include), level.why, line)
+        return Verdict(home=False)
 
 
 def first_rules() -> Rules:
@@ -72,7 +120,17 @@ def first_rules() -> Rules:
     """
     from pathspec import GitIgnoreSpec
 
-    return Rules((("", GitIgnoreSpec.from_lines(WRITTEN)),))
+    ours = {Why.KEY: KEY_FILES, Why.OURS: WRITTEN}
+    return Rules(tuple(_Level("", GitIgnoreSpec.from_lines(lines), why) for why, lines in ours.items()))
+
+
+def named_like_a_key(path: str) -> bool:
+    """
+    Say whether tpuctl's own rules would keep the path at home as a key.
+    """
+    from pathspec import GitIgnoreSpec
+
+    return bool(GitIgnoreSpec.from_lines(KEY_FILES).match_file(path))
 
 
 def _lines(file: Path) -> list[str]:

@@ -2,8 +2,11 @@
 tpuctl fetch, against a real bucket of the local cloud: the whole checkpoint, as it was saved, or nothing.
 """
 
+import os
 import shutil
 from types import SimpleNamespace
+
+import pytest
 
 from orchestrator.agent.manifest import file_name, manifest_name
 from orchestrator.core.names import FETCHED
@@ -77,6 +80,40 @@ def test_a_folder_of_somebody_elses_is_left_alone(bucket, capsys, tmp_path):
     code, _, err = here(capsys, "fetch", "-o", str(tmp_path / "model"))
     assert (code, "TPU-114" in err, "model.part" in err) == (2, True, True)
     assert [(path.name, path.read_text()) for path in theirs.iterdir()] == [("thesis", "all of it")]
+
+
+@pytest.mark.parametrize("planted", ["link", "hard link", "link for the folder", "open to all"])
+def test_a_planted_link_is_never_followed(bucket, capsys, tmp_path, planted):
+    """A folder with the name and the mark of an unfinished copy, where a file leads to one of the user's."""
+    precious = tmp_path / "precious"
+    precious.write_text("all of it")
+    part = tmp_path / "model.part"
+    if planted == "link for the folder":
+        (tmp_path / "else").mkdir()
+        (tmp_path / "else" / FETCHED).touch()
+        part.symlink_to(tmp_path / "else")
+    else:
+        part.mkdir()
+        (part / FETCHED).touch()
+    if planted == "link":
+        (part / "weights").symlink_to(precious)
+    if planted == "hard link":
+        (part / "weights").hardlink_to(precious)
+    if planted == "open to all":
+        part.chmod(0o777)
+    code, _, err = here(capsys, "fetch", "-o", str(tmp_path / "model"))
+    assert (code, "TPU-114" in err, "model.part" in err) == (2, True, True)
+    assert precious.read_text() == "all of it"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder away")
+def test_an_unfinished_copy_of_another_user_is_not_gone_on_with(bucket, capsys, tmp_path):
+    """He could put anything there meanwhile."""
+    part = tmp_path / "model.part"
+    part.mkdir()
+    (part / FETCHED).touch()
+    os.chown(part, 4321, 4321)
+    assert here(capsys, "fetch", "-o", str(tmp_path / "model"))[0] == 2
 
 
 def test_a_checkpoint_that_the_job_wrote_itself(bucket, capsys, tmp_path):

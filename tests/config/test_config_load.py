@@ -2,6 +2,7 @@
 Finding, reading and layering the deployment file.
 """
 
+import os
 from operator import attrgetter
 
 import pytest
@@ -331,3 +332,47 @@ def test_any_other_save_interval_is_refused_at_its_own_place(wrong):
     """One complaint, for the setting as a whole."""
     text = VALID.replace("job:", f"job:\n  checkpoint: {{every: {wrong}}}", 1)
     assert [c.key for c in complaints(text)] == ["job.checkpoint.every"]
+
+
+def refused(start):
+    """Return the error for a deployment file that is not to be trusted."""
+    with pytest.raises(UsageError) as caught:
+        find(start)
+    assert caught.value.code == "TPU-143"
+    assert "--file" in caught.value.hint
+    return caught.value.message
+
+
+def test_a_file_that_others_may_replace_is_refused(tmp_path):
+    """Its hooks would run as whoever stands in the folder below; naming it is consent."""
+    shared = tmp_path / "shared"
+    below = shared / "mine"
+    below.mkdir(parents=True)
+    file = shared / "tpuctl.yaml"
+    file.write_text(VALID)
+    assert find(below) == file
+    shared.chmod(0o777)
+    assert "every user of this computer may write" in refused(below)
+    assert load(file, {}, {}).name == "demo"
+    shared.chmod(0o1777)
+    assert find(below) == file
+    file.chmod(0o666)
+    assert "every user of this computer may write" in refused(below)
+    file.chmod(0o644)
+    shared.chmod(0o775)
+    assert find(below) == file
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
+def test_a_file_of_another_user_is_refused(tmp_path, monkeypatch):
+    """Also by a link, and for root; who became root by sudo has his own files."""
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    theirs.mkdir()
+    mine.mkdir()
+    (theirs / "tpuctl.yaml").write_text(VALID)
+    os.chown(theirs / "tpuctl.yaml", 4321, 4321)
+    (mine / "tpuctl.yaml").symlink_to(theirs / "tpuctl.yaml")
+    for place in (theirs, mine):
+        assert "belongs to another user (uid 4321)" in refused(place)
+    monkeypatch.setenv("SUDO_UID", "4321")
+    assert find(mine) == mine / "tpuctl.yaml"

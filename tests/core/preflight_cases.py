@@ -44,4 +44,5 @@ HF = "import transformers\nfrom transformers import AutoTokenizer, DataCollatorW
 LOADER = "from torch.utils.data import DataLoader\n"
 FAIRSEQ = "fairseq-train data --tpu --num-workers 2 --save-dir $TPUCTL_CHECKPOINT_DIR"
 SECRET = "hf_" + "aB3" * 11
+PRIVATE = "-----BEGIN PRIVATE " + r"KEY-----\n" + "MIIEvQ" * 10
 HEX = "0123456789abcdef" * 2 + "01234567"

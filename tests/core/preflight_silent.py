@@ -17,6 +17,14 @@ SILENT = (
         spec={"job__env": {"GIT_COMMIT": HEX, "TOKENIZERS_PARALLELISM": "false", "HF_TOKEN": "$T"}},
     ),
     Case(
+        "key-in-source",
+        files={
+            "look.py": 'KEY = re.compile("-----BEGIN [A-Z ]*PRIVATE KEY-----")\nSTART = "hf_"\n',
+            ".env.example": "HF_TOKEN=\n",
+            "id_map.json": "{}",
+        },
+    ),
+    Case(
         "checkpoint-dir-unused",
         files=py("import os\nos.environ['TPUCTL_CHECKPOINT_DIR']"),
         spec={"job__command": "python3 train.py"},

@@ -14,6 +14,7 @@ import pytest
 from orchestrator.core.names import FETCHED
 from orchestrator.errors import UsageError
 from orchestrator.remote.bundle import build
+from orchestrator.remote.source import look
 
 
 @pytest.fixture
@@ -132,6 +133,68 @@ def test_what_tpuctl_writes_beside_the_file_is_no_new_code(source, tmp_path):
     kept = set(names(build(source, tmp_path / "out")))
     assert {"mine-report.html", "pkg/cover-report.html"} <= kept
     assert "tpuctl-support-20260101-000000.zip" not in kept
+
+
+KEYS = (
+    ".env", ".env.local", ".ssh/id_rsa", ".aws/credentials", ".config/gcloud/credentials.db", "deep/tls.pem",
+    "id_ed25519", "id_ed25519.pub", ".netrc",
+)  # fmt: skip
+
+
+def test_keys_stay_at_home_unless_a_rule_of_the_user_asks_for_them(source, tmp_path):
+    """By their names, at any depth; a look names them. What only has a similar name is code."""
+    for name in (*KEYS, ".env.example", "id_map.json", "environment.py"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("x")
+    sent = set(names(build(source, tmp_path / "out")))
+    assert not sent & set(KEYS)
+    assert {".env.example", "id_map.json", "environment.py"} <= sent
+    homes = {home.path for home in look(source).at_home}
+    assert {".env", ".ssh/", ".aws/", ".config/gcloud/", "deep/tls.pem", "id_ed25519"} <= homes
+
+    (source / ".tpuctlignore").write_text("!.env\n!deep/tls.pem\n!.ssh/\n")
+    sent = set(names(build(source, tmp_path / "out")))
+    assert sent & set(KEYS) == {".env", "deep/tls.pem", ".ssh/id_rsa"}
+
+
+def test_a_file_that_holds_a_key_is_refused_by_name(source, tmp_path):
+    """Nothing is packed; a rule of the user sends it all the same."""
+    (source / "pkg" / "login.py").write_text("login('hf_" + "aB3" * 11 + "')")
+    with pytest.raises(UsageError) as caught:
+        build(source, tmp_path / "out")
+    assert caught.value.code == "TPU-142"
+    assert "pkg/login.py (a Hugging Face token)" in caught.value.message
+    assert "aB3" not in f"{caught.value.message}{caught.value.hint}"
+    assert not list((tmp_path / "out").glob("*")) if (tmp_path / "out").exists() else True
+    (source / ".tpuctlignore").write_text("!pkg/login.py\n")
+    assert "pkg/login.py" in names(build(source, tmp_path / "out"))
+
+
+def test_a_comment_in_the_deployment_file_is_no_new_code(source, tmp_path):
+    """Its settings reach the machines by themselves; one that a job reads is sent by a rule of the user."""
+    (source / "tpuctl.yaml").write_text("name: x\n")
+    before = build(source, tmp_path / "out").digest
+    (source / "tpuctl.yaml").write_text("name: x  # mine\n")
+    assert build(source, tmp_path / "out").digest == before
+    (source / ".tpuctlignore").write_text("!/tpuctl.yaml\n")
+    assert "tpuctl.yaml" in names(build(source, tmp_path / "out"))
+
+
+def test_what_stays_at_home_is_named_with_its_rule_and_size(source, tmp_path):
+    """A whole folder counts as one; empty lines and comments in front do not move the line's number."""
+    (source / "data").mkdir()
+    for name in ("a.bin", "b.bin"):
+        (source / "data" / name).write_bytes(b"x" * 500)
+    (source / "pkg" / "cache").mkdir()
+    (source / "pkg" / "cache" / "x").write_bytes(b"x" * 70)
+    (source / ".gitignore").write_text("# data\n\n*.bin\n")
+    (source / "pkg" / ".tpuctlignore").write_text("\ncache\n")
+    found = {home.path: (home.verdict.line, home.files, home.size) for home in look(source).at_home}
+    assert found == {
+        "data/a.bin": (".gitignore:3", 1, 500),
+        "data/b.bin": (".gitignore:3", 1, 500),
+        "pkg/cache/": ("pkg/.tpuctlignore:2", 1, 70),
+    }
 
 
 def test_what_was_fetched_is_no_new_code(source, tmp_path):

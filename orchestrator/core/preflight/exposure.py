@@ -84,6 +84,33 @@ def secret_in_env(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[Hit]:
             yield Hit(where, f"a word in it looks like {kind}", fix)
 
 
+@rule("key-in-source", Level.STOP, Level.WARN, Level.NOTE)
+def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for keys in the source folder, which the bucket and every machine of the job would get.
+
+    A file that holds one (private keys, tokens of known forms) stops, here and in `up` and `push`. Files that
+    are keys by their names (`.env`, `.ssh/`, `.aws/`, `*.pem`, `id_rsa` ...) stay at home: a note. A line
+    `!NAME` in .tpuctlignore sends either all the same: a warning.
+    """
+    fix = "keep it in Secret Manager (tpuctl secret set, job.secrets)"
+    for one in facts.keys:
+        if one.asked_for:
+            message = f"is sent to every machine of the job and holds {one.kind}: a rule of yours asks for it"
+            yield Hit(one.path, message, fix, Level.WARN)
+        else:
+            name = f"name it in .tpuctlignore; if it is no key, allow it there with !{one.path}"
+            yield Hit(
+                one.path, f"holds what looks like {one.kind}: `up` refuses to send it", f"{fix}; {name}"
+            )
+    for home in facts.at_home:
+        if home.is_key:
+            message = "stays at home: by its name it holds keys, and the job would hand them out"
+            yield Hit(
+                home.path, message, f"{fix}; or send it with a line !{home.path} in .tpuctlignore", Level.NOTE
+            )
+
+
 def _texts(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, str, bool]]:
     """
     Yield where, text and whether the file is known to be about Jupyter.

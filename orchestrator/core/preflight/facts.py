@@ -45,6 +45,40 @@ class Requirement:
 
 
 @dataclass(frozen=True)
+class AtHome:
+    """
+    Hold a file, or a whole folder (its path ends in "/"), that is not sent.
+
+    *line* is the user's rule that says so (file:line), empty for tpuctl's own rules about keys; *more* says
+    that the folder is larger than was counted.
+    """
+
+    path: str
+    line: str
+    files: int
+    size: int
+    more: bool = False
+
+    @property
+    def is_key(self) -> bool:
+        """
+        Say whether it stays at home because of its name, as keys do.
+        """
+        return not self.line
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """
+    Hold a file that is sent and is a key by its name or content; *asked_for*: a `!` rule of the user says so.
+    """
+
+    path: str
+    kind: str
+    asked_for: bool
+
+
+@dataclass(frozen=True)
 class SourceFacts:
     """
     Hold one look at the source folder.
@@ -59,6 +93,8 @@ class SourceFacts:
     variables: frozenset[str] = field(default_factory=frozenset)
     text_bytes: int = 0
     unread: tuple[str, ...] = ()
+    at_home: tuple[AtHome, ...] = ()
+    keys: tuple[KeyFile, ...] = ()
 
     def uses(self, *modules: str) -> bool:
         """

@@ -23,6 +23,7 @@ from orchestrator.core.spec import Spec
 RULES: Final[tuple[Rule, ...]] = (
     exposure.open_notebook,
     exposure.secret_in_env,
+    exposure.key_in_source,
     exposure.wide_account,
     kept.checkpoint_dir_unused,
     kept.save_elsewhere,
