@@ -138,6 +138,7 @@ def node_of(node: Any) -> Node:
         incarnation=incarnation_of(name, labels),
         healthy=health in {"HEALTHY", "HEALTH_UNSPECIFIED"},
         health=": ".join(part for part in (health, node.health_description) if part),
+        timed_out=health == "TIMEOUT",
         workers=_workers(node),
         labels=labels,
         spot=node.scheduling_config.spot or node.scheduling_config.preemptible,

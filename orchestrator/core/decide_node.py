@@ -18,8 +18,8 @@ from orchestrator.core.history import (
     newest_incarnation,
     strangers,
 )
-from orchestrator.core.job import out_of_reach
-from orchestrator.core.mute import given_up_unheard, late_to_report
+from orchestrator.core.job import out_of_reach, reports
+from orchestrator.core.mute import MUTE_TPUS, given_up_unheard, late_to_report, unheard
 from orchestrator.core.notice import has_left, noticed
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.race import may_win, races, undecided
@@ -35,6 +35,8 @@ CREATE_DEADLINE = 1800.0
 """Seconds a node may stay CREATING; others allow 15 to 60 minutes (docs/facts.md 1.3)."""
 REPAIR_DEADLINE = 300.0
 """Seconds a node may stay in a passing state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
+SICK_DEADLINE = 480.0
+"""Seconds that a node which has reported before may be unhealthy and silent before it is replaced."""
 DELETE_AGAIN = 600.0
 """Seconds after which a node that is still DELETING is deleted once more."""
 
@@ -123,7 +125,6 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
     """
     if node is None:
         return _judge_missing(world, history)
-    key = f"node:{history.incarnation}"
     state = node.state
     place = judge_place(node, world, history)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
@@ -136,18 +137,47 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
         return Judgement(Verdict.WAIT, place.why)
     if state is NodeState.STOPPED:
         return Judgement(Verdict.REPLACE, "it is STOPPED; a spot node cannot be started again")
+    if reports(spec, world, node) or (state is NodeState.READY and node.healthy):
+        # Slices have trained while the API still said CREATING, and through maintenance (docs/facts.md 1.3).
+        return _judge_ready(spec, node, world, history)
+    if state is NodeState.READY:
+        return _judge_sick(spec, node, world, history)
+    return _judge_passing(state, world, history)
+
+
+def _judge_passing(state: NodeState, world: World, history: History) -> Judgement:
+    """
+    Judge a node that is not READY and whose machines do not report.
+    """
+    key = f"node:{history.incarnation}:{state.name.lower()}"
     if state is NodeState.CREATING:
-        late = lasted(history, world, f"{key}:creating", CREATE_DEADLINE)
+        late = lasted(history, world, key, CREATE_DEADLINE)
         why = f"still CREATING after {CREATE_DEADLINE / 60:.0f} min"
         return Judgement(Verdict.REPLACE, why) if late else Judgement(Verdict.WAIT, "CREATING")
-    if state in PASSING:
-        late = lasted(history, world, f"{key}:{state.name.lower()}", REPAIR_DEADLINE)
-        why = f"{state.name} for more than {REPAIR_DEADLINE / 60:.0f} min"
-        return Judgement(Verdict.REPLACE, why) if late else Judgement(Verdict.WAIT, state.name)
-    if not node.healthy:
-        late = lasted(history, world, f"{key}:unhealthy", SECOND_WITNESS)
-        return Judgement(Verdict.REPLACE if late else Verdict.WAIT, f"unhealthy: {node.health}")
-    return _judge_ready(spec, node, world, history)
+    late = lasted(history, world, key, REPAIR_DEADLINE)
+    why = f"{state.name} for more than {REPAIR_DEADLINE / 60:.0f} min"
+    return Judgement(Verdict.REPLACE, why) if late else Judgement(Verdict.WAIT, state.name)
+
+
+def _judge_sick(spec: Spec, node: Node, world: World, history: History) -> Judgement:
+    """
+    Judge a READY node that the API calls unhealthy and whose machines do not report.
+
+    One that has never reported is replaced at once, as long as few were: it mostly was made so. TIMEOUT is
+    also what a machine shows that is still warming up, and maintenance passes.
+    """
+    why = f"unhealthy: {node.health}"
+    if isinstance(world.heartbeats, Unknown):
+        return Judgement(Verdict.WAIT, why)
+    lost = out_of_reach(spec, world, history, node) or late_to_report(spec, world, history)
+    if lost:
+        return Judgement(Verdict.REPLACE, f"{why}, and {lost}", mute=True)
+    born = spec.job.run_on == "tpu" and unheard(world)
+    if born and (node.timed_out or len(history.mute) >= MUTE_TPUS):
+        return Judgement(Verdict.WAIT, why)
+    patience = SECOND_WITNESS if born else SICK_DEADLINE
+    late = lasted(history, world, f"node:{history.incarnation}:unhealthy", patience)
+    return Judgement(Verdict.REPLACE if late else Verdict.WAIT, why, mute=True)
 
 
 def _judge_ready(spec: Spec, node: Node, world: World, history: History) -> Judgement:

@@ -4,7 +4,7 @@ Decide about the job: the fourth resource, seen through the heartbeats of its wo
 
 import hashlib
 
-from orchestrator.core.history import LATEST_TRY, History, current_node
+from orchestrator.core.history import LATEST_TRY, TERMINAL, History, current_node
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
@@ -55,7 +55,7 @@ def decide_job(spec: Spec, world: World, history: History) -> Step:
     Push and start the job where it does not run, or does not run the wanted code.
     """
     node = current_node(world, history)
-    if node is None or node.state is not NodeState.READY or not node.healthy:
+    if node is None or not _of_use(spec, world, node):
         return Step(waiting="job: waits for the TPU")
     if not node.workers:
         return Step(waiting="job: the TPU is READY but shows no workers yet")
@@ -125,6 +125,29 @@ def silent_worker(
         if beat is not None and not over and _silence(beat, world) > silent:
             return f"worker {worker} has been silent for {_silence(beat, world):.0f} s"
     return ""
+
+
+def _of_use(spec: Spec, world: World, node: Node) -> bool:
+    """
+    Say whether the machines of *node* can be given a job.
+    """
+    if node.state is NodeState.READY and node.healthy:
+        return True
+    gone = node.state in TERMINAL or node.state in {NodeState.DELETING, NodeState.STOPPED}
+    return not gone and reports(spec, world, node)
+
+
+def reports(spec: Spec, world: World, node: Node) -> bool:
+    """
+    Say whether a machine of *node* has just reported: evidence that it is alive, whatever the API says of it.
+
+    A job on the VM reports from there, which tells nothing about the TPU.
+    """
+    if spec.job.run_on == "vm" or not isinstance(world.heartbeats, Present):
+        return False
+    fresh = SILENCE * heartbeat_interval(spec)
+    beats = (b for b in world.heartbeats.value if b.incarnation == node.incarnation)
+    return any(_silence(b, world) <= fresh for b in beats)
 
 
 def _silence(beat: Heartbeat, world: World) -> float:

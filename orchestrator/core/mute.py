@@ -7,6 +7,7 @@ next TPU mostly does better. When none does, asking for more of them only spends
 
 from dataclasses import replace
 
+from orchestrator.core.capacity import after_refusal
 from orchestrator.core.history import History, noted
 from orchestrator.core.plan import Change
 from orchestrator.core.spec import Spec
@@ -66,11 +67,14 @@ def learn_mute(history: History, world: World) -> History:
 def with_mute(history: History, change: Change, now: float) -> History:
     """
     Return the record with the TPU that *change* gives up, once, if it has never reported.
+
+    Its zone counts as one that has just refused: the next TPU is asked for elsewhere, if it can be.
     """
     number = change.incarnation or 0
     if MUTE not in change.details or any(known == number for known, _ in history.mute):
         return history
-    return replace(history, mute=(*history.mute, (number, now)))
+    places = after_refusal(history.places, change.zone, history.type, now)
+    return replace(history, mute=(*history.mute, (number, now)), places=places)
 
 
 def all_mute(spec: Spec, world: World, history: History) -> str:

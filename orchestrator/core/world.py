@@ -105,6 +105,7 @@ class Node:
     """
     Describe a TPU node of ours as the API shows it. *created_at* is in seconds since the epoch.
 
+    *timed_out* says that Google has not heard of the node's health: it may still be warming up.
     *queued* is the queued resource that makes it or has made it, None for one that was asked for directly.
     Without *machine* there is nothing but the queued resource, which costs nothing.
     """
@@ -115,6 +116,7 @@ class Node:
     incarnation: int | None
     healthy: bool = True
     health: str = ""
+    timed_out: bool = False
     workers: tuple[Worker, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     spot: bool = False

@@ -48,13 +48,13 @@ def seen(was=None, wants=None, watching=HERE, usd=0.0, **shown):
 
 def unhealthy():
     """Return a node that Google calls unhealthy."""
-    return {"nodes": Present((node(healthy=False, health="UNHEALTHY_TPU"),))}
+    return {"nodes": Present((node(healthy=False, health="UNHEALTHY_TPU"),)), **report(updated=NOW - 300)}
 
 
 def in_queue():
     """Return a TPU that is only an order in the queue."""
     place = QueuedResource("demo-tpu-g1", "us-central1-a", WAITING, 1, created_at=NOW - 3600)
-    return {"nodes": Present(merged((), (place,)))}
+    return {"nodes": Present(merged((), (place,))), "heartbeats": Present(())}
 
 
 def report(**fields):
@@ -64,7 +64,7 @@ def report(**fields):
 
 def lately(state):
     """Return a node that is in a state since now."""
-    return {"nodes": Present((node(state=state),))}
+    return {"nodes": Present((node(state=state),)), **report(updated=NOW - 300)}
 
 
 LOST = history(sightings={"node:1:ready": NOW - 900}, remote_failed_since=NOW - 400, next_remote_at=NOW - 1)
@@ -116,6 +116,9 @@ CASES = {
     ),
     "tpu.creating": ("TPU", seen(**lately(NodeState.CREATING)), "CREATING"),
     "tpu.queued": ("TPU", seen(**in_queue()), "in the queue since 2027-01-15 07:00 UTC"),
+    "tpu.reports": (
+        "TPU", seen(nodes=Present((node(healthy=False, health="UNHEALTHY_TPU"),))), "its workers report",
+    ),
     "tpu.passing": ("TPU", seen(**lately(NodeState.REPAIRING)), "REPAIRING"),
     "tpu.unhealthy": ("TPU", seen(**unhealthy()), "UNHEALTHY_TPU"),
     "tpu.unreachable": (

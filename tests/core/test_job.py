@@ -24,7 +24,9 @@ def test_nothing_is_pushed_to_a_node_that_is_not_ready(state):
     """
     The job waits for the TPU.
     """
-    step = decide_job(spec(), world(nodes=Present((node(state=state),))), history(pushed=""))
+    silent = Present((beat(updated=NOW - 900),))
+    odd = world(nodes=Present((node(state=state),)), heartbeats=silent)
+    step = decide_job(spec(), odd, history(pushed=""))
     assert step.changes == ()
     assert step.waiting
 

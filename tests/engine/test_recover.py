@@ -93,16 +93,30 @@ def test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart(la
     assert lab.nodes() == READY
 
 
-def test_a_node_under_maintenance_is_replaced_once_that_is_certain(lab):
+@pytest.mark.parametrize("state", ["UNHEALTHY_MAINTENANCE", "UNHEALTHY_TENSORFLOW", "TIMEOUT", "REPAIRING"])
+def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(lab, state):
     """
-    READY with UNHEALTHY_MAINTENANCE seen twice means a new node; the old one is deleted.
+    Slices train on through maintenance notices: an hour of them costs nothing.
     """
     controller = lab.up()
+    before = lab.mutations()
+    lab.cloud.set_node_state("demo-tpu-g1", state)
+    controller.run(seconds=3600)
+    assert lab.mutations() == before
+
+
+def test_a_silent_node_under_maintenance_is_replaced(lab):
+    """
+    READY, UNHEALTHY_MAINTENANCE and silent for eight minutes means a new node; the old one is deleted.
+    """
+    controller = lab.up()
+    lab.machines.running.clear()
     lab.cloud.set_node_state("demo-tpu-g1", "UNHEALTHY_MAINTENANCE")
     assert controller.one_pass().plan.empty
-    controller.up()
-    lab.wait(10)
+    lost = lab.clock.now()
+    controller.run(lambda _: lab.nodes() == READY, seconds=1200)
     assert lab.nodes() == READY
+    assert 480 <= lab.clock.now() - lost <= 720
 
 
 def test_a_repair_that_heals_costs_nothing(lab):
@@ -123,9 +137,9 @@ def test_a_repair_without_end_is_given_up(lab):
     REPAIRING for five minutes means a new node.
     """
     controller = lab.up()
+    lab.machines.running.clear()
     lab.cloud.set_node_state("demo-tpu-g1", "REPAIRING")
-    controller.up()
-    lab.wait(10)
+    controller.run(lambda _: lab.nodes() == READY, seconds=1200)
     assert lab.nodes() == READY
 
 

@@ -48,14 +48,15 @@ class Worker:
 
 class Crew(NoHosts):
     """
-    All machines of the cloud. Workers for which *mute* says so save nothing.
+    All machines of the cloud. Workers for which *mute* says so save nothing; *unheard* ones report nothing.
     """
 
     def __init__(self, town):
         super().__init__()
         self.town = town
         self.workers, self.starts = {}, Counter()
-        self.mute, self._parsed = lambda worker: False, {}
+        self.mute = self.unheard = lambda worker: False
+        self._parsed = {}
 
     # What the cloud does with machines.
 
@@ -111,7 +112,7 @@ class Crew(NoHosts):
         return worker.base + int((self.town.clock.now() - worker.since) / STEP_SECONDS)
 
     def _beat(self, worker, now):
-        if now - worker.reported < REPORT_SECONDS:
+        if now - worker.reported < REPORT_SECONDS or self.unheard(worker):
             return
         worker.reported = now
         body = {"schema": 1, "incarnation": worker.incarnation, "worker": worker.index,

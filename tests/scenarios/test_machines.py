@@ -55,9 +55,16 @@ def test_s02_a_kill_between_create_and_record_loses_no_node(town, desk, when):
 def test_s03_of_two_nodes_of_one_job_only_the_newest_writes(town, desk):
     """
     The old node comes back to life after its replacement: it saves nothing more, and it is swept away.
+
+    It had fallen silent and was in repair.
     """
     desk.up()
-    town.later(30, lambda: town.cloud.set_node_state(G1, "REPAIRING"))
+
+    def lose():
+        town.cloud.set_node_state(G1, "REPAIRING")
+        town.crew.unheard = lambda worker: worker.incarnation == 1
+
+    town.later(30, lose)
     town.cloud.fail_next("tpu.nodes.delete", ["transient"] * 6)
     together = []
 
@@ -66,6 +73,7 @@ def test_s03_of_two_nodes_of_one_job_only_the_newest_writes(town, desk):
             town.later(10, heal)
             return
         town.cloud.set_node_state(G1, "READY")
+        town.crew.unheard = lambda worker: False
         together.extend(town.in_use())
 
     town.later(100, heal)

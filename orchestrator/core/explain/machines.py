@@ -9,6 +9,7 @@ from orchestrator.core.decide import decide_bucket, decide_vm
 from orchestrator.core.decide_node import PASSING, Judgement, decide_node, judge_node
 from orchestrator.core.explain.values import Evidence, Part, Seen, journal_of, next_pass, steps_text
 from orchestrator.core.history import TERMINAL, History, Refusal, current_node
+from orchestrator.core.job import reports
 from orchestrator.core.left_alone import left_alone
 from orchestrator.core.mute import late_to_report
 from orchestrator.core.notice import has_left
@@ -96,6 +97,9 @@ def explain_tpu(seen: Seen) -> Part:
     rule = _node_rule(node, seen, judgement, step)
     if rule == "tpu.kept" and not step.changes:
         return Part("TPU", state, "it is READY and healthy", rule, evidence, calm=True)
+    if rule == "tpu.reports" and not step.changes:
+        shown = node.health if node is not None and node.state is NodeState.READY else state
+        return Part("TPU", state, f"its workers report, so {shown} alone changes nothing", rule, evidence)
     return _asked_for("TPU", state, rule, step, seen, Kind.NODE, evidence, judgement.why)
 
 
@@ -115,15 +119,22 @@ def _node_rule(node: Node | None, seen: Seen, judgement: Judgement, step: Step) 
         return "tpu.unwanted"
     if gone or node.state is NodeState.STOPPED:
         return "tpu.lost"
-    if node.state is NodeState.CREATING:
-        return "tpu.queued" if node.queued else "tpu.creating"
-    if node.state in PASSING:
-        return "tpu.passing"
-    if not node.healthy:
-        return "tpu.unhealthy"
+    if node.state is not NodeState.READY or not node.healthy:
+        return _odd_rule(node, seen)
     if late_to_report(seen.spec, seen.world, history) and judgement.mute:
         return "tpu.mute"
     return "tpu.unreachable" if judgement.why else "tpu.kept"
+
+
+def _odd_rule(node: Node, seen: Seen) -> str:
+    """
+    Return the rule for a TPU that is there, and that the API does not call READY and healthy.
+    """
+    if reports(seen.spec, seen.world, node):
+        return "tpu.reports"
+    if node.state is NodeState.CREATING:
+        return "tpu.queued" if node.queued else "tpu.creating"
+    return "tpu.passing" if node.state in PASSING else "tpu.unhealthy"
 
 
 def _node_evidence(seen: Seen, node: Node | None) -> tuple[Evidence, ...]:
