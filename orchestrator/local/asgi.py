@@ -16,17 +16,25 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 WITHOUT_BODY = (204, 304)
 
 
-def asgi_app(answer: Callable[[Request], Response], executor: Executor | None = None) -> App:
+def asgi_app(
+    answer: Callable[[Request], Response],
+    executor: Executor | None = None,
+    refuse: Callable[[Request], Response | None] = lambda _: None,
+) -> App:
     """
     Return an ASGI application whose answers come from *answer*, called in a thread.
+
+    What *refuse* says of a request without its body is the answer: the body is not read then.
     """
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
-        body = await _body(receive)
-        if body is None:
-            return
-        loop = asyncio.get_running_loop()
-        response = await loop.run_in_executor(executor, answer, _request(scope, body))
+        response = refuse(_request(scope, b""))
+        if response is None:
+            body = await _body(receive)
+            if body is None:
+                return
+            loop = asyncio.get_running_loop()
+            response = await loop.run_in_executor(executor, answer, _request(scope, body))
         # TensorFlow compares names letter by letter with those that Google sends, such as Location.
         headers = [(k.title().encode("latin-1"), v.encode("latin-1")) for k, v in response.headers.items()]
         if response.status not in WITHOUT_BODY:

@@ -2,6 +2,7 @@
 Start, stop and steer the local cloud from the command line.
 """
 
+import http.client
 import json
 import os
 import shutil
@@ -9,15 +10,16 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LocalCloudError
 from orchestrator.local.options import Options, load_options, save_options, without_ports
-from orchestrator.local.places import PREFIX, Address, local_folder, read_address, start_of
+from orchestrator.local.places import CONTROL, PREFIX, Address, local_folder, read_address, start_of
+from orchestrator.local.wire.owner import unix_connection
 
+JSON = {"Content-Type": "application/json"}
 START_SECONDS = 30.0
 PORT_TRIES = 3
 TAKEN = "address already in use"
@@ -118,30 +120,47 @@ def running() -> Address | None:
     return read_address(local_folder())
 
 
-def call(verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+def call(verb: str, body: dict[str, Any] | None = None, *, folder: Path | None = None) -> dict[str, Any]:
     """
-    Call a control route of the running local cloud; raise LocalCloudError with its reason.
+    Call a control route of the local cloud in *folder*; raise LocalCloudError with its reason.
     """
-    address = running()
-    if address is None:
+    folder = folder or local_folder()
+    if read_address(folder) is None:
         raise LocalCloudError("the local cloud does not run", hint="run: tpuctl local start")
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{address.endpoint}{PREFIX}/{verb}", data=data)  # noqa: S310 - our own daemon
+    connection = _Control(folder)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - our own daemon
-            found: dict[str, Any] = json.load(answer)
-            return found
-    except urllib.error.HTTPError as error:
-        details = json.load(error).get("error", {})
-        raise LocalCloudError(
-            details.get("message", str(error)),
-            hint=details.get("hint", ""),
-            unchanged=details.get("changed", ""),
-        ) from error
-    except OSError as error:
+        connection.request("GET" if data is None else "POST", f"{PREFIX}/{verb}", data, JSON)
+        answer = connection.getresponse()
+        found: dict[str, Any] = json.load(answer)
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise LocalCloudError(
             f"the local cloud does not answer: {error}", hint="run: tpuctl local stop"
         ) from error
+    finally:
+        connection.close()
+    if answer.status != HTTPStatus.OK:
+        details = found.get("error", {})
+        raise LocalCloudError(
+            details.get("message", answer.reason),
+            hint=details.get("hint", ""),
+            unchanged=details.get("changed", ""),
+        )
+    return found
+
+
+class _Control(http.client.HTTPConnection):
+    """
+    Speak with the daemon over its socket, which only the owner of the folder can open.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("control", timeout=30)
+        self._folder = folder
+
+    def connect(self) -> None:
+        self.sock = unix_connection(self._folder, CONTROL)
+        self.sock.settimeout(self.timeout)
 
 
 def stop() -> bool:

@@ -7,17 +7,18 @@ import contextlib
 import os
 import resource
 import signal
-import socket
 import sys
 import threading
 import traceback
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from orchestrator.clock import SystemClock
 from orchestrator.errors import TpuctlError
 from orchestrator.local.admin import admin_routes
-from orchestrator.local.asgi import asgi_app
+from orchestrator.local.asgi import App, asgi_app
 from orchestrator.local.certificates import STORAGE_HOSTS, certificates
 from orchestrator.local.hosts.choose import make_hosts
 from orchestrator.local.hosts.settings import HostSettings, network_of
@@ -27,12 +28,21 @@ from orchestrator.local.model.storage.blobs import FolderBlobs
 from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.options import Options, load_options, save_options
-from orchestrator.local.places import PREFIX, Address, start_of, write_address
+from orchestrator.local.places import CONTROL, STORAGE, Address, start_of, write_address
 from orchestrator.local.wire.compute import compute_routes
 from orchestrator.local.wire.connect_proxy import ConnectProxy
 from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.local.wire.guard import refusal
 from orchestrator.local.wire.http import Request, Response, Router
 from orchestrator.local.wire.iap import PERMISSION, IapRelay
+from orchestrator.local.wire.owner import (
+    Inside,
+    OwnerSocket,
+    check_sight,
+    listening,
+    unix_connection,
+    unix_listening,
+)
 from orchestrator.local.wire.secrets import secret_routes
 from orchestrator.local.wire.storage import storage_routes, xml_routes
 from orchestrator.local.wire.tpu import tpu_routes
@@ -40,6 +50,16 @@ from orchestrator.local.wire.tpu import tpu_routes
 LONGEST_NAP = 1.0
 MANY_FILES = 16384
 CRON_MINUTE = {"instant": 1.0, "scaled": 2.0, "realistic": 60.0}
+
+
+class Apps(NamedTuple):
+    """
+    Hold the three applications of one local cloud, each for its own listener.
+    """
+
+    clients: App
+    storage: App
+    controls: App
 
 
 class Daemon:
@@ -62,16 +82,19 @@ class Daemon:
         settings = options.cloud_settings()
         clock = SystemClock()
         self._certificates = certificates(folder / "tls")
-        self._proxy = ConnectProxy(self._certificates.context(), options.port)
         self._hosts = make_hosts(options.hosts, self._host_settings(settings.latency.notice))
+        self._proxy = ConnectProxy(
+            self._certificates.context(), lambda: unix_connection(folder, STORAGE), self._hosts.holds
+        )
         self._room = MachineRoom(self._hosts, loop)
         self.cloud = LocalCloud(clock, self._room, settings)
         self._room.cloud = self.cloud
         source = str(network_of(options.address_base).broadcast_address)
         denied = PERMISSION in options.denied_permissions
-        self._relay = IapRelay(self.cloud.running_vm, source, denied=denied)
+        self._relay = IapRelay(self.cloud.running_vm, source, denied=denied, inside=self._hosts.holds)
         storage = Storage(clock, FolderBlobs(folder / "storage"), options.taken_buckets)
-        self._router = Router()
+        self._router, self._controls = Router(), Router()
+        self._own_names = frozenset(f"{name}:{options.port}" for name in ("127.0.0.1", "localhost"))
         tpu_routes(self._router, self.cloud)
         compute_routes(self._router, self.cloud)
         secret_routes(
@@ -82,7 +105,7 @@ class Daemon:
         for router in (self._router, self._tunnelled):
             storage_routes(router, storage, lambda inner, at=router: dispatch(at, self.cloud, inner))  # type: ignore[misc]
         xml_routes(self._tunnelled, storage)
-        admin_routes(self._router, self.cloud, self.halt, self._proxy.refused)
+        admin_routes(self._controls, self.cloud, self.halt, self._proxy.refused)
 
     @property
     def endpoint(self) -> str:
@@ -112,21 +135,43 @@ class Daemon:
         """
         self._loop.call_soon_threadsafe(self._halt.set)
 
-    def answer(self, request: Request) -> Response:
+    @property
+    def inside(self) -> Inside:
         """
-        Answer one request; a change is on disk before the caller hears of it.
+        Return what tells by a socket's inode whether it is held on a machine of this cloud.
         """
-        host = request.headers.get("host", "").partition(":")[0]
-        router = self._tunnelled if host in STORAGE_HOSTS else self._router
-        try:
-            response = dispatch(router, self.cloud, request)
-        except TpuctlError as error:
-            if not request.path.startswith(PREFIX):
-                raise
-            response = Response.of({"error": error.as_dict()}, 400)
-        self._save()
-        self._wake.set()
-        return response
+        return self._hosts.holds
+
+    def apps(self, executor: Executor | None = None) -> Apps:
+        """
+        Return what is served: to clients, to machines that meant Google's storage, to `tpuctl local`.
+        """
+        return Apps(
+            asgi_app(self._answers(self._router), executor, lambda asked: refusal(asked, self._own_names)),
+            asgi_app(
+                self._answers(self._tunnelled), executor,
+                lambda request: refusal(request, STORAGE_HOSTS, json=False),
+            ),
+            asgi_app(self._answers(self._controls), executor),
+        )  # fmt: skip
+
+    def _answers(self, router: Router) -> Callable[[Request], Response]:
+        """
+        Return what answers one request from *router*; a change is on disk before the caller hears of it.
+        """
+
+        def answer(request: Request) -> Response:
+            try:
+                response = dispatch(router, self.cloud, request)
+            except TpuctlError as error:
+                if router is not self._controls:
+                    raise
+                response = Response.of({"error": error.as_dict()}, 400)
+            self._save()
+            self._wake.set()
+            return response
+
+        return answer
 
     def _save(self) -> None:
         with self._saving:
@@ -167,30 +212,39 @@ class Daemon:
             self._wake.wait(nap + 0.001)
             self._wake.clear()
 
-    async def serve(self, listener: socket.socket) -> None:
+    async def serve(self, listener: OwnerSocket) -> None:
         """
         Serve until halted, then stop every machine.
         """
         import uvicorn
 
         executor = ThreadPoolExecutor(max_workers=32, thread_name_prefix="request")
-        config = uvicorn.Config(
-            asgi_app(self.answer, executor), log_level="error", lifespan="off", timeout_graceful_shutdown=2
-        )
-        server = uvicorn.Server(config)
+        sockets = (
+            listener, unix_listening(self._folder, STORAGE), unix_listening(self._folder, CONTROL)
+        )  # fmt: skip
+        servers = [
+            uvicorn.Server(
+                uvicorn.Config(app, log_level="error", lifespan="off", ws="none", timeout_graceful_shutdown=2)
+            )
+            for app in self.apps(executor)
+        ]
         await self._proxy.start(self._options.proxy_port, self._options.setup_proxy_port)
         await self._relay.start(self._options.iap_port, self._certificates.context())
         await asyncio.to_thread(self._restore)
         time = threading.Thread(target=self._pass_time, name="time")
         time.start()
         with contextlib.suppress(asyncio.CancelledError):
-            serving = asyncio.create_task(server._serve([listener]))  # noqa: SLF001 - serve() takes our signals
+            serving = [
+                asyncio.create_task(server._serve([one]))  # noqa: SLF001 - serve() takes our signals
+                for server, one in zip(servers, sockets, strict=True)
+            ]
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self._halt.set)
             write_address(self._folder, self._address())
             await self._halt.wait()
-            server.should_exit = True
-            await serving
+            for server in servers:
+                server.should_exit = True
+            await asyncio.gather(*serving)
         self._over.set()
         self._wake.set()
         await asyncio.to_thread(time.join)
@@ -222,12 +276,10 @@ async def run(folder: Path, *, on_demand: bool) -> None:
     options = load_options(folder)
     save_options(folder, options)
     _allow_many_connections()
-    # asyncio switches Nagle's delay off only for sockets that name their protocol.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", options.port))
-    listener.listen(256)
+    listener = listening("127.0.0.1", options.port)
+    check_sight(listener)
     daemon = Daemon(folder, options, asyncio.get_running_loop(), on_demand=on_demand)
+    listener.inside = daemon.inside
     await daemon.serve(listener)
 
 

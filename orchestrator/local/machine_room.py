@@ -75,7 +75,7 @@ class MachineRoom:
         self._hosts = hosts
         self._loop = loop
         self._served: dict[str, str] = {}
-        self.metadata = MetadataServer(self._lookup)
+        self.metadata = MetadataServer(self._lookup, hosts.holds)
         self.cloud: LocalCloud | None = None
 
     def boot(self, machine: Machine) -> None:

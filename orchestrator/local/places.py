@@ -9,6 +9,8 @@ from pathlib import Path
 
 PREFIX = "/_local"
 """The path of the daemon's own routes, which are nobody else's API."""
+CONTROL, STORAGE = "control.sock", "storage.sock"
+"""Unix sockets in the folder: the daemon's own routes, and storage for the machines' tunnels."""
 
 
 @dataclass(frozen=True)

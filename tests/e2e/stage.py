@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from orchestrator.errors import LocalCloudError
+from orchestrator.local.control import call
 from tests.e2e.warm import Command, start
 
 REPO = Path(__file__).parents[2]
@@ -173,6 +175,13 @@ class Stage:
         except (urllib.error.HTTPError, FileNotFoundError):
             return b""
 
+    def control(self, verb: str) -> dict[str, Any]:
+        """Return what a control route of the local cloud says, nothing when it does not run."""
+        try:
+            return call(verb, folder=self.cloud)
+        except LocalCloudError:
+            return {}
+
     def bucket(self) -> str:
         """Return the name of the only bucket, empty when there is none."""
         items = json.loads(self.get("/storage/v1/b?project=local-project") or b"{}").get("items", [])
@@ -221,7 +230,7 @@ class Stage:
 
     def machines(self) -> list[dict[str, Any]]:
         """Return the machines of the local cloud."""
-        return list(json.loads(self.get("/_local/status") or b"{}").get("machines", []))
+        return list(self.control("status").get("machines", []))
 
     def jobs(self, command: bytes = b"paced.py") -> dict[int, str]:
         """Return the processes of this cloud that run *command* with the mark of a job: pid and mark."""

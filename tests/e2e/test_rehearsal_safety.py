@@ -2,8 +2,6 @@
 A rehearsal on real machines of the local cloud: nothing that could reach Google's services is started.
 """
 
-import json
-
 import pytest
 
 pytestmark = pytest.mark.e2e
@@ -46,5 +44,5 @@ def test_unsafe_job_is_refused_and_runs_once_the_variable_is_gone(stage):
     assert seen["control"] == "HTTP Error 404: Not Found"
     assert "403 tpu.googleapis.com:443 is Google's" in seen["google"]
     assert "403 models.invalid:443" in seen["foreign"]
-    refused = json.loads(stage.get("/_local/status"))["refused"]
+    refused = stage.control("status")["refused"]
     assert refused == {"tpu.googleapis.com:443": 1, "models.invalid:443": 1}

@@ -1,5 +1,5 @@
 """
-Serve a Router over real HTTP on a free port of 127.0.0.1, in a thread.
+Serve a Router over real HTTP on a free port of 127.0.0.1, in a thread, behind the guards of the real one.
 """
 
 import asyncio
@@ -11,7 +11,10 @@ from typing import Any
 
 import uvicorn
 
+from orchestrator.local.certificates import STORAGE_HOSTS
+from orchestrator.local.wire.guard import refusal
 from orchestrator.local.wire.http import Request, Response, Router
+from orchestrator.local.wire.owner import listening
 from orchestrator.local.wire.storage import route
 
 Message = MutableMapping[str, Any]
@@ -22,17 +25,32 @@ _PIECE = 1 << 20  # bytes
 
 
 @contextmanager
-def serve(router: Router, answer: Callable[[Request], Response] | None = None) -> Iterator[str]:
+def serve(
+    router: Router, answer: Callable[[Request], Response] | None = None, *, storage: bool = False
+) -> Iterator[str]:
     """
     Yield the base URL, for example `http://127.0.0.1:40123`.
 
-    *answer* replaces the plain look-up in *router*, for example to inject faults.
+    *answer* replaces the plain look-up in *router*, for example to inject faults. With *storage* it is
+    what a tunnel to Google's storage hosts leads to.
     """
-    reply = answer or (lambda request: route(router, request))
-    # With the protocol named, asyncio turns Nagle's delay off; without, each answer takes 40 ms more.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(_app(reply), log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+    inner = answer or (lambda request: route(router, request))
+    listener = listening("127.0.0.1", 0)
+    hosts = STORAGE_HOSTS if storage else (f"127.0.0.1:{listener.getsockname()[1]}",)
+
+    def reply(request: Request) -> Response:
+        return refusal(request, hosts, json=not storage) or inner(request)
+
+    with served(_app(reply), listener):
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@contextmanager
+def served(app: Any, listener: socket.socket) -> Iterator[None]:
+    """
+    Serve an application while the block runs.
+    """
+    config = uvicorn.Config(app, log_level="error", lifespan="off", ws="none", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -40,7 +58,7 @@ def serve(router: Router, answer: Callable[[Request], Response] | None = None) -
         # The socket listens from the start of the server; until then a connection would be refused.
         while not server.started and thread.is_alive():
             threading.Event().wait(0.005)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield
     finally:
         server.should_exit = True
         thread.join(timeout=10)

@@ -22,7 +22,7 @@ from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.options import free_ports
 from orchestrator.local.wire.connect_proxy import ConnectProxy
 from orchestrator.local.wire.http import Response, Router
-from orchestrator.local.wire.proxy_request import RefusedError, target_of
+from orchestrator.local.wire.proxy_request import RefusedError, is_link_local, target_of
 from orchestrator.local.wire.storage import storage_routes, xml_routes
 from tests.local.http_fixture import serve
 
@@ -36,7 +36,8 @@ class Way:
     def __init__(self, folder: Path, storage: Storage, url: str) -> None:
         self.storage = storage
         self.certificates = certificates(folder)
-        self.proxy = ConnectProxy(self.certificates.context(), int(url.rpartition(":")[2]))
+        there = ("127.0.0.1", int(url.rpartition(":")[2]))
+        self.proxy = ConnectProxy(self.certificates.context(), lambda: socket.create_connection(there))
         self.closed, self.open = free_ports(2)
 
     def dial(self, request: bytes, *, open_port: bool = False) -> tuple[socket.socket, bytes]:
@@ -83,7 +84,7 @@ def way(tmp_path_factory) -> Iterator[Way]:
     storage.buckets.create("p", {"name": "bkt"})
     storage_routes(router, storage)
     xml_routes(router, storage)
-    with serve(router) as url, looping() as call:
+    with serve(router, storage=True) as url, looping() as call:
         one = Way(tmp_path_factory.mktemp("tls"), storage, url)
         call(one.proxy.start(one.closed, one.open))
         try:
@@ -288,3 +289,13 @@ def test_target_of_plain_http_has_no_proxy_headers():
     assert found.head == b"GET / HTTP/1.1\r\nX: 1\r\nConnection: close\r\n\r\n"
     with pytest.raises(RefusedError):
         target_of(b"GET ftp://a.invalid/ HTTP/1.1\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "address", ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1%eth0", "fd20:ce::254"]
+)
+def test_a_metadata_server_is_known_by_its_address(address):
+    """On a laptop that is a machine of a cloud itself, any name may lead there."""
+    assert is_link_local(address)
+    assert not is_link_local("127.0.0.1")
+    assert not is_link_local("2001:db8::1")

@@ -12,11 +12,13 @@ from orchestrator.cli.local import command
 from orchestrator.clock import SystemClock
 from orchestrator.local import control
 from orchestrator.local.admin import admin_routes
-from orchestrator.local.places import Address, start_of, write_address
+from orchestrator.local.asgi import asgi_app
+from orchestrator.local.places import CONTROL, Address, start_of, write_address
 from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.local.wire.owner import unix_listening
 from tests.contract.clients_kit import QUICK
 from tests.local.cloud_kit import PROJECT, ZONE, a_lab
-from tests.local.http_fixture import serve
+from tests.local.http_fixture import served
 from tests.local.queued_kit import submit
 
 
@@ -27,11 +29,12 @@ def lab(tmp_path, monkeypatch):
     """
     found = a_lab(SystemClock(), latency=QUICK, stockouts=frozenset({ZONE}))
     admin_routes(found.router, found.cloud, lambda: None, {})
+    app = asgi_app(lambda request: dispatch(found.router, found.cloud, request))
     monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path))
     process = subprocess.Popen(["sleep", "60"])
-    with serve(found.router, lambda request: dispatch(found.router, found.cloud, request)) as url:
+    with served(app, unix_listening(tmp_path, CONTROL)):
         started = start_of(process.pid)
-        write_address(tmp_path, Address(process.pid, started, url, 0, PROJECT, "process", on_demand=True))
+        write_address(tmp_path, Address(process.pid, started, "", 0, PROJECT, "process", on_demand=True))
         yield found
     process.kill()
     process.wait()

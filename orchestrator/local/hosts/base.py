@@ -111,6 +111,12 @@ class MachineHosts(ABC):
                 folder.rename(trash / f"{machine_id}.{os.urandom(4).hex()}")
         self._sweep()
 
+    def holds(self, inode: int) -> bool:
+        """
+        Tell whether the socket *inode* is held on one of the machines by another user than this one.
+        """
+        return False
+
     def serial(self, machine_id: str) -> bytes:
         """
         Return what the machine has printed on serial port 1 so far; nothing for an unknown machine.

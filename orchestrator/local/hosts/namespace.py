@@ -50,6 +50,14 @@ class NamespaceHosts(MachineHosts):
         children = [p.pid for p in processes.table().values() if p.parent == first]
         return children[0] if children else 0
 
+    def holds(self, inode: int) -> bool:
+        """
+        Look at the processes of the machines' pid namespaces, which nobody else can enter.
+        """
+        leaders = [self._leader(first) for first in map(self._first, self._known()) if first]
+        spaces = {space for pid in leaders if (space := processes.pid_namespace(pid))}
+        return bool(spaces) and processes.socket_held(inode, spaces)
+
     def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:
         environment = self._environment(machine, Path("/"), STATE / "bin", Path("/tmp"))  # noqa: S108
         return GuestConfig.build("namespace", machine, self.settings, STATE, environment)

@@ -55,6 +55,32 @@ def table() -> dict[int, Process]:
     return {p.pid: p for p in found if p is not None and p.state not in "ZX"}
 
 
+def pid_namespace(pid: int) -> str:
+    """
+    Return the pid namespace of a process (pid_namespaces(7)), empty when it cannot be seen.
+    """
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def socket_held(inode: int, spaces: set[str]) -> bool:
+    """
+    Tell whether a process of these pid namespaces holds the socket *inode* (proc(5), fd).
+    """
+    wanted = f"socket:[{inode}]"
+    for pid in table():
+        if pid_namespace(pid) not in spaces:
+            continue
+        with suppress(OSError):
+            for held in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    if str(held.readlink()) == wanted:
+                        return True
+    return False
+
+
 def marked(pid: int, entry: bytes) -> bool:
     """
     Tell whether the process was started with *entry* in its environment.

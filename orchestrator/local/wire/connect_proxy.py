@@ -6,6 +6,7 @@ A tunnel to one of these hosts ends here: its TLS is taken off, and its bytes go
 """
 
 import asyncio
+import socket
 import ssl
 import sys
 from collections import Counter
@@ -14,11 +15,13 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from orchestrator.local.wire.framing import copy_requests
+from orchestrator.local.wire.owner import Inside, listening
 from orchestrator.local.wire.proxy_request import (
     HEAD_SECONDS,
     LONGEST_HEAD,
     RefusedError,
     Target,
+    is_link_local,
     read_target,
 )
 
@@ -38,12 +41,16 @@ class ConnectProxy:
     """
     Serve two ports of 127.0.0.1: the closed one leads to storage only, the open one also to foreign hosts.
 
-    *refused* counts refused targets. All methods belong to the event loop's thread.
+    *storage* connects to the local cloud's storage. *refused* counts refused targets. All methods belong to
+    the event loop's thread.
     """
 
-    def __init__(self, context: ssl.SSLContext, storage_port: int) -> None:
+    def __init__(
+        self, context: ssl.SSLContext, storage: Callable[[], socket.socket], inside: Inside | None = None
+    ) -> None:
         self._context = context
-        self._storage_port = storage_port
+        self._storage = storage
+        self._inside = inside
         self._inner_port = 0
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -83,9 +90,8 @@ class ConnectProxy:
                 await serve(reader, writer)
             writer.close()
 
-        server = await asyncio.start_server(
-            tracked, LOOPBACK, port, limit=LONGEST_HEAD, backlog=256, **options
-        )
+        listener = listening(LOOPBACK, port, self._inside)
+        server = await asyncio.start_server(tracked, sock=listener, limit=LONGEST_HEAD, **options)
         self._servers.append(server)
 
     async def _serve(self, reader: Reader, writer: Writer, *, outside: bool) -> None:
@@ -97,10 +103,7 @@ class ConnectProxy:
             if target is None:
                 return
             host, port = self._route(target, outside=outside)
-            try:
-                there = await asyncio.open_connection(host, port)
-            except OSError as error:
-                raise RefusedError(502, f"{target.host}:{target.port}: {error.strerror or error}") from error
+            there = await _reached(target, host, port)
         except RefusedError as refusal:
             await _refuse(reader, writer, refusal)
             return
@@ -114,7 +117,8 @@ class ConnectProxy:
         """
         Pass what came out of the TLS layer to the local cloud.
         """
-        there = await asyncio.open_connection(LOOPBACK, self._storage_port)
+        # In a thread: with many tunnels at once it may wait for this very loop to accept.
+        there = await asyncio.open_connection(sock=await asyncio.to_thread(self._storage))
         await _join((reader, writer), there, copy_requests)
 
     def _route(self, target: Target, *, outside: bool) -> tuple[str, int]:
@@ -131,6 +135,21 @@ class ConnectProxy:
         if name in self.refused or len(self.refused) < MOST_HOSTS:
             self.refused[name] += 1
         raise RefusedError(403, f"{name} {NEVER if target.is_google else CLOSED}")
+
+
+async def _reached(target: Target, host: str, port: int) -> tuple[Reader, Writer]:
+    """
+    Connect to where a target leads. Raises RefusedError.
+    """
+    try:
+        reader, writer = await asyncio.open_connection(host, port)
+    except OSError as error:
+        raise RefusedError(502, f"{target.host}:{target.port}: {error.strerror or error}") from error
+    if is_link_local(writer.get_extra_info("peername")[0]):
+        # Known by the address alone: any name may lead to a metadata server.
+        writer.close()
+        raise RefusedError(403, f"{target.host}:{target.port} {NEVER}")
+    return reader, writer
 
 
 async def _refuse(reader: Reader, writer: Writer, refusal: RefusedError) -> None:

@@ -93,6 +93,12 @@ class Router:
         start = pattern.partition("{")[0]
         self._routes.append((method, start, re.compile(f"^{regex}$"), handler))
 
+    def table(self) -> list[tuple[str, str]]:
+        """
+        Return method and pattern of every route.
+        """
+        return [(method, regex.pattern) for method, _, regex, _ in self._routes]
+
     def find(self, request: Request) -> tuple[Handler, dict[str, str]] | None:
         """
         Return the handler and its path parts, or None when nothing matches.

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from orchestrator.local.wire.owner import Inside, listening
 from orchestrator.local.wire.websocket import LONGEST_HEAD, NORMAL, BrokenError, WebSocket
 
 LOOPBACK = "127.0.0.1"
 PATH = "/v4/connect"
 PROTOCOL = "relay.tunnel.cloudproxy.app"
+ORIGIN = "bot:iap-tunneler"
 MOST = 16384
 CONNECTED, DATA, ACK = 0x0001, 0x0004, 0x0007
 NO_BACKEND, NOT_ALLOWED, NO_INSTANCE = 4003, 4033, 4047
@@ -35,10 +37,13 @@ class IapRelay:
     nobody may use it. All methods belong to the event loop's thread.
     """
 
-    def __init__(self, find: Find, source: str, *, denied: bool = False) -> None:
+    def __init__(
+        self, find: Find, source: str, *, denied: bool = False, inside: Inside | None = None
+    ) -> None:
         self._find = find
         self._source = source
         self._denied = denied
+        self._inside = inside
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -46,8 +51,9 @@ class IapRelay:
         """
         Listen; gcloud speaks with nobody without TLS. Raise OSError when the port is taken.
         """
+        listener = listening(LOOPBACK, port, self._inside)
         self._server = await asyncio.start_server(
-            self._serve, LOOPBACK, port, limit=4 * LONGEST_HEAD, ssl=context
+            self._serve, sock=listener, limit=4 * LONGEST_HEAD, ssl=context
         )
 
     async def close(self) -> None:
@@ -78,7 +84,7 @@ class IapRelay:
         """
         Carry one connection to its end, and return the close code and the reason for it.
         """
-        asked = await client.accept(PROTOCOL)
+        asked = await client.accept(PROTOCOL, ORIGIN)
         if asked.path != PATH:
             return NO_BACKEND, "a broken tunnel is not taken up again"
         if self._denied:

@@ -12,10 +12,13 @@ from typing import Any
 
 import h11
 
+from orchestrator.local.wire.guard import from_page
 from orchestrator.local.wire.http import Request, Response
 from orchestrator.local.wire.metadata import MachineView, answer
+from orchestrator.local.wire.owner import Inside, listening
 
 LONGEST_WAIT = 3600.0  # seconds, when a long-poll names no timeout_sec
+NAMES = ("metadata.google.internal", "metadata", "169.254.169.254")  # docs/facts.md 5.1
 Lookup = Callable[[str], MachineView | None]
 
 
@@ -27,8 +30,9 @@ class MetadataServer:
     `changed`, which may be called from any.
     """
 
-    def __init__(self, lookup: Lookup) -> None:
+    def __init__(self, lookup: Lookup, inside: Inside | None = None) -> None:
         self._lookup = lookup
+        self._inside = inside
         self._servers: dict[str, list[asyncio.AbstractServer]] = defaultdict(list)
         self._connections: dict[str, set[asyncio.Task[Any]]] = defaultdict(set)
         self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
@@ -45,7 +49,8 @@ class MetadataServer:
 
         try:
             for port in ports:
-                self._servers[address].append(await asyncio.start_server(serve, address, port))
+                listener = listening(address, port, self._inside)
+                self._servers[address].append(await asyncio.start_server(serve, sock=listener))
         except OSError:
             await self.stop(address)
             raise
@@ -108,6 +113,8 @@ class MetadataServer:
         """
         # The model may make a machine stop while it is looked at, which waits for this very loop: so it is
         # looked at from a thread, and a change in between is caught by a waiter made before.
+        if why := _foreign(address, request):
+            return Response(403, f"{why}\n".encode())
         view = await asyncio.to_thread(self._lookup, address)
         deadline = time.monotonic() + _seconds(request.query.get("timeout_sec", ""))
         last = request.query.get("last_etag")
@@ -168,6 +175,16 @@ def _encode(connection: h11.Connection, response: Response) -> bytes:
         connection.send(h11.EndOfMessage()),
     ]
     return b"".join(part for part in parts if part)
+
+
+def _foreign(address: str, request: Request) -> str:
+    """
+    Return why a request is no machine's; nothing for one that may be.
+    """
+    host = request.headers.get("host", address).lower().partition(":")[0].rstrip(".")
+    if host not in (address, *NAMES):
+        return f"This metadata server has no name {host[:100]!r}."
+    return from_page(request.headers) and "A metadata server answers no web page."
 
 
 def _seconds(text: str) -> float:

@@ -12,6 +12,8 @@ from orchestrator.local.certificates import STORAGE_HOSTS
 LONGEST_HEAD = 32 * 1024  # bytes of request line and headers
 HEAD_SECONDS = 30.0
 GOOGLE = ("googleapis.com", "cloud.google.com", "google.internal")
+METADATA = ("fd20:ce::254", "fd00:ec2::254")
+"""Metadata servers by IPv6 (cloud.google.com/compute/docs/metadata/querying-metadata; AWS IMDS)."""
 HOP = (b"connection", b"proxy-connection", b"keep-alive", b"proxy-authorization")
 
 
@@ -70,6 +72,15 @@ class Target:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+
+def is_link_local(address: str) -> bool:
+    """
+    Say whether *address* is where a cloud shows a machine its own metadata and tokens.
+    """
+    found = ipaddress.ip_address(address.partition("%")[0])
+    mapped = getattr(found, "ipv4_mapped", None)
+    return (mapped or found).is_link_local or str(found) in METADATA
 
 
 async def read_target(reader: asyncio.StreamReader) -> Target | None:

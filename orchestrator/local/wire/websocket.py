@@ -9,6 +9,8 @@ import struct
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
+from orchestrator.local.wire.guard import from_page
+
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 LONGEST_HEAD = 16 * 1024
 LONGEST_MESSAGE = 1024 * 1024
@@ -47,9 +49,11 @@ class WebSocket:
         self._writer = writer
         self._closed = False
 
-    async def accept(self, protocol: str) -> Opening:
+    async def accept(self, protocol: str, origin: str) -> Opening:
         """
         Answer the opening handshake with the subprotocol *protocol*. Raise BrokenError for any other request.
+
+        A client may name *origin* as its own; any other is a web page's.
         """
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.rstrip("\r\n").split("\r\n")
@@ -57,6 +61,9 @@ class WebSocket:
         headers = {name.strip().lower(): value.strip() for name, _, value in fields}
         key, offered = headers.get("sec-websocket-key"), headers.get("sec-websocket-protocol", "")
         words = first.split(" ")
+        if why := from_page(headers, origin):
+            self._writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            raise BrokenError(PROTOCOL_ERROR, f"no web page is answered: {why}")
         if len(words) != 3 or words[0] != "GET" or not key or protocol not in offered.split(", "):
             self._writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             raise BrokenError(PROTOCOL_ERROR, "no websocket of the expected subprotocol was asked for")
