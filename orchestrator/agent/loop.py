@@ -111,6 +111,7 @@ class Agent:
         if parts.pace.seconds() is not None:
             self._repeat("save interval", parts.pace.tell, LOOKS * self._settings.heartbeat)
         self._repeat("gang", self._follow, self._settings.poll)
+        self._repeat("event files", parts.events.look, self._settings.poll)
         listing = self._settings.checkpoints.in_bucket
         self._repeat("commit", self._commit, self._settings.heartbeat if listing else self._settings.poll)
         while True:

@@ -5,11 +5,13 @@ The agent's parts, wired once, and the patience they share.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Mapping, TypeVar
+from pathlib import Path
+from typing import Callable, List, Mapping, TypeVar
 
 from .catalogue import Catalogue
 from .commit import Committer
 from .errors import AgentError, FinalError
+from .event_files import EventFiles
 from .formats.base import Format
 from .formats.choose import format_of
 from .gang import Gang
@@ -53,6 +55,7 @@ class Parts:
     orders: Orders
     pace: Pace
     secrets: Secrets
+    events: EventFiles
 
     def patiently(self, doing: str, call: Callable[[], T]) -> T:
         """
@@ -109,4 +112,13 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
         orders=Orders(),
         pace=Pace(settings, bucket, status),
         secrets=Secrets(own, metadata, redactor),
+        events=EventFiles(_event_folders(settings)),
     )
+
+
+def _event_folders(settings: Settings) -> List[Path]:
+    """
+    Return where a job's event files lie: beside its saves, or in the folder that it runs in.
+    """
+    saves = settings.checkpoints
+    return [*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]

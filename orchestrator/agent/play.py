@@ -6,23 +6,23 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import replace
 from functools import partial
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Mapping, Optional
 
 from . import record as records
 from .bring_back import BringBack, fetch_code
 from .errors import AgentError
+from .follow import Follower
 from .formats.base import Format
 from .gang import Attempt
 from .job import Job
+from .job_environ import job_environ
 from .last_commit import commit_in_time, last_commit
 from .layout import write_atomically
 from .orders import Interrupted
 from .outcome import Outcome, Verdict, judge, settle
 from .parts import Parts
 from .processes import boot_id
-from .progress import Progress, read_progress, step_in
 from .record import Record
 from .rehearsal import for_job, for_setup
 from .restore import Restored
@@ -41,9 +41,7 @@ class Player:
         self._parts = parts
         self._settings = parts.settings
         self.record = record
-        self._progress = Progress()
-        self._moved_at = 0.0
-        self._trains = False
+        self._follower = Follower(parts)
         self._restored = Restored("", ())
 
     def play(self, attempt: Attempt) -> Outcome:
@@ -63,6 +61,9 @@ class Player:
             step=None,
             began_at=None,
             loss=None,
+            rate=None,
+            total_steps=None,
+            progress_from="",
             message="",
         )
         target = self._settings.target
@@ -94,7 +95,9 @@ class Player:
         self._parts.status.set(phase="setup", message="setup command runs")
         self._parts.status.time("setup_began")
         self._parts.log.line(f"--- setup of bundle {settings.bundle[:12]} ---")
-        outcome = self._run(attempt, settings.setup, for_setup(self._environ(attempt)))
+        outcome = self._run(
+            attempt, settings.setup, for_setup(job_environ(self._parts, attempt, self._restored.path))
+        )
         if outcome.verdict is Verdict.DONE:
             self._parts.status.time("setup_done")
             self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
@@ -124,7 +127,7 @@ class Player:
         with contextlib.suppress(AgentError, OSError):
             parts.reporter.report(5.0, at_once=True)
         parts.committer.begin(attempt.attempt, attempt.resume_step)
-        environ = {**for_job(self._environ(attempt)), **secrets}
+        environ = {**for_job(job_environ(parts, attempt, self._restored.path)), **secrets}
         parts.pace.begin()
         try:
             outcome = self._run(attempt, settings.command, environ, settings.target, parts.format)
@@ -163,8 +166,7 @@ class Player:
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(FileNotFoundError):
             layout.progress.unlink()
-        self._progress, self._moved_at = Progress(), time.monotonic()
-        self._trains = framework is not None
+        self._follower.begin(trains=framework is not None)
         parts.log.begin_tail()
         parts.local.forget()
         self._remember(
@@ -176,7 +178,7 @@ class Player:
             ended="",
         )
         try:
-            job = Job(layout.root, command, layout.current, environ, parts.log.write)
+            job = Job(layout.root, command, layout.current, environ, self._follower.heard)
         except OSError as error:
             return Outcome(Verdict.FAILED, f"the job cannot be started: {error}")
         try:
@@ -190,12 +192,12 @@ class Player:
             job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
             self._clear(job)
             # Before the commit, because the machine may be gone when that is over.
-            self._look(attempt.resume_step)
+            self._follower.look(attempt.resume_step, last=True)
             commit_in_time(parts)
             raise
         finally:
             self._clear(job)
-            self._look(attempt.resume_step)
+            self._follower.look(attempt.resume_step, last=True)
             parts.status.set(exit_code=job.exit_code())
 
     def _remember(self, **changes: Any) -> None:
@@ -211,10 +213,10 @@ class Player:
         reached_at: Optional[float] = None
         while True:
             code = job.exit_code()
-            self._look(attempt.resume_step)
+            self._follower.look(attempt.resume_step, last=code is not None)
             committed = self._parts.status.get("committed_step")
             if code is not None:
-                return judge(code, target, self._progress.step, committed, framework)
+                return judge(code, target, self._follower.reached, committed, framework)
             if self._parts.orders.overtaken(attempt.attempt):
                 return Outcome(Verdict.OVERTAKEN, "the gang has gone on")
             if self._stalled():
@@ -227,46 +229,11 @@ class Player:
                     return judge(0, target, None, committed)
             self._parts.orders.wait(TICK)
 
-    def _look(self, resumed: Optional[int]) -> None:
-        """
-        Read the job's progress and note when it moved.
-
-        For a job that reports nothing, its output and its newest checkpoint on disk tell the step.
-        """
-        if not self._trains:
-            return
-        now = read_progress(self._settings.layout.progress)
-        if now.step is None:
-            seen = (step_in(self._parts.log.tail(), self._parts.format.log_step), self._parts.local.newest)
-            steps = [step for step in seen if step is not None and step > (resumed or 0)]
-            now = replace(now, step=max(steps, default=None))
-        if now.save_seconds is not None and now.save_seconds != self._progress.save_seconds:
-            self._parts.pace.saved(now.save_seconds)
-        if now.step is None or now == self._progress:
-            return
-        if self._progress.step is None:
-            self._began(now.step, resumed)
-        if now.step != self._progress.step:
-            self._moved_at = time.monotonic()
-            self._parts.status.time("first_step", again=self._progress.step is None)
-            self._parts.status.set(progress_at=time.time())
-        self._progress = now
-        self._parts.status.set(step=now.step, loss=now.loss)
-
-    def _began(self, step: int, resumed: Optional[int]) -> None:
-        """
-        Note the first step that the job reports, and say so when it has not gone on from its checkpoint.
-        """
-        self._parts.status.set(began_at=step)
-        ignored = resumed is not None and step < resumed
-        text = f"the job begins at step {step}, but step {resumed} is restored: "
-        self._parts.status.trouble("resume", text + self._parts.local.why_ignored(resumed) if ignored else "")
-
     def _stalled(self) -> bool:
         committed_at = self._parts.status.get("committed_at") or 0.0
         if not self._settings.stall or time.time() - committed_at < self._settings.stall:
             return False
-        return time.monotonic() - max(self._moved_at, self._parts.log.last_at) > self._settings.stall
+        return time.monotonic() - max(self._follower.moved_at, self._parts.log.last_at) > self._settings.stall
 
     def _clear(self, job: Job) -> None:
         """
@@ -278,19 +245,3 @@ class Player:
             if not left:
                 self._parts.log.settle()
                 return
-
-    def _environ(self, attempt: Attempt) -> Dict[str, str]:
-        settings = self._settings
-        step, every = attempt.resume_step, self._parts.pace.seconds()
-        return dict(
-            self._parts.environ,
-            TPUCTL_ROOT=str(settings.layout.root),
-            TPUCTL_JOB=f"{settings.deployment}/{settings.incarnation}/{attempt.attempt}",
-            TPUCTL_ATTEMPT=str(attempt.attempt),
-            TPUCTL_RESUME_STEP="" if step is None else str(step),
-            TPUCTL_RESUME=self._restored.path,
-            TPUCTL_PROGRESS_FILE=str(settings.layout.progress),
-            TPUCTL_CHECKPOINT_DIR=settings.checkpoints.folder,
-            TPUCTL_SAVE_EVERY_SECONDS="" if every is None else f"{every:.0f}",
-            TPUCTL_SAVE_EVERY_FILE="" if every is None else str(self._parts.pace.file),
-        )

@@ -49,7 +49,8 @@ class Settings:
     """
     Hold everything one agent was told. Times are in seconds; *target* is None when none is declared.
 
-    *race* is the race that this TPU runs in against others, 0 for none.
+    *race* is the race that this TPU runs in against others, 0 for none. *progress* says how the job's
+    output tells its step: see `printed.choice`.
     """
 
     layout: Layout
@@ -69,6 +70,7 @@ class Settings:
     stall: float
     heartbeat: float
     race: int = 0
+    progress: str = "auto"
 
     @property
     def poll(self) -> float:
@@ -117,6 +119,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         stall=reader.number("TPUCTL_STALL_SECONDS", "3600"),
         heartbeat=max(0.1, reader.number("TPUCTL_HEARTBEAT_SECONDS", "30")),
         race=int(reader.number("TPUCTL_ROUND", "0")),
+        progress=environ.get("TPUCTL_PROGRESS") or "auto",
     )
     reader.finish()
     return settings

@@ -180,7 +180,9 @@ class Heartbeat:
     *began_at* the first step that the job reported then: a smaller one means that it ignores its
     checkpoint. *failures* counts starts in a row that brought no progress. *notice* says that the machine is
     about to go, *preempted* that it goes for good: it is no reboot. *save_every* is the interval told to the
-    job. *timings* are seconds since the epoch by name (boot, restore_began, fetched, restored, spawned ...).
+    job. *rate* is in steps a second, *total_steps* the last step as the job says it, *progress_from* the
+    source of the step: file, pattern, events, commits, or a preset's name. *timings* are seconds since the
+    epoch by name (boot, setup_began, setup_done, restore_began, fetched, restored, spawned, first_step).
     """
 
     incarnation: int
@@ -199,6 +201,9 @@ class Heartbeat:
     starts: int = 0
     failures: int = 0
     exit_code: int | None = None
+    rate: float | None = None
+    total_steps: int | None = None
+    progress_from: str = ""
     progress_at: float | None = None
     notice: bool = False
     preempted: bool = False

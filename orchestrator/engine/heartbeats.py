@@ -21,6 +21,8 @@ _NUMBERS = (
     "began_at",
     "exit_code",
     "save_every",
+    "rate",
+    "total_steps",
 )
 _FIELDS = {f.name for f in fields(Heartbeat)} - {"phase", "updated"}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, FrozenSet, Iterator, List, Optional, Pattern, Tuple
+from typing import Callable, FrozenSet, Iterator, List, Optional, Tuple
 
 STOP_SECONDS = 20.0
 
@@ -103,9 +103,8 @@ class Format:
 
     *grace* is the default time in seconds between the stop signal and the kill. *stopped_codes* are exit
     statuses with which the framework stops early and in good order. *zero_proves* says that status 0 means
-    finished where no target is known. *pointers* are files on which every judgement depends. *log_step*
-    finds the step in the job's output. *wants* tells people, as the end of "format NAME wants", what a
-    finished save looks like.
+    finished where no target is known. *pointers* are files on which every judgement depends. *wants*
+    tells people, as the end of "format NAME wants", what a finished save looks like.
     """
 
     name = ""
@@ -114,7 +113,6 @@ class Format:
     stopped_codes: FrozenSet[int] = frozenset()
     zero_proves = True
     pointers: Tuple[str, ...] = ()
-    log_step: Optional[Pattern[bytes]] = None
 
     def find(self, root: Path) -> List[Unit]:
         """

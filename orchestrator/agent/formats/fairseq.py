@@ -30,7 +30,6 @@ class Fairseq(Format):
 
     name = "fairseq"
     wants = f"{LAST}, or a whole checkpoint_EPOCH_UPDATE.pt"
-    log_step = re.compile(rb"num_updates\"?[\s:=]+\"?(\d+)")
 
     def find(self, root: Path) -> List[Unit]:
         """

@@ -1,0 +1,225 @@
+"""
+Step and loss from event files of TensorBoard, read as they grow.
+
+A file is a row of records: length (8 bytes, little endian), masked CRC-32C of the length, data, CRC of the
+data (TensorFlow's tsl/lib/io/record_writer.h). The data is a protobuf Event: step is field 2, summary
+field 5; a value of a summary has its tag in field 1 and its number in field 2 or in the tensor of field 8
+(tensorboard/compat/proto/event.proto, summary.proto, tensor.proto).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import threading
+from pathlib import Path
+from typing import Dict, Iterator, Optional, Sequence, Tuple, Union
+
+from .printed.numbers import usable
+from .progress import Progress
+
+PATTERN = "events.out.tfevents."
+LARGEST_RECORD = 64 << 10
+"""Bytes of a record beyond which it is an image or a histogram, and is passed over."""
+LARGEST_READ = 4 << 20
+MOST_FILES = 64
+MOST_ENTRIES = 5000
+DEEPEST = 5
+_HEAD = 12
+_LOSS = re.compile(
+    r"(?:^|[/_.])(?:(?:train|training|epoch|total|step|batch)[/_]?)?loss(?:_step|_epoch)?$", re.IGNORECASE
+)
+_EVAL = re.compile(
+    r"(?:^|[^a-z])(?:val|valid|validation|eval|evaluation|test|dev)(?:[^a-z]|$)", re.IGNORECASE
+)
+_Field = Tuple[int, Union[int, bytes]]
+
+
+class EventFiles:
+    """
+    Know the newest training loss below *folders*, from files that were written to since the job began.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._lock = threading.Lock()
+        self._since = 0.0
+        self._read: Dict[str, int] = {}
+        self.newest = Progress()
+
+    def begin(self, now: float) -> None:
+        """
+        Forget everything: a start of the job begins *now*, in seconds since the epoch.
+        """
+        with self._lock:
+            # What was there before belongs to an earlier start: only what is appended counts.
+            self._read = {path: size for path, size, _ in self._files()}
+            self._since, self.newest = now, Progress()
+
+    def look(self) -> None:
+        """
+        Read what is new. Raises nothing: a file that cannot be read or makes no sense is passed over.
+        """
+        with self._lock:
+            for path, size, changed in self._files():
+                if changed >= self._since - 1.0 and size > self._read.get(path, 0):
+                    self._tail(path)
+
+    def _files(self) -> Iterator[Tuple[str, int, float]]:
+        """
+        Yield path, size and time of change of event files that do not belong to an evaluation.
+        """
+        found = 0
+        for folder in self._folders:
+            for path in _below(folder):
+                if not path.name.startswith(PATTERN) or _EVAL.search(str(path.parent.relative_to(folder))):
+                    continue
+                try:
+                    about = path.stat()
+                except OSError:
+                    continue
+                found += 1
+                if found > MOST_FILES:
+                    return
+                yield str(path), about.st_size, about.st_mtime
+
+    def _tail(self, path: str) -> None:
+        try:
+            with Path(path).open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                data = file.read(LARGEST_READ)
+        except OSError:
+            return
+        used = 0
+        while len(data) - used >= _HEAD:
+            length, check = struct.unpack_from("<QI", data, used)
+            if masked_crc(data[used : used + 8]) != check:
+                used = 1 << 62  # Not a file of events, or a broken one: it is not read again.
+                break
+            end = used + _HEAD + length + 4
+            if end > len(data) and length <= LARGEST_RECORD:
+                break  # The rest of this record is not written yet, or is beyond this read.
+            if length <= LARGEST_RECORD:
+                self._learn(data[used + _HEAD : used + _HEAD + length])
+            used = end
+        self._read[path] = self._read.get(path, 0) + used
+
+    def _learn(self, record: bytes) -> None:
+        try:
+            step, values = 0, []
+            for number, value in fields(record):
+                if number == 2 and isinstance(value, int):
+                    step = value
+                elif number == 5 and isinstance(value, bytes):
+                    values += [part for n, part in fields(value) if n == 1 and isinstance(part, bytes)]
+            for part in values:
+                loss = scalar(part)
+                if loss is not None and step < 10**15 and step >= (self.newest.step or 0):
+                    self.newest = Progress(step, loss if usable(loss) is not None else float("nan"))
+        except (ValueError, IndexError, struct.error):
+            return
+
+
+def scalar(summary: bytes) -> Optional[float]:
+    """
+    Return the number of a Summary.Value whose tag is that of a training loss, else None. Raises ValueError.
+    """
+    found: Optional[float] = None
+    tag = ""
+    for number, value in fields(summary):
+        if number == 1 and isinstance(value, bytes):
+            tag = value[:200].decode("utf-8", "replace")
+        elif number == 2 and isinstance(value, bytes) and len(value) == 4:
+            found = float(struct.unpack("<f", value)[0])
+        elif number == 8 and isinstance(value, bytes):
+            found = _tensor(value)
+    return found if _LOSS.search(tag) and not _EVAL.search(tag) else None
+
+
+def _tensor(data: bytes) -> Optional[float]:
+    """
+    Return the number of a TensorProto with one float or double.
+    """
+    kind = 0
+    for number, value in fields(data):
+        if number == 1 and isinstance(value, int):
+            kind = value
+        elif number in (4, 5, 6) and isinstance(value, bytes):
+            size = {1: 4, 2: 8}.get(kind, 0)
+            if len(value) == size and size:
+                return float(struct.unpack("<f" if size == 4 else "<d", value)[0])
+    return None
+
+
+def fields(data: bytes) -> Iterator[_Field]:
+    """
+    Yield number and value of each field of a protobuf message: an int, or bytes. Raises ValueError.
+    """
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        size = {1: 8, 5: 4}.get(wire, -1)
+        if wire == 2:
+            size, at = _varint(data, at)
+        if size < 0 or at + size > len(data):
+            raise ValueError("not a protobuf message")
+        yield number, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> Tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            break
+        value |= (data[at] & 0x7F) << shift
+        at += 1
+        if not data[at - 1] & 0x80:
+            return value, at
+    raise ValueError("not a varint")
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """
+    Yield the files below a folder, not too deep and not too many. Raises nothing.
+    """
+    left = MOST_ENTRIES
+    for here, folders, files in os.walk(folder):
+        left -= len(folders) + len(files)
+        if left < 0:
+            return
+        if here[len(str(folder)) :].count(os.sep) >= DEEPEST:
+            folders.clear()
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
+        for name in files:
+            yield Path(here, name)
+
+
+def _table() -> Tuple[int, ...]:
+    rows = []
+    for first in range(256):
+        row = first
+        for _ in range(8):
+            row = (row >> 1) ^ (0x82F63B78 if row & 1 else 0)
+        rows.append(row)
+    return tuple(rows)
+
+
+_ROWS = _table()
+
+
+def masked_crc(data: bytes) -> int:
+    """
+    Return the CRC-32C of a few bytes, turned and shifted as in event files.
+    """
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = (crc >> 8) ^ _ROWS[(crc ^ byte) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,0 +1,109 @@
+"""
+Follow one start of the job: what it prints, reports and saves becomes the step of the heartbeat.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Optional
+
+from .parts import Parts
+from .printed.choice import Output
+from .printed.stream import Stream
+from .progress import Known, Progress, Rate, known, read_progress
+
+
+class Follower:
+    """
+    Know how far the job is. *moved_at* is when its step last changed, by the monotonic clock.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._begin(trains=False)
+
+    def begin(self, *, trains: bool) -> None:
+        """
+        Forget the last start; *trains* is false for a command whose output is no training.
+        """
+        self._begin(trains=trains)
+
+    def _begin(self, *, trains: bool) -> None:
+        self._trains = trains
+        self._stream = Stream()
+        self._output = Output(self._parts.settings.progress)
+        self._told = Progress()
+        self._known = Known()
+        self._rate = Rate()
+        self._began = False
+        self.moved_at = time.monotonic()
+        self._parts.events.begin(time.time())
+
+    @property
+    def reached(self) -> Optional[int]:
+        """
+        Return the step that may prove the end of the training: no count that somebody else guessed at.
+        """
+        return self._known.step if self._known.exact else self._saved()
+
+    def heard(self, data: bytes) -> None:
+        """
+        Take a piece of the job's output, from any thread. Never raises.
+        """
+        self._parts.log.write(data)
+        if self._trains:
+            self._stream.feed(data)
+
+    def look(self, resumed: Optional[int], *, last: bool = False) -> None:
+        """
+        Find out how far the job is; *last* says that it prints no more.
+        """
+        if not self._trains:
+            return
+        self._output.read(self._stream.lines(last))
+        told, printed = read_progress(self._parts.settings.layout.progress), self._output.now()
+        if told.save_seconds is not None and told.save_seconds != self._told.save_seconds:
+            self._parts.pace.saved(told.save_seconds)
+        self._told = told
+        now = known(
+            told, printed, self._parts.events.newest, self._saved(), resumed, self._parts.settings.target
+        )
+        self._parts.status.trouble("job.progress", self._output.trouble)
+        if now == self._known:
+            return
+        if now.step is not None and (now.step, now.source) != (self._known.step, self._known.source):
+            self._step(now, resumed)
+        self._known = now
+        rate = self._rate.value if printed.rate is None else printed.rate
+        self._parts.status.set(
+            step=now.step, loss=now.loss, rate=rate, total_steps=now.total, progress_from=now.source
+        )
+        self._parts.status.trouble("loss", "the loss of the job is not a number" if now.odd_loss else "")
+
+    def _saved(self) -> Optional[int]:
+        """
+        Return the newest step that the job has saved, on its disk or in the bucket.
+        """
+        saved = (self._parts.local.newest, self._parts.status.get("committed_step"))
+        return max((step for step in saved if step is not None), default=None)
+
+    def _step(self, now: Known, resumed: Optional[int]) -> None:
+        assert now.step is not None  # noqa: S101 (asked for above)
+        if not self._began or now.source != self._known.source:
+            self._note_begin(now.step, resumed)
+        self._rate.at(time.monotonic(), now.step, now.source)
+        if now.step == self._known.step:
+            return
+        self.moved_at = time.monotonic()
+        self._parts.status.time("first_step", again=not self._began)
+        self._parts.status.set(progress_at=time.time())
+        self._began = True
+
+    def _note_begin(self, step: int, resumed: Optional[int]) -> None:
+        """
+        Note the first step that the job reports, and say so when it has not gone on from its checkpoint.
+        """
+        self._parts.status.set(began_at=step)
+        ignored = resumed is not None and step < resumed
+        text = f"the job begins at step {step}, but step {resumed} is restored: "
+        self._parts.status.trouble("resume", text + self._parts.local.why_ignored(resumed) if ignored else "")

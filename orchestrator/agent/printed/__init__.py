@@ -1,0 +1,3 @@
+"""
+Step and loss from what a training job prints. Hostile output costs a bounded time and never raises.
+"""
