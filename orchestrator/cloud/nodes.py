@@ -18,6 +18,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.gcp.bodies import node_body
 from orchestrator.gcp.sights import seen
 from orchestrator.ports import NodeOrder
+from orchestrator.quota_hint import comparing_with_quota
 
 PAGE = 1000
 STATES = {state.value: state for state in NodeState}
@@ -70,7 +71,8 @@ class TpuNodes:
         """
         incarnation = incarnation_of(order.name, dict(order.labels))
         request = {"parent": self._parent(order.zone), "node_id": order.name, "node": node_body(order)}
-        with translated(f"create TPU node '{order.name}' in {order.zone}"):
+        what = f"create TPU node '{order.name}' in {order.zone}"
+        with comparing_with_quota(order.type, order.zone), translated(what):
             future = self._clients.tpu.create_node(request=request, **self._clients.mutating)
             return operations.of_tpu(future, Verb.CREATE, order.name, order.zone, incarnation)
 

@@ -18,6 +18,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.gcp.bodies import queued_body
 from orchestrator.gcp.sights import seen
 from orchestrator.ports import NodeOrder
+from orchestrator.quota_hint import comparing_with_quota
 
 PAGE = 1000
 _BY_USER = 1  # QueuedResourceState.StateInitiator
@@ -60,7 +61,8 @@ class TpuQueued:
         parent = self._parent(order.zone)
         body = queued_body(order, parent, wait)
         request = {"parent": parent, "queued_resource_id": order.name, "queued_resource": body}
-        with translated(f"create queued resource '{order.name}' in {order.zone}"):
+        what = f"create queued resource '{order.name}' in {order.zone}"
+        with comparing_with_quota(order.type, order.zone), translated(what):
             future = self._clients.tpu.create_queued_resource(request=request, **self._clients.mutating)
         incarnation = incarnation_of(order.name, dict(order.labels))
         return _operation(future, Verb.CREATE, order.name, order.zone, incarnation)

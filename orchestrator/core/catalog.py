@@ -51,6 +51,13 @@ class Accelerator:
         return 2 if self.generation in ("v2", "v3") else 1
 
     @property
+    def counted(self) -> int:
+        """
+        Return what quota counts: chips for v5e and v6e, cores for the others (docs/facts.md 1.6).
+        """
+        return self.chips if self.generation in ("v5e", "v6e") else self.cores
+
+    @property
     def size(self) -> int:
         """
         Return the number in the type's name (cores or chips, by generation), 0 where it is a topology.
@@ -129,6 +136,16 @@ class Catalog:
         Return the types that the zone lists; none for a zone that the table does not have.
         """
         return self.zones.get(zone, ())
+
+    def within_quota(self, accelerator_type: str, zone: str, limit: int) -> str:
+        """
+        Return the largest type of the same generation in *zone* that a quota of *limit* admits, or "".
+        """
+        wanted = self.accelerator(accelerator_type)
+        known = (self.accelerator(name) for name in self.types_in(zone))
+        same = [one for one in known if wanted and one and one.generation == wanted.generation]
+        fits = [one for one in same if wanted and one.counted <= limit and one.counted < wanted.counted]
+        return max(fits, key=lambda one: one.counted).type if fits else ""
 
     def runtime_for(self, accelerator_type: str) -> str | None:
         """

@@ -9,7 +9,7 @@ from orchestrator.errors import ConflictError, NotFoundError, QuotaError, Retry,
 from orchestrator.local.model.settings import PROFILES
 from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_lab, a_node
 
-QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
+QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 
 
 def test_a_node_is_created_and_seen_with_what_was_asked_for():
@@ -237,3 +237,28 @@ def test_a_failed_look_at_an_operation_leaves_it_open():
     result = lab.nodes.poll(operation)
     assert not result.done
     assert result.message
+
+
+def test_a_refusal_for_quota_compares_and_names_the_type_that_would_fit():
+    """
+    A fresh project has a quota of 4 for v5litepod-8, in every zone alike.
+    """
+    lab = a_lab(quotas={(QUOTA, ZONE): 4})
+    with pytest.raises(QuotaError) as refused:
+        lab.nodes.create(a_node())
+    assert "You asked for 8, the limit is 4: v5litepod-4 would fit (tpu.type)." in refused.value.hint
+    lab.nodes.create(a_node(type="v5litepod-4"))
+    with pytest.raises(QuotaError) as full:
+        lab.nodes.create(a_node(name="demo-tpu-g4", type="v5litepod-4"))
+    assert "would fit" not in full.value.hint
+
+
+def test_a_slice_counts_against_the_quota_for_training():
+    """
+    The small types of v5e are counted as for serving, v5litepod-16 and larger are not.
+    """
+    lab = a_lab(quotas={(QUOTA, ZONE): 4})
+    lab.nodes.create(a_node(type="v5litepod-16"))
+    training = "TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI"
+    with pytest.raises(QuotaError):
+        a_lab(quotas={(training, ZONE): 8}).nodes.create(a_node(type="v5litepod-16"))

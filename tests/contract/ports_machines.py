@@ -8,7 +8,7 @@ from orchestrator.gcp.bodies import as_json, instance_body
 from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node, a_vm
 from tests.contract.ports_kit import NODE, VM, case, each
 
-QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
+QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 NODE_STATES = [s.name for s in NodeState if s is not NodeState.STATE_UNSPECIFIED]
 ORDERS = {
     "spot": {},

@@ -9,7 +9,7 @@ from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node
 from tests.contract.ports_kit import NODE, case, each
 from tests.local.cloud_kit import node_body
 
-QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
+QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 CREATE = "tpu.queuedResources.create"
 ORDERS = {
     "spot": {},

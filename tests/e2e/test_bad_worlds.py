@@ -13,7 +13,7 @@ from orchestrator.cli.main import run
 
 pytestmark = pytest.mark.e2e
 ZONES = ("europe-west4-b", "europe-west4-a")
-QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
+QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 REFUSALS = {
     "stockout in all zones": (["--stockout", ZONES[0], "--stockout", ZONES[1]], 4, "tpuctl watch"),
     "no quota": ([f"--quota={QUOTA}@{zone}=0" for zone in ZONES], 4, "quota"),

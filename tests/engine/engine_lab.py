@@ -49,7 +49,7 @@ from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Machines, Push
 
 PROJECT = "local-project"
 ZONE, OTHER_ZONE = "europe-west4-b", "europe-west4-a"
-QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
+QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 MUTATING = ("tpu.nodes.create", "tpu.nodes.delete", "compute.instances.insert", "compute.instances.start",
             "compute.instances.stop", "compute.instances.delete", "storage.buckets.insert",
             "storage.buckets.setIamPolicy", "storage.buckets.delete", "storage.buckets.patch",

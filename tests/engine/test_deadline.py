@@ -17,7 +17,7 @@ NO_SPOT = frozenset({f"{ZONE}/spot"})
 PACE, STEPS, SAVE = 10.0, 720, 60
 """The job: 720 steps of 10 s, two hours in all, a checkpoint each ten minutes."""
 START = 120.0
-ON_DEMAND_QUOTA = "TPUV5sLitepodPerProjectPerZoneForTPUAPI"
+ON_DEMAND_QUOTA = "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI"
 
 
 def due(text="3.2h", **overrides):

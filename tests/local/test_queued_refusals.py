@@ -21,7 +21,7 @@ from tests.local.queued_kit import (
 )
 
 OTHER = "22222222-2222-4333-8444-555555555555"
-SPOT_QUOTA = ("TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI", ZONE)
+SPOT_QUOTA = ("TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI", ZONE)
 STOCKOUT = {"stockouts": frozenset({ZONE})}
 
 

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.catalog import load_catalog
 from tests.local.cloud_kit import NODES, SPOT_NODE, ZONE, a_lab, node_body
 
-QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
+QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 
 
 def test_a_zone_without_capacity_fails_inside_the_operation():

@@ -58,7 +58,7 @@ CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}
 DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
 STRETCH = (0, 0, 0, 0, 600, 600, 3600, 3600, 3600, 6 * 3600, 6 * 3600, 6 * 3600)
 """Seconds by which the pauses of a settled day grow: the loop is seen at many moments, not every 15 s."""
-QUOTA = "TPUV5sLitepodPreemptiblePerProjectPerZoneForTPUAPI"
+QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 shared_clients = cache(make_clients)
 shared_catalog = cache(load_catalog)
 decoded = lru_cache(decode)

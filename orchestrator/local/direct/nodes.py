@@ -22,6 +22,7 @@ from orchestrator.local.model import operations as model_operations
 from orchestrator.local.model.kernel import Place
 from orchestrator.local.model.operations import Api
 from orchestrator.ports import NodeOrder
+from orchestrator.quota_hint import comparing_with_quota
 
 _PAGE = 500  # the largest page of the model's lists
 
@@ -59,12 +60,10 @@ class DirectNodes:
         """
         incarnation = incarnation_of(order.name, dict(order.labels))
         body = as_json(node_body(order), presence=False)
-        started = self._door.tpu(
-            f"create TPU node '{order.name}' in {order.zone}",
-            "tpu.nodes.create",
-            Place(order.zone, order.name),
-            lambda: self._local.tpu.create(order.zone, order.name, body),
-        )
+        act = partial(self._local.tpu.create, order.zone, order.name, body)
+        what = f"create TPU node '{order.name}' in {order.zone}"
+        with comparing_with_quota(order.type, order.zone):
+            started = self._door.tpu(what, "tpu.nodes.create", Place(order.zone, order.name), act)
         return self._operation(started, Verb.CREATE, order.name, order.zone, incarnation)
 
     def delete(self, name: str, zone: str) -> Operation | None:
@@ -182,6 +181,7 @@ def node_of(node: model.Node) -> Node:
         incarnation=incarnation_of(node.name, labels),
         healthy=node.health in {model.Health.HEALTHY, model.Health.UNSPECIFIED},
         health=": ".join(part for part in (health, node.health_description) if part),
+        timed_out=node.health is model.Health.TIMEOUT,
         workers=tuple(Worker(i, w.address, w.address if external else "") for i, w in enumerate(first)),
         labels=labels,
         spot=node.spot,

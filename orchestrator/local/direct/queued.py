@@ -23,6 +23,7 @@ from orchestrator.local.model import operations as model_operations
 from orchestrator.local.model import queued as model
 from orchestrator.local.model.kernel import Place
 from orchestrator.ports import NodeOrder
+from orchestrator.quota_hint import comparing_with_quota
 
 _PAGE = 500  # the largest page of the model's lists
 
@@ -61,7 +62,8 @@ class DirectQueued:
         body = _sent(queued_body(order, f"projects/{self._door.project}/locations/{zone}", wait))
         act = partial(self._local.queued.create, zone, name, body)
         what = f"create queued resource '{name}' in {zone}"
-        started = self._door.tpu(what, "tpu.queuedResources.create", Place(zone, name), act)
+        with comparing_with_quota(order.type, zone):
+            started = self._door.tpu(what, "tpu.queuedResources.create", Place(zone, name), act)
         return self._operation(started, Verb.CREATE, name, zone, incarnation_of(name, dict(order.labels)))
 
     def delete(self, name: str, zone: str, *, force: bool) -> Operation | None:

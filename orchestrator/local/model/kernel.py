@@ -21,7 +21,7 @@ from orchestrator.local.model.state import Event, MachineState, State
 
 # What the texts of injected errors name where the call itself does not say it.
 _OF_FAULTS = {
-    "quota": "TPUV5sLitepodPerProjectPerZoneForTPUAPI",
+    "quota": "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI",
     "metric": "CPUS",
     "n": 0,
     "type": "v5litepod-8",

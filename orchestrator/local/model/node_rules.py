@@ -34,13 +34,15 @@ _UPDATABLE = ("description", "tags", "labels", "metadata", "networkConfig", "dat
 _CONFIG_TYPES = {2: "V2", 4: "V3", 7: "V4", 9: "V5LITE_POD", 10: "V5P", 11: "V6E"}
 _DISK_MODES = {1: "READ_WRITE", 2: "READ_ONLY"}
 _QUOTA_NAMES = {
-    "v2": "TPUV2s",
-    "v3": "TPUV3s",
-    "v4": "TPUV4s",
-    "v5e": "TPUV5sLitepod",
-    "v5p": "TPUV5P",
-    "v6e": "TPUV6E",
+    "v2": ("TPUV2s", ""),
+    "v3": ("TPUV3s", ""),
+    "v4": ("TPUV4s", ""),
+    "v5e": ("TPUV5s", "Litepod"),
+    "v5p": ("TPUV5P", ""),
+    "v6e": ("TPUV6E", ""),
 }
+"""What stands before and after `Preemptible` in a quota's id."""
+SERVING_CHIPS = 8
 
 
 def bad_request(kernel: Kernel, text: str) -> ApiError:
@@ -154,11 +156,14 @@ def quota_ids(node: Node) -> tuple[str, str]:
     """
     Return the ids of the node's quota by zone and by region.
 
-    The id of v4, and `Pod` for v2/v3 slices only, are by analogy with the ids that were seen.
+    A v5e of up to 8 chips counts as for serving, a larger one as for training (docs/facts.md 1.6). The id of
+    v4, and `Pod` for v2/v3 slices only, are by analogy with the ids that were seen.
     """
     kind = node.accelerator
+    before, after = _QUOTA_NAMES[kind.generation]
+    serving = "Serving" if kind.generation == "v5e" and kind.chips <= SERVING_CHIPS else ""
     pod = "Pod" if kind.generation in ("v2", "v3") and kind.hosts > 1 else ""
-    stem = _QUOTA_NAMES[kind.generation] + ("Preemptible" if node.spot else "") + pod
+    stem = before + ("Preemptible" if node.spot else "") + after + serving + pod
     return f"{stem}PerProjectPerZoneForTPUAPI", f"{stem}PerProjectPerRegionForTPUAPI"
 
 
