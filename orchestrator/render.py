@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.core.sidecars import REQUIREMENTS, log_folder, sidecars
-from orchestrator.core.spec import Spec
+from orchestrator.core.spec import ProgressSpec, Spec
 from orchestrator.errors import UsageError
 from orchestrator.shell_text import check_environment, check_text
 
@@ -143,6 +143,18 @@ def loop_script(**values: str | int) -> str:
     return _render("run-watch.sh.j2", values)
 
 
+def progress_text(spec: Spec) -> str:
+    """
+    Return how the job's output tells its progress as the agent is told it: a word, or patterns as JSON.
+
+    It is empty where the agent finds out by itself.
+    """
+    asked = spec.job.progress
+    if isinstance(asked, ProgressSpec):
+        return json.dumps({key: text for key, text in asdict(asked).items() if text}, sort_keys=True)
+    return "" if asked == "auto" else asked
+
+
 def stop_seconds(spec: Spec) -> float:
     """
     Return how long `start-job --restart` waits for the old agent, in seconds.
@@ -184,6 +196,7 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         "marker": checkpoint.marker,
         "every": _every(checkpoint.every),
         "save_seconds": "" if checkpoint.save_seconds is None else _number(checkpoint.save_seconds),
+        "progress": progress_text(spec),
         "checkpoint_place": place,
         "checkpoint_path": path,
         "target_steps": "" if spec.job.target_steps is None else spec.job.target_steps,

@@ -74,6 +74,7 @@ def body_of(session: "Session", seen: Glance, loop: dict[str, Any] | None) -> di
         "next": steps or list(plan.waiting),
         "look_in_s": min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
         "target_steps": spec.job.target_steps,
+        "eta_s": _eta(world, spec.job.target_steps),
         "budget_usd": spec.watch.budget_usd,
         "deadline": told(spec, world, history),
         "ttl_left_s": _age(history.started_at + spec.watch.ttl, world.seen_at) if goes_on else None,
@@ -92,8 +93,8 @@ def aged(body: dict[str, Any], seconds: float, by: str) -> dict[str, Any]:
         return {**row, **known}
 
     left = {
-        key: None if body[key] is None else round(max(0.0, body[key] - seconds), 1)
-        for key in ("look_in_s", "ttl_left_s")
+        key: None if body.get(key) is None else round(max(0.0, body[key] - seconds), 1)
+        for key in ("look_in_s", "ttl_left_s", "eta_s")
     }
     workers = [older(row, "checkpoint_age_s", "heartbeat_age_s") for row in body["workers"]]
     loop = older(body["loop"], "renewed_age_s") if body["loop"] else None
@@ -180,6 +181,9 @@ def _workers(world: "World") -> list[dict[str, Any]]:
             "phase": b.phase.value,
             "step": b.step,
             "loss": b.loss,
+            "rate": b.rate,
+            "total_steps": b.total_steps,
+            "progress_from": b.progress_from,
             "checkpoint": b.committed_step,
             "checkpoint_age_s": _age(world.seen_at, b.committed_at),
             "heartbeat_age_s": _age(world.seen_at, b.updated),
@@ -188,6 +192,18 @@ def _workers(world: "World") -> list[dict[str, Any]]:
         }
         for b in beats
     ]
+
+
+def _eta(world: "World", target: int | None) -> float | None:
+    """
+    Return the seconds until the job's last step, at its rate of the moment.
+    """
+    from orchestrator.core.progress import seconds_left
+    from orchestrator.core.world import Present
+
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    left = seconds_left(beats, target)
+    return None if left is None else round(left, 1)
 
 
 def _age(now: float, then: float | None) -> float | None:

@@ -26,6 +26,7 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "tpuctl_worker_phase": ("1 for what each worker does", ("worker", "phase")),
     "tpuctl_worker_step": ("last step that a worker reported", ("worker",)),
     "tpuctl_worker_loss": ("last loss that a worker reported", ("worker",)),
+    "tpuctl_worker_steps_per_second": ("steps a second, where they are known", ("worker",)),
     "tpuctl_worker_checkpoint_step": ("newest checkpoint of a worker", ("worker",)),
     "tpuctl_worker_checkpoint_age_seconds": ("age of that checkpoint", ("worker",)),
     "tpuctl_worker_heartbeat_age_seconds": ("time since a worker's last report", ("worker",)),
@@ -37,6 +38,7 @@ COUNTERS: Mapping[str, str] = {
 PER_WORKER = {
     "tpuctl_worker_step": "step",
     "tpuctl_worker_loss": "loss",
+    "tpuctl_worker_steps_per_second": "rate",
     "tpuctl_worker_checkpoint_step": "checkpoint",
     "tpuctl_worker_checkpoint_age_seconds": "checkpoint_age_s",
     "tpuctl_worker_heartbeat_age_seconds": "heartbeat_age_s",
@@ -110,7 +112,7 @@ class Metrics:
             number = str(worker["worker"])
             self._set("tpuctl_worker_phase", 1, number, worker["phase"])
             for name, key in PER_WORKER.items():
-                self._set(name, worker[key], number)
+                self._set(name, worker.get(key), number)
         self._counters["tpuctl_passes_total"].labels(self._name).inc()
         self._counters["tpuctl_failures_total"].labels(self._name).inc(failures)
 

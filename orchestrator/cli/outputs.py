@@ -100,10 +100,11 @@ KINDS: Mapping[str, Any] = {
         "cost_usd": float, "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
         "workers": [{
             "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "checkpoint": maybe(int),
+            "rate": maybe(float), "total_steps": maybe(int), "progress_from": str,
             "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "starts": int, "message": str,
         }],
         "loop": object, "alone": str, "next": [str], "look_in_s": maybe(float), "target_steps": maybe(int),
-        "budget_usd": maybe(float), "ttl_left_s": maybe(float),
+        "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_left_s": maybe(float),
         "deadline": maybe({"due": str, "forecast": str, "runs_on": str}),
         "sidecars": [{"name": str, "role": str, "port": int}], "seen": _SEEN,
     },

@@ -3,9 +3,10 @@ Show how far the job is: on a terminal in the live line, elsewhere in a plain li
 """
 
 from orchestrator.cli.events import EventPrinter
-from orchestrator.cli.words import usd_text
+from orchestrator.cli.words import rate_text, span_text, usd_text
 from orchestrator.core.events import Event
 from orchestrator.core.plan import Kind, Verb
+from orchestrator.core.progress import last_step, seconds_left
 from orchestrator.core.spec import Spec
 from orchestrator.core.world import Heartbeat, Phase, Present
 from orchestrator.engine.reconcile import Pass
@@ -88,10 +89,13 @@ def _phase(beat: Heartbeat, *, lost: bool) -> str:
 
 
 def _figures(beat: Heartbeat, spec: Spec) -> list[str]:
-    target = f" of {spec.job.target_steps}" if spec.job.target_steps else ""
-    parts = [] if beat.step is None else [f"step {beat.step}{target}"]
+    last = last_step(beat, spec.job.target_steps)
+    parts = [] if beat.step is None else [f"step {beat.step}{f' of {last}' if last else ''}"]
     if beat.loss is not None:
         parts.append(f"loss {beat.loss:.4g}")
+    if beat.phase is Phase.RUN and beat.rate:
+        left = seconds_left((beat,), spec.job.target_steps)
+        parts.append(rate_text(beat.rate) + ("" if left is None else f", {span_text(left)} left"))
     if beat.committed_step is not None:
         parts.append(f"checkpoint {beat.committed_step}")
     return parts

@@ -96,10 +96,11 @@ def _losses(session: "Session", beats: "Sequence[Heartbeat]") -> "Losses":
     """
     from orchestrator.engine.joblogs import JobLog
     from orchestrator.engine.snapshot import read_curve
+    from orchestrator.render import progress_text
     from orchestrator.report.curve import FEW, losses
 
     seen = read_curve(session.store)
     if len(seen) >= FEW:
         return losses(seen, beats)
     lines = ((incarnation, line) for incarnation, _, line in JobLog(session.store, 0).new_lines())
-    return losses(seen, beats, lines)
+    return losses(seen, beats, lines, progress_text(session.spec))

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from typing import Any
 
-from orchestrator.cli.words import span_text, usd_text
+from orchestrator.cli.words import rate_text, span_text, usd_text
 
 WIDTH = 80
 FEW = 4
@@ -59,12 +59,16 @@ def job_text(body: dict[str, Any]) -> str:
         return ""
     slowest = min(body["workers"], key=lambda w: (w["step"] or 0, w["checkpoint"] or 0))
     parts = [slowest["phase"]]
-    target = body.get("target_steps")
+    target = body.get("target_steps") or slowest.get("total_steps")
     if slowest["step"] is not None:
         share = f" of {target} ({slowest['step'] / target:.0%})" if target else ""
         parts.append(f"step {slowest['step']}{share}")
     if slowest["loss"] is not None:
         parts.append(f"loss {slowest['loss']:.4g}")
+    if slowest["phase"] == "run" and slowest.get("rate"):
+        parts.append(rate_text(slowest["rate"]))
+    if body.get("eta_s") is not None:
+        parts.append(f"{span_text(body['eta_s'])} left")
     return ", ".join(parts)
 
 

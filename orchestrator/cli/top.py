@@ -157,7 +157,8 @@ def _brief(job: str | None) -> str:
     Return how far the job is without what the state says already, so that a row has one line.
     """
     parts = (job or "").split(", ")
-    return ", ".join(p for p in parts if p not in {"run", "done"} and not p.startswith("loss ")) or "-"
+    rest = [p for p in parts if p not in {"run", "done"} and not p.startswith("loss ")]
+    return ", ".join(p for p in rest if not p.endswith((" steps/s", " s/step"))) or "-"
 
 
 def _news(body: dict[str, Any]) -> list[str]:

@@ -20,3 +20,10 @@ def usd_text(usd: float) -> str:
     Return an amount with as many digits as say something.
     """
     return f"{usd:.2f} USD" if usd >= 1 else f"{usd:.4f} USD"
+
+
+def rate_text(rate: float) -> str:
+    """
+    Return steps a second, or seconds a step where those are few.
+    """
+    return f"{rate:.3g} steps/s" if rate >= 1 else f"{1 / rate:.3g} s/step" if rate > 0 else "0 steps/s"

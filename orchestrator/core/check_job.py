@@ -9,8 +9,9 @@ from math import isfinite
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.cost import hourly
 from orchestrator.core.exposed import SAFE, exposures, job_texts
+from orchestrator.core.progress_patterns import fault
 from orchestrator.core.rule import Problem, Rule
-from orchestrator.core.spec import Spec
+from orchestrator.core.spec import ProgressSpec, Spec
 from orchestrator.core.suggest import join
 
 NOTICE_SECONDS = 30
@@ -78,6 +79,19 @@ def _marker(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if not marker or "/" in marker or "\0" in marker or marker in (".", ".."):
         hint = "for example COMPLETE"
         yield Problem("job.checkpoint.marker", f'"{marker[:60]}" is not a plain file name', hint)
+
+
+def _progress(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    asked = spec.job.progress
+    if not isinstance(asked, ProgressSpec):
+        return
+    given = {key: text for key in ("step", "loss", "rate") if (text := getattr(asked, key))}
+    if not given:
+        yield Problem("job.progress", "holds no pattern", "write step: or loss:, or leave it out")
+    for key, text in given.items():
+        message, hint = fault(key, text)
+        if message:
+            yield Problem(f"job.progress.{key}", message, hint)
 
 
 def _target(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -153,6 +167,7 @@ RULES = (
     Rule(("job.checkpoint.format", "job.checkpoint.dir"), _format),
     Rule(("job.checkpoint.keep",), _keep),
     Rule(("job.checkpoint.marker",), _marker),
+    Rule(("job.progress",), _progress),
     Rule(("job.target_steps",), _target),
     Rule(("job.failures",), _failures),
     Rule(("job.grace", "job.checkpoint.format"), _grace),

@@ -4,7 +4,7 @@ What is known of a job's progress, so that a deadline can be kept: learned from 
 
 from dataclasses import dataclass, replace
 
-from orchestrator.core.world import Heartbeat, Node
+from orchestrator.core.world import Heartbeat, Node, Phase
 
 LONGEST_START = 3 * 3600.0
 """Seconds beyond which a start is a fault and no measure of the next one."""
@@ -50,10 +50,32 @@ def _committed(known: Progress, beat: Heartbeat, step: int) -> Progress:
     return replace(known, step=step, committed_at=at, loss=gap or known.loss)
 
 
+def last_step(beat: Heartbeat, target: int | None) -> int | None:
+    """
+    Return the step at which the job ends: the *target* of the deployment file, else what the job says.
+    """
+    return beat.total_steps if target is None else target
+
+
+def seconds_left(beats: tuple[Heartbeat, ...], target: int | None) -> float | None:
+    """
+    Return how long the slowest worker trains on at its rate, None where rate or end are not known.
+    """
+    left: list[float] = []
+    for beat in beats:
+        last = last_step(beat, target)
+        if beat.phase is not Phase.RUN or not beat.rate or last is None or beat.step is None:
+            return None
+        left.append(max(0, last - beat.step) / beat.rate)
+    return max(left, default=None)
+
+
 def _pace(beat: Heartbeat) -> float:
     """
     Return the seconds per step since the first step that this start of the job has reported, 0 if unknown.
     """
+    if beat.rate:
+        return 1 / beat.rate
     first, last = beat.timings.get("first_step"), beat.progress_at
     began = beat.began_at if beat.began_at is not None else beat.resumed_from or 0
     if first is None or last is None or beat.step is None or beat.step <= began or last <= first:

@@ -126,6 +126,22 @@ class MemorySpec:
 
 
 @dataclass(frozen=True)
+class ProgressSpec:
+    """
+    Describe how the job's output tells its progress: patterns of Python's `re`, each with one group.
+    """
+
+    __pydantic_config__ = STRICT
+
+    step: str = ""
+    """Pattern whose group is the step, for example 'iter (\\d+):'. Of several matches the newest counts."""
+    loss: str = ""
+    """Pattern whose group is the loss, for example 'loss ([0-9.]+)'."""
+    rate: str = ""
+    """Pattern whose group is the number of steps a second; measured when left out."""
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """
     Describe the training job.
@@ -147,6 +163,10 @@ class JobSpec:
     """Variables from Secret Manager, by reference: secret://NAME or secret://NAME/versions/N."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     """How the job saves its progress."""
+    progress: (
+        ProgressSpec | Literal["auto", "none", "lines", "trainer", "keras", "levanter", "bars", "epochs"]
+    ) = "auto"
+    """How the job's output tells step and loss: auto knows the usual programs; a preset; or patterns."""
     memory: MemorySpec = field(default_factory=MemorySpec)
     """How much memory and disk the job needs, if known."""
     target_steps: int | None = None

@@ -2,17 +2,18 @@
 The loss of a job by step: from what the watcher saw, from the job's own log, and from the last reports.
 """
 
-import re
 from collections.abc import Iterable, Sequence
-from math import isfinite
 
+from orchestrator.agent.printed.choice import Output
+from orchestrator.agent.printed.numbers import usable
+from orchestrator.agent.printed.stream import Stream
 from orchestrator.core.world import Heartbeat
 
-LINE = re.compile(r"\bstep[\s=:]+(\d+)\b.*?\bloss[\s=:]+([-+]?[\d.]+(?:e[-+]?\d+)?)", re.IGNORECASE)
-"""How a line of a log tells step and loss: `step 12 loss 3.4`, `step=12, loss=3.4e-1`."""
 FEW = 30
 """Points of the watcher below which the job's log is read too."""
 MOST = 800
+SMALLEST = 1e-30
+"""Below it a loss is drawn as 0: the marks of an axis would be too small for a float."""
 
 Losses = dict[int, list[tuple[int, float]]]
 """(step, loss) in the order of steps, by incarnation."""
@@ -20,20 +21,23 @@ Losses = dict[int, list[tuple[int, float]]]
 
 def losses(
     seen: Iterable[tuple[float, int, float | None, int]], beats: Sequence[Heartbeat],
-    lines: Iterable[tuple[int, str]] = (),
+    lines: Iterable[tuple[int, str]] = (), progress: str = "auto",
 ) -> Losses:  # fmt: skip
     """
     Return the curve of each incarnation; *lines* are (incarnation, line) of the job's log.
+
+    They are read as the agent reads them, by *progress* as the agent is told it.
     """
     found: dict[int, dict[int, float]] = {}
 
     def add(incarnation: int, step: int, loss: float | None) -> None:
-        if loss is not None and isfinite(loss):
+        loss = usable(loss)
+        loss = 0.0 if loss is not None and abs(loss) < SMALLEST else loss
+        if loss is not None and 0 <= step < 10**15:
             found.setdefault(incarnation, {})[step] = loss
 
-    for incarnation, line in lines:
-        if match := LINE.search(line):
-            add(incarnation, int(match[1]), _number(match[2]))
+    for incarnation, step, loss in printed(lines, progress):
+        add(incarnation, step, loss)
     for _, step, loss, incarnation in seen:
         add(incarnation, step, loss)
     for beat in beats:
@@ -42,11 +46,23 @@ def losses(
     return {incarnation: _thinned(sorted(points.items())) for incarnation, points in sorted(found.items())}
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+def printed(
+    lines: Iterable[tuple[int, str]], progress: str = "auto"
+) -> Iterable[tuple[int, int, float | None]]:
+    """
+    Yield incarnation, step and loss whenever a line of the log tells one of both anew.
+    """
+    outputs: dict[int, Output] = {}
+    for incarnation, line in lines:
+        if line.startswith("--- incarnation "):
+            outputs.pop(incarnation, None)  # The agent's line before each start, which counts for itself.
+        output = outputs.setdefault(incarnation, Output(progress))
+        before, stream = output.now(), Stream()
+        stream.feed(line.encode("utf-8", "surrogateescape"))
+        output.read(stream.lines(last=True))
+        now = output.now()
+        if now.step is not None and now != before:
+            yield incarnation, now.step, now.loss
 
 
 def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:

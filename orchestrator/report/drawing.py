@@ -129,7 +129,7 @@ def _round_values(low: float, high: float) -> list[float]:
     """
     raw = (high - low) / 4
     size = 10.0 ** floor(log10(raw))
-    step = next(factor * size for factor in (1, 2, 5, 10) if factor * size >= raw)
+    step = next((factor * size for factor in (1, 2, 5, 10) if factor * size >= raw), 10 * size)
     start = floor(low / step) + 1
     values = [round(n * step, 10) for n in range(start, start + 12)]
     return [value for value in values if low < value < high]

@@ -182,6 +182,9 @@ VALUES = {
     "job.checkpoint.marker": ("DONE", "DONE"),
     "job.checkpoint.every": ("9m", 540.0),
     "job.checkpoint.save_seconds": ("2.5", 2.5),
+    "job.progress.step": (r"iter (\d+):", r"iter (\d+):"),
+    "job.progress.loss": ("loss ([0-9.]+)", "loss ([0-9.]+)"),
+    "job.progress.rate": ("([0-9.]+) it/s", "([0-9.]+) it/s"),
     "job.memory.params_millions": ("125", 125.0),
     "job.memory.optimizer": ("sgd", "sgd"),
     "job.memory.dtype": ("bf16", "bf16"),
@@ -226,6 +229,14 @@ def test_environment_variables_of_the_job_can_be_given_one_by_one():
     """Their names keep their case."""
     spec = read(VALID.encode(), "x", {"job.env.lr": "0.1"}, {"TPUCTL_JOB__ENV__XLA__FLAG": "1"})
     assert spec.job.env == {"EPOCHS": "25", "lr": "0.1", "XLA__FLAG": "1"}
+
+
+def test_progress_is_a_preset_or_patterns():
+    """A flag can set either, and a mistyped preset is told the nearest one."""
+    assert read(VALID.encode(), "x", {"job.progress": "keras"}, {}).job.progress == "keras"
+    assert read(VALID.encode(), "x", {}, {}).job.progress == "auto"
+    found = complaints(VALID.replace("watch:", "  progress: trainr\nwatch:"))
+    assert found[0].hint == "did you mean trainer?"
 
 
 def test_a_flag_can_take_the_vm_away_and_back():

@@ -15,6 +15,8 @@ AUTO = "auto"
 OFF = "none"
 PRESETS = ("lines", "trainer", "keras", "levanter", "bars", "epochs")
 """Names of the readers, the most trusted first: a count that a job prints itself before one of its bar."""
+_WORDS = (b"loss", b"epoch", b"%|", b"progress on")
+"""One of them stands in every line that a reader knows; most lines of a log have none."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,10 @@ class Output:
         for line in lines:
             if self._own is not None:
                 self._own.read(line)
-            for reader in self._readers:
-                reader.read(line)
+            lower = line.lower()
+            if any(word in lower for word in _WORDS):
+                for reader in self._readers:
+                    reader.read(line)
 
     def now(self) -> Printed:
         """

@@ -15,7 +15,7 @@ from typing import Callable, Dict, Optional, Pattern
 from .numbers import count, value
 
 KEYS = ("step", "loss", "rate")
-LONGEST_LINE = 1024
+LONGEST_LINE = 512
 SLOW = 0.5
 """Seconds after which a pattern is given up."""
 

@@ -1,0 +1,89 @@
+"""
+The loss by step, from the log of a job that knows nothing of tpuctl, and from hostile reports.
+"""
+
+import time
+from math import inf, nan
+
+import pytest
+
+from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.report.curve import losses
+from orchestrator.report.drawing import curve
+from tests.agent.printed_lines import SAMPLES
+
+
+def test_the_curve_has_what_a_program_printed():
+    """Lines of nanoGPT, of two machines; evaluations are none of it."""
+    lines = [(1, f"iter {n}: loss {4 - n / 100:.4f}, time 20.00ms, mfu 1.00%") for n in range(0, 50, 10)]
+    lines += [
+        (1, "step 40: train loss 3.6, val loss 3.9"),
+        (2, "--- incarnation 2, worker 0, attempt 1: x ---"),
+    ]
+    lines += [(2, f"iter {n}: loss {4 - n / 100:.4f}, time 20.00ms, mfu 1.00%") for n in range(30, 70, 10)]
+    found = losses([], [], lines)
+    assert [step for step, _ in found[1]] == [0, 10, 20, 30, 40]
+    assert [step for step, _ in found[2]] == [30, 40, 50, 60]
+    assert found[2][-1] == (60, 3.4)
+    assert curve(found) is not None
+
+
+def test_a_start_of_the_same_machine_counts_for_itself():
+    """After a crash the job begins at an older step; the curve has what it printed then."""
+    lines = [
+        (1, "step 50 loss 2.0"),
+        (1, "--- incarnation 1, worker 0, attempt 2: x ---"),
+        (1, "step 41 loss 1.5"),
+    ]
+    assert losses([], [], lines) == {1: [(41, 1.5), (50, 2.0)]}
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: f"{s.program}-{s.reader}")
+def test_each_program_has_a_curve(sample):
+    """As the agent reads it."""
+    found = losses([], [], [(1, line) for line in sample.text.split("\n")])
+    assert found[1][-1][0] == sample.step
+
+
+def test_own_patterns_count_in_the_report_too():
+    """They are what the agent is told."""
+    assert losses(
+        [], [], [(1, "round 7 cost 0.5")], '{"step": "round (\\\\d+)", "loss": "cost ([0-9.]+)"}'
+    ) == {1: [(7, 0.5)]}
+
+
+@pytest.mark.parametrize("loss", [nan, inf, -inf, 1e308, -1e308, 1e31, None])
+def test_a_loss_that_cannot_be_drawn_is_left_out(loss):
+    """From whoever it comes."""
+    beat = Heartbeat(1, 0, Phase.RUN, 1.0, step=3, loss=loss)
+    assert losses([(0.0, 1, loss, 1), (0.0, 2, 1.0, 1)], [beat]) == {1: [(2, 1.0)]}
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [(1, 1e30), (2, -1e30)], [(1, 5e-324), (2, 0.0)], [(1, 1e-320), (2, 2e-320)], [(1, 0.0), (2, 0.0)],
+        [(1, 1e30), (2, 1e30)], [(0, 1.0), (10**14, 1.0 + 1e-16)], [(1, 1e-300), (2, -1e-300)],
+    ],
+)  # fmt: skip
+def test_extreme_losses_are_drawn_without_an_error(points):
+    """Marks of an axis need floats that do not overflow and are not 0."""
+    assert curve(losses([(0.0, step, loss, 1) for step, loss in points], [])) is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 1 " * 9000,
+        "step " + "9" * 5000 + " loss 1",
+        "step 1 loss " + "9" * 5000,
+        "step 1 loss 1e999",
+        "\0" * 70000,
+    ],
+    ids=range(5),
+)
+def test_hostile_lines_of_a_log_cost_little(line):
+    """A line of 64 KB was 15 s once."""
+    began = time.process_time()
+    losses([], [], [(1, line)] * 20)
+    assert time.process_time() - began < 1.0
