@@ -52,6 +52,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-141": (UsageError, "job.source leads out of the project"),
     "TPU-142": (UsageError, "the source folder holds a key"),
     "TPU-143": (UsageError, "the deployment file is another user's, or others can replace it"),
+    "TPU-144": (UsageError, "a file or folder of job.data is missing, changes, or cannot be sent"),
     "TPU-200": (AuthError, "credentials or permissions do not suffice"),
     "TPU-201": (AuthError, "nobody is logged in"),
     "TPU-202": (AuthError, "a permission is missing"),

@@ -233,6 +233,11 @@ class Store(Protocol):
         List all objects under *prefix*, without data.
         """
 
+    def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:
+        """
+        Return size and crc32c (base64, as the bucket shows it) of all objects under *prefix* by name.
+        """
+
     def delete(self, name: str, if_generation: int | None = None) -> None:
         """
         Delete an object; one that is gone is fine. Raise PreconditionError as `write` does.

@@ -31,6 +31,7 @@ def job_environ(parts: Parts, attempt: Attempt, resume: str) -> Dict[str, str]:
         TPUCTL_RESUME=resume,
         TPUCTL_PROGRESS_FILE=str(settings.layout.progress),
         TPUCTL_CHECKPOINT_DIR=settings.checkpoints.folder,
+        TPUCTL_DATA_DIR=str(settings.layout.data),
         TPUCTL_SAVE_EVERY_SECONDS="" if every is None else f"{every:.0f}",
         TPUCTL_SAVE_EVERY_FILE="" if every is None else str(parts.pace.file),
     )

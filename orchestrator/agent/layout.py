@@ -103,6 +103,20 @@ class Layout:
         """
         return self.root / "state" / "save-every"
 
+    @property
+    def data(self) -> Path:
+        """
+        Return the folder of the job's data, in a folder for each name of `job.data`.
+        """
+        return self.root / "data"
+
+    @property
+    def data_state(self) -> Path:
+        """
+        Return what is known of the files that were brought there.
+        """
+        return self.root / "state" / "data.json"
+
     def setup_done(self, bundle: str) -> Path:
         """
         Return the mark that the setup command of *bundle* has succeeded here.

@@ -11,6 +11,7 @@ from typing import Any, Mapping, Optional
 
 from . import record as records
 from .bring_back import BringBack, fetch_code
+from .bring_data import bring_data
 from .errors import AgentError
 from .follow import Follower
 from .formats.base import Format
@@ -78,7 +79,7 @@ class Player:
         back = BringBack(self._parts, attempt)
         back.start()
         self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
-        failed = self._set_up(attempt)
+        failed = bring_data(self._parts) or self._set_up(attempt)
         if failed is not None:
             back.rest()
             return failed

@@ -118,6 +118,33 @@ class Bucket:
         """
         return self._pages({"prefix": prefix, "delimiter": "/"}, seconds)
 
+    def other(self, name: str) -> Bucket:
+        """
+        Return another bucket of the same service, for the same account.
+        """
+        if name == self.name:
+            return self
+        bucket = Bucket(name, self._base, self._tokens)
+        bucket._transport = self._transport
+        return bucket
+
+    def objects(self, prefix: str, seconds: float = SECONDS) -> List[Dict[str, Any]]:
+        """
+        Return the resources of all objects under *prefix*; a bucket that is not there is an AgentError.
+        """
+        items: List[Dict[str, Any]] = []
+        query = {"prefix": prefix, "fields": "items(name,size,md5Hash,crc32c),nextPageToken"}
+        while True:
+            path = f"/storage/v1/b/{self.name}/o?{urlencode(query)}"
+            reply = self._call("GET", path, seconds)
+            if reply.status == 404:
+                raise AgentError(f"gs://{self.name} is not there")
+            page = json.loads(reply.body)
+            items += page.get("items", [])
+            query["pageToken"] = page.get("nextPageToken", "")
+            if not query["pageToken"]:
+                return items
+
     def upload(self, name: str, path: Path, size: int) -> str:
         """
         Write a file of *size* bytes and return the sha256 of what was sent. Raises TornError when it shrank.

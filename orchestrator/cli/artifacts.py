@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import agentzip
+from orchestrator.cli.job_data import with_code
 from orchestrator.cli.source_folder import source_folder
 from orchestrator.cli.wiring import Session
 from orchestrator.core.history import History, newest_incarnation
@@ -16,15 +17,16 @@ from orchestrator.core.spec import Spec
 from orchestrator.core.world import Heartbeat, Phase, Present, Sight
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.remote.bundle import build
+from orchestrator.remote.data import DataSet
 
 
-def build_artifacts(session: Session) -> tuple[str, str]:
+def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[str, str]:
     """
-    Build bundle and agent into the deployment's folder and return their sha256.
+    Build bundle and agent into the deployment's folder and return their sha256; *sets* are the job's data.
     """
     session.bundles.mkdir(parents=True, exist_ok=True, mode=0o700)
     source = source_folder(session.path, session.spec)
-    bundle = build(source, session.bundles)
+    bundle = build(source, session.bundles, more=with_code(sets))
     wanted = bundle_file(session.bundles, bundle.digest)
     if bundle.path != wanted:
         bundle.path.replace(wanted)

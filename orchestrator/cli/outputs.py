@@ -89,6 +89,11 @@ KINDS: Mapping[str, Any] = {
             "dates": table(str),
         },
         "notes": [str], "seen?": str, "out?": str, "check?": _FINDINGS, "scripts?": table(str),
+        "sent?": {"files": int, "bytes": int, "largest": [{"path": str, "bytes": int}]},
+        "data?": [{
+            "name": str, "source": str, "bytes": maybe(int), "files": maybe(int), "usd_month": maybe(float),
+        }],
+        "at_home?": [{"path": str, "rule": str, "files": int, "bytes": int}],
     },
     "config": {"file": str, "settings": [{"key": str, "value": object, "origin": str}]},
     "check": {"name": str, **_FINDINGS},

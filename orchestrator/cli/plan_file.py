@@ -31,9 +31,11 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
     from orchestrator.catalog import load_catalog
     from orchestrator.cli import plan_view
     from orchestrator.cli.events import EventPrinter
-    from orchestrator.cli.output import say
+    from orchestrator.cli.job_data import read_data, with_code
+    from orchestrator.cli.output import page, say
     from orchestrator.cli.preview import first_scripts
     from orchestrator.cli.same_place import check_place
+    from orchestrator.cli.sent import render, what_is_sent
     from orchestrator.cli.source_folder import source_folder
     from orchestrator.core.left_alone import left_alone
     from orchestrator.core.preview import preview
@@ -46,7 +48,9 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
     with printer:
         check_place(session)
     with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
-        bundle = build(source_folder(session.path, session.spec), Path(folder)).digest
+        sets = read_data(session.path, session.spec, choice.cloud)
+        source = source_folder(session.path, session.spec)
+        bundle = build(source, Path(folder), more=with_code(sets)).digest
         agent = agentzip.build(Path(folder) / "agent.pyz")
     with printer:
         approved, plan, world = _foreseen(session, bundle, agent)
@@ -56,8 +60,12 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
         session.spec, plan, load_catalog(), project=session.project, account=account, scripts=texts,
         notes=left_alone(session.spec, world), there=_billed_now(session.record.history),
     )  # fmt: skip
-    named = {"out": str(out)} if out else {}
+    sent = what_is_sent(session.path, session.spec, source, sets, shown.hourly.storage_usd_gib_month)
+    named = {**({"out": str(out)} if out else {}), **sent.as_dict()}
     plan_view.show(shown, as_json=choice.as_json, seen=plan_view.CLOUD, more=named, scripts=scripts)
+    if not choice.as_json:
+        with page() as console:
+            render(sent, console, plan_view.WIDTH)
     if out is not None:
         text = json.dumps(sealed(approved.as_dict()), indent=1, sort_keys=True)
         write_atomically(out.absolute(), text.encode())

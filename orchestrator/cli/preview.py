@@ -21,6 +21,8 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
     from orchestrator import agentzip
     from orchestrator.catalog import load_catalog
     from orchestrator.cli import check_view, plan_view
+    from orchestrator.cli.job_data import read_data, with_code
+    from orchestrator.cli.sent import render, what_is_sent
     from orchestrator.cli.source_facts import gather
     from orchestrator.cli.source_folder import source_folder
     from orchestrator.core.forecast import forecast
@@ -31,7 +33,8 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
     path, spec = read_spec(choice)
     catalog = load_catalog()
     with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
-        bundle = build(source_folder(path, spec), Path(folder)).digest
+        sets = read_data(path, spec, choice.cloud)
+        bundle = build(source_folder(path, spec), Path(folder), more=with_code(sets)).digest
         agent = agentzip.build(Path(folder) / "agent.pyz")
     plan = forecast(spec, catalog.accelerator(spec.tpu.type), bundle, agent)
     project = spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
@@ -39,12 +42,14 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
     shown = preview_of(spec, plan, catalog, project=project, scripts=texts)
     facts = gather(source_folder(path, spec), skip=path)
     findings = preflight(spec, catalog, facts)
-    checks = {"check": check_view.body(findings, facts)}
+    sent = what_is_sent(path, spec, source_folder(path, spec), sets, shown.hourly.storage_usd_gib_month)
+    checks = {"check": check_view.body(findings, facts), **sent.as_dict()}
     plan_view.show(shown, as_json=choice.as_json, seen=plan_view.NOTHING, more=checks, scripts=scripts)
     if not choice.as_json:
         from orchestrator.cli.output import page
 
         with page() as console:
+            render(sent, console, plan_view.WIDTH)
             check_view.render_short(findings, facts, console)
     return plan
 

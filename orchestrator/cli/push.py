@@ -61,6 +61,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     from orchestrator.cli.artifacts import build_artifacts
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import remember, sweep_expired
+    from orchestrator.cli.job_data import read_data, say_what_is_sent, send_data
     from orchestrator.cli.leaving import leaving
     from orchestrator.cli.output import print_json, say
     from orchestrator.cli.wiring import Choice, Session
@@ -72,7 +73,9 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     sweep_expired(session)
     _must_run(session)
     before = session.record.history.bundle
-    wanted = Wanted(*build_artifacts(session), job_digest(session.spec))
+    sets = read_data(session.path, session.spec, cloud)
+    say_what_is_sent(session, sets)
+    wanted = Wanted(*build_artifacts(session, sets), job_digest(session.spec))
     plan = _plan(session, wanted)
     body: dict[str, Any] = {
         "name": session.spec.name,
@@ -85,6 +88,8 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     else:
         for line in plan:
             say(f"~ {line}")
+        with printer:
+            send_data(session, sets, printer)
         with leaving("the job may run the old code or the new", "tpuctl push"), session.alone(PUSH), printer:
             _must_run(session)
             remember(session)

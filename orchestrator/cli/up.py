@@ -11,10 +11,12 @@ from orchestrator.cli.options import deployment_options
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
+    from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.wiring import Choice, Session
     from orchestrator.core.approval import Approved
     from orchestrator.engine.act import Failure
     from orchestrator.engine.reconcile import Pass
+    from orchestrator.remote.data import DataSet
 
 
 STAYS = "what was asked for is still being made, and is billed"
@@ -58,6 +60,7 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
     """
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import sweep_expired
+    from orchestrator.cli.job_data import bucket_is_there, read_data, say_what_is_sent, send_data
     from orchestrator.cli.leaving import leaving
     from orchestrator.cli.plan_file import open_approved
     from orchestrator.cli.wiring import Session
@@ -69,8 +72,15 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
     printer = EventPrinter()
     session, approved = open_approved(choice, plan, printer) if plan else (Session(choice, printer), None)
     sweep_expired(session)
+    sets = read_data(session.path, session.spec, session.choice.cloud)
+    say_what_is_sent(session, sets)
+    waits = bool(sets) and not bucket_is_there(session)
+    if sets and not waits:
+        # Before the lease: what is sent changes nothing by itself, and a watch goes on beside it.
+        with printer:
+            send_data(session, sets, printer)
     with leaving(STAYS, GO_ON), session.alone("up"), printer, session.notifier:
-        _want(session, approved)
+        _want(session, approved, sets, printer if waits else None)
         record = session.record
         changes = 0
 
@@ -119,19 +129,27 @@ def _tell(session: "Session", result: "Pass", changes: int) -> None:
         say(f"{session.spec.name} is up. Next: tpuctl watch{where}", style="green")
 
 
-def _want(session: "Session", approved: "Approved | None") -> None:
+def _want(
+    session: "Session", approved: "Approved | None", sets: "tuple[DataSet, ...]", waits: "EventPrinter | None"
+) -> None:
     """
     Build what is pushed and write down what is wanted, unless it is not what was *approved*.
+
+    With *waits* there is no bucket for the data yet: it is made, and the data sent, before the machines.
     """
     from orchestrator.cli.artifacts import as_wanted, build_artifacts, ended
     from orchestrator.cli.expired import remember
+    from orchestrator.cli.job_data import first_bucket, send_data
     from orchestrator.cli.plan_file import check
     from orchestrator.engine.heartbeats import read_heartbeats
 
-    bundle, agent = build_artifacts(session)
+    bundle, agent = build_artifacts(session, sets)
     if approved is not None:
         check(session, approved, bundle, agent)
     remember(session)
+    if waits is not None:
+        first_bucket(session)
+        send_data(session, sets, waits)
     beats = read_heartbeats(session.cloud.store, session.record.history.incarnation)
     now = session.clock.now()
     session.record.update(lambda h: as_wanted(session.spec, ended(beats, h), bundle, agent, now))

@@ -16,6 +16,7 @@ from orchestrator.ports import StoredObject
 READ_TRIES = 5
 UPLOAD_SECONDS = 300.0
 _FIELDS = "items(name,size,generation,updated),nextPageToken"
+_SUMS = "items(name,size,crc32c),nextPageToken"
 
 
 class GcsStore:
@@ -157,6 +158,15 @@ class GcsStore:
             storage, limits = self._clients.storage, self._clients.reading
             blobs = storage.list_blobs(self._name, prefix=prefix, fields=_FIELDS, **limits)
             return [_stored(blob) for blob in blobs]
+
+    def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:
+        """
+        Return size and crc32c of all objects under *prefix* by name.
+        """
+        with translated(f"list {self._url(prefix)}"):
+            storage, limits = self._clients.storage, self._clients.reading
+            blobs = storage.list_blobs(self._name, prefix=prefix, fields=_SUMS, **limits)
+            return {blob.name: (int(blob.size or 0), str(blob.crc32c or "")) for blob in blobs}
 
     def delete(self, name: str, if_generation: int | None = None) -> None:
         """

@@ -46,6 +46,30 @@ def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
             yield Problem(key, "holds a zero byte, which no environment can carry", "remove it")
 
 
+def _data(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    """
+    Refuse places that lead out of the code folder or into each other, and sources that are none.
+    """
+    names = list(spec.job.data)
+    for name, source in spec.job.data.items():
+        key = f"job.data.{name}"
+        parts = name.split("/")
+        if not name.isprintable() or name.startswith("~") or {"", ".", ".."} & set(parts):
+            yield Problem(key, "is no place below the code folder", "for example data, or data/wiki")
+        inside = [one for one in names if one != name and name.startswith(f"{one}/")]
+        if inside:
+            yield Problem(
+                key, f"lies inside {inside[0]}, which is data too", "choose places beside each other"
+            )
+        if not source or not source.isprintable():
+            yield Problem(
+                key, "names no source", "write a folder or file of this computer, or gs://BUCKET/FOLDER"
+            )
+        elif "://" in source and not re.fullmatch(r"gs://[a-z0-9][a-z0-9._-]{1,221}(/[^*?#\[\]]*)?", source):
+            hint = "write gs://BUCKET/FOLDER, without * and ?"
+            yield Problem(key, f'"{source[:60]}" is no folder of a bucket', hint)
+
+
 def _open(spec: Spec, _: Catalog) -> Iterator[Problem]:
     for key, text, about in job_texts(spec):
         yield from (Problem(key, message, SAFE) for message in exposures(text, about=about))
@@ -163,6 +187,7 @@ RULES = (
     Rule(("job.command",), _command),
     Rule(("vm", "job.run_on"), _run_on),
     Rule(("job.env",), _env),
+    Rule(("job.data",), _data),
     Rule(("job.command", "job.setup", "job.env"), _open),
     Rule(("job.checkpoint.format", "job.checkpoint.dir"), _format),
     Rule(("job.checkpoint.keep",), _keep),

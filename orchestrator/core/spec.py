@@ -153,6 +153,8 @@ class JobSpec:
     """Shell command that trains, run by bash in the pushed folder on every worker."""
     source: str = "."
     """Folder that is pushed, relative to the deployment file. .tpuctlignore and .gitignore are respected."""
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Data beside the code: place in the code folder, and the local path or gs:// folder it comes from."""
     setup: str = ""
     """Shell command run once for each new bundle on each machine, before the job."""
     run_on: Literal["tpu", "vm"] = "tpu"

@@ -10,7 +10,7 @@ import os
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -38,20 +38,23 @@ class Bundle:
     bytes: int
 
 
-def build(source: Path, out_dir: Path, limit: int = LIMIT) -> Bundle:
+def build(source: Path, out_dir: Path, limit: int = LIMIT, more: Mapping[str, bytes] | None = None) -> Bundle:
     """
     Pack *source* into `out_dir/<sha256>.tar.gz`, or return the one built before when nothing changed.
+
+    *more* are files of ours by name, which go in beside the user's.
 
     Raise UsageError, see `survey`; also when a file changes while it is read, and for a key in a file that no
     `!` rule of the user asks for.
     """
     started = time.time()
     entries = survey(source, limit)
-    mark = _fingerprint(source, entries)
+    added = dict(sorted((more or {}).items()))
+    mark = _fingerprint(source, entries, added)
     known = _known(out_dir, mark)
     if not known:
         _refuse_keys(source.resolve(), entries)
-    digest = known or _pack(source.resolve(), entries, out_dir)
+    digest = known or _pack(source.resolve(), entries, out_dir, added)
     newest = max((entry.stamp[2] for entry in entries), default=0) / 1e9
     if not known and newest < started - _SETTLED:
         path = out_dir / f"{digest}.tar.gz"
@@ -108,7 +111,7 @@ class _Hashing(io.RawIOBase):
         return self._file.write(piece)
 
 
-def _pack(root: Path, entries: Sequence[Entry], out_dir: Path) -> str:
+def _pack(root: Path, entries: Sequence[Entry], out_dir: Path, more: Mapping[str, bytes]) -> str:
     """
     Write the tar.gz whole or not at all and return its sha256.
     """
@@ -123,6 +126,10 @@ def _pack(root: Path, entries: Sequence[Entry], out_dir: Path) -> str:
             ):
                 for entry in entries:
                     _add(tar, root, entry)
+                for name, data in more.items():
+                    info = tarfile.TarInfo(name)
+                    info.mode, info.size = 0o644, len(data)
+                    tar.addfile(info, io.BytesIO(data))
         digest = hashing.sha256.hexdigest()
         Path(temporary).replace(out_dir / f"{digest}.tar.gz")
     finally:
@@ -163,8 +170,9 @@ def _changing(root: Path, entry: Entry, why: str) -> UsageError:
     )
 
 
-def _fingerprint(source: Path, entries: Sequence[Entry]) -> str:
-    text = repr([str(source.resolve()), _LEVEL, [(e.path, e.mode, e.size, e.link, e.stamp) for e in entries]])
+def _fingerprint(source: Path, entries: Sequence[Entry], more: Mapping[str, bytes]) -> str:
+    sent = [(e.path, e.mode, e.size, e.link, e.stamp) for e in entries]
+    text = repr([str(source.resolve()), _LEVEL, sent, *([more] if more else [])])
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 

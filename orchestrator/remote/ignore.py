@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.agent.data import LIST_NAME
 from orchestrator.core.key_files import KEY_FILES
 from orchestrator.errors import UsageError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 FILES = (".gitignore", ".tpuctlignore")
-ALWAYS = frozenset({".git", "__pycache__", ".venv", ".tpuctl-bundle"})
+ALWAYS = frozenset({".git", "__pycache__", ".venv", ".tpuctl-bundle", LIST_NAME})
 WRITTEN = ("/tpuctl.yaml", "/*-report.html", "/tpuctl-support-*.zip")
 """
 What tpuctl reads or writes itself: a comment in the file or a new report is no new code.

@@ -133,6 +133,17 @@ class DirectStore:
             if not token:
                 return found
 
+    def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:
+        """
+        Return size and crc32c of all objects under *prefix* by name.
+        """
+        found: dict[str, tuple[int, str]] = {}
+        for one in self.list(prefix):
+            held = self._look(one.name)
+            if held is not None:
+                found[one.name] = (held.size, held.crc32c)
+        return found
+
     def delete(self, name: str, if_generation: int | None = None) -> None:
         """
         Delete an object; one that is gone is fine.

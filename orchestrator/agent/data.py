@@ -1,0 +1,284 @@
+"""
+The job's data: what the bundle names but does not hold, brought to the machine once and kept there.
+
+The list travels inside the bundle. Files of the user's computer lie in the deployment's bucket by their
+sha256; a folder of another bucket is listed here, and its files are held to the sums that the bucket shows.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import shutil
+import threading
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Deque, Dict, Iterator, List, Set, Tuple
+
+from .errors import AgentError, FinalError, TornError, TransientError
+from .layout import Layout, read_json, write_atomically
+from .storage import Bucket
+
+LIST_NAME = ".tpuctl-data.json"
+"""Name of the list in the bundle."""
+FILES = "data/files/"
+"""Where the deployment's bucket has the files of the user's computer, named by their sha256."""
+PARALLEL = 8
+_PART = ".tpuctl-part-"
+_KNOWN = Tuple[int, int, str]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """
+    Hold one file: its place below the data folder, where it comes from, and what it must be.
+
+    *total* is `sha256:` and hex, `md5:` and hex, or `crc32c:` and base64 for what has no other sum.
+    """
+
+    place: str
+    size: int
+    bucket: str
+    name: str
+    total: str
+
+
+class Data:
+    """
+    Bring the data of one bundle to this machine.
+    """
+
+    def __init__(self, layout: Layout, bucket: Bucket) -> None:
+        self._layout = layout
+        self._bucket = bucket
+        self._known: Dict[str, _KNOWN] = {}
+        self._lock = threading.Lock()
+        self.done = 0
+        self.wanted = 0
+        self.stop = threading.Event()
+
+    def wants(self) -> bool:
+        """
+        Say whether the bundle in use names data.
+        """
+        return (self._layout.current / LIST_NAME).is_file()
+
+    def bring(self) -> None:
+        """
+        Return when all files are here and right, and the code folder shows them.
+
+        Raises OSError or TransientError for what may pass, FinalError for what will not.
+        """
+        sets = self._sets()
+        files = [file for name, source, held in sets for file in self._files(name, source, held)]
+        self._recall()
+        self._drop({file.place for file in files})
+        missing = [file for file in files if not self._has(file)]
+        self.wanted = sum(file.size for file in files)
+        self.done = self.wanted - sum(file.size for file in missing)
+        self._check_room(missing)
+        try:
+            _each(self._fetch, missing, self.stop)
+        finally:
+            self._remember()
+        for name, _, _ in sets:
+            _show(self._layout.data / name, self._layout.current.resolve() / name)
+
+    def _sets(self) -> List[Tuple[str, str, List[Dict[str, object]]]]:
+        """
+        Return name, source (empty for files of the user's computer) and files of each set of the list.
+        """
+        body = read_json(self._layout.current / LIST_NAME)
+        try:
+            found = [(str(one["name"]), str(one["source"]), list(one["files"])) for one in body["sets"]]
+        except (KeyError, TypeError) as error:
+            raise TornError(f"{LIST_NAME} in the bundle cannot be read") from error
+        for name, _, held in found:
+            for place in (name, *(f"{name}/{one['name']}" for one in held)):
+                if place.startswith("/") or {"", ".", ".."} & set(place.split("/")):
+                    raise TornError(f"{LIST_NAME} names {place!r}, which is no place below a folder")
+        return found
+
+    def _files(self, name: str, source: str, held: List[Dict[str, object]]) -> Iterator[DataFile]:
+        if not source:
+            for one in held:
+                total = str(one["sha256"])
+                size = int(str(one["size"]))
+                yield DataFile(
+                    f"{name}/{one['name']}", size, self._bucket.name, FILES + total, f"sha256:{total}"
+                )
+            return
+        place, _, prefix = source[len("gs://") :].partition("/")
+        prefix = prefix.rstrip("/")
+        found = list(self._listed(name, source, place, prefix))
+        if not found:
+            raise FinalError(f"{source} holds no objects")
+        yield from found
+
+    def _listed(self, name: str, source: str, place: str, prefix: str) -> Iterator[DataFile]:
+        """
+        Yield the objects of a folder of any bucket, or the one object of that name.
+        """
+        try:
+            items = self._bucket.other(place).objects(prefix)
+        except TransientError:
+            raise
+        except AgentError as error:
+            raise FinalError(f"{source} cannot be listed by the account of this machine: {error}") from error
+        for item in items:
+            inner = item["name"][len(prefix) :] if prefix else item["name"]
+            if inner == "" and item["name"]:
+                inner = prefix.rpartition("/")[2]
+            elif prefix and not inner.startswith("/"):
+                continue
+            inner = inner.lstrip("/")
+            if item["name"].endswith("/") or {"", ".", ".."} & set(inner.split("/")):
+                continue
+            yield DataFile(f"{name}/{inner}", int(item["size"]), place, item["name"], _sum_of(item))
+
+    def _check_room(self, missing: List[DataFile]) -> None:
+        self._layout.data.mkdir(parents=True, exist_ok=True)
+        need, free = sum(file.size for file in missing), shutil.disk_usage(str(self._layout.data)).free
+        if need > free:
+            raise FinalError(
+                f"{need / 1e9:.1f} GB are still to come, and the disk has room for {free / 1e9:.1f} GB"
+            )
+
+    def _has(self, file: DataFile) -> bool:
+        """
+        Say whether the file is here and right; one not touched since it was proven is not read again.
+        """
+        path = self._layout.data / file.place
+        try:
+            found = path.lstat()
+        except OSError:
+            return False
+        if path.is_symlink() or not path.is_file() or found.st_size != file.size:
+            return False
+        if self._known.get(file.place) == (found.st_size, found.st_mtime_ns, file.total):
+            return True
+        if self.stop.is_set() or not _fits(path, file.total):
+            return False
+        self._known[file.place] = (found.st_size, found.st_mtime_ns, file.total)
+        return True
+
+    def _fetch(self, file: DataFile) -> None:
+        path = self._layout.data / file.place
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(str(path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Side by side with the file, so that the rename cannot cross a disk.
+        part = path.with_name(
+            _PART + hashlib.sha256(path.name.encode("utf-8", "surrogateescape")).hexdigest()
+        )
+        self._bucket.other(file.bucket).download(file.name, part, file.size)
+        held = part.stat().st_size
+        if held != file.size:
+            raise TornError(f"gs://{file.bucket}/{file.name} has {held} bytes, not {file.size}")
+        if not file.total.startswith("crc32c:") and not _fits(part, file.total):
+            raise TornError(f"gs://{file.bucket}/{file.name} is not what its checksum says")
+        part.replace(path)
+        status = path.stat()
+        with self._lock:
+            self._known[file.place] = (status.st_size, status.st_mtime_ns, file.total)
+            self.done += file.size
+
+    def _recall(self) -> None:
+        """
+        Read what is known of the files from the last time.
+        """
+        self._known = {}
+        for place, value in read_json(self._layout.data_state).items():
+            if isinstance(value, list) and len(value) == 3:
+                self._known[place] = (int(value[0]), int(value[1]), str(value[2]))
+
+    def _remember(self) -> None:
+        with self._lock:
+            text = json.dumps(self._known)
+        write_atomically(self._layout.data_state, text)
+
+    def _drop(self, wanted: Set[str]) -> None:
+        """
+        Delete what was brought for other code and is not wanted now; what the job itself wrote stays.
+        """
+        for place in sorted(set(self._known) - wanted):
+            path = self._layout.data / place
+            with contextlib.suppress(OSError):
+                path.unlink()
+            for folder in path.parents:
+                if folder == self._layout.data:
+                    break
+                try:
+                    folder.rmdir()
+                except OSError:
+                    break  # Something else is in it.
+            del self._known[place]
+
+
+def _sum_of(item: Dict[str, str]) -> str:
+    if item.get("md5Hash"):
+        return "md5:" + base64.b64decode(item["md5Hash"]).hex()
+    # Composed objects have no md5. Large ones come by gcloud, which compares this sum itself.
+    return "crc32c:" + item.get("crc32c", "")
+
+
+def _fits(path: Path, total: str) -> bool:
+    """
+    Say whether a file has this sum; of one that only has a crc32c the standard library cannot tell.
+    """
+    kind, _, wanted = total.partition(":")
+    if kind not in ("sha256", "md5"):
+        return False
+    digest = hashlib.new(kind)
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest() == wanted
+
+
+def _each(call: Callable[[DataFile], None], files: List[DataFile], stop: threading.Event) -> None:
+    """
+    Call for each file, some at a time; the first failure ends it and is raised. Leave at once on *stop*.
+    """
+    left: Deque[DataFile] = deque(files)
+    failed: List[BaseException] = []
+
+    def work() -> None:
+        while left and not failed and not stop.is_set():
+            try:
+                file = left.popleft()
+            except IndexError:
+                return
+            try:
+                call(file)
+            except BaseException as error:
+                failed.append(error)
+
+    # Threads that the end of the process does not wait for: a notice leaves no time to end a download.
+    threads = [threading.Thread(target=work, name="data", daemon=True) for _ in range(PARALLEL)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive() and not stop.is_set():
+            thread.join(0.1)
+    if failed:
+        raise failed[0]
+
+
+def _show(held: Path, code: Path) -> None:
+    """
+    Let *code*, a place in the code folder, lead to *held*; what the code has there itself stays.
+    """
+    if code.is_symlink():
+        return
+    if not code.exists():
+        code.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            code.symlink_to(held)
+    elif code.is_dir() and held.is_dir():
+        for child in held.iterdir():
+            if not child.name.startswith(_PART):
+                _show(child, code / child.name)

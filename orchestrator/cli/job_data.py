@@ -1,0 +1,128 @@
+"""
+The job's data in commands: what the file names, the list that goes with the code, and the way to the bucket.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.agent.data import LIST_NAME
+from orchestrator.cli.places import state_folder
+
+if TYPE_CHECKING:
+    from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.wiring import Session
+    from orchestrator.core.spec import Spec
+    from orchestrator.remote.data import DataSet
+
+SUMS = "data-sums.json"
+"""What this computer remembers of files of data, so that unchanged ones are not read again."""
+_TELL = 30.0
+"""Seconds between two lines about the progress."""
+_SLOW = 1 << 28
+"""Bytes from which on reading the data is said, because it takes seconds."""
+
+
+def read_data(path: Path, spec: "Spec", cloud: str) -> "tuple[DataSet, ...]":
+    """
+    Return the sets of `job.data`, their files read; none without `job.data`. Raise UsageError as `scan` does.
+    """
+    if not spec.job.data:
+        return ()
+    from orchestrator.cli.output import say
+    from orchestrator.remote.data import scan
+
+    told = False
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        if not told and total > _SLOW:
+            told = True
+            say(f"reading {total / 1e9:.1f} GB of data, to know what has changed ...")
+
+    return scan(spec.job.data, path.absolute().parent, state_folder(cloud) / SUMS, tell)
+
+
+def with_code(sets: "tuple[DataSet, ...]") -> dict[str, bytes]:
+    """
+    Return what goes into the bundle beside the code.
+    """
+    from orchestrator.remote.data import listing
+
+    return {LIST_NAME: listing(sets)} if sets else {}
+
+
+def say_what_is_sent(session: "Session", sets: "tuple[DataSet, ...]") -> None:
+    """
+    Say what leaves this computer, and what ignore rules keep.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.cli.sent import what_is_sent
+    from orchestrator.cli.source_folder import source_folder
+
+    source = source_folder(session.path, session.spec)
+    for line in what_is_sent(session.path, session.spec, source, sets).lines():
+        say(line)
+
+
+def bucket_is_there(session: "Session") -> bool:
+    """
+    Say whether the deployment has its bucket by now. Raise what hides it.
+    """
+    from orchestrator.core.world import Absent, Unknown
+    from orchestrator.errors import TransientError
+
+    sight = session.cloud.buckets.observe(session.blueprint.bucket)
+    if isinstance(sight, Unknown):
+        raise TransientError(
+            f"the bucket cannot be seen, so the data cannot be sent: {sight.why}",
+            hint="the same command again", unchanged="nothing was changed",
+        )  # fmt: skip
+    return not isinstance(sight, Absent)
+
+
+def send_data(session: "Session", sets: "tuple[DataSet, ...]", printer: "EventPrinter") -> None:
+    """
+    Bring to the bucket what it does not have; leave when all of it is there. A second try sends the rest.
+    """
+    from orchestrator.cli.leaving import leaving
+    from orchestrator.cli.output import say
+    from orchestrator.remote.data import DataFile
+    from orchestrator.remote.send_data import missing, send
+
+    files = missing(session.cloud.store, sets)
+    if not files:
+        return
+    total, done, count, told = sum(file.size for file in files), 0, 0, session.clock.monotonic()
+
+    def tell(file: DataFile) -> None:
+        nonlocal done, count, told
+        done, count = done + file.size, count + 1
+        text = f"data: {done / 1e9:.2f} of {total / 1e9:.2f} GB, {count} of {len(files)} files"
+        printer.now(text)
+        # Where nobody looks at a terminal there is no live line.
+        if session.clock.monotonic() - told >= _TELL and count < len(files):
+            told = session.clock.monotonic()
+            say(text)
+
+    say(f"data: {len(files)} file{'' if len(files) == 1 else 's'}, {total / 1e6:,.1f} MB go to the bucket")
+    with leaving("the data that is in the bucket stays there", "the same command again sends the rest"):
+        send(session.cloud.store, files, tell)
+    say("data: all of it is in the bucket")
+
+
+def first_bucket(session: "Session") -> None:
+    """
+    Make the bucket of a first `up` before anything else, so that no TPU waits for data that is still sent.
+
+    A kill after this leaves an empty bucket, which the next `up` takes and `down` names.
+    """
+    from orchestrator.errors import ConflictError
+
+    order = session.blueprint.bucket_order()
+    if session.spec.bucket.adopt:
+        raise ConflictError(
+            f"bucket.adopt is set, but the bucket {order.name} does not exist",
+            hint="create it, or leave out bucket.adopt so that tpuctl creates it",
+            unchanged="no bucket was created",
+        )
+    session.cloud.buckets.create(order)

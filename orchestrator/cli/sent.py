@@ -1,0 +1,135 @@
+"""
+What leaves this computer with a deployment, and what does not: code, data, and files that ignore rules keep.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISREG
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from orchestrator.core.spec import Spec
+    from orchestrator.remote.data import DataSet
+    from orchestrator.remote.source import AtHome, Entry
+
+LARGEST = 5
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Sent:
+    """
+    Hold the files of the code, the sets of data, and the paths that stay at home, the largest first.
+
+    *usd* is what a GiB costs in the bucket for a month, None when that is not known.
+    """
+
+    code: "tuple[Entry, ...]"
+    data: "tuple[DataSet, ...]"
+    at_home: "tuple[AtHome, ...]"
+    usd: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """
+        Return what `--json` prints.
+        """
+        return {
+            "sent": {
+                "files": len(self.code),
+                "bytes": sum(entry.size for entry in self.code),
+                "largest": [{"path": e.path, "bytes": e.size} for e in self.code[:LARGEST]],
+            },
+            "data": [
+                {
+                    "name": one.name, "source": one.source,
+                    "bytes": None if one.in_bucket else one.size,
+                    "files": None if one.in_bucket else len(one.files),
+                    "usd_month": self._month(one),
+                }
+                for one in self.data
+            ],
+            "at_home": [
+                {"path": h.path, "rule": h.verdict.line, "files": h.files, "bytes": h.size}
+                for h in self.at_home
+            ],
+        }  # fmt: skip
+
+    def lines(self) -> Iterator[str]:
+        """
+        Yield what people read: the code, each set of data, and what stays at home with its rule.
+        """
+        from orchestrator.cli.checkpoints import size_text
+
+        total = sum(entry.size for entry in self.code)
+        largest = ", ".join(f"{entry.path} {size_text(entry.size)}" for entry in self.code[:LARGEST])
+        yield f"Code: {_files(len(self.code))}, {size_text(total)}; largest: {largest or 'none'}"
+        for one in self.data:
+            if one.in_bucket:
+                yield f"Data: {one.name}: from {one.source}, which the machines read themselves"
+                continue
+            usd = self._month(one)
+            cost = "" if usd is None else f", {usd:.2f} USD a month in the bucket"
+            size, files = size_text(one.size), _files(len(one.files))
+            yield f"Data: {one.name}: {size} in {files} from {one.source}{cost}"
+        if self.at_home:
+            count = sum(home.files for home in self.at_home)
+            more = "more than " if any(home.more for home in self.at_home) else ""
+            names = ", ".join(_home(home) for home in self.at_home[:LARGEST])
+            yield (
+                f"At home: {more}{_files(count)} by ignore rules: {names}"
+                f"{', ...' if len(self.at_home) > LARGEST else ''}. What the job reads of it: job.data"
+            )
+
+    def _month(self, one: "DataSet") -> float | None:
+        return None if one.in_bucket or self.usd is None else round(one.size / _GIB * self.usd, 4)
+
+
+def what_is_sent(
+    path: Path, spec: "Spec", source: Path, sets: "tuple[DataSet, ...]", usd: float | None = None
+) -> Sent:
+    """
+    Look at the folder *source*; what a set of data brings does not count as staying at home.
+    """
+    from orchestrator.remote.source import look
+
+    found = look(source)
+    code = [entry for entry in found.entries if S_ISREG(entry.mode) and not entry.link]
+    base, root = path.absolute().parent, source.resolve()
+    brought = [
+        (base / Path(place).expanduser()).resolve()
+        for place in spec.job.data.values() if not place.startswith("gs://")
+    ]  # fmt: skip
+    homes = [
+        home for home in found.at_home
+        if not any((root / home.path).is_relative_to(place) for place in brought)
+    ]  # fmt: skip
+    return Sent(
+        tuple(sorted(code, key=lambda entry: -entry.size)),
+        sets,
+        tuple(sorted(homes, key=lambda home: -home.size)),
+        usd,
+    )
+
+
+def render(sent: Sent, console: "Console", width: int) -> None:
+    """
+    Print it as a part of a plan.
+    """
+    console.print()
+    for line in sent.lines():
+        console.print(line, markup=False, width=min(width, console.width), overflow="fold")
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
+def _home(home: "AtHome") -> str:
+    from orchestrator.cli.checkpoints import size_text
+
+    file, _, line = home.verdict.line.rpartition(":")
+    why = f"{file} line {line}" if file else "a key, by its name"
+    return f"{home.path} {size_text(home.size)} ({why})"

@@ -1,0 +1,198 @@
+"""
+The job's data on a machine: whole before the job starts, checked, kept, and shown where the code expects it.
+"""
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from orchestrator.agent.data import FILES, LIST_NAME
+from tests.agent.agent_lab import TRAIN, Lab
+
+LOOK = (
+    "cat data/train.bin > seen && cat $TPUCTL_DATA_DIR/data/deep/b.bin >> seen && "
+    "mkdir -p $TPUCTL_CHECKPOINT_DIR/1 && cp seen $TPUCTL_CHECKPOINT_DIR/1/seen && "
+    "touch $TPUCTL_CHECKPOINT_DIR/1/COMPLETE"
+)
+DATA = {"train.bin": b"first ", "deep/b.bin": b"second"}
+
+
+def put_data(lab: Lab, files=None, more=(), code=None, name="data") -> str:
+    """Store files by their sha256 and a bundle that names them; return the bundle."""
+    files = DATA if files is None else files
+    held = []
+    for place, data in files.items():
+        digest = hashlib.sha256(data).hexdigest()
+        lab.put(FILES + digest, data)
+        held.append({"name": place, "size": len(data), "sha256": digest})
+    sets = [{"name": name, "source": "", "files": held}, *more] if files else [*more]
+    listed = json.dumps({"schema": 1, "sets": sets}).encode()
+    return lab.put_bundle({"train.py": TRAIN.read_bytes(), LIST_NAME: listed, **(code or {})})
+
+
+def count(lab: Lab) -> "Counter[str]":
+    """Count downloads of data by name."""
+    asked: Counter[str] = Counter()
+
+    def look(request):
+        if request.method == "GET" and request.query.get("alt") == "media" and "data" in request.path:
+            asked[request.path.rpartition("%2F")[2].rpartition("/")[2]] += 1
+
+    lab.fault = look
+    return asked
+
+
+def seen(lab: Lab) -> bytes:
+    """Return what the job of LOOK saved."""
+    return lab.read(next(name for name in lab.names("checkpoints/") if name.endswith("/seen")))
+
+
+def test_the_job_starts_with_all_data_in_its_place(lab: Lab) -> None:
+    """In the code folder under the name of the set, and below TPUCTL_DATA_DIR; what the code has stays."""
+    bundle = put_data(lab, code={"data/prepare.py": b"pass"})
+    machine = lab.machine(BUNDLE=bundle, COMMAND=LOOK + " && test -f data/prepare.py").run_to_end()
+    assert seen(lab) == b"first second"
+    assert machine.heartbeat()["phase"] == "done"
+    times = machine.heartbeat()["timings"]
+    assert times["fetched"] <= times["data_began"] <= times["data_done"] <= times["spawned"]
+
+
+def test_setup_has_the_data_too(lab: Lab) -> None:
+    """It may tokenize it."""
+    bundle = put_data(lab)
+    machine = lab.machine(BUNDLE=bundle, SETUP="test -s data/train.bin", COMMAND=LOOK).run_to_end()
+    assert machine.heartbeat()["phase"] == "done"
+
+
+def test_a_machine_keeps_its_data(lab: Lab) -> None:
+    """A new incarnation on the same disk, and new code with one changed file, fetch what is missing only."""
+    asked = count(lab)
+    lab.machine(BUNDLE=put_data(lab), COMMAND=LOOK).run_to_end()
+    assert sum(asked.values()) == 2
+    changed = {**DATA, "train.bin": b"other "}
+    (lab.folder / "m0" / "state" / "stop").unlink()
+    lab.machine(BUNDLE=put_data(lab, changed), COMMAND=LOOK, INCARNATION=2).run_to_end()
+    assert sum(asked.values()) == 3
+    data = lab.folder / "m0" / "data" / "data"
+    assert (data / "train.bin").read_bytes() == b"other "
+
+    (data / "deep" / "b.bin").write_bytes(b"SECOND")
+    (data / "of-the-job").touch()
+    only = {"deep/b.bin": DATA["deep/b.bin"]}
+    bundle = put_data(lab, only)
+    (lab.folder / "m0" / "state" / "stop").unlink()
+    lab.machine(BUNDLE=bundle, COMMAND="cat data/deep/b.bin >&2; exit 0", INCARNATION=3).start().wait()
+    assert (data / "deep" / "b.bin").read_bytes() == b"second"
+    assert sum(asked.values()) == 4
+    assert (data / "of-the-job").exists()
+    assert not (data / "train.bin").exists()
+
+
+def test_data_that_is_not_what_it_was_fails_the_attempt(lab: Lab) -> None:
+    """The job never sees it; the reason is told, and the deployment ends as failed."""
+    bundle = put_data(lab)
+    lab.put(FILES + hashlib.sha256(DATA["train.bin"]).hexdigest(), b"evil12")
+    machine = lab.machine(BUNDLE=bundle, COMMAND="touch $TPUCTL_ROOT/ran", FAILURES=2)
+    machine.start().wait()
+    assert machine.heartbeat()["phase"] == "failed"
+    assert "is not what its checksum says" in machine.heartbeat()["message"]
+    assert not (machine.root / "ran").exists()
+
+
+def test_data_larger_than_the_disk_fails_at_once(lab: Lab) -> None:
+    """A TPU that waits for it for ever costs money."""
+    more = [
+        {"name": "huge", "source": "", "files": [{"name": "x", "size": 1 << 60, "sha256": "0" * 64}]},
+    ]
+    machine = lab.machine(BUNDLE=put_data(lab, more=more), COMMAND="true", FAILURES=1)
+    machine.start().wait()
+    assert "the disk has room for" in machine.heartbeat()["message"]
+
+
+def test_a_notice_during_the_data_is_obeyed_at_once_and_what_came_stays(lab: Lab) -> None:
+    """A download that hangs holds nobody up."""
+    hang = threading.Event()
+    last = hashlib.sha256(DATA["deep/b.bin"]).hexdigest()
+
+    def wait(request):
+        if request.query.get("alt") == "media" and last in request.path:
+            hang.wait(60)
+
+    lab.fault = wait
+    machine = lab.machine(BUNDLE=put_data(lab), COMMAND=LOOK).start()
+    first = machine.root / "data" / "data" / "train.bin"
+    machine.until(first.exists, "the first file")
+    began = time.monotonic()
+    lab.metadata.preempted.set()
+    assert machine.wait() == 0
+    assert time.monotonic() - began < 20
+    hang.set()
+    assert first.read_bytes() == b"first "
+
+
+def test_killed_at_any_moment_it_goes_on(lab: Lab) -> None:
+    """Ten kills while 40 files come: no half file has a final name, none is asked for without end."""
+    files = {f"f{n:02}": bytes([n]) * 50_000 for n in range(40)}
+    asked = count(lab)
+    look = lab.fault
+
+    def slowly(request):
+        look(request)
+        if request.query.get("alt") == "media" and "data" in request.path:
+            time.sleep(0.05)
+
+    lab.fault = slowly
+    bundle = put_data(lab, files)
+    machine = lab.machine(BUNDLE=bundle, COMMAND="exit 0", FAILURES=100)
+    for number in range(10):
+        machine.start()
+        end = time.monotonic() + 0.35 + 0.05 * number
+        while time.monotonic() < end and not (machine.root / "state" / "data.json").exists():
+            time.sleep(0.02)
+        machine.kill_all()
+        for path in (machine.root / "data" / "data").glob("f*"):
+            assert path.read_bytes() == files[path.name]
+    machine.run_to_end()
+    here = {p.name: p.read_bytes() for p in (machine.root / "data" / "data").glob("f*")}
+    assert here == files
+    assert sum(asked.values()) <= 40 + 10 * 8
+
+
+@pytest.mark.parametrize("source", ["gs://lab-bucket/others/c4", "gs://lab-bucket/others/c4/"])
+def test_a_folder_of_a_bucket(lab: Lab, source: str) -> None:
+    """Names below the folder stay; what only begins like it is another's, and its sums are compared."""
+    for name, data in {"a": b"first ", "deep/b.bin": b"second", "deep/": b""}.items():
+        lab.put(f"others/c4/{name}", data)
+    lab.put("others/c4-more/x", b"other")
+    more = [{"name": "data", "source": source, "files": []}]
+    command = LOOK.replace("data/train.bin", "data/a")
+    machine = lab.machine(BUNDLE=put_data(lab, {}, more), COMMAND=command).run_to_end()
+    assert seen(lab) == b"first second"
+    held = [
+        str(p.relative_to(machine.root / "data")) for p in (machine.root / "data").rglob("*") if p.is_file()
+    ]
+    assert sorted(held) == ["data/a", "data/deep/b.bin"]
+
+
+def test_a_bucket_that_is_not_there_fails_by_name(lab: Lab) -> None:
+    """The reason names it."""
+    more = [{"name": "c4", "source": "gs://no-such-bucket/c4", "files": []}]
+    machine = lab.machine(BUNDLE=put_data(lab, {}, more), COMMAND="true", FAILURES=1)
+    machine.start().wait()
+    assert machine.heartbeat()["phase"] == "failed"
+    assert "gs://no-such-bucket/c4" in machine.heartbeat()["message"]
+
+
+@pytest.mark.parametrize("name", ["../out", "/etc/x", "a//b", "."])
+def test_a_list_that_leads_out_of_its_folder_is_refused(lab: Lab, name: str) -> None:
+    """Nothing is written."""
+    more = [{"name": "data", "source": "", "files": [{"name": name, "size": 1, "sha256": "0" * 64}]}]
+    machine = lab.machine(BUNDLE=put_data(lab, {}, more), COMMAND="true", FAILURES=1)
+    machine.start().wait()
+    assert "no place below a folder" in machine.heartbeat()["message"]
+    assert not os.path.lexists(machine.root / "data" / "out")
