@@ -186,7 +186,8 @@ class Player:
             # The session is a second way to find the job's processes; their mark is the first.
             with contextlib.suppress(OSError):
                 self.record = records.save(layout, self.record.with_session(job.session))
-            parts.status.time("spawned")
+            if framework is not None:
+                parts.status.time("spawned")
             return self._watch(job, attempt, target, framework)
         except Interrupted as order:
             parts.status.set(phase="stopping", message=order.ending.reason)

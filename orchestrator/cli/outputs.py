@@ -64,7 +64,7 @@ _FINDINGS = {
 }  # fmt: skip
 _RECOVERY = {"incarnation": int, "parts": table(float), "total": float}
 _SUMMARY = {
-    "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": int,
+    "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
     "redone_at_least": bool, "recoveries": [_RECOVERY], "goodput": maybe(float), "wall_seconds": float,
     "cost_usd": float, "ondemand_usd": float,
 }  # fmt: skip

@@ -15,6 +15,8 @@ from orchestrator.engine.eventlog import read_events
 from orchestrator.engine.heartbeats import read_heartbeats
 from orchestrator.report.summary import PARTS, Summary, summarise
 
+UNKNOWN = "not known"
+
 
 def summary_of(session: Session) -> Summary:
     """
@@ -51,18 +53,30 @@ def summary_lines(summary: Summary, *, rehearsed: bool) -> list[str]:
     Return the summary as lines of at most 80 columns.
     """
     loss = "" if summary.loss is None else f", last loss {summary.loss:.4f}"
-    redone = "at least " if summary.redone_at_least else ""
+    wall = span_text(summary.wall_seconds)
     rows = [
-        ("steps", f"{'-' if summary.steps is None else summary.steps}{loss}"),
+        ("steps", f"{UNKNOWN if summary.steps is None else summary.steps}{loss}"),
         ("preemptions", f"{summary.preemptions}"),
-        ("steps redone", f"{redone}{summary.steps_redone}"),
+        ("steps redone", redone_text(summary)),
+        (
+            "goodput",
+            UNKNOWN
+            if summary.goodput is None
+            else f"{summary.goodput:.0%} of {wall} went into steps that count",
+        ),
     ]
-    if summary.goodput is not None:
-        wall = span_text(summary.wall_seconds)
-        rows.append(("goodput", f"{summary.goodput:.0%} of {wall} went into steps that count"))
     cost = f"{usd_text(summary.cost_usd)}, all on demand {usd_text(summary.ondemand_usd)} (estimate)"
     rows.append(("would have cost" if rehearsed else "cost", cost))
     return [f"  {name:<16}{text}" for name, text in rows] + _recovery_lines(summary)
+
+
+def redone_text(summary: Summary) -> str:
+    """
+    Return how many steps were trained twice, as far as anybody has counted.
+    """
+    if summary.steps_redone is None:
+        return UNKNOWN
+    return f"{'at least ' if summary.redone_at_least else ''}{summary.steps_redone}"
 
 
 def _recovery_lines(summary: Summary) -> list[str]:
@@ -72,9 +86,9 @@ def _recovery_lines(summary: Summary) -> list[str]:
     if not summary.recoveries:
         return []
     head = "".join(f"{name:>8}" for name in ("total", *PARTS))
-    lines = [f"  {'recovery, s':<16}{head}"]
+    lines = [f"  {'recovery, s':<14}{head}"]
     for recovery in summary.recoveries:
         figures = (recovery.total, *(recovery.parts[name] for name in PARTS))
         cells = "".join(f"{seconds:8.1f}" for seconds in figures)
-        lines.append(f"  {f'  incarnation {recovery.incarnation}':<16}{cells}")
+        lines.append(f"  {f'  TPU g{recovery.incarnation}':<14}{cells}")
     return lines

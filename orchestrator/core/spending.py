@@ -2,7 +2,8 @@
 What a deployment has cost, by resource, zone, day and use: an estimate from the price tables, never a bill.
 
 Use is told by the last report of each incarnation: time until its first step is starting or recovering, time
-after its last checkpoint is lost when it was taken away, and time in which no TPU trains is idle.
+after its last checkpoint is lost when it was taken away, and time in which no TPU trains is idle. Where a job
+told no step, what its time went into is not known.
 """
 
 from collections import defaultdict
@@ -34,6 +35,8 @@ class Use(Enum):
 
 
 WASTED = (Use.LOST, Use.RECOVERING)
+BEFORE = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE})
+"""What a machine does before the job runs on it."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,16 @@ def _of_node(since: float, end: float, beat: Heartbeat | None, first: Use, *, lo
     """
     if beat is None:
         return [Stretch(since, end, Use.UNKNOWN)]
+    if "first_step" not in beat.timings and "spawned" in beat.timings and beat.phase not in BEFORE:
+        # The job ran and told no step: nobody knows what of that was training.
+        began = _within(since, beat.timings["spawned"], end)
+        over = beat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED}
+        until = _within(began, beat.updated if over else None, end)
+        return [
+            Stretch(since, began, first),
+            Stretch(began, until, Use.UNKNOWN),
+            Stretch(until, end, Use.IDLE),
+        ]
     began = _within(since, beat.timings.get("first_step"), end)
     if beat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED} and not lost:
         useful, rest = _within(began, beat.progress_at or beat.updated, end), Use.IDLE

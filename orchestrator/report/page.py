@@ -24,6 +24,7 @@ from orchestrator.report.timeline import KINDS, Timeline, timeline
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+UNKNOWN = "not known"
 NEWEST = 300
 """Events that the page shows; earlier ones are counted."""
 USE_KINDS = {
@@ -140,7 +141,9 @@ def _head(facts: Facts) -> dict[str, Any]:
     saved = [w["checkpoint"] for w in status["workers"] if w["checkpoint"] is not None]
     ages = [w["checkpoint_age_s"] for w in status["workers"] if w["checkpoint_age_s"] is not None]
     age = f"{_span(max(ages))} old" if ages and not outcome else ""
-    redone = f"{'at least ' if summary.redone_at_least else ''}{summary.steps_redone} steps redone"
+    least = "at least " if summary.redone_at_least else ""
+    counted = f"{least}{summary.steps_redone} steps redone"
+    redone = f"steps redone: {UNKNOWN}" if summary.steps_redone is None else counted
     began = f"began {_stamp(facts.history.started_at)} UTC, " if facts.history.started_at else ""
     return {
         "name": status["name"],
@@ -151,12 +154,16 @@ def _head(facts: Facts) -> dict[str, Any]:
         "tiles": [
             _tile("state", outcome or ", ".join(phases) or "-", f"incarnation {status['incarnation']}"),
             _tile(
-                "step", "-" if summary.steps is None else f"{summary.steps}", f"of {target}" if target else ""
+                "step",
+                UNKNOWN if summary.steps is None else f"{summary.steps}",
+                f"of {target}" if target else "",
             ),
-            _tile("newest checkpoint", f"{min(saved)}" if saved else "-", age),
+            _tile("newest checkpoint", f"{min(saved)}" if saved else "none", age),
             _tile("preemptions", f"{summary.preemptions}", redone),
             _tile(
-                "goodput", "-" if summary.goodput is None else f"{summary.goodput:.0%}", "time for kept steps"
+                "goodput",
+                UNKNOWN if summary.goodput is None else f"{summary.goodput:.0%}",
+                "time for kept steps",
             ),
             _tile(
                 "cost",

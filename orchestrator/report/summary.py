@@ -8,10 +8,13 @@ from itertools import pairwise
 from statistics import median
 
 from orchestrator.core.events import Event
+from orchestrator.core.spending import BEFORE
 from orchestrator.core.world import Heartbeat, Phase
 
+COMMITS = "commits"
+"""What `Heartbeat.progress_from` says of a job that shows its steps in its saves only."""
 LIVING = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN, Phase.STOPPING})
-PARTS = ("detect", "decide", "create", "fetch", "restore", "start")
+PARTS = ("detect", "decide", "create", "fetch", "setup", "restore", "compile")
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,9 @@ class Recovery:
     Hold one way back, in seconds by part.
 
     detect: last sign of life to the preemption being seen; decide: to the create call; create: to the
-    first line of the new machine's startup script (the cloud's part); fetch: agent and code; restore:
-    setup and checkpoint; start: from the job's start to its first new step.
+    first line of the new machine's startup script (the cloud's part); fetch: agent and code; setup: the
+    setup command, 0 where none ran; restore: what was still missing of the checkpoint then; compile: from the
+    job's start to its first new step, which is mostly imports, data and XLA's compile.
     """
 
     incarnation: int
@@ -41,12 +45,13 @@ class Summary:
     Hold the figures of one deployment. *goodput* is the share of wall-clock time spent on kept steps.
 
     *redone_at_least* says that a machine died without a last word, so it may have redone a few steps more.
+    What is None is not known: a job whose steps show in its saves only loses steps that nobody has counted.
     """
 
     steps: int | None
     loss: float | None
     preemptions: int
-    steps_redone: int
+    steps_redone: int | None
     redone_at_least: bool
     recoveries: tuple[Recovery, ...]
     goodput: float | None
@@ -82,6 +87,8 @@ def summarise(
     trained = (b for b in beats if b.worker == 0 and b.step is not None)
     chain = sorted(trained, key=lambda b: b.incarnation)
     redone = sum(max(0, (before.step or 0) - (after.resumed_from or 0)) for before, after in pairwise(chain))
+    started = sorted((b for b in beats if b.worker == 0 and _started(b)), key=lambda b: b.incarnation)
+    counted = all(counts(beat) for beat in started)
     recoveries = [_recovery(before, after, events) for before, after in pairwise(chain)]
     wall = max(0.0, ended_at - started_at)
     kept = sum(_kept_seconds(chain, index) for index in range(len(chain)))
@@ -89,14 +96,35 @@ def summarise(
         steps=_last_step(chain[-1]) if chain else None,
         loss=chain[-1].loss if chain else None,
         preemptions=preemptions,
-        steps_redone=redone,
+        steps_redone=redone if counted or not _lost(started) else None,
         redone_at_least=any(b.phase in LIVING for b in chain[:-1]),
         recoveries=tuple(r for r in recoveries if r is not None),
-        goodput=min(1.0, kept / wall) if wall else None,
+        goodput=min(1.0, kept / wall) if wall and counted else None,
         wall_seconds=wall,
         cost_usd=cost_usd,
         ondemand_usd=ondemand_usd,
     )
+
+
+def counts(beat: Heartbeat) -> bool:
+    """
+    Say whether a machine's steps were counted while it trained, and not only those that it saved.
+    """
+    return beat.step is not None and beat.progress_from != COMMITS
+
+
+def _started(beat: Heartbeat) -> bool:
+    """
+    Say whether the job ran on this machine, as far as its last report tells.
+    """
+    return beat.step is not None or ("spawned" in beat.timings and beat.phase not in BEFORE)
+
+
+def _lost(started: Sequence[Heartbeat]) -> bool:
+    """
+    Say whether a machine other than the newest has trained without its steps being counted.
+    """
+    return any(not counts(beat) for beat in started[:-1])
 
 
 def _last_step(beat: Heartbeat) -> int | None:
@@ -132,12 +160,16 @@ def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> R
     if created is None or after.attempt > 1 or not {"boot", "fetched", "spawned", "first_step"} <= set(times):
         return None
     seen = created if seen is None else seen
+    # The checkpoint comes while code and setup do, so what is left after both is the wait for it.
+    ready = max(times["fetched"], times.get("setup_began", 0.0), times.get("setup_done", 0.0))
+    began = min(ready, times.get("setup_began", ready))
     marks = (
         before.updated,
         seen,
         created,
         times["boot"],
-        times["fetched"],
+        max(times["boot"], began),
+        ready,
         times["spawned"],
         times["first_step"],
     )

@@ -4,10 +4,12 @@ What each machine did and when, from the record, the last reports and the events
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from orchestrator.core.events import Event
 from orchestrator.core.history import Span
 from orchestrator.core.names import incarnation_of
+from orchestrator.core.spending import BEFORE
 from orchestrator.core.world import Heartbeat, Phase
 
 KINDS = {
@@ -120,11 +122,17 @@ def _node(span: Span, beat: Heartbeat | None, events: Sequence[Event], now: floa
 def _bars(since: float, end: float, beat: Heartbeat, *, followed: bool) -> list[Bar]:
     times = beat.timings
     boot = _within(since, times.get("boot"), end)
-    began = _within(boot, times.get("first_step"), end)
+    # A job that tells no steps has trained since it was started, for all that is known.
+    untold = "first_step" not in times and "spawned" in times and beat.phase not in BEFORE
+    began = _within(boot, times["spawned"] if untold else times.get("first_step"), end)
     over = beat.phase in OVER
     worked = _within(began, beat.progress_at or beat.updated if over or followed else None, end)
     saved = _within(began, beat.committed_at, worked) if followed else worked
     saved = began if followed and beat.committed_at is None else saved
+    if untold:
+        known = _within(began, beat.updated if over or followed else None, end)
+        kinds = ((since, "provision"), (boot, "setup"), (began, "unknown"), (known, "idle"), (end, ""))
+        return [Bar(at, until, kind) for (at, kind), (until, _) in pairwise(kinds)]
     return [
         Bar(since, boot, "provision"),
         Bar(boot, began, "setup"),

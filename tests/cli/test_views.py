@@ -215,9 +215,9 @@ def test_the_summary_says_all_figures_within_eighty_columns():
         "steps redone at least 17\n"
         "goodput 46% of 1 h 1 min went into steps that count\n"
         "would have cost 0.0438 USD, all on demand 12.13 USD (estimate)\n"
-        "recovery, s total detect decide create fetch restore start\n"
-        "incarnation 2 1200.0 200.0 200.0 200.0 200.0 200.0 200.0\n"
-        "incarnation 3 1800.0 300.0 300.0 300.0 300.0 300.0 300.0"
+        "recovery, s total detect decide create fetch setup restore compile\n"
+        "TPU g2 1400.0 200.0 200.0 200.0 200.0 200.0 200.0 200.0\n"
+        "TPU g3 2100.0 300.0 300.0 300.0 300.0 300.0 300.0 300.0"
     )
 
 
@@ -225,8 +225,16 @@ def test_a_run_without_figures_has_a_summary_too():
     """A job that reports no step still cost something."""
     summary = Summary(None, None, 0, 0, False, (), None, 0.0, 0.0, 0.0)
     words = [line.split() for line in summary_lines(summary, rehearsed=False)]
-    assert words[0] == ["steps", "-"]
+    assert words[0] == ["steps", "not", "known"]
+    assert words[3] == ["goodput", "not", "known"]
     assert words[-1][0] == "cost"
+
+
+def test_steps_that_nobody_counted_are_not_called_none():
+    """Neither 0 steps redone, nor a goodput of 0 %."""
+    lines = "\n".join(summary_lines(Summary(60, None, 2, None, True, (), None, 9.0, 0, 0), rehearsed=True))
+    assert "steps redone    not known" in lines
+    assert "%" not in lines
 
 
 @pytest.mark.parametrize(

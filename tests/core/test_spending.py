@@ -145,6 +145,19 @@ def test_without_a_report_the_use_is_not_known_and_not_called_training():
     assert list(found.uses) == [Use.UNKNOWN.value]
 
 
+@pytest.mark.parametrize(("phase", "uses"), [(Phase.RUN, {"starting", "not known"}),
+    (Phase.SETUP, {"starting"}), (Phase.DONE, {"starting", "not known", "idle"})])  # fmt: skip
+def test_a_job_that_tells_no_step_was_not_starting_all_the_time(phase, uses):
+    """Nobody knows what its time went into, once it had been started."""
+    spec = make_spec(vm="none")
+    known = history(spans=(Span("node", "demo-tpu-g1", "us-central1-b", T0),), started_at=T0)
+    told = beat(phase=phase, updated=T0 + 900, step=None, timings={"spawned": T0 + 300.0})
+    found = spending(spec, CATALOG, known, [told], T0 + 3600)
+    assert set(found.uses) == uses
+    if phase is Phase.RUN:
+        assert found.uses["not known"] == pytest.approx(found.usd * 3300 / 3600)
+
+
 def test_a_tpu_that_never_saved_loses_all_of_its_work():
     """From its first step to its end."""
     after = Span("node", "demo-tpu-g2", "europe-west4-b", T0 + 7200)

@@ -71,6 +71,8 @@ def test_a_recovery_is_told_by_its_parts():
     assert way.parts["detect"] == 3
     assert way.parts["decide"] == 1
     assert way.parts["create"] == 26
+    assert (way.parts["fetch"], way.parts["setup"]) == (2, 0)
+    assert (way.parts["restore"], way.parts["compile"]) == (4, 4)
     assert way.total == pytest.approx(40)
 
 
@@ -89,3 +91,41 @@ def test_goodput_is_a_share():
     assert summary([first], ended_at=T - 99).goodput == 1.0
     assert 0 <= summary([beat(1, 57)]).goodput <= 1
     assert summary([], started_at=T, ended_at=T).goodput is None
+
+
+def test_setup_has_a_part_of_its_own():
+    """
+    A checkpoint of three bytes was said to take 78 s to restore, which were pip's.
+    """
+    times = {
+        **TIMES,
+        "setup_began": T + 32.5,
+        "setup_done": T + 110,
+        "spawned": T + 111,
+        "first_step": T + 140,
+    }
+    events = [Event(T, "node-create", "", {"incarnation": 2})]
+    (way,) = summary([beat(1, 57), beat(2, 100, 50, timings=times)], events).recoveries
+    assert [way.parts[part] for part in ("fetch", "setup", "restore", "compile")] == [2.5, 77.5, 1, 29]
+    assert way.total == pytest.approx(140)
+
+
+UNTOLD = {"boot": T, "fetched": T + 1, "spawned": T + 2}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        beat(1, None, timings=UNTOLD),
+        beat(1, 50, timings={**UNTOLD, "first_step": T + 9}, progress_at=T + 9, progress_from="commits"),
+    ],
+    ids=["no step", "saves only"],
+)
+def test_what_nobody_counted_is_not_known(first):
+    """
+    Nothing lost and nothing gained are figures too; a job that tells no steps has neither.
+    """
+    found = summary([first, beat(2, 100, 50, progress_from="lines", timings=UNTOLD)])
+    assert (found.steps_redone, found.goodput) == (None, None)
+    assert summary([first]).steps_redone == 0, "nothing was lost"
+    assert summary([first]).goodput is None
