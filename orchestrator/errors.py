@@ -243,3 +243,9 @@ class LocalCloudError(TpuctlError):
     """
 
     code = "TPU-900"
+
+
+UNFORESEEN = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError
+)  # fmt: skip
+"""What a fault of ours raises over a value that nobody has thought of: it ends one part of a pass only."""

@@ -198,14 +198,20 @@ class StoredObject:
     data: bytes = b""
 
 
+LARGEST = 4 << 20
+"""Most bytes of an object that are read unless more is asked for: machines write to the bucket too."""
+
+
 class Store(Protocol):
     """
     Read and write objects of the deployment's bucket.
     """
 
-    def read(self, name: str, offset: int = 0) -> StoredObject | None:
+    def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
         """
-        Return an object with its data from *offset* on, or None when it is not there.
+        Return an object with its data from *offset* on, *limit* bytes at most; None when it is not there.
+
+        Bytes come as they are stored: none is unpacked on the way.
         """
 
     def sha256(self, name: str) -> str | None:

@@ -11,10 +11,12 @@ from typing import Any, BinaryIO
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError, UnknownCloudError
-from orchestrator.ports import StoredObject
+from orchestrator.ports import LARGEST, StoredObject
 
 READ_TRIES = 5
 UPLOAD_SECONDS = 300.0
+MOST_OBJECTS = 1_000_000
+"""Most names that one list is followed to: whoever writes to the bucket may write any number."""
 _FIELDS = "items(name,size,generation,updated),nextPageToken"
 _SUMS = "items(name,size,crc32c),nextPageToken"
 
@@ -29,18 +31,20 @@ class GcsStore:
         self._name = bucket
         self._headed = True
 
-    def read(self, name: str, offset: int = 0) -> StoredObject | None:
+    def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
         """
-        Return an object with its data from *offset* on, or None when it is not there.
+        Return an object with its data from *offset* on, *limit* bytes at most; None when it is not there.
 
         A whole object is one request, and *updated* is to the second then; a list is more exact.
         """
         if not offset and self._headed:
             try:
-                whole = self._whole(name)
+                whole = self._whole(name, limit)
                 self._headed = whole is not None
             except NotFoundError:
                 return None
+            except _FullError:
+                whole = None
             except UnknownCloudError as error:
                 from google.api_core.exceptions import NotFound
 
@@ -50,20 +54,23 @@ class GcsStore:
                 whole = None
             if whole is not None:
                 return whole
-        return self._from(name, offset)
+        return self._from(name, offset, limit)
 
-    def _whole(self, name: str) -> StoredObject | None:
+    def _whole(self, name: str, limit: int) -> StoredObject | None:
         """
         Download an object; None when the answer does not say which generation of when it is.
+
+        Raise _FullError when it is longer.
         """
-        blob, answers = self._blob(name), list[Any]()
+        blob, answers, taken = self._blob(name), list[Any](), _Taken(limit)
         # The client keeps the generation, but not the time: this is where it is shown the whole answer.
         blob._extract_headers_from_download = answers.append  # noqa: SLF001
         with translated(f"read {self._url(name)}"):
-            data: bytes = blob.download_as_bytes(**self._clients.reading)
-        return _headed(name, data, answers[-1].headers if answers else {})
+            # Raw: an object that is packed would come out a thousand times as large.
+            blob.download_to_file(taken, raw_download=True, **self._clients.reading)
+        return _headed(name, bytes(taken.data), answers[-1].headers if answers else {})
 
-    def _from(self, name: str, offset: int) -> StoredObject | None:
+    def _from(self, name: str, offset: int, limit: int) -> StoredObject | None:
         """
         Read an object in two requests.
 
@@ -74,7 +81,7 @@ class GcsStore:
             if blob is None:
                 return None
             try:
-                return _stored(blob, self._data(blob, offset))
+                return _stored(blob, self._data(blob, offset, limit))
             except NotFoundError:
                 continue
         raise TransientError(f"read {self._url(name)}: it is being replaced faster than it can be read")
@@ -156,8 +163,17 @@ class GcsStore:
         """
         with translated(f"list {self._url(prefix)}"):
             storage, limits = self._clients.storage, self._clients.reading
-            blobs = storage.list_blobs(self._name, prefix=prefix, fields=_FIELDS, **limits)
-            return [_stored(blob) for blob in blobs]
+            blobs = storage.list_blobs(
+                self._name, prefix=prefix, fields=_FIELDS, max_results=MOST_OBJECTS + 1, **limits
+            )
+            found = [_stored(blob) for blob in blobs]
+        if len(found) > MOST_OBJECTS:
+            raise UnknownCloudError(
+                f"list {self._url(prefix)}: more than {MOST_OBJECTS} objects",
+                hint="delete what is not tpuctl's there",
+                unchanged="nothing was changed",
+            )
+        return found
 
     def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:
         """
@@ -194,7 +210,7 @@ class GcsStore:
             return None
         return blob
 
-    def _data(self, blob: Any, offset: int) -> bytes:
+    def _data(self, blob: Any, offset: int, limit: int) -> bytes:
         if offset >= int(blob.size or 0):
             # A range that starts at the end is refused with 416.
             return b""
@@ -203,7 +219,10 @@ class GcsStore:
         pinned = self._clients.storage.bucket(self._name).blob(blob.name, generation=blob.generation)
         with translated(f"read {self._url(blob.name)}"):
             try:
-                data: bytes = pinned.download_as_bytes(start=offset or None, **self._clients.reading)
+                last = offset + limit - 1 if int(blob.size) > offset + limit else None
+                data: bytes = pinned.download_as_bytes(
+                    start=offset or None, end=last, raw_download=True, **self._clients.reading
+                )
             except NotFound as gone:
                 # A media answer carries no JSON; that this generation is gone is all that matters here.
                 raise NotFoundError(f"read {self._url(blob.name)}: replaced meanwhile") from gone
@@ -218,6 +237,31 @@ class GcsStore:
 
     def _url(self, name: str) -> str:
         return f"gs://{self._name}/{name}"
+
+
+class _FullError(Exception):
+    """
+    Say that an object is longer than what is read of it.
+    """
+
+
+class _Taken:
+    """
+    Take a download's bytes, up to a limit.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> int:
+        """
+        Keep the bytes. Raise _FullError when they are too many.
+        """
+        if len(self.data) + len(data) > self._limit:
+            raise _FullError
+        self.data += data
+        return len(data)
 
 
 class _Digest:

@@ -75,7 +75,7 @@ def decide_job(spec: Spec, world: World, history: History) -> Step:
         return Step(waiting=f"job: {why}; next try soon", wake_in=history.next_remote_at - world.seen_at)
     # UPDATE restarts what runs, which costs a gang its work since the last checkpoint: not for the same code,
     # nor for a worker that trains on while it cannot reach the bucket.
-    same = all(b.bundle == history.bundle for b in beats)
+    same = all(b.bundle == history.bundle or b.phase is Phase.UNKNOWN for b in beats)
     wedged = any(_silence(b, world) > WEDGED for b in beats)
     verb = Verb.CREATE if same and not history.settings_due and not wedged else Verb.UPDATE
     return Step((Change(Kind.JOB, verb, spec.name, why, node.zone, history.incarnation),))

@@ -2,10 +2,11 @@
 Who may act on a deployment: the content of the lease object, and the times that go with it.
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 
+from orchestrator.core.clean import cut
 from orchestrator.core.seal import sealed_bytes, unsealed
 from orchestrator.errors import LeaseHeldError
 
@@ -26,6 +27,10 @@ PEOPLE = ("up", "watch", "down", HAND_OVER, PUSH)
 """Commands of people, for which the loop on the VM steps aside; it comes back when they have ended."""
 
 SCHEMA = 1
+LARGEST = 16 << 10
+"""Most bytes of a lease object."""
+LATEST = 1e11
+"""Seconds since the epoch beyond which a time is none."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,28 @@ class Holder:
         known = {field.name for field in fields(cls)}
         try:
             body = {key: value for key, value in unsealed(data).items() if key in known}
-            return cls(**{**body, "yields": tuple(body.get("yields", ()))})
+            found = cls(**{**body, "yields": tuple(body.get("yields", ()))})
         except (ValueError, TypeError, AttributeError):
-            return cls("", "somebody (the lease object cannot be read)", "?", 0.0)
+            return cls.nobody_known()
+        return found.checked() if len(data) <= LARGEST else cls.nobody_known()
+
+    @classmethod
+    def nobody_known(cls) -> "Holder":
+        """
+        Return the holder whose lease cannot be read.
+        """
+        return cls("", "somebody (the lease object cannot be read)", "?", 0.0)
+
+    def checked(self) -> "Holder":
+        """
+        Return the holder with text that can be shown; nobody known when a field has another type.
+        """
+        texts = (self.id, self.who, self.command, self.boot, self.space, *self.yields)
+        whole = isinstance(self.pid, int) and not isinstance(self.pid, bool) and 0 <= self.pid <= 1 << 22
+        timed = isinstance(self.since, int | float) and 0 <= self.since <= LATEST
+        if not whole or not timed or not all(isinstance(text, str) for text in texts):
+            return self.nobody_known()
+        return replace(self, who=cut(self.who, 200), command=cut(self.command, 100))
 
 
 @lru_cache(maxsize=8)

@@ -158,7 +158,7 @@ class Bucket:
 
 class Phase(Enum):
     """
-    Name what an agent is doing.
+    Name what an agent is doing; UNKNOWN is that of a report that cannot be read, which no agent writes.
     """
 
     BOOT = "boot"
@@ -169,6 +169,7 @@ class Phase(Enum):
     STOPPED = "stopped"
     DONE = "done"
     FAILED = "failed"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,11 @@ from orchestrator.core.world import Node, Operation, Present, Unknown, World
 from orchestrator.engine.artifacts import find_artifacts
 from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.observe import unforeseen
 from orchestrator.engine.queue import nodes_of
 from orchestrator.engine.reach import vm_host
 from orchestrator.errors import (
+    UNFORESEEN,
     ConflictError,
     LeaseHeldError,
     NotFoundError,
@@ -29,6 +31,7 @@ from orchestrator.errors import (
     Retry,
     TpuctlError,
     TransientError,
+    UnknownCloudError,
 )
 from orchestrator.ports import Nodes
 
@@ -92,13 +95,19 @@ class Actor:
         except LeaseHeldError:
             raise
         except TpuctlError as error:
-            self._refused(change, error)
-            if entry:
-                self._close(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
-            return Failure(change, error)
+            return self._failed(change, error, entry, in_bucket=in_bucket)
+        except UNFORESEEN as error:
+            # One change that cannot be made keeps no other from being made: a deletion may be among them.
+            return self._failed(change, UnknownCloudError(unforeseen(error)), entry, in_bucket=in_bucket)
         self._close(entry, "ok", in_bucket=in_bucket)
         self._say(change, text)
         return None
+
+    def _failed(self, change: Change, error: TpuctlError, entry: str, *, in_bucket: bool) -> Failure:
+        self._refused(change, error)
+        if entry:
+            self._close(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
+        return Failure(change, error)
 
     def _held(self, change: Change) -> bool:
         """

@@ -12,6 +12,9 @@ from orchestrator.engine.files import write_atomically
 from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.ports import Store
 
+LARGEST_CODE = 4 << 30
+"""Most bytes of a bundle."""
+
 
 @dataclass(frozen=True)
 class Artifacts:
@@ -51,7 +54,7 @@ def find_artifacts(history: History, folder: Path, store: Store) -> Artifacts:
 
 
 def _fetch(store: Store, name: str, digest: str) -> bytes:
-    stored = store.read(name)
+    stored = store.read(name, limit=LARGEST_CODE)
     if stored is None:
         raise NotFoundError(
             f"the code {digest[:12]} is neither on this computer nor in the bucket",

@@ -20,6 +20,8 @@ from orchestrator.core.spec import CheckpointSpec
 from orchestrator.ports import Store, StoredObject
 
 PARALLEL = 8
+LARGEST_MANIFEST = 64 << 20
+"""Most bytes of a manifest: it names each file of its checkpoint."""
 _COMMITTED = re.compile(rf"{CHECKPOINTS}(\d{{8,}})/g(\d+)/")
 _ASIDE = re.compile(r"\.manifest\.json\.(suspect|torn)")
 _WHY_ASIDE = {
@@ -178,7 +180,7 @@ def _written_by_the_job(
 
 def _reader(store: Store) -> Callable[[str], bytes | None]:
     def read(name: str) -> bytes | None:
-        found = store.read(CHECKPOINTS + name)
+        found = store.read(CHECKPOINTS + name, limit=LARGEST_MANIFEST)
         return found.data if found is not None else None
 
     return read

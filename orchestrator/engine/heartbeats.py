@@ -1,44 +1,165 @@
 """
 Read the workers' heartbeats from the bucket.
+
+Machines write them, and so may whatever runs there: each is held to its model, and one that does not fit says
+nothing but that it is there.
 """
 
 import json
+import math
+import re
+import typing
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any
 
+from orchestrator.core.clean import cut
 from orchestrator.core.names import HEARTBEAT
 from orchestrator.core.world import Heartbeat, Phase, Present, Sight, Unknown
 from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.ports import Store, StoredObject
 
-_NUMBERS = (
-    "incarnation",
-    "worker",
-    "workers",
-    "step",
-    "committed_step",
-    "resumed_from",
-    "began_at",
-    "exit_code",
-    "save_every",
-    "rate",
-    "total_steps",
-)
-_FIELDS = {f.name for f in fields(Heartbeat)} - {"phase", "updated"}
+MOST_WORKERS = 4096
+LARGEST_REPORT = 64 << 10
+"""Most bytes of one report."""
+LATEST_TIME = 1e11
+"""Seconds since the epoch beyond which a time is none: the year 5138."""
+LARGEST_INT = 1 << 53
+LARGEST_FLOAT = 1e30
+MOST_ENTRIES = 64
+"""Most entries of a list or a table in a report."""
+SIGNED = frozenset({"loss", "exit_code", "rate"})
+_NAME = re.compile(rf"{re.escape(HEARTBEAT)}(0|[1-9]\d{{0,8}})/(0|[1-9]\d{{0,3}})")
+
+
+def place_of(name: str) -> tuple[int, int] | None:
+    """
+    Return incarnation and worker of a report by its object's name, None for another object.
+    """
+    found = _NAME.fullmatch(name)
+    place = (int(found[1]), int(found[2])) if found else None
+    return place if place is not None and place[1] < MOST_WORKERS else None
 
 
 def parse_heartbeat(stored: StoredObject) -> Heartbeat:
     """
-    Read one heartbeat; raise ValueError when it is not one.
+    Read one heartbeat; raise ValueError when it does not fit the model. Unknown fields are left out.
     """
-    body = json.loads(stored.data)
+    if stored.size > LARGEST_REPORT or len(stored.data) > LARGEST_REPORT:
+        raise ValueError(f"it has {max(stored.size, len(stored.data))} bytes")
+    try:
+        body = json.loads(stored.data)
+    except RecursionError:
+        raise ValueError("it is nested without end") from None
     if not isinstance(body, dict):
-        raise ValueError(f"{stored.name} is not an object")  # noqa: TRY004 - wrong content, not a wrong call
-    wrong = [key for key in _NUMBERS if not isinstance(body.get(key, 0), int | float | None)]
-    if wrong:
-        raise ValueError(f"{stored.name}: {', '.join(wrong)} must be numbers")
-    values = {key: value for key, value in body.items() if key in _FIELDS}
-    return Heartbeat(phase=Phase(body["phase"]), updated=stored.updated, **values)
+        raise ValueError("it is no object")  # noqa: TRY004 - wrong content, not a wrong call
+    missing = [name for name in ("incarnation", "worker", "phase") if name not in body]
+    if missing:
+        raise ValueError(f"it has no {', '.join(missing)}")
+    values = {name: read(name, body[name]) for name, read in _readers().items() if name in body}
+    beat = Heartbeat(updated=stored.updated, **values)
+    if (beat.incarnation, beat.worker) != place_of(stored.name):
+        raise ValueError("it is another worker's")
+    if not beat.worker < beat.workers <= MOST_WORKERS:
+        raise ValueError(f"worker {beat.worker} of {beat.workers}")
+    return beat
+
+
+def unreadable(stored: StoredObject, why: Exception) -> Heartbeat:
+    """
+    Return what a report tells that cannot be read: that its worker wrote it, and when.
+    """
+    incarnation, worker = place_of(stored.name) or (0, 0)
+    text = f"its report cannot be read: {cut(str(why), 200)}"
+    return Heartbeat(incarnation, worker, Phase.UNKNOWN, stored.updated, workers=worker + 1, message=text)
+
+
+@cache
+def _readers() -> Mapping[str, Callable[[str, Any], Any]]:
+    """
+    Return what reads each field, by its type in Heartbeat: a field that is added is held to its type.
+    """
+    types = typing.get_type_hints(Heartbeat)
+    return {f.name: _reader(types[f.name]) for f in fields(Heartbeat) if f.name != "updated"}
+
+
+def _reader(kind: Any) -> Callable[[str, Any], Any]:
+    if typing.get_origin(kind) in (typing.Union, UnionType):
+        (inner,) = (_reader(one) for one in typing.get_args(kind) if one is not NoneType)
+        return lambda name, value: None if value is None else inner(name, value)
+    plain: dict[Any, Callable[[str, Any], Any]] = {
+        Phase: _phase, bool: _flag, int: _integer, float: _number, str: _text,
+        Mapping[str, float]: lambda name, value: _table(name, value, _time),
+        Mapping[str, int]: lambda name, value: _table(name, value, _integer),
+        tuple[str, ...]: lambda name, value: _list(name, value, _text),
+        tuple[int, ...]: lambda name, value: _list(name, value, _integer),
+    }  # fmt: skip
+    return plain[kind]
+
+
+def _phase(name: str, value: Any) -> Phase:
+    if not isinstance(value, str) or value == Phase.UNKNOWN.value:
+        raise ValueError(f"{name} is no phase")
+    return Phase(value)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is neither true nor false")  # noqa: TRY004 - wrong content
+    return value
+
+
+def _integer(name: str, value: Any) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value) if abs(value) <= LARGEST_INT else value
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > LARGEST_INT:
+        raise ValueError(f"{name} is no whole number that could be")
+    if value < 0 and name not in SIGNED:
+        raise ValueError(f"{name} is negative")
+    return value
+
+
+def _number(name: str, value: Any) -> float | None:
+    """
+    Read a number; a loss that has run away is none, and no reason to doubt the rest.
+    """
+    if name.endswith("_at"):
+        return _time(name, value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"{name} is no number")  # noqa: TRY004 - wrong content
+    if not math.isfinite(value) or abs(value) > LARGEST_FLOAT:
+        return None
+    if value < 0 and name not in SIGNED:
+        raise ValueError(f"{name} is negative")
+    return float(value)
+
+
+def _time(name: str, value: Any) -> float:
+    ok = isinstance(value, int | float) and not isinstance(value, bool)
+    if not ok or not 0 <= value <= LATEST_TIME:
+        raise ValueError(f"{name} is no time")
+    return float(value)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is no text")  # noqa: TRY004 - wrong content
+    return cut(value)
+
+
+def _list(name: str, value: Any, read: Callable[[str, Any], Any]) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"{name} is no list")  # noqa: TRY004 - wrong content
+    return tuple(read(name, one) for one in value[:MOST_ENTRIES])
+
+
+def _table(name: str, value: Any, read: Callable[[str, Any], Any]) -> dict[str, Any]:
+    if not isinstance(value, dict) or len(value) > MOST_ENTRIES:
+        raise ValueError(f"{name} is no table of at most {MOST_ENTRIES} entries")
+    return {cut(key, 100): read(name, one) for key, one in value.items()}
 
 
 class Heartbeats:
@@ -54,7 +175,8 @@ class Heartbeats:
         """
         Return the last report of each worker of *incarnation*, or of all incarnations for None.
 
-        An unreadable report is Unknown: a worker that cannot be understood is not a worker that is absent.
+        A report that cannot be read has the phase UNKNOWN: its worker is not absent, and no other one is in
+        doubt. When none can be read, all are Unknown.
         """
         prefix = HEARTBEAT if incarnation is None else f"{HEARTBEAT}{incarnation}/"
         try:
@@ -63,14 +185,18 @@ class Heartbeats:
             return Present(())
         except TpuctlError as error:
             return Unknown(error.message, error.retry)
-        except (ValueError, TypeError, KeyError) as error:
-            return Unknown(f"a heartbeat cannot be read: {error}")
-        return Present(tuple(sorted(self._known.values(), key=lambda b: (b.incarnation, b.worker))))
+        found = sorted(self._known.values(), key=lambda b: (b.incarnation, b.worker))
+        if len(found) > MOST_WORKERS and incarnation is not None:
+            return Unknown(f"there are more reports than workers: {len(found)}")
+        if found and all(beat.phase is Phase.UNKNOWN for beat in found):
+            return Unknown(f"worker {found[0].worker}: {found[0].message}")
+        return Present(tuple(found))
 
     def _learn(self, listed: list[StoredObject]) -> None:
         """
         Know what is listed, and only that.
         """
+        listed = [one for one in listed if place_of(one.name) is not None]
         kept = {key: self._known[key] for one in listed if (key := (one.name, one.generation)) in self._known}
         news = [one for one in listed if (one.name, one.generation) not in kept]
         if news:
@@ -82,11 +208,17 @@ class Heartbeats:
         """
         Read one report; its time is the list's, which is exact, unless it was replaced since.
         """
-        found = self._store.read(listed.name)
+        found: StoredObject | None = listed
+        if listed.size <= LARGEST_REPORT:
+            found = self._store.read(listed.name, limit=LARGEST_REPORT)
         if found is None:
             return None
         found = replace(found, updated=max(listed.updated, found.updated))
-        return (found.name, found.generation), parse_heartbeat(found)
+        try:
+            beat = parse_heartbeat(found)
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            beat = unreadable(found, error)
+        return (found.name, found.generation), beat
 
 
 def read_heartbeats(store: Store, incarnation: int | None) -> Sight[tuple[Heartbeat, ...]]:

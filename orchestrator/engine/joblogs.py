@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from orchestrator.core.names import LOGS
 from orchestrator.ports import Store
 
+PIECE = 8 << 20
+"""Most bytes of a log that are read at once."""
+LONGEST_LINE = 1 << 20
+"""Bytes after which a line that does not end is given out in parts."""
 _SEGMENT = re.compile(rf"{LOGS}g(\d+)/w(\d+)/(\d+)\.log$")
 
 
@@ -27,17 +31,17 @@ class JobLog:
         Yield (incarnation, worker, line) for everything written since the last call.
         """
         for (incarnation, worker), name, size in self._segments():
-            start = self._read.get(name, 0)
-            if size <= start:
-                continue
-            found = self._store.read(name, start)
-            if found is None:
-                continue
-            self._read[name] = start + len(found.data)
-            whole, _, rest = (self._rest.get((incarnation, worker), b"") + found.data).rpartition(b"\n")
-            self._rest[incarnation, worker] = rest
-            for line in whole.split(b"\n") if whole else []:
-                yield incarnation, worker, line.decode(errors="replace")
+            while self._read.get(name, 0) < size:
+                found = self._store.read(name, self._read.get(name, 0), PIECE)
+                if found is None or not found.data:
+                    break
+                self._read[name] = self._read.get(name, 0) + len(found.data)
+                whole, _, rest = (self._rest.get((incarnation, worker), b"") + found.data).rpartition(b"\n")
+                if len(rest) > LONGEST_LINE:
+                    whole, rest = whole + b"\n" * bool(whole) + rest, b""
+                self._rest[incarnation, worker] = rest
+                for line in whole.split(b"\n") if whole else []:
+                    yield incarnation, worker, line.decode(errors="replace")
 
     def unfinished(self) -> Iterator[tuple[int, int, str]]:
         """

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from orchestrator.catalog import load_catalog
 from orchestrator.core import names
+from orchestrator.core.clean import cut
 from orchestrator.core.history import History
 from orchestrator.core.prices import Prices, prices
 from orchestrator.core.spec import Spec
@@ -27,7 +28,7 @@ from orchestrator.core.world import (
 from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.queue import nodes_of
 from orchestrator.engine.race import read_claim, round_to_look_up
-from orchestrator.errors import NotFoundError, TpuctlError
+from orchestrator.errors import UNFORESEEN, NotFoundError, TpuctlError
 from orchestrator.ports import Cloud
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ def observe(
             operations=tuple(r for r in polled if r is not None),
             seen_at=now,
             prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
-            claim=read_claim(cloud.store, round_to_look_up(history, seen_nodes.result())),
+            claim=_guarded(lambda: read_claim(cloud.store, round_to_look_up(history, seen_nodes.result()))),
         )
 
 
@@ -109,11 +110,22 @@ def _ours(seen: Sight[L], spec: Spec) -> Sight[L]:
 def _guarded(look: Callable[[], T]) -> T | Unknown:
     """
     Turn an error that an adapter let through into Unknown.
+
+    One that nobody has foreseen too: it hides one part of the sight, and budget and ttl need the rest.
     """
     try:
         return look()
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
+    except UNFORESEEN as error:
+        return Unknown(unforeseen(error))
+
+
+def unforeseen(error: Exception) -> str:
+    """
+    Return what is said of an error that no rule covers.
+    """
+    return cut(f"a fault of this tpuctl, please report it ({type(error).__name__}: {error})", 300)
 
 
 def _poll(cloud: Cloud, operation: Operation) -> OperationResult | None:

@@ -4,12 +4,17 @@ The object in the bucket that names the winner of a race: written once, by a mac
 
 import json
 
+from orchestrator.core.clean import cut
 from orchestrator.core.history import History, current_node
 from orchestrator.core.names import CLAIM, round_of
 from orchestrator.core.race import undecided
 from orchestrator.core.world import Absent, Claim, Node, NodeState, Present, Sight, Unknown, World
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
 from orchestrator.ports import Store
+
+LARGEST_CLAIM = 1 << 10
+"""Most bytes of a claim."""
+MOST_INCARNATIONS = 10**9
 
 
 def round_to_look_up(history: History, nodes: Sight[tuple[Node, ...]]) -> int:
@@ -38,9 +43,12 @@ def read_claim(store: Store, race: int) -> Sight[Claim]:
     if found is None:
         return Absent()
     try:
-        return Present(Claim(race, int(json.loads(found.data)["incarnation"])))
-    except (ValueError, KeyError, TypeError) as error:
-        return Unknown(f"{CLAIM}{race} cannot be read: {error}")
+        number = json.loads(found.data)["incarnation"] if len(found.data) <= LARGEST_CLAIM else None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return Unknown(cut(f"{CLAIM}{race} cannot be read: {error}", 200))
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < MOST_INCARNATIONS:
+        return Unknown(f"{CLAIM}{race} cannot be read: it names no TPU")
+    return Present(Claim(race, number))
 
 
 def winner(store: Store, history: History, world: World) -> Sight[Claim]:

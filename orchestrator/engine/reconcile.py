@@ -18,8 +18,9 @@ from orchestrator.engine.budget import tell_stockouts, with_budget
 from orchestrator.engine.capacity import CapacityMemory
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.heartbeats import Heartbeats
-from orchestrator.engine.observe import observe
+from orchestrator.engine.observe import observe, unforeseen
 from orchestrator.engine.race import winner
+from orchestrator.errors import UNFORESEEN
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,7 @@ class Reconciler:
         history = noted(history, type=history.type or parts.spec.tpu.type)
         history = self._memory.recalled(history, world)
         world = with_budget(world, parts.budget, parts.spec.tpu.zones, history.type)
-        learned = learn(history, world)
-        claim = winner(parts.cloud.store, learned, world)
-        if claim != world.claim:
-            world = replace(world, claim=claim)
-            learned = learn(learned, world)
+        world, learned = self._learned(history, world)
         self._tell(history, learned, world)
         learned = self._count_losses(history, learned, world)
         learned = noted(learned, expires_at=expiry(parts.spec, learned))
@@ -74,7 +71,7 @@ class Reconciler:
             parts.lease.acquire()
             self._record.claim(parts.lease.token)
             learned = self._record.history
-        plan = decide(parts.spec, world, learned, parts.spent(learned, world.seen_at))
+        world, plan = self._decided(world, learned)
         plan = self._guarded(plan, world, learned)
         parts.approve(plan)
         failures = self._actor.act(plan, world)
@@ -86,6 +83,45 @@ class Reconciler:
                 lambda h: replace(h, outcome=plan.outcome.value if plan.outcome else "", reason=plan.reason)
             )
         return Pass(world, plan, failures)
+
+    def _learned(self, history: History, world: World) -> tuple[World, History]:
+        """
+        Return what the record learns from a look; without the reports, where they bring about a fault.
+        """
+        try:
+            learned = learn(history, world)
+            claim = winner(self._deployment.cloud.store, learned, world)
+            if claim != world.claim:
+                world = replace(world, claim=claim)
+                learned = learn(learned, world)
+        except UNFORESEEN as error:
+            world = self._without_reports(world, error)
+            return world, learn(history, world)
+        return world, learned
+
+    def _decided(self, world: World, history: History) -> tuple[World, Plan]:
+        """
+        Return the plan; without the reports, where they bring about a fault: budget and ttl need none.
+        """
+        spec = self._deployment.spec
+        spent = self._deployment.spent(history, world.seen_at)
+        try:
+            return world, decide(spec, world, history, spent)
+        except UNFORESEEN as error:
+            world = self._without_reports(world, error)
+            return world, decide(spec, world, history, spent)
+
+    def _without_reports(self, world: World, error: Exception) -> World:
+        """
+        Return the world without what machines have written, and say so; what has failed without it is raised.
+        """
+        if isinstance(world.heartbeats, Unknown) and isinstance(world.claim, Unknown):
+            raise error
+        text = unforeseen(error)
+        if text != self._alarm:
+            self._alarm = text
+            self._sink(Event(world.seen_at, "failure", f"the machines' reports are left out: {text}"))
+        return replace(world, heartbeats=Unknown(text), claim=Unknown(text))
 
     def _guarded(self, plan: Plan, world: World, history: History) -> Plan:
         """

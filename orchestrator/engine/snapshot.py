@@ -15,13 +15,14 @@ from orchestrator.core.names import CURVE, LEASE, STATUS
 from orchestrator.core.seal import sealed_bytes, unsealed
 from orchestrator.engine.files import write_atomically
 from orchestrator.engine.snapshot_here import AHEAD, HERE, SCHEMA, Snapshot, counted
-from orchestrator.errors import DiskError, TpuctlError
+from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError
 from orchestrator.ports import Store
 
 REWRITE, SPACING = 60.0, 5.0
 """Most and least seconds between two writes to the bucket."""
 POINTS = 600
 """Most points of a curve; beyond that every second one is dropped."""
+MOST_TIME, MOST_STEP, MOST_LOSS = 1e11, 1 << 53, 1e30
 Point = tuple[float, int, float | None, int]
 """Time in seconds since the epoch, step, loss and incarnation."""
 
@@ -91,9 +92,19 @@ def read_curve(store: Store) -> list[Point]:
     try:
         found = store.read(CURVE)
         points = unsealed(found.data)["points"] if found else []
-        return [(float(at), int(step), loss, int(incarnation)) for at, step, loss, incarnation in points]
-    except (TpuctlError, ValueError, TypeError, KeyError):
+        return [_point(*point) for point in points[:POINTS]]
+    except (TpuctlError, *UNFORESEEN):
         return []
+
+
+def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
+    """
+    Return a point of the curve; raise ValueError for one that cannot be drawn.
+    """
+    ok = 0 <= float(at) <= MOST_TIME and 0 <= int(step) <= MOST_STEP and 0 <= int(incarnation) <= MOST_STEP
+    if not ok or (loss is not None and not abs(float(loss)) <= MOST_LOSS):
+        raise ValueError("no point of a curve")
+    return float(at), int(step), None if loss is None else float(loss), int(incarnation)
 
 
 def published(store: Store, now: float, gone: Callable[[Holder], bool]) -> Snapshot | None:

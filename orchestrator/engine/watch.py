@@ -15,8 +15,10 @@ from orchestrator.core.world import Absent, NodeState
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.doorbell import Doorbell
 from orchestrator.engine.files import disk_trouble
+from orchestrator.engine.observe import unforeseen
 from orchestrator.engine.reconcile import Pass, Reconciler, blind
 from orchestrator.errors import (
+    UNFORESEEN,
     AuthError,
     CapacityError,
     ConflictError,
@@ -25,12 +27,15 @@ from orchestrator.errors import (
     Retry,
     SpendStopError,
     TpuctlError,
+    TransientError,
     UsageError,
 )
 
 SHORTEST_PAUSE = 0.2
 FIRST_REPAIR = 15.0
 """Seconds at most until a pass that broke off is tried again; they double with each, up to the poll."""
+FAULTS = 5
+"""Passes in a row that may break off over a fault of ours before the command ends with it."""
 BLIND_PASSES = 2
 """Passes in a row that may see nothing for a permanent reason before the command stops and says why."""
 
@@ -47,7 +52,7 @@ class Watcher:
         self._record = deployment.record
         self._lease = deployment.lease
         self._poll = float(deployment.spec.watch.poll)
-        self._name, self._broken = deployment.spec.name, 0
+        self._name, self._broken, self._fault = deployment.spec.name, 0, ""
         self._doorbell = Doorbell(deployment.spec, deployment.cloud.store, deployment.clock)
         self.wake = threading.Event()
         self.stop = threading.Event()
@@ -61,7 +66,7 @@ class Watcher:
             result = self._attempt()
             if result is None:
                 continue
-            after(result)
+            self._shown(result, after)
             raise_bucket_gone(result, self._record.history)
             blind_passes = blind_passes + 1 if blind(result) else 0
             if blind_passes >= BLIND_PASSES:
@@ -71,6 +76,18 @@ class Watcher:
                 return result
             self._lease.step_aside()
             self._pause(result)
+
+    def _shown(self, result: Pass, after: Callable[[Pass], None]) -> None:
+        """
+        Let *after* see a pass; a fault in showing it does not end the loop that keeps budget and ttl.
+        """
+        try:
+            after(result)
+        except UNFORESEEN as error:
+            text = unforeseen(error)
+            if text != self._fault:
+                self._fault = text
+                self._sink(Event(self._clock.now(), "failure", f"this pass could not be shown: {text}"))
 
     def _attempt(self) -> Pass | None:
         """
@@ -86,6 +103,11 @@ class Watcher:
             if trouble is None:
                 raise
             self._broken_off(trouble)
+            return None
+        except UNFORESEEN as error:
+            if self._broken >= FAULTS:
+                raise
+            self._broken_off(TransientError(unforeseen(error)))
             return None
         self._broken = 0
         return result

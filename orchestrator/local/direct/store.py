@@ -18,7 +18,7 @@ from orchestrator.local.model.storage.checksums import checksums
 from orchestrator.local.model.storage.listing import Query
 from orchestrator.local.model.storage.names import check_object_name
 from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.ports import StoredObject
+from orchestrator.ports import LARGEST, StoredObject
 
 T = TypeVar("T")
 
@@ -38,18 +38,18 @@ class DirectStore:
         self._objects = door.store.objects
         self._name = bucket
 
-    def read(self, name: str, offset: int = 0) -> StoredObject | None:
+    def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
         """
-        Return an object with its data from *offset* on, or None when it is not there.
+        Return an object with its data from *offset* on, *limit* bytes at most; None when it is not there.
 
         A whole object is one call, and *updated* is to the second then, as in the answer's header.
         """
         if offset:
-            return self._from(name, offset)
+            return self._from(name, offset, limit)
 
         def act() -> StoredObject:
             held = self._get(name)
-            data = self._objects.read(held)
+            data = self._objects.read(held, 0, min(held.size, limit))
             return StoredObject(held.name, held.size, held.generation, float(int(held.updated)), data)
 
         try:
@@ -57,13 +57,13 @@ class DirectStore:
         except NotFoundError:
             return None
 
-    def _from(self, name: str, offset: int) -> StoredObject | None:
+    def _from(self, name: str, offset: int, limit: int) -> StoredObject | None:
         for _ in range(READ_TRIES):
             held = self._look(name)
             if held is None:
                 return None
             try:
-                return _stored(held, self._data(held, offset))
+                return _stored(held, self._data(held, offset, limit))
             except NotFoundError:
                 continue
         raise TransientError(f"read {self._url(name)}: it is being replaced faster than it can be read")
@@ -164,12 +164,14 @@ class DirectStore:
         except NotFoundError:
             return None
 
-    def _data(self, held: model.StoredObject, offset: int) -> bytes:
+    def _data(self, held: model.StoredObject, offset: int, limit: int) -> bytes:
         if offset >= held.size:
             return b""
 
         def act() -> bytes:
-            return self._objects.read(self._get(held.name, held.generation), offset)
+            return self._objects.read(
+                self._get(held.name, held.generation), offset, min(held.size, offset + limit)
+            )
 
         return self._media(held.name, act)
 

@@ -3,7 +3,7 @@ The local cloud inside the HTTP session of an official client: no listener, no t
 """
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -135,7 +135,7 @@ def _as_response(asked: Request, url: str, answer: Response) -> requests.Respons
         url=url,
         headers=requests.structures.CaseInsensitiveDict(answer.headers),
         # The clients look at the raw headers for compression only, and at the request for method and URL.
-        raw=_Raw(answer.headers),
+        raw=_Raw(answer.headers, answer.body),
         history=[],
         request=made,
         encoding="utf-8",
@@ -148,3 +148,7 @@ def _as_response(asked: Request, url: str, answer: Response) -> requests.Respons
 @dataclass
 class _Raw:
     headers: Mapping[str, str]
+    body: bytes = b""
+
+    def stream(self, _size: int, *, decode_content: bool = False) -> Iterator[bytes]:
+        yield self.body

@@ -1,0 +1,31 @@
+"""
+Text that others have written: machines, the job, the cloud. It is shown, and never steers the terminal.
+"""
+
+import re
+
+LONGEST = 4096
+"""Most characters of one text that a machine reports."""
+_UNSAFE = re.compile(
+    # Control characters but tab and line feed; halves of a character; what turns the direction of writing.
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def clean(text: str) -> str:
+    """
+    Return *text* with everything visible that would steer a terminal; tabs and line feeds stay.
+    """
+    return _UNSAFE.sub(_visible, text)
+
+
+def cut(text: str, most: int = LONGEST) -> str:
+    """
+    Return *text* cleaned, and cut where it is longer than *most* characters.
+    """
+    return clean(text if len(text) <= most else f"{text[:most]}...")
+
+
+def _visible(found: "re.Match[str]") -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
