@@ -2,14 +2,14 @@
 Objects of the deployment's bucket over Cloud Storage.
 """
 
-import hashlib
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
+from orchestrator.cloud.sinks import Digest, FullError, Taken
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError, UnknownCloudError
 from orchestrator.ports import LARGEST, StoredObject
 
@@ -43,7 +43,7 @@ class GcsStore:
                 self._headed = whole is not None
             except NotFoundError:
                 return None
-            except _FullError:
+            except FullError:
                 whole = None
             except UnknownCloudError as error:
                 from google.api_core.exceptions import NotFound
@@ -60,9 +60,9 @@ class GcsStore:
         """
         Download an object; None when the answer does not say which generation of when it is.
 
-        Raise _FullError when it is longer.
+        Raise FullError when it is longer.
         """
-        blob, answers, taken = self._blob(name), list[Any](), _Taken(limit)
+        blob, answers, taken = self._blob(name), list[Any](), Taken(limit)
         # The client keeps the generation, but not the time: this is where it is shown the whole answer.
         blob._extract_headers_from_download = answers.append  # noqa: SLF001
         with translated(f"read {self._url(name)}"):
@@ -92,16 +92,16 @@ class GcsStore:
 
         The bytes are not kept. The client checks them against the bucket's own checksum too.
         """
-        return self._stream(name, _Digest())
+        return self._stream(name, Digest())
 
     def download(self, name: str, path: Path) -> str | None:
         """
         Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
         """
         with path.open("wb") as file:
-            return self._stream(name, _Digest(file))
+            return self._stream(name, Digest(file))
 
-    def _stream(self, name: str, digest: "_Digest") -> str | None:
+    def _stream(self, name: str, digest: Digest) -> str | None:
         blob = self._look(name)
         if blob is None:
             return None
@@ -237,56 +237,6 @@ class GcsStore:
 
     def _url(self, name: str) -> str:
         return f"gs://{self._name}/{name}"
-
-
-class _FullError(Exception):
-    """
-    Say that an object is longer than what is read of it.
-    """
-
-
-class _Taken:
-    """
-    Take a download's bytes, up to a limit.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.data = bytearray()
-
-    def write(self, data: bytes) -> int:
-        """
-        Keep the bytes. Raise _FullError when they are too many.
-        """
-        if len(self.data) + len(data) > self._limit:
-            raise _FullError
-        self.data += data
-        return len(data)
-
-
-class _Digest:
-    """
-    Take a download's bytes and keep their sha256; *copy* is a file that gets the bytes too.
-    """
-
-    def __init__(self, copy: BinaryIO | None = None) -> None:
-        self._sum = hashlib.sha256()
-        self._copy = copy
-
-    def write(self, data: bytes) -> int:
-        """
-        Count the bytes in.
-        """
-        self._sum.update(data)
-        if self._copy is not None:
-            self._copy.write(data)
-        return len(data)
-
-    def hex(self) -> str:
-        """
-        Return the digest.
-        """
-        return self._sum.hexdigest()
 
 
 def _stored(blob: Any, data: bytes = b"") -> StoredObject:

@@ -94,20 +94,16 @@ class Actor:
             text = self._call(change, world)
         except LeaseHeldError:
             raise
-        except TpuctlError as error:
-            return self._failed(change, error, entry, in_bucket=in_bucket)
-        except UNFORESEEN as error:
-            # One change that cannot be made keeps no other from being made: a deletion may be among them.
-            return self._failed(change, UnknownCloudError(unforeseen(error)), entry, in_bucket=in_bucket)
+        except (TpuctlError, *UNFORESEEN) as fault:
+            # A fault of ours fails this change only: among the others may be a deletion.
+            error = fault if isinstance(fault, TpuctlError) else UnknownCloudError(unforeseen(fault))
+            self._refused(change, error)
+            if entry:
+                self._close(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
+            return Failure(change, error)
         self._close(entry, "ok", in_bucket=in_bucket)
         self._say(change, text)
         return None
-
-    def _failed(self, change: Change, error: TpuctlError, entry: str, *, in_bucket: bool) -> Failure:
-        self._refused(change, error)
-        if entry:
-            self._close(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
-        return Failure(change, error)
 
     def _held(self, change: Change) -> bool:
         """
