@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from orchestrator.cli.evidence import Evidence, newest_step
 from orchestrator.cli.stage import Stage
 from orchestrator.core import names
 from orchestrator.core.history import current_node
-from orchestrator.core.verdict import Blow, Kill
+from orchestrator.core.life import Blow, Kill
+from orchestrator.core.moments import Moment, Sign, come
 from orchestrator.core.world import Heartbeat, NodeState, Phase, Present, VmState, World
 from orchestrator.engine.observe import observe
 from orchestrator.errors import TpuctlError
@@ -21,14 +23,16 @@ from orchestrator.local import control
 
 T = TypeVar("T")
 LIMIT = 900.0
-"""Seconds that the job may take to get ready for the next blow."""
+"""Seconds without any sign of life after which a moment is not waited for any longer."""
 LOOK = 0.3
 """Seconds between two looks; a save is watched for more often."""
+AGAIN = Moment(Sign.TIME, 1.0)
+"""When a machine that has just come is taken away again, where the job tells no steps."""
 
 
 class JobOverError(Exception):
     """
-    Say that the job ended before the next blow.
+    Say that the job ended before the next failure.
     """
 
 
@@ -37,36 +41,49 @@ class Blows:
     Strike the deployment on a stage while `watch` looks after it.
     """
 
-    def __init__(self, stage: Stage, watcher: "subprocess.Popen[bytes]", chance: random.Random) -> None:
+    def __init__(
+        self, stage: Stage, watcher: "subprocess.Popen[bytes]", evidence: Evidence, chance: random.Random
+    ) -> None:
         self._stage = stage
         self._watcher = watcher
+        self._evidence = evidence
         self._chance = chance
         self._struck = ""
 
-    def strike(self, kill: Kill, after_step: int) -> Blow:
+    def strike(self, kill: Kill, moment: Moment) -> Blow:
         """
-        Wait for the moment of *kill*, not before the job has reached *after_step*, and strike.
+        Wait for *moment* and for that of *kill*, and strike.
 
         Raise JobOverError when the job is over before, TpuctlError when the moment does not come.
         """
         # A machine that is being taken away already is no second preemption.
-        node, beat = self._running(after_step, other_than=self._struck)
+        node, beat = self._running(moment, other_than=self._struck)
         if kill is Kill.VM:
             self._stop_vm()
             return self._blow(kill, beat)
         if kill is Kill.SAVE:
             beat = self._at_a_save() or beat
         elif kill in {Kill.NOTICE, Kill.KILL}:
-            # Each blow has a moment of its own, in the real time of a real job.
+            # Each failure has a moment of its own, in the real time of a real job.
             time.sleep(self._chance.uniform(0, 1.0))
         self._preempt(node, notice=kill is Kill.NOTICE)
         blow = self._blow(kill, beat)
         if kill is Kill.TWICE:
-            again, _ = self._running(0, other_than=node)
+            steps = bool(self._evidence.steps)
+            again, _ = self._running(Moment(Sign.STEP) if steps else AGAIN, other_than=node)
             self._preempt(again, notice=False)
         if kill is Kill.RESTORE:
             self._preempt(self._restoring(node), notice=False)
         return blow
+
+    def until_over(self) -> int:
+        """
+        Wait for the end of `watch` and return its exit status; look at the job meanwhile.
+        """
+        while self._watcher.poll() is None:
+            self._evidence.look()
+            time.sleep(LOOK)  # Real processes are watched here; no clock of ours could make them faster.
+        return self._watcher.returncode
 
     def _preempt(self, node: str, *, notice: bool) -> None:
         self._struck = node
@@ -77,21 +94,21 @@ class Blows:
     def _blow(self, kill: Kill, beat: Heartbeat) -> Blow:
         return Blow(kill, beat.incarnation, time.time(), beat.step, beat.committed_step)
 
-    def _running(self, step: int, other_than: str = "") -> tuple[str, Heartbeat]:
+    def _running(self, moment: Moment, other_than: str = "") -> tuple[str, Heartbeat]:
         """
-        Wait until the job trains on a READY node and has reached *step*.
+        Wait until the job trains on a READY node and *moment* has come.
         """
 
         def ready(world: World) -> tuple[str, Heartbeat] | None:
             node = current_node(world, self._stage.session.record.history)
             beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-            running = [b for b in beats if b.phase is Phase.RUN and b.step is not None]
+            running = [b for b in beats if b.phase is Phase.RUN]
             if node is None or node.state is not NodeState.READY or node.name == other_than or not running:
                 return None
-            slowest = min(running, key=lambda b: b.step or 0)
-            return (node.name, slowest) if (slowest.step or 0) >= step else None
+            slowest = min(running, key=newest_step)
+            return (node.name, slowest) if come(moment, self._evidence.shown(running, moment)) else None
 
-        return self._wait(ready, f"the job did not reach step {step}")
+        return self._wait(ready, f"the moment {moment} did not come")
 
     def _restoring(self, old: str) -> str:
         """
@@ -126,12 +143,12 @@ class Blows:
         spec, session = self._stage.session.spec, self._stage.session
         if spec.job.checkpoint.dir == "bucket":
             return tuple(o.name for o in session.cloud.store.list(names.CHECKPOINTS))
-        return tuple(_files(self._stage.folder / "cloud" / "machines"))
+        return tuple(_files(self._stage.cloud / "machines"))
 
     def _beat(self) -> Heartbeat | None:
         beats = self._look().heartbeats
         found = beats.value if isinstance(beats, Present) else ()
-        return min(found, key=lambda b: b.step or 0, default=None)
+        return min(found, key=newest_step, default=None)
 
     def _stop_vm(self) -> None:
         """
@@ -153,12 +170,19 @@ class Blows:
         self._wait(state(wanted=True), "the VM was not started again")
 
     def _wait(self, ask: Callable[[World], T | None], what: str) -> T:
-        end = time.monotonic() + LIMIT
+        """
+        Look until there is an answer, as long as machines report anything new.
+        """
+        signs, end = None, time.monotonic() + LIMIT
         while time.monotonic() < end:
             self._check_watcher()
+            self._evidence.look()
             found = ask(self._look())
             if found is not None:
                 return found
+            now = tuple(b.updated for b in self._evidence.beats)
+            if now != signs:
+                signs, end = now, time.monotonic() + LIMIT
             time.sleep(LOOK)  # Real processes are watched here; no clock of ours could make them faster.
         raise TpuctlError(what, hint="run it again with --keep and look at `tpuctl logs`")
 

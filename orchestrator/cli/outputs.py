@@ -70,6 +70,7 @@ _SUMMARY = {
 }  # fmt: skip
 _COMEBACK = {
     "kill": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
+    "fault": maybe(str), "parts": table(float),
 }  # fmt: skip
 _SEEN = {"by": str, "age_s": float}
 
@@ -159,7 +160,11 @@ KINDS: Mapping[str, Any] = {
     "rehearsal": {
         "done": bool, "comebacks": [_COMEBACK], "same_loss": maybe(bool), "loss": maybe(float),
         "unbroken_loss": maybe(float), "torn": int, "seconds_lost": maybe(float), "advice": [str],
-        "missed": int, "survives": bool,
+        "missed": int, "survives": bool, "verdict": str, "same_checkpoint": maybe(bool), "causes": [str],
+        "checkpoint": maybe({"step": int, "files": int, "differ": [str]}), "kept": maybe(str),
+        "failure": maybe(
+            {"run": str, "outcome": maybe(str), "exit_code": maybe(int), "reason": str, "log": [str]}
+        ),
     },
     "down": {
         "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_kept": bool,

@@ -1,5 +1,5 @@
 """
-tpuctl rehearse: prove that a job survives before paying for it.
+tpuctl rehearse: prove that a job recovers from preemptions before paying for it.
 """
 
 import random
@@ -12,14 +12,20 @@ import click
 from orchestrator.cli.options import json_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator.cli.evidence import Evidence
     from orchestrator.cli.stage import Stage
-    from orchestrator.core.verdict import Blow, Kill, Verdict
-    from orchestrator.core.world import Heartbeat
+    from orchestrator.core.life import Blow, Kill, Life
+    from orchestrator.core.moments import Moment
+    from orchestrator.core.verdict import Verdict
 
 KILLS = ("notice", "kill", "save", "restore", "twice", "vm")
 POLL = "watch.poll=1s"
 NOTICE = "8"
 """Seconds of notice: shorter than the real 30, longer than any framework takes to begin its last save."""
+ONCE, TWICE = "job.failures=1", "job.failures=2"
+"""A job that fails by itself fails again. With failures it may start once more: a gang can lose a peer."""
 
 
 @click.command("rehearse")
@@ -31,35 +37,43 @@ NOTICE = "8"
 )
 @click.option(
     "--kill", "kills", multiple=True, type=click.Choice(KILLS), default=("notice", "kill"), show_default=True,
-    help="A blow, in this order; may be given several times.",
+    help="A failure to inject, in this order; may be given several times.",
 )  # fmt: skip
-@click.option("--random", "count", type=int, help="Instead: this many blows of random kinds.")
+@click.option(
+    "--at", "moments", multiple=True, metavar="MOMENT",
+    help="When: step:100, checkpoint:2, time:90s or log:REGEX. One for each --kill, in the same order.",
+)  # fmt: skip
+@click.option("--random", "count", type=int, help="Instead: this many failures of random kinds.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for --random and for the moments.")
 @click.option(
-    "--compare/--no-compare", default=True, show_default=True, help="Also run it unbroken, for the loss."
+    "--compare/--no-compare", default=True, show_default=True, help="Also run it undisturbed, to compare."
 )
 @click.option("--hosts", type=click.Choice(["process", "namespace"]), default="process", show_default=True)
 @click.option("--keep", is_flag=True, help="Keep the local cloud, to look around in.")
 @json_option
 def command(
-    file: Path | None, settings: tuple[str, ...], kills: tuple[str, ...], count: int | None, seed: int,
-    compare: bool, hosts: str, keep: bool, as_json: bool,
+    file: Path | None, settings: tuple[str, ...], kills: tuple[str, ...], moments: tuple[str, ...],
+    count: int | None, seed: int, compare: bool, hosts: str, keep: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """
-    Run your deployment on a local cloud of its own, take machines away, and judge whether it comes back.
+    Run your deployment on a local cloud of its own, inject failures, and judge whether the job recovers.
 
     \b
     notice   a preemption with its warning       kill     SIGKILL without one
     save     SIGKILL while it saves              restore  SIGKILL again while it restores
     twice    SIGKILL again as soon as it trains  vm       the VM is stopped from outside
 
-    It ends with 0 only if the job came back every time and reached its end.
+    Without --at, a failure comes at a step where the job reports steps, else after a checkpoint, else after a
+    part of the undisturbed run's time. checkpoint, time and log count on the machine that is taken away.
+
+    It ends with 0 only if the job came back every time and reached its end. When the job itself fails, its
+    last lines are shown and its local cloud is kept to look at.
     """  # noqa: D301 (click reads the character, so the text cannot be raw)
     from orchestrator.cli.demo import clear
     from orchestrator.cli.secret import lend_secrets
     from orchestrator.cli.stage import Stage, interruptible
     from orchestrator.config.load import FILE_NAME, find
-    from orchestrator.core.verdict import Kill
+    from orchestrator.core.life import Kill
     from orchestrator.errors import UsageError
 
     path = (file or find(Path.cwd())).absolute()
@@ -71,93 +85,146 @@ def command(
         )  # fmt: skip
     chance = random.Random(seed)  # noqa: S311 - moments of a rehearsal, not secrets
     chosen = [Kill(k) for k in ([chance.choice(KILLS) for _ in range(count)] if count else kills)]
-    stage = Stage(
-        Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), path.parent, (*settings, POLL), talk=as_json
-    )
+    asked = _moments(moments, len(chosen))
+    stage = Stage(Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), path.parent, (), talk=as_json)
+    run = Rehearsal(stage, settings, chosen, asked, chance)
     with interruptible():
         try:
-            stage.run("local", "start", "--hosts", hosts, "--notice", NOTICE)
+            run.take(ONCE)
+            stage.start_cloud("--hosts", hosts, "--notice", NOTICE)
             lend_secrets(stage.session.spec)
-            verdict = _rehearse(stage, chosen, chance, compare=compare)
+            verdict = run.judged(compare=compare)
+            keep = keep or verdict.crash is not None
         finally:
             left = [] if keep else clear(stage)
-    _show(verdict, as_json=as_json)
-    if keep:
-        stage.say(f"kept: TPUCTL_LOCAL_DIR={stage.folder / 'cloud'} TPUCTL_CLOUD=local")
+    _show(verdict, stage, settings, as_json=as_json, keep=keep)
     if left:
         raise click.exceptions.Exit(5)
     raise click.exceptions.Exit(0 if verdict.survives else 1)
 
 
-def _rehearse(stage: "Stage", kills: "list[Kill]", chance: random.Random, *, compare: bool) -> "Verdict":
+def _moments(texts: tuple[str, ...], kills: int) -> "list[Moment]":
     """
-    Run the job unbroken, then under blows, and judge.
+    Read the moments; raise UsageError for one that is none, and for more moments than failures.
     """
-    from orchestrator.core.verdict import judge
+    from orchestrator.core.moments import Moment
+    from orchestrator.errors import UsageError
 
-    unbroken = None
-    if compare:
-        stage.scene("The job, left in peace")
-        unbroken = _life(stage, [], chance)
-        stage.run("down", "--yes", "--delete-data", *stage.flags)
-        stage.forget()
-    stage.scene(f"The job, with {len(kills)} blow{'s' if len(kills) != 1 else ''}")
-    done, beats, blows, seconds, torn = _life(stage, kills, chance)
-    return judge(
-        blows,
-        beats,
-        done=done,
-        missed=len(kills) - len(blows) if done else 0,
-        torn=torn,
-        unbroken_loss=unbroken[1][-1].loss if unbroken and unbroken[0] and unbroken[1] else None,
-        seconds=seconds,
-        unbroken_seconds=unbroken[3] if unbroken else None,
-    )
+    if len(texts) > kills:
+        raise UsageError(
+            f"{len(texts)} --at for {kills} failures",
+            hint="give one --at for each --kill, in the same order", unchanged="nothing was started",
+        )  # fmt: skip
+    found = []
+    for text in texts:
+        try:
+            found.append(Moment.parse(text))
+        except ValueError as error:
+            raise UsageError(
+                f"--at {text}: {error}", hint="see: tpuctl rehearse --help", unchanged="nothing was started"
+            ) from error
+    return found
 
 
-def _life(
-    stage: "Stage", kills: "list[Kill]", chance: random.Random
-) -> "tuple[bool, tuple[Heartbeat, ...], list[Blow], float, int]":
+class Rehearsal:
     """
-    Bring the deployment up and watch it to its end under *kills*.
-
-    Return whether it was done, the last reports of all incarnations, the blows, the seconds of training
-    and recovery, and how many torn checkpoints were moved aside.
+    Run the job undisturbed, then with failures, and judge.
     """
-    from orchestrator.cli.blows import Blows, JobOverError
-    from orchestrator.core.world import Present
-    from orchestrator.engine.heartbeats import read_heartbeats
-    from orchestrator.engine.joblogs import JobLog
 
-    stage.run("up", *stage.flags)
-    watcher = stage.start("watch", *stage.flags)
-    blows: list[Blow] = []
-    try:
-        striker = Blows(stage, watcher, chance)
-        target = stage.session.spec.job.target_steps or 0
-        for number, kill in enumerate(kills, start=1):
-            blows.append(striker.strike(kill, after_step=target * number // (len(kills) + 2)))
-        code = watcher.wait()
-    except JobOverError:
-        stage.say(f"the job was over before blow {len(blows) + 1} of {len(kills)}: give it more steps")
-        code = watcher.wait()
-    finally:
-        stage.end(watcher)
-    store = stage.session.cloud.store
-    seen = read_heartbeats(store, None)
-    beats = seen.value if isinstance(seen, Present) else ()
-    torn = sum("torn-" in line for _, _, line in JobLog(store).new_lines())
-    started = min((b.timings.get("boot", b.updated) for b in beats), default=0.0)
-    ended = max((b.updated for b in beats), default=0.0)
-    return code == 0, beats, blows, ended - started, torn
+    def __init__(
+        self, stage: "Stage", settings: "Sequence[str]", kills: "Sequence[Kill]", asked: "Sequence[Moment]",
+        chance: random.Random,
+    ) -> None:  # fmt: skip
+        self._stage = stage
+        self._settings = settings
+        self._kills = kills
+        self._asked = asked
+        self._chance = chance
+
+    def take(self, failures: str) -> None:
+        """
+        Use the user's settings, which go before our own number of failures.
+        """
+        self._stage.take((failures, *self._settings, POLL))
+
+    def judged(self, *, compare: bool) -> "Verdict":
+        """
+        Return the verdict. A job that fails undisturbed is not run again.
+        """
+        from orchestrator.core.verdict import judge, judge_crash
+
+        stage, unbroken = self._stage, None
+        if compare:
+            stage.scene("The job, undisturbed")
+            unbroken = self._life((), None)
+            if not unbroken.done:
+                return judge_crash(unbroken)
+            stage.run("down", "--yes", "--delete-data", *stage.flags)
+        self.take(TWICE)
+        count = len(self._kills)
+        stage.scene(f"The job, with {count} failure{'s' if count != 1 else ''} injected")
+        broken = self._life(self._kills, unbroken)
+        return judge(broken, unbroken, missed=count - len(broken.blows))
+
+    def _life(self, kills: "Sequence[Kill]", unbroken: "Life | None") -> "Life":
+        """
+        Bring the deployment up and watch it to its end under *kills*.
+
+        Raise Exit with a command's code when it ended for another reason than the deployment's end.
+        """
+        from orchestrator.cli.blows import Blows, JobOverError
+        from orchestrator.cli.evidence import Evidence
+
+        stage = self._stage
+        code = stage.call("up", *stage.flags)
+        evidence = Evidence(stage)
+        if code != 0:
+            return self._ended(evidence, (), code)
+        watcher = stage.start("watch", *stage.flags)
+        striker = Blows(stage, watcher, evidence, self._chance)
+        blows: list[Blow] = []
+        try:
+            for number, kill in enumerate(kills, start=1):
+                blows.append(striker.strike(kill, self._moment(number, unbroken)))
+            code = striker.until_over()
+        except JobOverError:
+            code = watcher.wait()
+        finally:
+            stage.end(watcher)
+        return self._ended(evidence, blows, code)
+
+    def _moment(self, number: int, unbroken: "Life | None") -> "Moment":
+        from orchestrator.core.moments import default_moment
+
+        if number <= len(self._asked):
+            return self._asked[number - 1]
+        target = self._stage.session.spec.job.target_steps
+        return default_moment(number, len(self._kills), target, unbroken.pace if unbroken else None)
+
+    def _ended(self, evidence: "Evidence", blows: "Sequence[Blow]", code: int) -> "Life":
+        from dataclasses import replace
+
+        from orchestrator.core.plan import Outcome
+
+        record = self._stage.session.record
+        record.load()
+        outcome = next((one for one in Outcome if one.value == record.history.outcome), None)
+        if outcome is None:
+            raise click.exceptions.Exit(code or 1)
+        return replace(evidence.life(outcome, record.history.reason), blows=tuple(blows))
 
 
-def _show(verdict: "Verdict", *, as_json: bool) -> None:
+def _show(
+    verdict: "Verdict", stage: "Stage", settings: tuple[str, ...], *, as_json: bool, keep: bool
+) -> None:
     from orchestrator.cli.output import print_json
-    from orchestrator.cli.verdict_view import verdict_lines
+    from orchestrator.cli.verdict_view import kept_lines, verdict_lines
 
     if as_json:
-        print_json("rehearsal", verdict.as_dict())
+        print_json("rehearsal", {**verdict.as_dict(), "kept": str(stage.cloud) if keep else None})
         return
-    for line in verdict_lines(verdict):
+    lines = verdict_lines(verdict)
+    if keep:
+        lines += kept_lines(stage.cloud, stage.work, settings)
+    for line in lines:
         click.echo(line)

@@ -25,6 +25,8 @@ from orchestrator.cli.wiring import Choice, Session
 from orchestrator.cloud.compute import client_class
 from orchestrator.config.load import FILE_NAME
 from orchestrator.errors import TpuctlError
+from orchestrator.local import control
+from orchestrator.local.places import Address
 
 KEPT = frozenset({"TPUCTL_VENV_CACHE"})
 """Variables of ours that commands on a stage may see: they say nothing about a deployment."""
@@ -47,8 +49,23 @@ class Stage:
         names = [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]
         for name in set(names) - KEPT:
             del os.environ[name]
-        os.environ.update(TPUCTL_LOCAL_DIR=str(folder / "cloud"), TPUCTL_CLOUD="local", TPUCTL_UNTOLD="1")
+        os.environ.update(TPUCTL_LOCAL_DIR=str(self.cloud), TPUCTL_CLOUD="local", TPUCTL_UNTOLD="1")
         self._marker = ""
+        self.address: Address | None = None
+
+    @property
+    def cloud(self) -> Path:
+        """
+        Return the folder of the local cloud.
+        """
+        return self.folder / "cloud"
+
+    def take(self, settings: Sequence[str]) -> None:
+        """
+        Use other settings from now on, for another deployment.
+        """
+        self._settings = tuple(settings)
+        self.__dict__.pop("session", None)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -56,12 +73,6 @@ class Stage:
         Return the settings as flags for a command.
         """
         return tuple(part for setting in self._settings for part in ("--set", setting))
-
-    def forget(self) -> None:
-        """
-        Forget the deployment that was looked at: the next one is another.
-        """
-        self.__dict__.pop("session", None)
 
     def say(self, text: str, style: str = "bold") -> None:
         """
@@ -78,14 +89,26 @@ class Stage:
         click.echo("", err=True)
         self.say(f"== {title}")
 
+    def start_cloud(self, *words: str) -> None:
+        """
+        Start the local cloud, and know from now on which process it is.
+        """
+        self.run("local", "start", *words)
+        self.address = control.running()
+
     def run(self, *words: str) -> None:
         """
         Run one command; raise Exit with its code when it fails.
         """
-        process = self.start(*words)
-        code = process.wait()
+        code = self.call(*words)
         if code != 0:
             raise click.exceptions.Exit(code)
+
+    def call(self, *words: str) -> int:
+        """
+        Run one command and return its exit status.
+        """
+        return self.start(*words).wait()
 
     def start(self, *words: str) -> "subprocess.Popen[bytes]":
         """
@@ -185,7 +208,7 @@ class Stage:
         """
         Remove the local cloud with all machines.
         """
-        options = self.folder / "cloud" / "options.json"
+        options = self.cloud / "options.json"
         if options.exists():
             self._marker = json.loads(options.read_text())["cloud_id"]
         subprocess.run(

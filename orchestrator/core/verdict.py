@@ -1,62 +1,63 @@
 """
-Judge a rehearsal: whether the job came back from every blow, and what each one cost.
+Judge a rehearsal: whether the job came back from every failure, and what each one cost.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from math import isclose
 
-from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.core.advice import Cause, advice_of
+from orchestrator.core.comeback import Comeback, Fault, comeback_of, settled
+from orchestrator.core.life import Kill, Life
+from orchestrator.core.plan import Outcome
+from orchestrator.core.same_bytes import Comparison, Likeness, compare
 
 SAME_LOSS = 1e-6
 """Relative difference up to which two losses count as the same; frameworks print six digits."""
 
 
-class Kill(Enum):
+class Word(Enum):
     """
-    Name the ways in which a rehearsal takes machines away.
+    Name the verdicts.
     """
 
-    NOTICE = "notice"
-    KILL = "kill"
-    SAVE = "save"
-    RESTORE = "restore"
-    TWICE = "twice"
-    VM = "vm"
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+
+class Run(Enum):
+    """
+    Name the two runs of a rehearsal.
+    """
+
+    UNBROKEN = "unbroken"
+    BROKEN = "broken"
 
 
 @dataclass(frozen=True)
-class Blow:
+class Crash:
     """
-    Remember one blow: what the job had reported before it, as far as it was heard.
-
-    *step* is the last step heard of, *committed* the newest committed checkpoint; *at* is in seconds since
-    the epoch.
+    Hold how a run failed: the exit status of the job, None where there is none, and its last lines.
     """
 
-    kill: Kill
-    incarnation: int
-    at: float
+    run: Run
+    outcome: Outcome | None
+    exit_code: int | None
+    reason: str
+    log: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Parting:
+    """
+    Say where two runs part: the last *step* of equal loss, None when the first ones differ already.
+
+    *before* says that no failure had been injected by then.
+    """
+
     step: int | None
-    committed: int | None
-
-
-@dataclass(frozen=True)
-class Comeback:
-    """
-    Hold how the job came back from one blow.
-
-    *ignored* says that it did not read its checkpoint, *redone* counts steps trained twice, *seconds* is
-    the time lost.
-    """
-
-    kill: Kill
-    resumed: bool
-    why: str
-    ignored: bool = False
-    redone: int | None = None
-    seconds: float | None = None
+    before: bool
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Verdict:
     """
     Hold the end of a rehearsal. *same_loss* is None when there was no unbroken run to compare with.
 
-    *missed* counts the blows that the job was too short for.
+    *missed* counts the failures that the job ended too early for; *silent* says that neither a step nor a
+    checkpoint was seen.
     """
 
     done: bool
@@ -74,94 +76,173 @@ class Verdict:
     unbroken_loss: float | None
     torn: int
     seconds_lost: float | None
-    advice: tuple[str, ...]
+    causes: tuple[Cause, ...]
     missed: int = 0
+    silent: bool = False
+    compared: bool = False
+    crash: Crash | None = None
+    bytes: Comparison | None = None
+    parting: Parting | None = None
+    advice: tuple[str, ...] = field(default=())
 
     @property
     def survives(self) -> bool:
         """
-        Say whether every blow was struck, and the job came back each time and reached its end.
+        Say whether every failure was injected, and the job came back each time and reached its end.
+
+        A job that shows neither step nor checkpoint has proven nothing by its end.
         """
-        return self.done and not self.missed and all(c.resumed for c in self.comebacks)
+        return self._recovered and not self.missed and not self.silent
+
+    @property
+    def word(self) -> Word:
+        """
+        Return the verdict in a word.
+        """
+        if self.survives:
+            return Word.PASS
+        return Word.INCONCLUSIVE if self._recovered else Word.FAIL
+
+    @property
+    def _recovered(self) -> bool:
+        return self.done and all(c.resumed for c in self.comebacks)
+
+    @property
+    def same_bytes(self) -> bool | None:
+        """
+        Say whether both runs left the same checkpoint, None where that is not known.
+        """
+        if self.bytes is None or self.bytes.likeness is Likeness.UNKNOWN:
+            return None
+        return self.bytes.likeness is Likeness.SAME
 
     def as_dict(self) -> dict[str, object]:
         """
         Return the verdict as `--json` prints it.
         """
-        comebacks = [{**asdict(c), "kill": c.kill.value} for c in self.comebacks]
-        return {**asdict(self), "comebacks": comebacks, "survives": self.survives}
+        crash = self.crash and {
+            **asdict(self.crash),
+            "run": self.crash.run.value,
+            "outcome": self.crash.outcome.value if self.crash.outcome else None,
+            "log": list(self.crash.log),
+        }
+        compared = self.bytes and {
+            "step": self.bytes.step, "files": self.bytes.files, "differ": list(self.bytes.differ)
+        }  # fmt: skip
+        return {
+            "verdict": self.word.value.lower(),
+            "survives": self.survives,
+            "done": self.done,
+            "comebacks": [c.as_dict() for c in self.comebacks],
+            "same_loss": self.same_loss,
+            "loss": self.loss,
+            "unbroken_loss": self.unbroken_loss,
+            "same_checkpoint": self.same_bytes,
+            "checkpoint": compared,
+            "torn": self.torn,
+            "seconds_lost": self.seconds_lost,
+            "missed": self.missed,
+            "failure": crash,
+            "causes": [cause.value for cause in self.causes],
+            "advice": list(self.advice),
+        }
 
 
-def judge(
-    blows: Sequence[Blow], beats: Sequence[Heartbeat], *, done: bool, torn: int, unbroken_loss: float | None,
-    seconds: float, unbroken_seconds: float | None, missed: int = 0,
-) -> Verdict:  # fmt: skip
+def judge(broken: Life, unbroken: Life | None, missed: int = 0) -> Verdict:
     """
-    Return the verdict over *blows*, given the last report of each incarnation's worker 0.
+    Return the verdict over a run with failures; *unbroken* is a run of the same job without any.
     """
-    chain = {b.incarnation: b for b in sorted(beats, key=lambda b: b.incarnation) if b.worker == 0}
-    comebacks = tuple(_comeback(blow, chain) for blow in blows)
-    last = chain[max(chain)] if chain else None
-    loss = last.loss if last else None
-    same = None
-    if unbroken_loss is not None and loss is not None:
-        same = isclose(loss, unbroken_loss, rel_tol=SAME_LOSS)
-    lost = None if unbroken_seconds is None else max(0.0, seconds - unbroken_seconds)
-    short = (f"the job is too short for {missed} more blow(s): give it more steps",) if missed else ()
-    advice = (*short, *_advice(comebacks, blows, done=done, same=same))
-    return Verdict(done, comebacks, same, loss, unbroken_loss, torn, lost, advice, missed)
-
-
-def _comeback(blow: Blow, chain: dict[int, Heartbeat]) -> Comeback:
-    """
-    Find the next incarnation that trained, and compare where it went on with what had been saved.
-    """
-    later = [chain[n] for n in sorted(chain) if n > blow.incarnation and _trained(chain[n])]
-    if blow.kill is Kill.VM:
-        return Comeback(blow.kill, resumed=True, why="the VM came back; the TPU trained on")
-    if not later:
-        return Comeback(blow.kill, resumed=False, why="no later machine made a step")
-    after = later[0]
-    restored = after.resumed_from or 0
-    start = restored if after.began_at is None else min(restored, after.began_at)
-    ignored = start < restored
-    before = chain.get(blow.incarnation)
-    reached = max(blow.step or 0, (before.step or 0) if before else 0)
-    first = after.timings.get("first_step")
-    seconds = None if first is None else first - blow.at
-    redone = max(0, reached - start)
-    if blow.committed is not None and start < blow.committed:
-        why = f"step {blow.committed} was saved, but it went on from step {start}"
-        return Comeback(blow.kill, resumed=False, why=why, ignored=ignored, redone=redone, seconds=seconds)
-    if blow.committed is None and not start:
-        why = f"nothing had been saved by step {reached}; it began again"
-        return Comeback(blow.kill, resumed=reached == 0, why=why, redone=redone, seconds=seconds)
-    return Comeback(
-        blow.kill, resumed=True, why=f"it went on from step {start}", redone=redone, seconds=seconds
+    comebacks = settled([comeback_of(blow, broken, unbroken) for blow in broken.blows])
+    loss, whole = broken.loss, unbroken.loss if unbroken else None
+    same = None if loss is None or whole is None else isclose(loss, whole, rel_tol=SAME_LOSS)
+    known = unbroken is not None and unbroken.seconds is not None and broken.seconds is not None
+    parting = _parting(broken, unbroken) if unbroken and same is False else None
+    crash = None if broken.done else _crash(Run.BROKEN, broken)
+    compared = compare(broken.prints, unbroken.prints) if unbroken and broken.done else None
+    found = Verdict(
+        done=broken.done,
+        comebacks=comebacks,
+        same_loss=same,
+        loss=loss,
+        unbroken_loss=whole,
+        torn=broken.torn,
+        seconds_lost=_more(broken, unbroken) if known and broken.done else None,
+        causes=(),
+        missed=missed if broken.done else 0,
+        silent=broken.silent,
+        compared=unbroken is not None,
+        crash=crash,
+        bytes=compared,
+        parting=parting,
     )
+    return _with_advice(found, broken)
 
 
-def _trained(beat: Heartbeat) -> bool:
+def judge_crash(unbroken: Life) -> Verdict:
     """
-    Say whether a machine made a step: it was seen, or the job ended so soon after that only its save was.
+    Return the verdict over a job that fails with no failure injected.
     """
-    saved = (beat.committed_step or 0) > (beat.resumed_from or 0)
-    return "first_step" in beat.timings or (beat.phase is Phase.DONE and saved)
+    crash = _crash(Run.UNBROKEN, unbroken)
+    found = Verdict(
+        False, (), None, unbroken.loss, None, unbroken.torn, None, (), silent=unbroken.silent, crash=crash
+    )
+    return _with_advice(found, unbroken)
 
 
-def _advice(
-    comebacks: Sequence[Comeback], blows: Sequence[Blow], *, done: bool, same: bool | None
-) -> tuple[str, ...]:
-    advice = []
-    if not done:
-        advice.append("the job did not reach its end: read the log with `tpuctl logs` and mend what it says")
-    if any(b.committed is None for b in blows if b.kill is not Kill.VM):
-        advice.append("save earlier and more often: a machine went before the first checkpoint was complete")
-    if any(c.ignored for c in comebacks):
-        advice.append("the script ignores its checkpoint: restore it from $TPUCTL_CHECKPOINT_DIR first")
-    if same is False:
-        advice.append(
-            "the loss differs from the unbroken run: save optimizer and random state, and make the data "
-            "order a function of the step"
-        )
-    return tuple(advice)
+def _with_advice(found: Verdict, life: Life) -> Verdict:
+    causes = tuple(_causes(found, life))
+    advice = tuple(advice_of(cause, found.parting.step if found.parting else None) for cause in causes)
+    values = {**found.__dict__, "causes": causes, "advice": advice}
+    return Verdict(**values)
+
+
+def _causes(found: Verdict, life: Life) -> list[Cause]:
+    causes = []
+    if found.done and found.silent:
+        causes.append(Cause.SILENT)
+    elif found.missed:
+        causes.append(Cause.TOO_SHORT)
+    if found.crash is not None:
+        causes.append(_cause_of(found.crash))
+    unsaved = [b for b in life.blows if b.committed is None and b.kill is not Kill.VM]
+    if unsaved and not found.silent:
+        causes.append(Cause.UNSAVED)
+    by_fault = {Fault.IGNORED: Cause.IGNORED, Fault.ANEW: Cause.ANEW, Fault.BACK: Cause.BACK}
+    causes += [by_fault[c.fault] for c in found.comebacks if c.fault in by_fault]
+    lost = any(not comeback.resumed for comeback in found.comebacks)
+    if not lost and (found.same_loss is False or (found.same_loss is None and found.same_bytes is False)):
+        causes.append(Cause.UNSTEADY if found.parting and found.parting.before else Cause.DIFFERENT)
+    return list(dict.fromkeys(causes))
+
+
+def _cause_of(crash: Crash) -> Cause:
+    if crash.outcome is not Outcome.FAILED:
+        return Cause.ENDED
+    return Cause.EARLY if crash.exit_code == 0 else Cause.CRASHED
+
+
+def _crash(run: Run, life: Life) -> Crash:
+    failed = life.failed
+    return Crash(run, life.outcome, failed.exit_code if failed else None, life.reason, life.log)
+
+
+def _more(broken: Life, unbroken: Life | None) -> float:
+    return max(0.0, (broken.seconds or 0.0) - ((unbroken.seconds if unbroken else None) or 0.0))
+
+
+def _parting(broken: Life, unbroken: Life) -> Parting | None:
+    """
+    Find the last step up to which both runs had the same losses; None when no step is known of both.
+    """
+    whole = dict(point for points in unbroken.losses.values() for point in points)
+    same: int | None = None
+    last: dict[int, tuple[int, float]] = {}
+    for incarnation in sorted(broken.losses):
+        last.update({step: (incarnation, loss) for step, loss in broken.losses[incarnation]})
+    first = min(broken.losses, default=0)
+    for step in sorted(set(whole) & set(last)):
+        incarnation, loss = last[step]
+        if not isclose(loss, whole[step], rel_tol=SAME_LOSS):
+            return Parting(same, before=incarnation == first)
+        same = step
+    return None

@@ -3,6 +3,9 @@ Rehearsals: a job that survives is told from one that does not.
 """
 
 import json
+import os
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +49,21 @@ for step in range(1, 61):
     progress.with_suffix(".new").rename(progress)
 """
 
+QUIET = """
+import os, pathlib, time
+
+root = pathlib.Path(os.environ["TPUCTL_CHECKPOINT_DIR"])
+first = int(os.environ["TPUCTL_RESUME_STEP"] or 0) + 1
+state = (root / f"step-{first - 1}" / "state").read_text() if first > 1 else ""
+for step in range(first, 9):
+    time.sleep(1)
+    state += f"{step} "
+    folder = root / f"step-{step}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "state").write_text(state)
+    (folder / "COMPLETE").touch()
+"""
+
 
 def verdict(done):
     """Return the verdict, which is all that goes to stdout."""
@@ -76,3 +94,53 @@ def test_a_job_that_ignores_its_checkpoints_does_not_survive(stage):
     assert not found["survives"]
     assert found["done"]
     assert any("ignores its checkpoint" in text for text in found["advice"])
+
+
+def test_a_job_that_reports_no_step_is_struck_by_its_checkpoints_and_judged_by_their_bytes(stage):
+    """
+    No loss, no step: what both runs saved last is compared, and nothing is claimed of steps.
+    """
+    (stage.work / "train.py").write_text(QUIET)
+    stage.write()
+    found = verdict(stage.tpuctl("rehearse", "--kill", "kill", "--at", "checkpoint:2", "--json"))
+    assert found["verdict"] == "pass"
+    assert found["same_checkpoint"] is True
+    assert (found["same_loss"], found["comebacks"][0]["redone"]) == (None, None)
+
+
+def test_a_job_that_fails_by_itself_runs_once_and_is_kept_to_look_at(stage):
+    """
+    Its last lines and its exit status, once; the log is there until the printed command ends it.
+    """
+    (stage.work / "train.py").write_text("print('reads')\nopen('data/none.bin')\n")
+    stage.write()
+    found = verdict(stage.tpuctl("rehearse", "--json", expect=1))
+    assert found["verdict"] == "fail"
+    assert (found["failure"]["run"], found["failure"]["exit_code"]) == ("unbroken", 1)
+    assert "FileNotFoundError" in found["failure"]["log"][-1]
+    stage.environment["TPUCTL_LOCAL_DIR"] = found["kept"]
+    try:
+        assert stage.tpuctl("logs").out.count("FileNotFoundError") == 1
+    finally:
+        stage.tpuctl("local", "reset")
+    Path(found["kept"]).parent.rmdir()
+
+
+def test_a_rehearsal_whose_local_cloud_is_gone_gives_up_and_says_so(stage):
+    """
+    The cloud's process dies: no endless watch, one cause, nothing left.
+    """
+    (stage.work / "train.py").write_text("import time\ntime.sleep(600)\n")
+    stage.write()
+    stage.environment["TMPDIR"] = str(stage.folder)
+    running = stage.start("rehearse", "--no-compare", "--kill", "kill")
+
+    def address():
+        found = list(stage.folder.glob("tpuctl-rehearsal-*/cloud/daemon.json"))
+        return json.loads(found[0].read_text()) if found and "$ tpuctl watch" in stage.said(running) else None
+
+    os.kill(stage.wait_for("a rehearsal that watches", address)["pid"], signal.SIGKILL)
+    done = stage.end(running, expect=None)
+    assert done.code not in (0, 130)
+    assert "the local cloud of this rehearsal is gone" in done.err
+    assert list(stage.folder.glob("tpuctl-rehearsal-*")) == []

@@ -1,0 +1,205 @@
+"""
+What a rehearsal sees of a run while it lasts: steps, checkpoints, log lines, and whether the cloud is there.
+"""
+
+import contextlib
+import re
+import time
+from pathlib import Path
+
+from orchestrator.agent.formats.choose import format_of
+from orchestrator.agent.local_checkpoints import files_below
+from orchestrator.cli.stage import Stage
+from orchestrator.core.life import Life, Save
+from orchestrator.core.moments import Moment, Shown, Sign
+from orchestrator.core.plan import Outcome
+from orchestrator.core.world import Heartbeat, Phase, Present, Unknown
+from orchestrator.engine.checkpoints import read_checkpoints
+from orchestrator.engine.heartbeats import Heartbeats
+from orchestrator.engine.joblogs import JobLog
+from orchestrator.engine.prints import read_prints
+from orchestrator.errors import LocalCloudError, TpuctlError, TransientError
+from orchestrator.local import control
+from orchestrator.report.curve import losses
+
+PACE = 1.0
+"""Seconds between two looks at heartbeats and checkpoints."""
+GONE = 60.0
+"""Seconds for which the bucket may not answer before the rehearsal gives up."""
+TAIL = 20
+OURS = re.compile(r"--- .* ---$")
+"""Lines of the log that the agent wrote, not the job."""
+
+
+class Evidence:
+    """
+    Look again and again, and remember what machines showed that are gone by now.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._beats = Heartbeats(stage.session.cloud.store)
+        self._looked = self._heard = time.monotonic()
+        self._cloud = stage.address or control.running()
+        self._stored: dict[tuple[int, int | None], float] = {}
+        self._log = JobLog(stage.session.cloud.store)
+        self._lines: list[tuple[int, int, str]] = []
+        self.beats: tuple[Heartbeat, ...] = ()
+        self.saves: list[Save] = []
+        self.written: list[Save] = []
+        self.steps: set[int] = set()
+        self.looks = 0
+
+    def look(self, *, at_once: bool = False) -> None:
+        """
+        Look once, unless the last look was a moment ago. Raises TpuctlError when the cloud stays away.
+        """
+        now = time.monotonic()
+        if self.looks and not at_once and now - self._looked < PACE:
+            return
+        self._looked, self.looks = now, self.looks + 1
+        now_running = control.running()
+        # Another process in its place has none of the machines.
+        if now_running is None or now_running != self._cloud:
+            raise LocalCloudError(
+                "the local cloud of this rehearsal is gone: its process ended",
+                hint="run `tpuctl rehearse` again; if it happens again, see `tpuctl doctor`",
+                unchanged="the deployment itself was not touched",
+            )
+        seen = self._beats.read(None)
+        try:
+            if isinstance(seen, Unknown):
+                raise TransientError(seen.why)
+            if isinstance(seen, Present):
+                self._note_beats(seen.value)
+            self._note_saves()
+        except TpuctlError as error:
+            self._lost_sight(error)
+            return
+        self._heard = now
+
+    def _lost_sight(self, error: TpuctlError) -> None:
+        away = time.monotonic() - self._heard
+        if away >= GONE:
+            raise TransientError(
+                f"the local cloud has not answered for {away:.0f} s: {error.message}",
+                hint="run `tpuctl rehearse` again; if it happens again, see `tpuctl doctor`",
+                unchanged="the deployment itself was not touched",
+            ) from error
+
+    def _note_beats(self, beats: tuple[Heartbeat, ...]) -> None:
+        self.beats = beats
+        self.steps |= {b.step for b in beats if b.step is not None and b.phase is not Phase.RESTORE}
+
+    def _note_saves(self) -> None:
+        session = self._stage.session
+        newest = max((b.incarnation for b in self.beats), default=1)
+        for one in reversed(read_checkpoints(session.cloud.store, session.spec.job.checkpoint)):
+            key = (one.step, one.incarnation)
+            if one.complete and self._stored.get(key) != one.saved_at:
+                self._stored[key] = one.saved_at
+                _add(self.saves, Save(one.step, one.incarnation or newest))
+        for save in self.saves:
+            _add(self.written, save)
+        for save in self._on_disk():
+            _add(self.written, save)
+
+    def _on_disk(self) -> list[Save]:
+        """
+        Return what the newest machines have saved on their disks since the job's start there.
+
+        A job that counts its steps anew saves below the step that was restored, which nobody commits.
+        """
+        spec = self._stage.session.spec.job.checkpoint
+        newest = max((b.incarnation for b in self.beats), default=0)
+        started = [b.timings.get("spawned") for b in self.beats if b.incarnation == newest]
+        if spec.dir != "local" or not started or started[0] is None:
+            return []
+        format_ = format_of(spec.format, spec.marker)
+        found: list[Save] = []
+        for folder in self._stage.cloud.glob("machines/*/opt/tpuctl/checkpoints"):
+            with contextlib.suppress(OSError):
+                found += [
+                    Save(unit.step, newest)
+                    for unit in format_.find(folder)
+                    if _changed(folder, unit.folder, unit.files) > started[0]
+                ]
+        return found
+
+    def shown(self, beats: list[Heartbeat], moment: Moment) -> Shown:
+        """
+        Return what the machine has shown whose workers' last reports are *beats*.
+        """
+        slowest = min(beats, key=newest_step)
+        step = newest_step(slowest)
+        incarnation = slowest.incarnation
+        committed = any(b.committed_step is not None for b in beats)
+        began = max(b.timings.get(mark, 0.0) for b in beats for mark in ("boot", "setup_done", "spawned"))
+        return Shown(
+            step=None if step < 0 else step,
+            saves=len({s.step for s in self.saves if s.incarnation == incarnation}),
+            saved=bool(self.saves) or committed,
+            seconds=time.time() - began if began else 0.0,
+            line=moment.sign is Sign.LOG and self._said(moment.pattern, incarnation),
+        )
+
+    def _said(self, pattern: str, incarnation: int) -> bool:
+        with contextlib.suppress(TpuctlError):
+            self._lines += self._log.new_lines()
+        return any(
+            number == incarnation and not OURS.match(line) and re.search(pattern, line)
+            for number, _, line in self._lines
+        )
+
+    def life(self, outcome: Outcome | None, reason: str) -> Life:
+        """
+        Return the run as it was, once it is over.
+        """
+        self.look(at_once=True)
+        session = self._stage.session
+        store = session.cloud.store
+        self._lines += self._log.new_lines()
+        self._lines += self._log.unfinished()
+        curves = losses((), self.beats, ((number, line) for number, _, line in self._lines))
+        life = Life(
+            outcome=outcome,
+            reason=reason,
+            beats=self.beats,
+            saves=tuple(self.saves),
+            written=tuple(self.written),
+            steps=frozenset(self.steps),
+            losses={number: tuple(points) for number, points in curves.items()},
+            prints=read_prints(store, read_checkpoints(store, session.spec.job.checkpoint)),
+            torn=sum("torn-" in line for _, _, line in self._lines),
+        )
+        return Life(**{**life.__dict__, "log": self._tail(life.failed)})
+
+    def _tail(self, beat: Heartbeat | None) -> tuple[str, ...]:
+        """
+        Return the end of the job's own output on the machine that failed, or on the last one.
+        """
+        last = max(((number, worker) for number, worker, _ in self._lines), default=(0, 0))
+        where = last if beat is None else (beat.incarnation, beat.worker)
+        lines = [line for number, worker, line in self._lines if (number, worker) == where]
+        return tuple(line for line in lines if not OURS.match(line))[-TAIL:]
+
+
+def newest_step(beat: Heartbeat) -> int:
+    """
+    Return the newest step that a worker told or committed, -1 for none.
+    """
+    return max((n for n in (beat.step, beat.committed_step) if n is not None), default=-1)
+
+
+def _add(saves: list[Save], save: Save) -> None:
+    if save not in saves:
+        saves.append(save)
+
+
+def _changed(folder: Path, below: str, files: "tuple[str, ...] | None") -> float:
+    """
+    Return when a file of a unit changed last, in seconds since the epoch. Raises OSError.
+    """
+    if files is None:
+        return max((one.modified for one in files_below(folder / below)), default=0) / 1e9
+    return max((folder / below / name).stat().st_mtime for name in files)

@@ -1,0 +1,95 @@
+"""
+Compare two checkpoints of one step by their bytes: whether two runs have made the same model.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+NOTES = re.compile(
+    r"(\.(json|txt|log|ya?ml|md|ini)|(^|/)(COMPLETE|_METADATA|_CHECKPOINT_METADATA|training_args\.bin"
+    r"|[^/]*\.ocdbt|events\.out\.tfevents[^/]*))$"
+)
+"""Names of files that may hold times, paths and names of machines beside the numbers that are learnt."""
+SHARDED = re.compile(r"(^|/)(manifest\.ocdbt|ocdbt\.process_\d+/.*)$")
+"""Files of TensorStore's OCDBT, whose data files have random names and carry times."""
+STAMPED = frozenset({"metadata.json"})
+"""Members of an archive that carry the time of the save (Keras)."""
+
+
+@dataclass(frozen=True)
+class FilePrint:
+    """
+    Tell the bytes of one file: its sha256, and for a zip archive (npz, pt, keras) each member's CRC-32.
+    """
+
+    sha256: str
+    members: Mapping[str, int] | None = None
+
+
+Prints = Mapping[str, FilePrint]
+
+
+class Likeness(Enum):
+    """
+    Name the result of a comparison.
+    """
+
+    SAME = "same"
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """
+    Hold the result: over how many *files* of which *step*, and which of them *differ*.
+    """
+
+    likeness: Likeness
+    step: int
+    files: int
+    differ: tuple[str, ...] = ()
+
+
+def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Comparison | None:
+    """
+    Compare the newest step that both have; None when there is none.
+    """
+    common = set(ours) & set(theirs)
+    if not common:
+        return None
+    step = max(common)
+    mine, other = _told(ours[step]), _told(theirs[step])
+    differ = tuple(sorted(n for n in set(mine) & set(other) if not _alike(mine[n], other[n])))
+    strange = sorted(set(mine) ^ set(other))
+    moved = Counter(mine[n].sha256 for n in strange if n in mine) != Counter(
+        other[n].sha256 for n in strange if n in other
+    )
+    files = len(mine)
+    if not differ and not moved:
+        return Comparison(Likeness.SAME, step, files)
+    if any(SHARDED.search(name) for name in (*ours[step], *theirs[step])):
+        return Comparison(Likeness.UNKNOWN, step, files)
+    return Comparison(Likeness.DIFFERENT, step, files, tuple(sorted({*differ, *(strange if moved else ())})))
+
+
+def _told(prints: Prints) -> Prints:
+    """
+    Return the files that hold what was learnt; all of them where they all look like notes.
+    """
+    return {name: one for name, one in prints.items() if not NOTES.search(name)} or prints
+
+
+def _alike(one: FilePrint, other: FilePrint) -> bool:
+    if one.sha256 == other.sha256:
+        return True
+    if one.members is None or other.members is None:
+        return False
+    return _numbers(one.members) == _numbers(other.members)
+
+
+def _numbers(members: Mapping[str, int]) -> dict[str, int]:
+    return {name: crc for name, crc in members.items() if name not in STAMPED}
