@@ -11,6 +11,9 @@ from orchestrator.core.plan import Outcome
 from orchestrator.core.same_bytes import Prints
 from orchestrator.core.world import Heartbeat, Phase
 
+UNTOLD = frozenset({"", "commits"})
+"""Sources of a step that the job itself did not tell (`Heartbeat.progress_from`)."""
+
 
 class Kill(Enum):
     """
@@ -90,10 +93,9 @@ class Life:
     @property
     def tells_steps(self) -> bool:
         """
-        Say whether steps were heard of that are not just those of checkpoints.
+        Say whether the job told steps, which are more than those of its checkpoints.
         """
-        saved = {save.step for save in (*self.saves, *self.written)} | {b.committed_step for b in self.beats}
-        return any(b.loss is not None for b in self.beats) or bool(self.steps - saved)
+        return any(b.progress_from not in UNTOLD for b in self.beats)
 
     @property
     def silent(self) -> bool:

@@ -52,19 +52,24 @@ def options(command):
             yield record
 
 
-def text_of(command):
-    """Return the help's paragraphs without the marks that are for click."""
-    text = (command.help or "").replace("\b\n", "")
-    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
+def text_of(command, term="{}", between="; "):
+    """Return the help's paragraphs; a block of columns becomes a list of terms and meanings."""
+    parts = [part for part in re.split(r"\n\s*\n", command.help or "") if part.strip()]
+    return [_list(part, term, between) if "\b" in part else " ".join(part.split()) for part in parts]
+
+
+def _list(block, term, between):
+    """Return a block of lines with pairs of columns as a list."""
+    cells = [cell for cell in re.split(r"\s{2,}|\n", block.replace("\b", "")) if cell]
+    return between.join(f"{term.format(name)}: {text}" for name, text in zip(*[iter(cells)] * 2, strict=True))
 
 
 def markdown():
     """Return docs/commands.md."""
     parts = [MARKDOWN_HEAD]
     for words, command in commands():
-        parts.append(
-            f"\n## {' '.join(words)}\n\n`{usage(words, command)}`\n\n" + "\n\n".join(text_of(command))
-        )
+        text = "\n\n".join(text_of(command, "- `{}`", "\n"))
+        parts.append(f"\n## {' '.join(words)}\n\n`{usage(words, command)}`\n\n{text}")
         rows = "\n".join(
             f"| `{name.replace('|', chr(92) + '|')}` | {_cell(text)} |" for name, text in options(command)
         )

@@ -26,7 +26,7 @@ def beat(incarnation, step, resumed_from=None, **more):
     Return the last report of an incarnation that trained.
     """
     timings = more.pop("timings", {"first_step": T + 10 * incarnation})
-    known = {"loss": 2.5, "timings": timings, "resumed_from": resumed_from, **more}
+    known = {"loss": 2.5, "progress_from": "file", "timings": timings, "resumed_from": resumed_from, **more}
     return Heartbeat(incarnation, 0, Phase.RUN, T, step=step, **known)
 
 
@@ -55,7 +55,7 @@ def quiet(*beats):
     """
     Return reports of a job that tells no loss and no steps of its own.
     """
-    return [replace(one, loss=None) for one in beats]
+    return [replace(one, loss=None, progress_from="commits") for one in beats]
 
 
 def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
