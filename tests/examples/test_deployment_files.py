@@ -6,35 +6,56 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from orchestrator.cli.main import cli
 from orchestrator.config.load import load
 from orchestrator.render import Target, machine_scripts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = ("numpy-lm", "jax-lm", "tokenizer", "hf-clm", "alexnet-ddp")
+NAMES = ("numpy-lm", "jax-lm", "tokenizer", "hf-clm", "alexnet-ddp", "keras-jax", "flax-nnx")
+# The program is the framework's own, there are no steps, or the framework knows the last one itself.
+OTHERS = {"trl-sft": "prepare.py"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_deployment_file_is_valid(name, tmp_path):
     """The file loads without a complaint, is named after its folder, and gives scripts that bash can read."""
     spec = load(EXAMPLES / name / "tpuctl.yaml", environ={})
     assert spec.name == name
-    assert spec.job.target_steps is not None
+    assert (spec.job.target_steps is not None) == (name in NAMES)
     target = Target("tpu", "proj", "bucket", 1, "a" * 64, "b" * 64, True, node="n", zone=spec.tpu.zones[0])
     startup = tmp_path / "startup"
     startup.write_text(machine_scripts(spec, target).startup)
     subprocess.run(["bash", "-n", startup], check=True)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_example_has_what_a_user_needs(name):
     """Each example has its file, its script, its requirements and a page that says how to run it."""
     assert {path.name for path in (EXAMPLES / name).iterdir()} >= {
-        "tpuctl.yaml", "train.py", "requirements.txt", "README.md",
+        "tpuctl.yaml", OTHERS.get(name, "train.py"), "requirements.txt", "README.md",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*NAMES, *OTHERS])
+def test_init_copies_it(name, tmp_path):
+    """`tpuctl init --recipe` gives the folder as it is here."""
+    done = CliRunner().invoke(cli, ["init", str(tmp_path / "mine"), "--recipe", name])
+    assert done.exit_code == 0, done.output
+    there = {path.name for path in (EXAMPLES / name).iterdir() if path.name != "__pycache__"}
+    assert {path.name for path in (tmp_path / "mine").iterdir()} == there
+    assert (tmp_path / "mine/tpuctl.yaml").read_bytes() == (EXAMPLES / name / "tpuctl.yaml").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["tokenizer", "hf-clm", "alexnet-ddp"])
 def test_environment_script_is_one_text(name):
     """Each folder works when copied out, so each has the script; a change to one must reach all."""
     assert (EXAMPLES / name / "venv.sh").read_text() == (EXAMPLES / "hf-clm/venv.sh").read_text()
+
+
+@pytest.mark.parametrize("name", ["trl-sft", "keras-jax", "flax-nnx"])
+def test_environment_script_for_a_tpu_is_one_text(name):
+    """Those that have pins of their own for a TPU share the script that chooses between the two lists."""
+    assert (EXAMPLES / name / "venv.sh").read_text() == (EXAMPLES / "jax-lm/venv.sh").read_text()
+    assert (EXAMPLES / name / "requirements-tpu.txt").exists()

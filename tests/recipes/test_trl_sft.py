@@ -1,0 +1,22 @@
+"""
+examples/trl-sft: TRL's own program, not one line of it changed, loses no save.
+"""
+
+import re
+
+import pytest
+
+from tests.stock.survive import survive, use_example
+
+pytestmark = pytest.mark.recipes
+STEPS = 1000
+
+
+@pytest.mark.e2e
+def test_whole_life_on_the_local_cloud(stage):
+    """Killed and given notice, the Trainer goes on where the bucket has it, and ends with its model there."""
+    use_example(stage, "trl-sft")
+    life = survive(stage, settings={"env.SFT_STEPS": STEPS})
+    assert life.beats[2]["committed_step"] == STEPS
+    assert f"checkpoints/{STEPS:08d}/g3/w0/model.safetensors" in life.objects
+    assert [bool(re.search("resume from step [1-9]", log)) for log in life.logs] == [False, True, True]

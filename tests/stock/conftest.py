@@ -1,0 +1,7 @@
+"""
+The stage of each test.
+"""
+
+from tests.e2e.conftest import stage
+
+__all__ = ["stage"]

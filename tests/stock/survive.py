@@ -1,0 +1,102 @@
+"""
+A life of a program that nobody wrote for tpuctl: the file of `tpuctl init`, two machines taken away, done.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.e2e.stage import Stage
+from tests.recipes.kit import copy
+from tests.recipes.life import RUN_SECONDS, leave
+
+NOTICE_SECONDS = 120
+"""Longer than any program here needs for its end; the machine is taken as soon as all is said."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """
+    What was seen: the last heartbeats of the three machines, the job's line of `status`, and all objects.
+    """
+
+    beats: tuple[dict[str, Any], ...]
+    worker: Mapping[str, Any]
+    logs: tuple[str, ...]
+    objects: tuple[str, ...]
+
+
+def fill_in(stage: Stage, name: str, **job: object) -> None:
+    """Let `tpuctl init` write the file, and fill in settings of the job as a user does."""
+    stage.name = name
+    stage.tpuctl("init", "--name", name)
+    path = stage.work / "tpuctl.yaml"
+    text = path.read_text()
+    for key, value in job.items():
+        text, count = re.subn(
+            rf"(?m)^  (?:# )?{key}: .*$", lambda _, k=key, v=value: f"  {k}: {json.dumps(v)}", text
+        )
+        assert count == 1, f"{count} lines {key} in the file of init"
+    path.write_text(text)
+
+
+def committed(stage: Stage, incarnation: int) -> int:
+    """Return the newest step of an incarnation that is in the bucket, 0 for none."""
+    beats = stage.beats(incarnation)
+    return beats[0]["committed_step"] or 0 if beats and beats[0]["incarnation"] == incarnation else 0
+
+
+def use_example(stage: Stage, name: str) -> None:
+    """Copy an example out of the repository, as a user does."""
+    stage.name = name
+    copy(name, stage.work)
+
+
+def survive(
+    stage: Stage,
+    *,
+    settings: Mapping[str, object] | None = None,
+    hurry: bool = False,
+    patience: float = RUN_SECONDS,
+) -> Life:
+    """
+    Bring up the user's folder; SIGKILL the first machine after a save, give notice to the second.
+
+    With *hurry* the program waits for `stage.hurry` before its end. Nothing else holds it: it has to be slow
+    enough to be met. *settings* of the job make a run short.
+    """
+    fast = ["--set", "watch.poll=1s", "--set", "vm=none"]
+    fast += [word for key, value in (settings or {}).items() for word in ("--set", f"job.{key}={value}")]
+    stage.tpuctl("local", "start", "--notice", str(NOTICE_SECONDS))
+    stage.tpuctl("up", *fast, seconds=patience)
+    watch = stage.start("watch", *fast)
+
+    first = stage.wait_for("a first save in the bucket", lambda: committed(stage, 1), patience, 0.1)
+    worker = stage.wait_for("step and loss in status", lambda: _told(stage), patience)
+    first = max(first, committed(stage, 1))
+    stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1", "--no-notice")
+
+    stage.wait_for("a save of the second machine", lambda: committed(stage, 2) > first, patience, 0.1)
+    leave(stage, 2)
+    if hurry:
+        stage.hurry()
+    done = stage.end(watch, seconds=patience)
+    assert "done:" in done.err
+    beats = tuple(stage.beats(number)[0] for number in (1, 2, 3))
+    assert [machine for machine in stage.machines() if machine["running"]] == []
+
+    # What was in the bucket when the machine was killed is gone on from, and what a notice leaves behind too.
+    assert beats[1]["resumed_from"] >= first
+    assert beats[2]["resumed_from"] == beats[1]["committed_step"]
+    assert beats[2]["phase"] == "done"
+    assert beats[2]["committed_step"] >= beats[1]["committed_step"]
+    logs = tuple(stage.logs(number) for number in (1, 2, 3))
+    return Life(beats, worker, logs, tuple(stage.objects("checkpoints/")))
+
+
+def _told(stage: Stage) -> Mapping[str, Any] | None:
+    workers = stage.status()["workers"]
+    known = workers and workers[0]["step"] is not None and workers[0]["loss"] is not None
+    return workers[0] if known else None
