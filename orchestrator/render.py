@@ -197,6 +197,7 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         "every": _every(checkpoint.every),
         "save_seconds": "" if checkpoint.save_seconds is None else _number(checkpoint.save_seconds),
         "progress": progress_text(spec),
+        "expand": " ".join(name for name, value in spec.job.env.items() if "$" in value),
         "checkpoint_place": place,
         "checkpoint_path": path,
         "target_steps": "" if spec.job.target_steps is None else spec.job.target_steps,

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Dict
 
 from .gang import Attempt
+from .job_variables import expanded
 from .parts import Parts
 
 DEFAULTS = {"PYTHONUNBUFFERED": "1"}
@@ -19,10 +20,12 @@ last lines of a job that is killed would be lost, and a job that prints would lo
 def job_environ(parts: Parts, attempt: Attempt, resume: str) -> Dict[str, str]:
     """
     Return the environment of one start; *resume* is the restored checkpoint, empty for none.
+
+    `job_variables` describes what a job may rely on.
     """
     settings = parts.settings
     step, every = attempt.resume_step, parts.pace.seconds()
-    return dict(
+    environ = dict(
         {**DEFAULTS, **parts.environ},
         TPUCTL_ROOT=str(settings.layout.root),
         TPUCTL_JOB=f"{settings.deployment}/{settings.incarnation}/{attempt.attempt}",
@@ -35,3 +38,4 @@ def job_environ(parts: Parts, attempt: Attempt, resume: str) -> Dict[str, str]:
         TPUCTL_SAVE_EVERY_SECONDS="" if every is None else f"{every:.0f}",
         TPUCTL_SAVE_EVERY_FILE="" if every is None else str(parts.pace.file),
     )
+    return expanded(environ)

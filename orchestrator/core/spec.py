@@ -160,7 +160,7 @@ class JobSpec:
     run_on: Literal["tpu", "vm"] = "tpu"
     """tpu: on every TPU worker. vm: on the VM, with the TPU's address in the environment as in 2020."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Extra environment variables. Not for secrets: they are stored in the machine's metadata."""
+    """Extra variables; $TPUCTL_BUCKET and the like are filled in. No secrets: they are stored as metadata."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Variables from Secret Manager, by reference: secret://NAME or secret://NAME/versions/N."""
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)

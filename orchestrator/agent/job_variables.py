@@ -1,0 +1,80 @@
+"""
+The variables that a job finds in its environment, and how they come into the values of `job.env`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Mapping, Tuple
+
+VARIABLES: Dict[str, str] = {
+    "TPU_NAME": "name of the TPU",
+    "ZONE": "its zone",
+    "PJRT_DEVICE": "`TPU`, which PyTorch/XLA asks for",
+    "TPU_IP_ADDRESS": "with `run_on: vm`: address of the TPU",
+    "XRT_TPU_CONFIG": "with `run_on: vm`: the same for the PyTorch/XLA of 2020",
+    "TPUCTL_DEPLOYMENT": "`name` of the deployment file",
+    "TPUCTL_PROJECT": "project in Google Cloud",
+    "TPUCTL_BUCKET": "name of the bucket, without `gs://`",
+    "TPUCTL_ROLE": "`tpu` or `vm`: the kind of machine",
+    "TPUCTL_WORKER_ID": "number of this worker of the slice, from 0",
+    "TPUCTL_WORKERS": "how many workers the slice has",
+    "TPUCTL_INCARNATION": "number of the TPU: 1, then one more after each replacement",
+    "TPUCTL_ATTEMPT": "number of the start on this TPU, from 1",
+    "TPUCTL_JOB": "deployment, incarnation and attempt; marks the processes of the job",
+    "TPUCTL_RESUME": "path of the checkpoint to go on from; empty when there is none, and during setup",
+    "TPUCTL_RESUME_STEP": "its step; empty when there is none",
+    "TPUCTL_CHECKPOINT_DIR": "where to save: a local folder, or `gs://...` with `dir: bucket`",
+    "TPUCTL_CHECKPOINT_FORMAT": "`job.checkpoint.format`",
+    "TPUCTL_CHECKPOINT_KEEP": "`job.checkpoint.keep`",
+    "TPUCTL_CHECKPOINT_MARKER": "`job.checkpoint.marker`",
+    "TPUCTL_DATA_DIR": "folder of what `job.data` names",
+    "TPUCTL_TENSORBOARD_DIR": "where the deployment's TensorBoard reads: `gs://BUCKET/tensorboard`",
+    "TPUCTL_TARGET_STEPS": "`job.target_steps`; empty without",
+    "TPUCTL_PROGRESS_FILE": "where the job may write its step: see below",
+    "TPUCTL_SAVE_EVERY_SECONDS": "seconds between two saves; empty without `job.checkpoint.every`",
+    "TPUCTL_SAVE_EVERY_FILE": "a file with the seconds of the moment; empty without `job.checkpoint.every`",
+    "TPUCTL_STOP_SIGNAL": "`job.stop_signal`, which asks for a last save",
+    "TPUCTL_GRACE_SECONDS": "`job.grace`: how long that may take; empty for the default of the format",
+    "TPUCTL_ROOT": "the machine folder of tpuctl; the job runs in its subfolder `current`",
+    "TPUCTL_BUNDLE": "sha256 of the pushed code",
+    "PYTHONUNBUFFERED": "`1`, unless `job.env` says otherwise: what the job prints is in the log at once",
+}
+"""What may be relied on. A job sees more variables that begin with TPUCTL_: they are the agent's own."""
+
+NAMES = "TPUCTL_EXPAND"
+"""Variable that names, with spaces between, those of `job.env` whose values hold a dollar sign."""
+
+_WORD = re.compile(r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """
+    Return *text* with `$NAME` and `${NAME}` replaced where *values* has the name, and `$$` by one `$`.
+
+    What is put in is not looked at again, and everything else stays as it is.
+    """
+
+    def one(found: "re.Match[str]") -> str:
+        if found[1]:
+            return "$"
+        return values.get(found[2] or found[3], found[0])
+
+    return _WORD.sub(one, text)
+
+
+def unknown(text: str) -> Tuple[str, ...]:
+    """
+    Return the names in *text* that stay as they are, because no variable of the job has them.
+    """
+    names: List[str] = [found[2] or found[3] for found in _WORD.finditer(text) if not found[1]]
+    return tuple(dict.fromkeys(name for name in names if name not in VARIABLES))
+
+
+def expanded(environ: Mapping[str, str]) -> Dict[str, str]:
+    """
+    Return an environment in which the values of `job.env` hold what they refer to.
+    """
+    values = {name: environ[name] for name in VARIABLES if name in environ}
+    mine = [name for name in environ.get(NAMES, "").split() if name in environ and name not in VARIABLES]
+    return {**environ, **{name: expand(environ[name], values) for name in mine}}
