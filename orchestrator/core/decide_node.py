@@ -39,6 +39,8 @@ SICK_DEADLINE = 480.0
 """Seconds that a node which has reported before may be unhealthy and silent before it is replaced."""
 DELETE_AGAIN = 600.0
 """Seconds after which a node that is still DELETING is deleted once more."""
+DELETE_SETTLES = 30.0
+"""Seconds after which a node that shows no sign of its deletion is deleted once more."""
 
 NOTICE_POLL = 2.0
 """Seconds between two looks at a node that has had its notice."""
@@ -263,7 +265,12 @@ def delete_node(node: Node, why: str) -> Change:
 def deleting(node: Node, world: World, history: History) -> bool:
     """
     Say whether the node's deletion is under way and not overdue.
+
+    Only the node's state shows that it is: the service drops the deletion of a node that is being created,
+    and its operation may end well all the same (docs/facts.md 1.3).
     """
-    pending = any(o.name == node.name and o.verb == "delete" for o in history.operations)
     asked = history.sightings.get(deletion_key(node.name), world.seen_at)
-    return (pending or node.state is NodeState.DELETING) and world.seen_at - asked < DELETE_AGAIN
+    if node.state is NodeState.DELETING:
+        return world.seen_at - asked < DELETE_AGAIN
+    pending = any(o.name == node.name and o.verb == "delete" for o in history.operations)
+    return pending and world.seen_at - asked < DELETE_SETTLES

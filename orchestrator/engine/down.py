@@ -5,12 +5,12 @@ Delete everything that carries our label, and prove it by listing.
 from dataclasses import dataclass, replace
 
 from orchestrator.core import names
-from orchestrator.core.decide_node import CREATE_DEADLINE, DELETE_AGAIN
+from orchestrator.core.decide_node import CREATE_DEADLINE, DELETE_AGAIN, DELETE_SETTLES
 from orchestrator.core.events import Event
 from orchestrator.core.history import History, newest_incarnation
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.recovery import SECOND_WITNESS
-from orchestrator.core.world import NodeState, Operation, OperationResult, Present, Unknown, VmState
+from orchestrator.core.world import Absent, NodeState, Operation, OperationResult, Present, Unknown, VmState
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import zones_to_look_at
 from orchestrator.engine.queue import nodes_of
@@ -154,8 +154,15 @@ class Sweep:
             left = (*left, *self._on_their_way(), *self._not_certain(left))
             return not left
 
-        wait_until(gone, self._clock, DEADLINE, 1.0)
+        if not wait_until(gone, self._clock, DEADLINE, 1.0) and self._being_created(left):
+            wait_until(gone, self._clock, CREATE_DEADLINE - DEADLINE, 1.0)
         return left
+
+    def _being_created(self, left: tuple[Left, ...]) -> bool:
+        """
+        Say whether a TPU is left whose creation may still drop its deletion.
+        """
+        return any(item.state == NodeState.CREATING.name for item in left)
 
     def _still_ours(self) -> None:
         """
@@ -177,7 +184,10 @@ class Sweep:
         self._known |= here - {"?"}
         running = {n: o for n, o in self._deletions.items() if now - o.started_at < DELETE_AGAIN}
         self._deletions = {n: o for n, o in running.items() if not self._done(o)}
-        self._gone |= {n for n, o in running.items() if n not in self._deletions and self._succeeded(o)}
+        ended = {n: o for n, o in running.items() if n not in self._deletions}
+        self._gone |= {
+            n for n, o in ended.items() if n not in here and self._succeeded(o) and self._absent(o)
+        }
         left = [
             Left(o.kind, n, o.zone, "its deletion is running")
             for n, o in self._deletions.items()
@@ -212,6 +222,13 @@ class Sweep:
         result = self._polled(operation)
         return result is not None and result.done and result.retry is None
 
+    def _absent(self, operation: Operation) -> bool:
+        """
+        Say whether the API knows no such machine: a deletion that succeeded may have had no effect.
+        """
+        adapter = self._nodes if operation.kind == Kind.NODE.value else self._cloud.vms
+        return isinstance(adapter.observe(operation.name, operation.zone), Absent)
+
     def _polled(self, operation: Operation) -> OperationResult | None:
         """
         Look at an operation; one that the cloud has forgotten is done, and None means that nobody knows.
@@ -232,7 +249,8 @@ class Sweep:
         if item.name == "?" or (going and item.name not in self._asked):
             self._asked.setdefault(item.name, self._clock.now())
             return
-        if self._clock.now() - self._asked.get(item.name, float("-inf")) < 60:
+        pause = DELETE_SETTLES if item.state == NodeState.CREATING.name else 60
+        if self._clock.now() - self._asked.get(item.name, float("-inf")) < pause:
             return
         self._asked[item.name] = self._clock.now()
         kind = Kind.NODE if item.kind == "TPU" else Kind.VM

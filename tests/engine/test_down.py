@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.world import Absent, Unknown
+from orchestrator.core.world import Absent, NodeState, Unknown
 from orchestrator.ports import BucketOrder
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 
@@ -37,6 +37,37 @@ def test_down_deletes_all_machines_and_keeps_the_data(tmp_path, latency):
     assert controller.sweep().machines() == ()
     assert lab.mutations() == before
     assert before["tpu.nodes.delete"] == before["compute.instances.delete"] == 1
+
+
+def test_down_in_the_middle_of_a_creation_leaves_nothing(tmp_path):
+    """
+    The service drops the deletion and says that it went well: only the absence of the TPU is believed.
+    """
+    lab = Lab(tmp_path, latency="realistic")
+    controller = lab.controller()
+    controller.want()
+    controller.run(lambda _: lab.mutations()["tpu.nodes.create"] > 0)
+    lab.wait(10)
+    assert lab.nodes() == {"demo-tpu-g1": NodeState.CREATING}
+    assert controller.sweep().machines() == ()
+    lab.wait(3600)
+    assert (lab.nodes(), lab.vms()) == ({}, {})
+    assert 2 <= lab.mutations()["tpu.nodes.delete"] <= 10
+
+
+def test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made(tmp_path):
+    """
+    Another type in the file replaces it: its deletion is repeated until it shows.
+    """
+    lab = Lab(tmp_path, latency="realistic")
+    lab.controller().want()
+    first = lab.controller()
+    first.run(lambda _: lab.mutations()["tpu.nodes.create"] > 0)
+    second = lab.controller(a_spec(tpu__type="v5litepod-4"))
+    second.up()
+    lab.wait(900)
+    second.run(seconds=120)
+    assert lab.nodes() == {"demo-tpu-g2": NodeState.READY}
 
 
 def test_down_needs_no_record(lab):

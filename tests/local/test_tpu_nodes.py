@@ -111,12 +111,32 @@ def test_a_deleted_node_is_gone_with_its_machines():
     assert [call for call, _ in lab.hosts.calls].count("remove") == 4
 
 
-def test_deleting_a_node_that_is_being_created_cancels_its_creation():
+def test_the_deletion_of_a_node_that_is_being_created_is_dropped_without_a_word():
+    """
+    Its operation ends well, and the node comes up; asked for again then, the deletion works.
+    """
+    lab = a_lab()
+    creation = lab.ok("POST", f"{NODES}?nodeId=n1", node_body())
+    dropped = lab.ok("DELETE", f"{NODES}/n1")
+    assert lab.ok("GET", f"{NODES}/n1")["state"] == "CREATING"
+    lab.after(10)
+    assert lab.operation(dropped)["done"]
+    assert "error" not in lab.operation(dropped)
+    assert "error" not in lab.operation(creation)
+    assert lab.ok("GET", f"{NODES}/n1")["state"] == "READY"
+    lab.ok("DELETE", f"{NODES}/n1")
+    lab.after(10)
+    assert lab.call("GET", f"{NODES}/n1")[0] == 404
+
+
+def test_a_creation_that_goes_on_for_long_is_cancelled_by_a_deletion():
     """
     The creation's operation ends with code 1, and no machine ever boots.
     """
     lab = a_lab()
+    lab.cloud.fail_next("tpu.nodes.create", ["stuck"])
     creation = lab.ok("POST", f"{NODES}?nodeId=n1", node_body())
+    lab.after(601)
     lab.ok("DELETE", f"{NODES}/n1")
     lab.after(10)
     assert lab.operation(creation)["error"]["code"] == 1

@@ -52,7 +52,8 @@ class CloudSettings:
     without capacity; `ZONE/spot` means that only spot capacity is out.
     *disabled_apis* are names such as `tpu.googleapis.com`,
     *denied_permissions* names such as `tpu.nodes.create`. *hidden_zones* answer 403 to the TPU
-    API, as zones that a project may not see. *address_base* is the first
+    API, as zones that a project may not see. *drops_early_deletions* says that the deletion of a TPU whose
+    creation is settling has no effect. *address_base* is the first
     address of a /16 inside 127.0.0.0/8 that no other local cloud on the computer uses.
     """
 
@@ -66,6 +67,7 @@ class CloudSettings:
     hidden_zones: frozenset[str] = frozenset()
     disabled_apis: frozenset[str] = frozenset()
     denied_permissions: frozenset[str] = frozenset()
+    drops_early_deletions: bool = True
     address_base: str = "127.77.0.0"
 
     def out_of_stock(self, zone: str, *, spot: bool) -> bool:
