@@ -2,11 +2,11 @@
 Stand-ins for TensorBoard and JupyterLab, small but real servers, in environments that count as installed.
 """
 
-import hashlib
 import subprocess
 import sys
 from pathlib import Path
 
+from orchestrator.agent.venv import Wanted
 from orchestrator.core.sidecars import REQUIREMENTS
 from orchestrator.local.options import free_ports
 
@@ -45,15 +45,22 @@ http.server.ThreadingHTTPServer((address, port), Page).serve_forever()
 
 def fake_environments(cache: Path) -> Path:
     """Make both environments in *cache*, as if they had been installed; return it."""
-    version = subprocess.run(["python3", "--version"], capture_output=True, text=True, check=True).stdout
-    for name, wanted in REQUIREMENTS.items():
-        folder = cache / hashlib.sha256(f"{wanted}\n".encode()).hexdigest()
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
+    said = subprocess.run(
+        ["/usr/bin/python3", "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    for name, version in ((name, version) for name in REQUIREMENTS for version in {ours, said.split()[1]}):
+        wanted = REQUIREMENTS[name]
+        cache.mkdir(parents=True, exist_ok=True)
+        pins = cache.with_name(f"{cache.name}-pins.txt")
+        pins.write_text("\n".join(wanted.split()) + "\n")
+        folder = cache / Wanted((pins,), (), "").key(version)
         (folder / "bin").mkdir(parents=True)
         (folder / "bin/python").symlink_to(sys.executable)
         (folder / f"bin/{name}").write_text(PROGRAM.format(python=sys.executable))
         (folder / f"bin/{name}").chmod(0o755)
         own = subprocess.run([folder / "bin/python", "--version"], capture_output=True, text=True, check=True)
-        (folder / "complete").write_text(own.stdout or version)
+        (folder / "complete").write_text(own.stdout)
     return cache
 
 

@@ -1,5 +1,5 @@
 """
-Commands of the agent: run | stop | notice | expire | status | fetch | exec.
+Commands of the agent: run | stop | notice | expire | status | fetch | exec | venv.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from typing import List, Mapping, Optional
 
 from .bundle import fetch
@@ -27,6 +28,8 @@ from .rehearsal import check, for_job, for_setup, trusted
 from .settings import layout_of, read_settings
 from .storage import Bucket
 from .threads import say
+from .venv import install_command
+from .venv import main as venv
 
 LEAVE_SECONDS = 25.0
 
@@ -51,12 +54,16 @@ def main(argv: Optional[List[str]] = None) -> int:
     start = commands.add_parser("exec", help="become another program, unless it could leave a rehearsal")
     start.add_argument("--install", action="store_true", help="foreign hosts may be reached, as by setup")
     start.add_argument("program", nargs="+", help="program and arguments; write -- before them")
-    asked = parser.parse_args(argv)
+    commands.add_parser("venv", help="make a virtual environment and run a command in it: tpuctl-venv --help")
+    words = sys.argv[1:] if argv is None else argv
     try:
+        if words[:1] == ["venv"]:
+            return _venv(words[1:], os.environ)
+        asked = parser.parse_args(words)
         return _dispatch(asked, os.environ)
     except AgentError as error:
         print(error, file=sys.stderr)
-        return 2 if asked.command == "run" else 1
+        return 2 if words[:1] == ["run"] else 1
 
 
 def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -89,7 +96,24 @@ def _run(environ: Mapping[str, str]) -> int:
     if settings.layout.stop.exists() or environ.get("TPUCTL_RUNS_JOB") == "0":
         return 0
     settings.layout.make()
+    install_command(settings.layout, Path(sys.argv[0]).absolute())
     return Agent(wire(settings, environ)).run()
+
+
+def _venv(words: List[str], environ: Mapping[str, str]) -> int:
+    """
+    Do what `tpuctl-venv` does.
+    """
+
+    def bucket() -> Bucket:
+        own = trusted(environ)
+        if not environ.get("TPUCTL_BUCKET"):
+            raise AgentError(
+                "TPUCTL_BUCKET is not set: uv cannot be fetched. Run this from job.setup or job.command"
+            )
+        return Bucket.from_environ(environ["TPUCTL_BUCKET"], own, Metadata.from_environ(own))
+
+    return venv(words, environ, layout_of(environ), bucket)
 
 
 def _exec(program: List[str], environ: Mapping[str, str]) -> int:

@@ -9,6 +9,7 @@ from typing import Dict
 from .gang import Attempt
 from .job_variables import expanded
 from .parts import Parts
+from .venv import path_of
 
 DEFAULTS = {"PYTHONUNBUFFERED": "1"}
 """
@@ -27,6 +28,7 @@ def job_environ(parts: Parts, attempt: Attempt, resume: str) -> Dict[str, str]:
     step, every = attempt.resume_step, parts.pace.seconds()
     environ = dict(
         {**DEFAULTS, **parts.environ},
+        PATH=path_of(settings.layout, parts.environ),
         TPUCTL_ROOT=str(settings.layout.root),
         TPUCTL_JOB=f"{settings.deployment}/{settings.incarnation}/{attempt.attempt}",
         TPUCTL_ATTEMPT=str(attempt.attempt),

@@ -20,8 +20,8 @@ from orchestrator.errors import UsageError
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     "blank": {"job.command": 'python3 train.py --out "$TPUCTL_CHECKPOINT_DIR"'},
     "numpy-lm": {
-        "job.setup": "python3 -c 'import numpy' 2>/dev/null || python3 -m pip install -r requirements.txt",
-        "job.command": "python3 train.py",
+        "job.setup": "tpuctl-venv -r requirements.txt",
+        "job.command": "exec tpuctl-venv -r requirements.txt -- python train.py",
         "job.env": {"NUMPY_LM_STEPS": "400", "NUMPY_LM_STEP_SECONDS": "0.05"},
         "job.checkpoint.format": "marker",
         "job.checkpoint.dir": "local",

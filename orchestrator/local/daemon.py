@@ -15,12 +15,14 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from orchestrator import uv_program
 from orchestrator.clock import SystemClock
 from orchestrator.errors import TpuctlError
 from orchestrator.local.admin import admin_routes
 from orchestrator.local.asgi import App, asgi_app
 from orchestrator.local.certificates import STORAGE_HOSTS, certificates
 from orchestrator.local.hosts.choose import make_hosts
+from orchestrator.local.hosts.package_sources import package_sources
 from orchestrator.local.hosts.settings import HostSettings, network_of
 from orchestrator.local.machine_room import MachineRoom
 from orchestrator.local.model.secrets import Secrets
@@ -79,8 +81,7 @@ class Daemon:
         self._saving = threading.Lock()
         self._saved = -1
         self._halt = asyncio.Event()
-        settings = options.cloud_settings()
-        clock = SystemClock()
+        settings, clock = options.cloud_settings(), SystemClock()
         self._certificates = certificates(folder / "tls")
         self._hosts = make_hosts(options.hosts, self._host_settings(settings.latency.notice))
         self._proxy = ConnectProxy(
@@ -127,6 +128,9 @@ class Daemon:
             proxy=f"http://127.0.0.1:{options.proxy_port}",
             setup_proxy=f"http://127.0.0.1:{options.setup_proxy_port}",
             authorities=self._certificates.bundle(),
+            shared=uv_program.shared_folder(),
+            uv=uv_program.any_program(),
+            package_sources=package_sources(os.environ),
         )
 
     def halt(self) -> None:
@@ -255,8 +259,7 @@ class Daemon:
         (self._folder / "daemon.json").unlink(missing_ok=True)
 
     def _address(self) -> Address:
-        options = self._options
-        pid = os.getpid()
+        options, pid = self._options, os.getpid()
         return Address(
             pid=pid,
             started=start_of(pid),

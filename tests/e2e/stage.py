@@ -89,7 +89,7 @@ class Stage:
 
     def use_example(self, *, steps: int = 150, save_every: int = 5, fast: str = "", **more: Any) -> None:
         """Copy the numpy example here and write a deployment file for a run that lasts until `hurry`."""
-        for source in EXAMPLE.glob("*.py"):
+        for source in (*EXAMPLE.glob("*.py"), EXAMPLE / "requirements.txt"):
             (self.work / source.name).write_bytes(source.read_bytes())
         env = {
             "NUMPY_LM_STEPS": str(steps),
@@ -99,7 +99,10 @@ class Stage:
             "E2E_FAST": fast or str(self.folder / "fast"),
         }
         (self.work / "paced.py").write_text(f"STAYS_AT = {steps - 20}\n{PACED}")
-        self.write(env=env, command="python3 paced.py", target_steps=steps, **more)
+        setup, run = "tpuctl-venv -r requirements.txt", "exec tpuctl-venv -r requirements.txt -- python"
+        self.write(
+            **{"env": env, "setup": setup, "command": f"{run} paced.py", "target_steps": steps, **more}
+        )
 
     def hurry(self) -> None:
         """Let the job run at full speed from now on."""

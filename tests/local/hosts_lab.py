@@ -7,7 +7,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -178,6 +178,7 @@ def lab(
     *,
     kind: str = "tpu",
     disk_bytes: int = 0,
+    sources: Mapping[str, str] | None = None,
     **attributes: str,
 ) -> Iterator[Lab]:
     """
@@ -191,6 +192,7 @@ def lab(
         ssh_port=free_port(address),
         metadata_port=free_port(address),
         cron_minute_seconds=1.0,
+        package_sources=sources or {},
     )
     settings.root.mkdir(parents=True)
     hosts = build(settings)

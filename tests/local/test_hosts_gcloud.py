@@ -156,7 +156,7 @@ def test_a_machine_gets_the_stand_in_only_without_gcloud(tmp_path, monkeypatch):
         it.boot()
         assert it.output("command -v gcloud") == f"{it.folder}/guest/bin/gcloud"
         assert "stand-in" in it.output("gcloud --help")
-    monkeypatch.setattr(standin.shutil, "which", lambda name: "/usr/bin/gcloud")
+    monkeypatch.setattr(standin.shutil, "which", lambda name, **_: f"/usr/bin/{name}")
     standin.install_stand_ins(tmp_path / "bin")
     (tmp_path / "bin/gcloud").write_text("old")
     standin.install_stand_ins(tmp_path / "bin")

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.local.hosts.settings import MARKER, HostSettings
+from orchestrator.local.hosts.own_python import programs
+from orchestrator.local.hosts.settings import MARKER, SYSTEM_PATH, HostSettings
 from orchestrator.local.model.machines import Machine
 
 # The examples keep their virtual environments in that folder: a replaced machine need not install again.
 INHERITED = ("LANG", "TZ", "TPUCTL_VENV_CACHE")
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TPU_DEVICES = 8
 NO_PROXY = "localhost,127.0.0.1,::1,127.0.0.0/8"
 
@@ -31,13 +31,14 @@ def machine_environment(
 
     *files* is the root of the machine's own files, *binaries* its folder of stand-ins, *authorities* the
     file of certificates that it trusts. Only what INHERITED names passes from the caller, so that no
-    credential variable can.
+    credential variable can; of pip's settings, where packages come from. No folder of the caller's PATH
+    is on the machine's, nor is the Python that runs the local cloud.
     """
-    python = str(Path(sys.executable).parent)
-    path = os.pathsep.join([str(binaries), python, os.environ.get("PATH", SYSTEM_PATH)])
     return {
         **{key: os.environ[key] for key in INHERITED if key in os.environ},
-        "PATH": path,
+        **settings.package_sources,
+        **_python_environment(settings),
+        "PATH": os.pathsep.join([str(binaries), str(programs(files)), SYSTEM_PATH]),
         "TMPDIR": str(temporary),
         "TPUCTL_ROOT": str(files / "opt/tpuctl"),
         "TPUCTL_CRON_DIR": str(files / "etc/cron.d"),
@@ -105,6 +106,20 @@ def user_environment(environment: Mapping[str, str], user: str, home: Path, shel
     Add what a login adds: HOME, USER, LOGNAME and SHELL.
     """
     return {**environment, "HOME": str(home), "USER": user, "LOGNAME": user, "SHELL": shell}
+
+
+def _python_environment(settings: HostSettings) -> dict[str, str]:
+    """
+    Return what uv is told: the computer's program and interpreters, and one cache for all machines.
+
+    TPUCTL_LOCAL_PYTHON is for what stands in for a part of the cloud (`watch --on-vm`), never for the job.
+    """
+    values = {"TPUCTL_LOCAL_PYTHON": sys.executable, "UV_PYTHON_DOWNLOADS": "never"}
+    if settings.shared:
+        values["UV_CACHE_DIR"] = str(settings.shared / "packages")
+    if settings.uv:
+        values["TPUCTL_LOCAL_UV"] = str(settings.uv)
+    return values
 
 
 def _tpu_environment() -> dict[str, str]:

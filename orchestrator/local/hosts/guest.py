@@ -14,6 +14,7 @@ from pathlib import Path
 from orchestrator.local.hosts.accounts import accounts
 from orchestrator.local.hosts.environment import user_environment
 from orchestrator.local.hosts.guest_metadata import MetadataClient
+from orchestrator.local.hosts.own_python import install_python
 from orchestrator.local.hosts.processes import members
 from orchestrator.local.hosts.scripts import Serial, run_script
 from orchestrator.local.hosts.services import OwnServices, Services, SystemServices
@@ -52,6 +53,10 @@ class Guest:
         """
         Start everything, then follow the metadata for new and vanished keys.
         """
+        config = self._config
+        await asyncio.to_thread(
+            install_python, Path(config.files), Path(config.python), Path(config.shared) / "pip"
+        )
         key = self._state / "ssh_host_ed25519_key"
         public = await asyncio.to_thread(_host_key, key)
         attributes = await self._metadata.attributes("instance")

@@ -3,12 +3,12 @@
 # ipc namespaces. It builds the machine's file system, moves into it and runs the guest agent; when the
 # agent ends, pid 1 ends, and the kernel kills and unmounts everything else.
 #
-# Arguments: machine folder, host name, disk limit in bytes (0: none), python, then folders that the
-# guest needs and that the machine's own /root, /home or /tmp may hide.
+# Arguments: machine folder, host name, disk limit in bytes (0: none), python, a folder that all machines
+# share (empty: none), then folders that the guest needs. The machine's own /root, /home or /tmp may hide these.
 set -euo pipefail
 
-folder=$1 name=$2 limit=$3 python=$4
-shift 4
+folder=$1 name=$2 limit=$3 python=$4 shared=$5
+shift 5
 guest=""
 pressed=""
 
@@ -61,6 +61,12 @@ for path in "$@"; do
         mount -o remount,bind,ro "merged$path"
     fi
 done
+
+# Packages, as from a mirror: what one machine has fetched, the next one need not.
+if [ -n "$shared" ]; then
+    mkdir -p "merged$shared"
+    mount --bind "$shared" "merged$shared"
+fi
 
 # The computer's own cron jobs must not run a second time on the machine.
 if [ ! -e disk/booted ]; then

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from orchestrator.local.hosts import processes
 from orchestrator.local.hosts.base import MachineHosts
-from orchestrator.local.hosts.environment import SYSTEM_PATH
-from orchestrator.local.hosts.settings import GuestConfig
+from orchestrator.local.hosts.own_python import base_interpreter
+from orchestrator.local.hosts.settings import SYSTEM_PATH, GuestConfig
 from orchestrator.local.model.machines import Machine
 
 STATE = Path("/run/local-cloud")  # the guest's folder as the machine sees it
@@ -43,7 +43,8 @@ class NamespaceHosts(MachineHosts):
         folder = self.settings.folder(machine.id)
         script = Path(__file__).with_name("namespace-init.sh")
         unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
-        arguments = [str(folder), machine.name, str(machine.disk_bytes), sys.executable, *_needed()]
+        arguments = [str(folder), machine.name, str(machine.disk_bytes), sys.executable]
+        arguments += [str(self.settings.shared or ""), *_needed()]
         return [*unshare, "--propagation", "private", "/bin/bash", str(script), *arguments]
 
     def _leader(self, first: int) -> int:
@@ -112,6 +113,7 @@ def _needed() -> list[str]:
     folders = {
         str(Path(sys.prefix)),
         str(Path(sys.base_prefix)),
+        str(base_interpreter().parent.parent),
         str(Path(orchestrator.__path__[0]).resolve()),
     }
     gcloud = shutil.which("gcloud")

@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, field, fields
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from orchestrator.local.hosts.own_python import base_interpreter
 from orchestrator.local.model.machines import Machine
 
 MARKER = "TPUCTL_MACHINE"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def network_of(address: str) -> IPv4Network:
@@ -29,7 +31,8 @@ class HostSettings:
     its base URL such as `http://127.0.0.1:8080`. *cron_minute_seconds* is how long one minute of
     the machine's cron takes (60: real time). *notice_seconds* is the time between `notice` and the kill.
     *proxy* is where https_proxy leads, *setup_proxy* the same for installs, *authorities* what
-    CURL_CA_BUNDLE holds, as PEM.
+    CURL_CA_BUNDLE holds, as PEM. *shared* is the folder of packages that all machines may take from and
+    add to, as from a mirror; *uv* the program on this computer, *package_sources* pip's variables.
     """
 
     root: Path
@@ -42,6 +45,9 @@ class HostSettings:
     proxy: str = ""
     setup_proxy: str = ""
     authorities: bytes = field(default=b"", repr=False)
+    shared: Path | None = None
+    uv: Path | None = None
+    package_sources: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def folder(self, machine_id: str) -> Path:
         """
@@ -64,6 +70,7 @@ class GuestConfig:
     *state* is the guest's own folder (host key, serial log), *files* the root under which the
     `process` kind keeps home, opt, etc and tmp; *environment* is what every session inherits. *peers* is
     the network whose members alone reach a machine without external address; empty lets everybody in.
+    *python* is the interpreter of the computer that the machine's own stands on, *shared* a folder for it.
     """
 
     kind: str  # "process" or "namespace"
@@ -77,6 +84,8 @@ class GuestConfig:
     files: str
     environment: Mapping[str, str] = field(default_factory=dict)
     peers: str = ""
+    python: str = ""
+    shared: str = ""
 
     @classmethod
     def build(
@@ -97,6 +106,8 @@ class GuestConfig:
             files=str(settings.folder(machine.id)) if kind == "process" else "/",
             environment=environment,
             peers=str(network_of(machine.address)) if machine.private else "",
+            python=str(base_interpreter()),
+            shared=str(settings.shared or state),
         )
 
     @classmethod

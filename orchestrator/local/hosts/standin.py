@@ -1,5 +1,5 @@
 """
-Give machines a `gcloud` where the computer has none.
+Give machines programs that the system folders lack, and a `gcloud` where the computer has none.
 """
 
 import shlex
@@ -7,6 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
+from orchestrator.local.hosts.settings import SYSTEM_PATH
+
+PROGRAMS = ("bash", "flock", "setsid", "sha256sum", "timeout", "gcloud")
+"""What scripts on a machine start; the computer may keep them on its own PATH only."""
 SCRIPT = """\
 #!/bin/sh
 export PYTHONPATH={package}
@@ -16,13 +20,17 @@ exec {python} -m orchestrator.local.hosts.gcloud_standin "$@"
 
 def install_stand_ins(folder: Path) -> None:
     """
-    Fill the machine's folder of stand-ins; with a real gcloud on the PATH it stays empty.
+    Fill the machine's folder of programs that its system folders lack; a real gcloud goes before ours.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    gcloud = folder / "gcloud"
+    for name in PROGRAMS:
+        found = shutil.which(name)
+        (folder / name).unlink(missing_ok=True)
+        if found is not None and shutil.which(name, path=SYSTEM_PATH) is None:
+            (folder / name).symlink_to(Path(found).absolute())
     if shutil.which("gcloud") is not None:
-        gcloud.unlink(missing_ok=True)
         return
+    gcloud = folder / "gcloud"
     gcloud.write_text(
         SCRIPT.format(python=shlex.quote(sys.executable), package=shlex.quote(package_parent()))
     )

@@ -1,0 +1,113 @@
+"""
+uv, the program that makes Python environments on a machine: one pinned release, checked by its sha256.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Callable, Dict, Mapping
+
+from .errors import AgentError, TornError
+from .layout import Layout
+from .storage import Bucket
+
+VERSION = "0.13.9"
+PROGRAMS: Dict[str, str] = {
+    "x86_64": "b73acdf73b96c3ac9e56d2fa933427b3ee6a901e3cce6ba1e3ecb3f91ca0d86a",
+    "aarch64": "bbecb5ac518030bb5e84f1999c577228460192832ac24a92bd772735682979f4",
+}
+"""
+The sha256 of the program `uv` in the wheels of PyPI's package uv of that version, by kind of processor.
+"""
+GIVEN = "TPUCTL_LOCAL_UV"
+"""
+The variable with which a local cloud names the program of the computer.
+"""
+LINKED = (
+    ("UV_DEFAULT_INDEX", "PIP_INDEX_URL"),
+    ("UV_INDEX", "PIP_EXTRA_INDEX_URL"),
+    ("UV_FIND_LINKS", "PIP_FIND_LINKS"),
+    ("UV_INSECURE_HOST", "PIP_TRUSTED_HOST"),
+    ("SSL_CERT_FILE", "PIP_CERT"),
+)
+"""
+What pip's variables are called in uv, which does not read them.
+"""
+
+
+def object_name(digest: str) -> str:
+    """
+    Return where the bucket keeps the program with this sha256, compressed by gzip.
+    """
+    return f"bundles/uv-{digest}.gz"
+
+
+def program(layout: Layout, environ: Mapping[str, str], bucket: Callable[[], Bucket]) -> Path:
+    """
+    Return the program on this machine, which comes from the bucket when it is wanted for the first time.
+
+    Raises AgentError that says how to help.
+    """
+    given = environ.get(GIVEN)
+    if given and Path(given).is_file():
+        return Path(given)
+    digest = PROGRAMS.get(platform.machine())
+    if digest is None:
+        raise AgentError(f"uv {VERSION} is not pinned for {platform.machine()} processors")
+    here = layout.root / "bin" / f"uv-{VERSION}"
+    if not here.exists():
+        _fetch(here, digest, bucket())
+    return here
+
+
+def for_uv(environ: Mapping[str, str], layout: Layout) -> Dict[str, str]:
+    """
+    Return the environment of uv: packages come from where pip would take them, by pip's rules.
+
+    uv asks one index after the other unless told otherwise; lists that were written for pip mean all.
+    """
+    values = dict(environ)
+    for ours, pips in LINKED:
+        if environ.get(pips) and not environ.get(ours):
+            separator = "," if ours == "UV_FIND_LINKS" else " "
+            values[ours] = separator.join(environ[pips].split())
+    values.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+    values.setdefault("UV_CACHE_DIR", str(layout.root / "uv-cache"))
+    values.setdefault("UV_PYTHON_INSTALL_DIR", str(layout.root / "pythons"))
+    values.setdefault("UV_NO_PROGRESS", "1")
+    for name in ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "UV_PROJECT_ENVIRONMENT", "CONDA_PREFIX"):
+        values.pop(name, None)
+    return dict(values, UV_NO_CONFIG="1")
+
+
+def _fetch(here: Path, digest: str, bucket: Bucket) -> None:
+    name = object_name(digest)
+    held = bucket.stat(name)
+    if held is None:
+        raise AgentError(
+            f"uv {VERSION} is not in gs://{bucket.name}/{name}: the computer that ran `tpuctl up` could not "
+            f"get it. There, run: pip install uv=={VERSION}; then: tpuctl up"
+        )
+    here.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".uv-", dir=str(here.parent)) as folder:
+        packed, fresh = Path(folder) / "uv.gz", Path(folder) / "uv"
+        bucket.download(name, packed, int(held["size"]))
+        seen = hashlib.sha256()
+        try:
+            with gzip.open(str(packed), "rb") as source, fresh.open("wb") as target:
+                shutil.copyfileobj(source, target)
+        except (OSError, EOFError) as error:
+            raise TornError(f"gs://{bucket.name}/{name} cannot be unpacked: {error}") from error
+        with fresh.open("rb") as source:
+            for block in iter(lambda: source.read(1 << 20), b""):
+                seen.update(block)
+        if seen.hexdigest() != digest:
+            raise TornError(f"gs://{bucket.name}/{name} has another sha256 than its name")
+        fresh.chmod(0o755)
+        os.replace(str(fresh), str(here))  # noqa: PTH105 (one rename, over a file that another start has made)

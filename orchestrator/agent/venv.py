@@ -1,0 +1,258 @@
+"""
+`tpuctl-venv`: one virtual environment for each list of requirements, made once, and a command run in it.
+
+It needs neither apt nor pip nor the module venv of the image's Python: uv makes the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
+
+from . import uv
+from .errors import AgentError
+from .layout import Layout, write_atomically
+from .rehearsal import check, for_setup
+from .storage import Bucket
+
+COMMAND = "tpuctl-venv"
+PYTHON = "TPUCTL_PYTHON"
+"""
+The variable that names the Python of `job.python`.
+"""
+CACHE = "TPUCTL_VENV_CACHE"
+SCRIPT = """\
+#!/bin/sh
+# Make the virtual environment of a list of requirements once, and run a command in it.
+exec {python} -E {agent} venv "$@"
+"""
+_INCLUDED = re.compile(r"\s*(?:-r|--requirement|-c|--constraint)(?:\s+|=)(\S+)")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """
+    Say what an environment is to hold: *lists* with what they require, *bare* lists without.
+
+    *python* is a version such as `3.12`; empty means the machine's own.
+    """
+
+    lists: Tuple[Path, ...]
+    bare: Tuple[Path, ...]
+    python: str
+
+    def key(self, version: str) -> str:
+        """
+        Return the name of the environment: it changes with the text of every list, and with the Python.
+
+        Raises AgentError for a list that cannot be read.
+        """
+        digest = hashlib.sha256(f"{self.python}\0{version}\0".encode())
+        for mark, lists in ((b"with", self.lists), (b"bare", self.bare)):
+            for one in lists:
+                for text in _texts(one, set()):
+                    digest.update(mark + b"\0%d\0" % len(text) + text)
+        return f"py{self.python or version}-{digest.hexdigest()[:40]}"
+
+    def words(self) -> str:
+        """
+        Return the names of the lists, for a message.
+        """
+        return " ".join(one.name for one in (*self.lists, *self.bare)) or "nothing"
+
+
+def install_command(layout: Layout, agent: Path) -> None:
+    """
+    Put `tpuctl-venv` into the machine's folder of programs. Raises OSError.
+    """
+    target = commands(layout) / COMMAND
+    text = SCRIPT.format(python=shlex.quote(sys.executable), agent=shlex.quote(str(agent)))
+    if target.exists() and target.read_text(encoding="utf-8") == text:
+        return
+    write_atomically(target, text)
+    target.chmod(0o755)
+
+
+def commands(layout: Layout) -> Path:
+    """
+    Return the folder of programs that the agent gives to the job.
+    """
+    return layout.root / "bin"
+
+
+def path_of(layout: Layout, environ: Mapping[str, str]) -> str:
+    """
+    Return the PATH of the setup and of the job.
+    """
+    return os.pathsep.join([str(commands(layout)), environ.get("PATH") or os.defpath])
+
+
+def main(
+    argv: Sequence[str], environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]
+) -> int:
+    """
+    Make the environment, and become the command in it when one is given. Raises AgentError.
+    """
+    wanted, command = _read(argv, environ)
+    venv = make(wanted, environ, layout, bucket)
+    if not command:
+        return 0
+    inside = inside_of(venv, environ)
+    check(inside)
+    try:
+        os.execvpe(command[0], list(command), inside)  # noqa: S606 (no shell is wanted)
+    except OSError as error:
+        raise AgentError(f"{COMMAND}: {command[0]} cannot be started: {error.strerror}") from error
+
+
+def inside_of(venv: Path, environ: Mapping[str, str]) -> Dict[str, str]:
+    """
+    Return *environ* with the environment's programs first.
+    """
+    values = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
+    path = os.pathsep.join([str(venv / "bin"), environ.get("PATH", os.defpath)])
+    return dict(values, VIRTUAL_ENV=str(venv), PATH=path)
+
+
+def make(wanted: Wanted, environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]) -> Path:
+    """
+    Return the environment, made now unless it is there. A killed install never counts.
+
+    Machines of a rehearsal may share the folder: one makes it, the others wait. Raises AgentError.
+    """
+    version = "%d.%d.%d" % sys.version_info[:3]
+    cache = Path(environ.get(CACHE) or layout.root / "venvs")
+    venv = cache / wanted.key(version)
+    if _ready(venv):
+        return venv
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"{venv.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _ready(venv):
+            print(f"{COMMAND}: installing {wanted.words()} into {venv}", file=sys.stderr, flush=True)
+            shutil.rmtree(str(venv), ignore_errors=True)
+            _install(wanted, venv, environ, layout, bucket)
+    return venv
+
+
+def run(
+    words: Sequence[str], environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]
+) -> None:
+    """
+    Run uv; raise AgentError when it fails, whose own words are on the standard error.
+    """
+    check(environ)
+    program = uv.program(layout, environ, bucket)
+    done = subprocess.run(  # noqa: PLW1510 (its status is looked at)
+        [str(program), *words], env=uv.for_uv(for_setup(environ), layout), stdin=subprocess.DEVNULL, stdout=2
+    )
+    if done.returncode != 0:
+        raise AgentError(f"{COMMAND}: uv {' '.join(words[:2])} failed with status {done.returncode}")
+
+
+def base_python() -> str:
+    """
+    Return the interpreter that this one would be outside of any environment.
+    """
+    return str(getattr(sys, "_base_executable", "") or sys.executable)
+
+
+def _install(
+    wanted: Wanted, venv: Path, environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]
+) -> None:
+    def call(*words: str) -> None:
+        run([words[0], "--quiet", *words[1:]] if words[0] == "venv" else words, environ, layout, bucket)
+
+    call("venv", "--no-project", "--python", wanted.python or base_python(), str(venv))
+    target = ["pip", "install", "--quiet", "--python", str(venv / "bin/python")]
+    if environ.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on"):
+        target.append("--no-index")  # uv has no variable for it
+    if wanted.lists:
+        call(*target, *_flags(wanted.lists))
+    if wanted.bare:
+        call(*target, "--no-deps", *_flags(wanted.bare))
+    write_atomically(venv / "complete", _version_of(venv))
+
+
+def _flags(lists: Sequence[Path]) -> List[str]:
+    return [word for one in lists for word in ("--requirements", str(one))]
+
+
+def _ready(venv: Path) -> bool:
+    """
+    Say whether the environment is whole; its interpreter may have been exchanged or taken away since.
+    """
+    try:
+        kept = (venv / "complete").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return bool(kept) and kept == _version_of(venv)
+
+
+def _version_of(venv: Path) -> str:
+    try:
+        done = subprocess.run(
+            [str(venv / "bin/python"), "--version"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _texts(path: Path, seen: Set[Path]) -> Iterator[bytes]:
+    """
+    Yield the text of a list and of the lists that it includes, each once.
+    """
+    if path in seen:
+        return
+    seen.add(path)
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise AgentError(f"{COMMAND}: {path} cannot be read: {error.strerror}") from error
+    yield text
+    for line in text.decode("utf-8", "replace").splitlines():
+        found = _INCLUDED.match(line)
+        if found and "://" not in found[1]:
+            yield from _texts(path.parent / found[1], seen)
+
+
+def _read(argv: Sequence[str], environ: Mapping[str, str]) -> Tuple[Wanted, Sequence[str]]:
+    words = list(argv)
+    command: List[str] = []
+    if "--" in words:
+        at = words.index("--")
+        words, command = words[:at], words[at + 1 :]
+    parser = argparse.ArgumentParser(
+        prog=COMMAND,
+        usage=f"{COMMAND} [-p VERSION] -r FILE [-r FILE ...] [--no-deps FILE ...] [-- COMMAND ...]",
+        description="Make a virtual environment once for the text of the lists and the Python, and run a "
+        "command in it. It lies in $TPUCTL_VENV_CACHE, or in $TPUCTL_ROOT/venvs.",
+    )
+    parser.add_argument(
+        "-r", dest="lists", action="append", default=[], metavar="FILE", help="a list of requirements"
+    )
+    parser.add_argument(
+        "--no-deps", dest="bare", action="append", default=[], metavar="FILE",
+        help="a list that is installed after the others, without what its packages require",
+    )  # fmt: skip
+    parser.add_argument(
+        "-p", "--python", metavar="VERSION", default=environ.get(PYTHON, ""),
+        help="for example 3.12; the machine's own (or job.python) when left out",
+    )  # fmt: skip
+    asked = parser.parse_args(words)
+    lists, bare = (tuple(Path(one).absolute() for one in names) for names in (asked.lists, asked.bare))
+    return Wanted(lists, bare, asked.python or ""), command
