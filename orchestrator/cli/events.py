@@ -24,6 +24,8 @@ COLOURS = {
     "preempted": "red", "invariant": "red", "refused": "yellow", "failure": "yellow",
     "done": "green", "ready": "green",
 }  # fmt: skip
+FAILING = "failing"
+"""The wait that counts a failure which repeats; no text of a plan is a single word."""
 REMINDER = 300.0
 """Seconds after which a wait that still lasts is said once more where no live line shows it."""
 
@@ -73,6 +75,8 @@ class EventPrinter:
         if self._json:
             click.echo(event.to_json().decode())
             return
+        if "tries" in event.data and not self._is_due(event):
+            return
         if event.text == self._last:
             return
         self._last = event.text
@@ -84,6 +88,26 @@ class EventPrinter:
         from orchestrator.cli.output import say
 
         say(f"{stamp}  {event.text}", style=style)
+
+    def _is_due(self, event: Event) -> bool:
+        """
+        Count a failure that repeats in one line; say whether it is to be printed as an event too.
+
+        It is for the first time, and again after some minutes where no live line counts.
+        """
+        tries, since = int(event.data["tries"]), float(event.data["since"])
+        wait = self._waits.get(FAILING) if tries > 1 else None
+        wait = wait or Wait("", since)
+        wait.text = f"{event.text}, {tries} failed tries"
+        self._waits = {FAILING: wait}
+        if wait.said is None:
+            wait.said = event.at
+            return True
+        if not self.live and event.at - wait.said >= REMINDER:
+            wait.said = event.at
+            span = span_text(event.at - since)
+            self(Event(event.at, event.kind, f"still failing after {span}, {tries} tries: {event.text}"))
+        return False
 
     def now(self, text: str, heard: float | None = None) -> None:
         """

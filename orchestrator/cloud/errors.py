@@ -66,7 +66,22 @@ def _translate(error: BaseException, what: str) -> TpuctlError | None:
     if isinstance(error, api.GoogleAPICallError):
         return judge(failure.of_call(error), what)
     rule = _plain_rule(error)
-    return rule(Failure(""), one_line(what, str(error) or type(error).__name__)) if rule else None
+    return rule(Failure(""), one_line(what, _reason(error))) if rule else None
+
+
+def _reason(error: BaseException) -> str:
+    """
+    Return the system's word for a connection that failed, which is the same each time, else the error's text.
+
+    The clients wrap it several times, in texts that name objects by their address in memory.
+    """
+    inner: list[BaseException] = [error]
+    for one in inner:
+        if isinstance(one, OSError) and one.strerror:
+            return one.strerror.lower()
+        told = (*one.args, getattr(one, "reason", None), one.__cause__, one.__context__)
+        inner += [other for other in told if isinstance(other, BaseException) and other not in inner]
+    return str(error) or type(error).__name__
 
 
 def _plain_rule(error: BaseException) -> Rule | None:

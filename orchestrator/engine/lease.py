@@ -177,9 +177,7 @@ class Lease:
                 self._renew()
             age = self._clock.monotonic() - self._renewed
             if age >= SAFE:
-                raise _in_doubt(
-                    f"the lease in the bucket could not be renewed for {age:.0f} s", self._refused
-                )
+                raise _in_doubt("the lease in the bucket could not be renewed", self._refused)
             if self._told is None:
                 raise _in_doubt("the bucket has not told the time yet, and clocks of computers differ")
 

@@ -33,7 +33,9 @@ from orchestrator.errors import (
 
 SHORTEST_PAUSE = 0.2
 FIRST_REPAIR = 15.0
-"""Seconds at most until a pass that broke off is tried again; they double with each, up to the poll."""
+"""Seconds at most, never more than a poll, until a broken pass is tried again; they double with each try."""
+LONGEST_REPAIR = 60.0
+"""Seconds between two tries when nothing has answered for long; the poll, where that is longer."""
 FAULTS = 5
 """Passes in a row that may break off over a fault of ours before the command ends with it."""
 BLIND_PASSES = 2
@@ -109,6 +111,10 @@ class Watcher:
                 raise
             self._broken_off(TransientError(unforeseen(error)))
             return None
+        if self._broken > 1:
+            now = self._clock.now()
+            text = f"it works again after {now - self._broken_since:.0f} s and {self._broken} failed tries"
+            self._sink(Event(now, "waiting", text))
         self._broken = 0
         return result
 
@@ -116,11 +122,17 @@ class Watcher:
         """
         Say why a pass broke off and wait for the next one; raise *error* when waiting does not help.
         """
+        if error.retry is Retry.TRANSIENT and self.stop.is_set():
+            error.hint = "run the same command again when it answers"
         if error.retry is not Retry.TRANSIENT or self.stop.is_set():
             raise error
-        self._sink(Event(self._clock.now(), "failure", f"{error.message} ({error.code})"))
-        self._clock.wait(self._repair_pause(), self.wake)
+        now = self._clock.now()
+        if not self._broken:
+            self._broken_since = now
         self._broken += 1
+        counted = {"tries": self._broken, "since": self._broken_since}
+        self._sink(Event(now, "failure", f"{error.message} ({error.code})", counted))
+        self._clock.wait(self._repair_pause(), self.wake)
 
     def _repair_pause(self) -> float:
         """
@@ -128,7 +140,8 @@ class Watcher:
 
         Jitter takes up to half of them, so that not everybody comes back to a bucket at the same moment.
         """
-        longest = min(self._poll, FIRST_REPAIR * 2.0 ** min(self._broken, 10))
+        first, last = min(self._poll, FIRST_REPAIR), max(self._poll, LONGEST_REPAIR)
+        longest = min(last, first * 2.0 ** min(self._broken - 1, 30))
         chance = zlib.crc32(f"{self._name} {self._clock.now()!r}".encode()) / 2**32
         return longest * (1 - chance / 2)
 

@@ -86,6 +86,19 @@ def test_a_wait_is_said_once_and_again_after_minutes(capsys):
     ]
 
 
+def test_a_failure_that_repeats_is_one_line_with_a_counter(capsys):
+    """Hundreds of tries while nothing answers are one line, and one more every few minutes."""
+    printer = EventPrinter()
+    for tries in range(1, 41):
+        at = T0 + 10 * (tries - 1)
+        printer(Event(at, "failure", "no bucket (TPU-400)", {"tries": tries, "since": T0}))
+    assert lines(capsys) == [
+        "no bucket (TPU-400)",
+        "still failing after 5 min 0 s, 31 tries: no bucket (TPU-400)",
+    ]
+    assert printer.line_text(T0 + 395) == "no bucket (TPU-400), 40 failed tries (6 min 35 s)"
+
+
 def test_the_live_line_counts_what_is_waited_for(capsys):
     """It says what, and for how long so far; then how old the job's last report is."""
     printer = EventPrinter()

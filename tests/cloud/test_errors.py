@@ -3,6 +3,7 @@ Every error of the clients becomes one of ours, with the right retry class, code
 """
 
 import json
+import socket
 
 import pytest
 import requests
@@ -252,3 +253,17 @@ def test_a_retryable_login_failure_is_transient():
 
     assert translate(RefreshError("x", retryable=True), what="look").retry is Retry.TRANSIENT
     assert translate(RefreshError("x"), what="look").exit_code == 3
+
+
+def test_a_refused_connection_reads_the_same_each_time():
+    """
+    The clients wrap it in texts that name objects by their address in memory: a new line for each try.
+    """
+    texts = set()
+    for _ in range(2):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        with pytest.raises(requests.ConnectionError) as refused:
+            requests.get(f"http://127.0.0.1:{port}/", timeout=5)
+        texts.add(translate(refused.value, what="write gs://b/x").message)
+    assert texts == {"write gs://b/x: connection refused"}

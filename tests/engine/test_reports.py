@@ -59,10 +59,35 @@ def test_an_unreadable_report_stays_unknown_until_there_is_another(lab):
     assert controller.one_pass().world.heartbeats.value
 
 
-@pytest.mark.parametrize(("poll", "longest"), [(300, [15, 30, 60, 120, 240, 300, 300]), (5, [5] * 7)])
+def test_a_command_that_leaves_while_nothing_answers_does_not_say_that_it_goes_on(lab):
+    """
+    Ctrl-C in an outage: the next step is the user's.
+    """
+    controller = lab.up()
+
+    def refuse():
+        controller.watcher.stop.set()
+        raise TransientError("the bucket does not answer", hint="nothing to do: tpuctl goes on")
+
+    controller.watcher._reconciler.one_pass = refuse
+    with pytest.raises(TransientError) as left:
+        controller.watcher.run(lambda result: True)
+    assert left.value.hint == "run the same command again when it answers"
+
+
+@pytest.mark.parametrize(
+    ("poll", "longest"),
+    [
+        (300, [15, 30, 60, 120, 240, 300, 300]),
+        (15, [15, 30, 60, 60, 60, 60, 60]),
+        (1, [1, 2, 4, 8, 16, 32, 60]),
+    ],
+)
 def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
     """
-    A bucket that takes no record for a moment costs moments, not a poll each; its tries stay bounded.
+    A bucket that is away for a moment costs moments, one that is away for long is asked once a minute.
+
+    The tries are counted, so that a view can show them in one line.
     """
     controller = lab.up(a_spec(watch__poll=f"{poll}s"))
     tries = []
@@ -79,3 +104,7 @@ def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
     pauses = [later - earlier for earlier, later in pairwise(tries)]
     assert all(most / 2 <= pause <= most for pause, most in zip(pauses, longest, strict=True))
     assert len({pause / most for pause, most in zip(pauses, longest, strict=True)}) > 1
+    told = [event.data for event in controller.events if event.kind == "failure"]
+    assert [data["tries"] for data in told] == [1, 2, 3, 4, 5, 6, 7]
+    assert {data["since"] for data in told} == {tries[0]}
+    assert "works again after" in controller.events[-1].text
