@@ -21,6 +21,7 @@ from orchestrator.errors import (
     SpendStopError,
     TpuctlError,
     TransientError,
+    UnclaimedError,
     UnknownCloudError,
     UsageError,
 )
@@ -84,6 +85,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-610": (DamagedRecordError, "the deployment record is damaged; journal and labels replace it"),
     "TPU-700": (SpendStopError, "the budget or the time to live is used up"),
     "TPU-800": (JobFailedError, "the job failed too often without progress"),
+    "TPU-810": (UnclaimedError, "the job ended with status 0, and nothing that it saved is a checkpoint"),
     "TPU-900": (LocalCloudError, "the local cloud cannot start, or refuses a request"),
 }
 

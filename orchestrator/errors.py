@@ -16,6 +16,7 @@ The errors of tpuctl, drawn once.
     ├── LeaseHeldError        TPU-601  another tpuctl acts on this deployment
     ├── SpendStopError        TPU-700  the budget or the time to live is used up
     ├── JobFailedError        TPU-800  the user's job gave up
+    ├── UnclaimedError        TPU-810  the job ended well, and no checkpoint holds what it trained
     └── LocalCloudError       TPU-900  the local cloud cannot start, or refuses a request of ours
 
 The loop reads the `retry` class only, never a message.
@@ -235,6 +236,15 @@ class JobFailedError(TpuctlError):
     """
 
     code = "TPU-800"
+
+
+class UnclaimedError(TpuctlError):
+    """
+    Report a job that left with status 0 without any complete checkpoint: what it saved is kept as files.
+    """
+
+    code = "TPU-810"
+    exit_code = 5
 
 
 class LocalCloudError(TpuctlError):

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from orchestrator.core.job import job_digest
 from orchestrator.core.sidecars import REQUIREMENTS, log_folder, sidecars
 from orchestrator.core.spec import ProgressSpec, Spec
 from orchestrator.errors import UsageError
@@ -191,6 +192,7 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         "secrets": json.dumps(dict(spec.job.secrets)) if spec.job.secrets else "",
         "on_vm": target.role == "vm" and spec.job.run_on == "vm" and bool(target.tpu_address),
         "xrt": f"tpu_worker;0;{target.tpu_address}:8470",
+        "job_digest": job_digest(spec),
         "format": checkpoint.format,
         "keep": checkpoint.keep,
         "marker": checkpoint.marker,

@@ -49,7 +49,7 @@ class Advance:
         """
         Return the next attempt as things stand now.
         """
-        newest = self._parts.patiently("look for checkpoints", self._parts.catalogue.newest)
+        newest = self._parts.patiently("look for checkpoints", self._parts.newest_to_resume)
         why = f"{newest.why}; before: {outcome.reason}" if newest is not None else outcome.reason
         excused = outcome.verdict is Verdict.EXCUSED
         return next_attempt(attempt, newest, why, self._settings.worker, counted, excused, outcome.code)
@@ -76,7 +76,7 @@ class Advance:
         Worker 0 does it; the others give it time to, so that only one attempt tells of it.
         """
         parts = self._parts
-        newest = parts.patiently("look for checkpoints", parts.catalogue.newest)
+        newest = parts.patiently("look for checkpoints", parts.newest_to_resume)
         if newest is None or not is_due(attempt, wanted, newest):
             return wanted
         if self._settings.worker:

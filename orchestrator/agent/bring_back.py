@@ -12,6 +12,7 @@ from .errors import AgentError, SliceSizeError, TornError
 from .gang import Attempt
 from .orders import Interrupted
 from .outcome import Outcome, Verdict
+from .outputs import bring_outputs_back
 from .parts import Parts
 from .restore import Restored
 
@@ -87,6 +88,8 @@ class BringBack(threading.Thread):
             return Outcome(Verdict.FAILED, f"restore: {error}")
         except SliceSizeError as error:
             return Outcome(Verdict.FAILED, f"restore: {error}")
+        if parts.format.at_end and not parts.settings.checkpoints.in_bucket:
+            parts.patiently("bring outputs back", lambda: bring_outputs_back(parts))
         parts.status.time("restored")
         return None
 

@@ -54,7 +54,7 @@ class Catalogue:
         """
         Return every step that has objects, complete or not, with its prefix; newest first.
         """
-        _names, folders = self._bucket.level(self._prefix(), seconds)
+        _names, folders = self._bucket.level(self.prefix(), seconds)
         named = [(step_of(folder.rstrip("/").rsplit("/", 1)[-1]), folder) for folder in folders]
         return sorted(((step, folder) for step, folder in named if step is not None), reverse=True)
 
@@ -134,7 +134,7 @@ class Catalogue:
                 yield Checkpoint(one.step, why=f"checkpoint complete: {one.why}")
 
     def _stored(self, seconds: float) -> Iterator[StoredStep]:
-        prefix = self._prefix()
+        prefix = self.prefix()
         names, folders = self._bucket.level(prefix, seconds)
 
         def read(name: str) -> Optional[bytes]:
@@ -150,7 +150,7 @@ class Catalogue:
         )
         return self._format.stored(listing)
 
-    def _prefix(self) -> str:
+    def prefix(self) -> str:
         """
         Return where checkpoints lie: under the folder the job writes to, or under `checkpoints/`.
         """

@@ -11,6 +11,8 @@ from typing import List, Optional, Tuple
 
 from .catalogue import Catalogue
 from .errors import FencedError, PreconditionError, TornError
+from .formats.base import State, Unit
+from .formats.outputs import outputs_in
 from .gang import Gang
 from .heartbeat import Status
 from .local_checkpoints import FileState, LocalCheckpoints, LocalStep
@@ -69,12 +71,34 @@ class Committer:
         with self._lock:
             if not self._attempt:
                 return False
+            if self._local.format.at_end:
+                return False
             if self._settings.checkpoints.in_bucket:
                 return self._note()
             steps = self._pending()
             for step in steps:
                 self._commit_step(step)
             return bool(steps)
+
+    def commit_outputs(self) -> None:
+        """
+        Commit all that lies in the folder as one unit, once the job has ended with status 0.
+
+        Its step is the incarnation, which is the same for all workers and larger than any before.
+        """
+        with self._lock:
+            if not self._attempt:
+                return
+            if self._settings.checkpoints.in_bucket:
+                newest = self._catalogue.newest()
+                if newest is not None:
+                    self._committed(newest.step)
+                return
+            names = outputs_in(self._local.folder)
+            if names:
+                number = self._settings.incarnation
+                unit = Unit(number, "outputs", ".", names)
+                self._commit_step(LocalStep(number, unit, State.COMPLETE, ""))
 
     def _pending(self) -> List[LocalStep]:
         """
@@ -149,7 +173,7 @@ class Committer:
         return tuple(sorted(sent, key=lambda one: one.name))
 
     def _still_complete(self, step: LocalStep) -> bool:
-        return any(one == step for one in self._local.steps())
+        return self._local.format.at_end or any(one == step for one in self._local.steps())
 
     def _fence(self) -> None:
         newer = self._gang.newer_incarnation()

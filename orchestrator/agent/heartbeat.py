@@ -64,6 +64,11 @@ class Status:
             "notice": False,
             "preempted": False,
             "save_every": None,
+            "uncommitted": "",
+            "uncommitted_place": "",
+            "unclaimed_files": 0,
+            "unclaimed_bytes": 0,
+            "unclaimed_complete": None,
             "message": "",
         }
         self.urgent: Callable[[], None] = lambda: None

@@ -14,17 +14,20 @@ LAST_COMMIT = 25.0
 LAST_TRIES = 4
 
 
-def last_commit(parts: Parts) -> str:
+def last_commit(parts: Parts, at_end: bool = False) -> str:
     """
     Commit everything that the job has finished, waiting for the bucket as long as it takes.
 
-    Return what could not be committed, empty when all is. Raises Interrupted.
+    With *at_end* the job itself is finished, so that outputs are whole now. Return what could not be
+    committed, empty when all is. Raises Interrupted.
     """
     trouble = ""
     for _try in range(LAST_TRIES):
         try:
             while parts.patiently("last commit", parts.committer.commit):
                 continue
+            if at_end and parts.format.at_end:
+                parts.patiently("commit the outputs", parts.committer.commit_outputs)
         except FencedError:
             return ""
         except FinalError as error:

@@ -17,6 +17,7 @@ from . import record as records
 from .advance import Advance
 from .claim import winner_of
 from .errors import AgentError, FencedError, UnsafeError
+from .finish import Finish
 from .gang import Attempt, next_attempt
 from .last_commit import last_commit
 from .layout import write_atomically
@@ -25,12 +26,15 @@ from .orders import Ending, Interrupted, Kind, obey_signals
 from .outcome import Outcome, Verdict
 from .pace import LOOKS
 from .parts import Parts
-from .peers import LAST_LOG, all_done
+from .peers import LAST_LOG
 from .play import Player
 from .processes import clear, start_time
 from .rehearsal import check
 from .retention import retain
 from .threads import Repeater, say
+from .uncommitted import Uncommitted
+
+_FINISHED = {kind.value: kind for kind in (Kind.DONE, Kind.UNCLAIMED)}
 
 
 class Agent:
@@ -45,6 +49,7 @@ class Agent:
         self._checked_at = 0.0
         self._player = Player(parts, records.load(parts.settings.layout))
         self._advance = Advance(parts)
+        self._finish = Finish(parts, self._player)
 
     def run(self) -> int:
         """
@@ -55,13 +60,12 @@ class Agent:
         self._begin()
         try:
             try:
-                reason = self._live()
-                ending = Ending(Kind.DONE, reason)
+                ending = self._live()
             except Interrupted as order:
                 ending = order.ending
             except UnsafeError as error:
                 ending = Ending(Kind.GAVE_UP, str(error))
-            self._finish(ending)
+            self._leave(ending)
         except (
             Exception
         ) as error:  # Whatever it is, the job must not outlive its agent; cron starts a new one.
@@ -94,9 +98,9 @@ class Agent:
         self._repeat("logs", self._ship, 1.0 if self._settings.heartbeat <= 2 else self._settings.heartbeat)
         NoticeWatch(parts.metadata, self._preempted).start()
 
-    def _live(self) -> str:
+    def _live(self) -> Ending:
         """
-        Return why the job is done. Raises Interrupted or UnsafeError for every other end.
+        Return how a finished job ends. Raises Interrupted or UnsafeError for every other end.
         """
         parts = self._parts
         left = clear(self._settings.layout.root, self._player.record.living_session())
@@ -114,10 +118,15 @@ class Agent:
         self._repeat("event files", parts.events.look, self._settings.poll)
         listing = self._settings.checkpoints.in_bucket
         self._repeat("commit", self._commit, self._settings.heartbeat if listing else self._settings.poll)
+        looks = Uncommitted(parts, self._finish.rescue, lambda: self._player.record.trains_since)
+        self._repeat("uncommitted", looks.look, LOOKS * self._settings.heartbeat)
         while True:
-            outcome = self._player.play(attempt)
-            if outcome.verdict is Verdict.DONE and all_done(parts, attempt, outcome.reason):
-                return outcome.reason
+            over = self._player.record.over(attempt.attempt, self._settings.bundle)
+            outcome = self._player.once_more(attempt) if over else self._player.play(attempt)
+            if outcome.verdict in (Verdict.DONE, Verdict.ENDED):
+                ending = self._finish.ending(attempt, outcome)
+                if ending is not None:
+                    return ending
             if outcome.verdict in (Verdict.FAILED, Verdict.EXCUSED):
                 parts.log.line(f"--- attempt {attempt.attempt} {outcome.verdict.value}: {outcome.reason} ---")
                 attempt = self._advance.after(attempt, outcome, counted=True)
@@ -149,15 +158,19 @@ class Agent:
         self._player.record = replace(record, starts=max(record.starts, int(held.get("starts") or 0)))
         latest = parts.patiently("read the gang", parts.gang.latest)
         if latest is None:
-            newest = parts.patiently("look for checkpoints", parts.catalogue.newest)
+            newest = parts.patiently("look for checkpoints", parts.newest_to_resume)
+            if newest is None:
+                self._finish.ended_earlier()
             why = newest.why if newest is not None else "no checkpoint yet"
             first = next_attempt(None, newest, why, self._settings.worker, counted=False)
             return parts.patiently("create the first attempt", lambda: parts.gang.create(first))
         if latest.attempt > seen:
             return latest
-        if record.ended == Kind.DONE.value and record.bundle == self._settings.bundle:
+        if record.ended in _FINISHED and record.bundle == self._settings.bundle:
             self._say_again(latest)
-            raise Interrupted(Ending(Kind.DONE, "the job was done already"))
+            raise Interrupted(Ending(_FINISHED[record.ended], "the job was finished already"))
+        if record.over(latest.attempt, self._settings.bundle):
+            return latest
         parts.committer.begin(latest.attempt, latest.resume_step)
         last_commit(parts)
         killed = record.killed_on_this_boot()
@@ -166,8 +179,9 @@ class Agent:
 
     def _say_again(self, attempt: Attempt) -> None:
         """
-        Report the attempt that was done and what it saved: other workers may still wait to read it.
+        Report the attempt that was finished and what it saved: other workers may still wait to read it.
         """
+        self._finish.rescue.recall()
         newest = self._parts.patiently("look for checkpoints", self._parts.catalogue.newest)
         self._parts.status.set(
             attempt=attempt.attempt,
@@ -234,7 +248,7 @@ class Agent:
         thread.start()
         return thread
 
-    def _finish(self, ending: Ending) -> None:
+    def _leave(self, ending: Ending) -> None:
         """
         Say the last word: on disk, in the log, in the heartbeat; then hold cron back where that is meant.
         """
@@ -243,6 +257,7 @@ class Agent:
             records.save(layout, self._player.record, ended=ending.kind.value)
         if ending.kind is Kind.NOTICE and not parts.status.get("preempted"):
             parts.status.set(preempted=is_preempted(parts.metadata))
+        self._finish.before(ending)
         parts.log.line(f"--- {ending.kind.value}: {ending.reason} ---")
         for thread in self._threads:
             thread.end()

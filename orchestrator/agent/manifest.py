@@ -15,7 +15,7 @@ from .errors import TornError
 SCHEMA = 1
 CHECKPOINTS = "checkpoints/"
 _NAME = re.compile(r"checkpoints/(\d{8,})/g(\d+)/w(\d+)\.manifest\.json")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -103,17 +103,17 @@ def parse(data: bytes, where: str) -> Manifest:
 def _check(value: Dict[str, Any]) -> None:
     if value["schema"] != SCHEMA:
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
-    if value["folder"] != "." and (not _is_plain(value["folder"]) or "/" in value["folder"]):
+    if value["folder"] != "." and (not is_plain(value["folder"]) or "/" in value["folder"]):
         raise ValueError(f"folder {value['folder']!r}")
 
 
 def _file(value: Dict[str, Any]) -> StoredFile:
-    if not _is_plain(value["name"]) or not _SHA256.fullmatch(value["sha256"]):
+    if not is_plain(value["name"]) or not SHA256.fullmatch(value["sha256"]):
         raise ValueError(f"file {value['name']!r}")
     return StoredFile(value["name"], int(value["size"]), value["sha256"])
 
 
-def _is_plain(name: str) -> bool:
+def is_plain(name: str) -> bool:
     """
     Say whether a relative name stays inside its folder.
     """

@@ -9,16 +9,18 @@ import os
 import signal
 import socket
 import threading
+import time
 from dataclasses import dataclass
 from typing import Callable, Mapping, Optional
 
 
 class Kind(enum.Enum):
     """
-    Name why an agent ends.
+    Name why an agent ends. UNCLAIMED: the job is finished, and no checkpoint holds what it trained.
     """
 
     DONE = "done"
+    UNCLAIMED = "unclaimed"
     NOTICE = "notice"
     ASKED = "asked"
     FENCED = "fenced"
@@ -29,7 +31,8 @@ class Kind(enum.Enum):
         """
         Return the phase that the last heartbeat shows.
         """
-        return {Kind.DONE: "done", Kind.GAVE_UP: "failed"}.get(self, "stopped")
+        ends = {Kind.DONE: "done", Kind.UNCLAIMED: "unclaimed", Kind.GAVE_UP: "failed"}
+        return ends.get(self, "stopped")
 
     @property
     def holds(self) -> bool:
@@ -43,7 +46,7 @@ class Kind(enum.Enum):
         """
         Say whether the controller must learn it before cron is held: a machine nobody needs costs money.
         """
-        return self in (Kind.DONE, Kind.GAVE_UP)
+        return self in (Kind.DONE, Kind.UNCLAIMED, Kind.GAVE_UP)
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class Orders:
         self._wake = threading.Event()
         self._ending: Optional[Ending] = None
         self._newest_attempt = 0
+        self.ended_at: Optional[float] = None
 
     def end(self, kind: Kind, reason: str) -> None:
         """
@@ -83,7 +87,7 @@ class Orders:
         """
         with self._lock:
             if self._ending is None:
-                self._ending = Ending(kind, reason)
+                self._ending, self.ended_at = Ending(kind, reason), time.monotonic()
         self._wake.set()
 
     def saw_attempt(self, number: int) -> None:

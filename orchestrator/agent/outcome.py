@@ -25,10 +25,12 @@ class Verdict(enum.Enum):
     """
     Name what the end of a job means.
 
+    ENDED is status 0 with nothing committed: no start may follow, and no claim that there is a model.
     STOPPED is an early end in good order, if it saved its work. EXCUSED is no fault of the job.
     """
 
     DONE = "done"
+    ENDED = "ended"
     FAILED = "failed"
     STOPPED = "stopped"
     EXCUSED = "excused"
@@ -78,10 +80,13 @@ def judge(
     return Outcome(ended, f"the job left with status 0 at {at}, before the target {target}", exit_code)
 
 
-def settle(outcome: Outcome, *, saved: bool, output: bytes) -> Outcome:
+def settle(outcome: Outcome, *, committed: Optional[int], saved: bool, output: bytes) -> Outcome:
     """
-    Return the outcome once it is known whether the job *saved* anything new, and what it printed last.
+    Return the outcome once it is known what is *committed*, whether anything *saved* is new, and the output.
     """
+    if outcome.code == 0 and committed is None:
+        # To start again from step 0 would do all of it once more, and would end the same way.
+        return Outcome(Verdict.ENDED, outcome.reason, outcome.code)
     if outcome.verdict is Verdict.STOPPED:
         if saved:
             return Outcome(Verdict.EXCUSED, f"{outcome.reason}; its work is saved", outcome.code)

@@ -130,7 +130,7 @@ def _life(data: bytes) -> Optional[Life]:
         report: Any = json.loads(data)
         spawned, at = report["timings"]["spawned"], report["at"]
         # A machine that was killed said last that it runs; that its last save was fresh then proves nothing.
-        rested = report["phase"] in ("stopped", "done")
+        rested = report["phase"] in ("stopped", "ended", "done")
         saved = int(report.get("step") or 0) <= int(report.get("committed_step") or 0)
         return Life(max(0.0, float(at) - float(spawned)), lost=not (rested and saved))
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List, Mapping, TypeVar
+from typing import Callable, List, Mapping, Optional, TypeVar
 
 from .catalogue import Catalogue
+from .checkpoints import Checkpoint
 from .commit import Committer
 from .errors import AgentError, FinalError
 from .event_files import EventFiles
@@ -26,7 +27,7 @@ from .rehearsal import trusted
 from .restore import Restorer
 from .secrets import Secrets
 from .settings import Settings
-from .storage import Bucket
+from .storage import SECONDS, Bucket
 
 T = TypeVar("T")
 LONGEST_PAUSE = 15.0
@@ -56,6 +57,12 @@ class Parts:
     pace: Pace
     secrets: Secrets
     events: EventFiles
+
+    def newest_to_resume(self, seconds: float = SECONDS) -> Optional[Checkpoint]:
+        """
+        Return the newest complete checkpoint, None without one or for a job that has no steps.
+        """
+        return None if self.format.at_end else self.catalogue.newest(seconds)
 
     def patiently(self, doing: str, call: Callable[[], T]) -> T:
         """

@@ -17,24 +17,29 @@ from .parts import Parts
 
 LAST_LOG = 5.0
 """Seconds for the last copy of the log, before the report after which the machine may be taken away."""
+_ENDED = ("ended", "done", "unclaimed")
 PATIENCE = 2.5
 """Heartbeats for which a living worker may stay silent."""
 
 
-def all_done(parts: Parts, attempt: Attempt, reason: str) -> bool:
+def all_ended(parts: Parts, attempt: Attempt, reason: str) -> bool:
     """
-    Wait until every worker of the slice is done; return False when the gang goes on instead.
+    Wait until the job of every worker has ended well; return False when the gang goes on instead.
+
+    Only then is it known whether there is a checkpoint that every worker has a part of.
     """
     others = [n for n in range(parts.settings.workers) if n != parts.settings.worker]
     if others:
         with contextlib.suppress(AgentError, OSError):
             parts.shipper.ship(LAST_LOG)
-        parts.status.set(phase="done", message=reason)
+        parts.status.set(phase="ended", message=reason)
     while others:
         if parts.orders.overtaken(attempt.attempt):
             return False
         others = [
-            n for n in others if not parts.patiently("read heartbeats", partial(_is_done, parts, n, attempt))
+            n
+            for n in others
+            if not parts.patiently("read heartbeats", partial(_has_ended, parts, n, attempt))
         ]
         if others:
             parts.orders.wait(parts.settings.poll)
@@ -59,10 +64,10 @@ def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
     return min(waited_for, default=None)
 
 
-def _is_done(parts: Parts, worker: int, attempt: Attempt) -> bool:
+def _has_ended(parts: Parts, worker: int, attempt: Attempt) -> bool:
     held = parts.bucket.read(heartbeat_name(parts.settings.incarnation, worker), 10.0)
     value = json.loads(held.data) if held is not None else {}
-    return bool(value.get("phase") == "done" and value.get("attempt") == attempt.attempt)
+    return bool(value.get("phase") in _ENDED and value.get("attempt") == attempt.attempt)
 
 
 def _generation(parts: Parts, worker: int) -> str:

@@ -12,16 +12,17 @@ from typing import Any, Mapping, Optional
 from . import record as records
 from .bring_back import BringBack, fetch_code
 from .bring_data import bring_data
+from .conclusion import conclude
 from .errors import AgentError
 from .follow import Follower
 from .formats.base import Format
 from .gang import Attempt
 from .job import Job
 from .job_environ import job_environ
-from .last_commit import commit_in_time, last_commit
+from .last_commit import commit_in_time
 from .layout import write_atomically
 from .orders import Interrupted
-from .outcome import Outcome, Verdict, judge, settle
+from .outcome import Outcome, Verdict, judge
 from .parts import Parts
 from .processes import boot_id
 from .record import Record
@@ -136,22 +137,21 @@ class Player:
             parts.pace.end(lost=(parts.status.get("step") or 0) > (parts.status.get("committed_step") or 0))
         if outcome.verdict is Verdict.OVERTAKEN:
             return outcome
-        trouble = last_commit(parts)
-        if trouble:
-            return Outcome(Verdict.FAILED, f"the last checkpoint cannot be committed: {trouble}")
-        committed, target = parts.status.get("committed_step"), self._target()
-        if target is not None and committed is not None and committed >= target:
-            return Outcome(Verdict.DONE, f"step {committed} is committed, the target is {target}")
-        saved = committed is not None and (attempt.resume_step is None or committed > attempt.resume_step)
-        return settle(outcome, saved=saved, output=parts.log.tail())
+        if outcome.code == 0:
+            # Before the commit, which may take long: the next agent must not start a job that is finished.
+            self._remember(finished=outcome.reason, reached=self._follower.reached)
+        return conclude(parts, attempt, outcome)
 
-    def _target(self) -> Optional[int]:
+    def once_more(self, attempt: Attempt) -> Outcome:
         """
-        Return the declared target, else the one that the newest checkpoint knows.
+        Return how a job ended that an earlier agent has seen leave with status 0.
         """
-        if self._settings.target is not None or self._settings.checkpoints.in_bucket:
-            return self._settings.target
-        return self._parts.patiently("read the newest checkpoint", self._parts.local.target)
+        status, step = self._parts.status, attempt.resume_step
+        status.set(attempt=attempt.attempt, resumed_from=step, committed_step=step, exit_code=0)
+        self._parts.committer.begin(attempt.attempt, step)
+        target, framework = self._settings.target, self._parts.format
+        outcome = judge(0, target, self.record.reached, status.get("committed_step"), framework)
+        return conclude(self._parts, attempt, outcome)
 
     def _run(
         self,
@@ -177,6 +177,8 @@ class Player:
             boot=boot_id(),
             session=None,
             ended="",
+            finished="",
+            trains_since=self.record.trains_since or (0.0 if framework is None else time.time()),
         )
         try:
             job = Job(layout.root, command, layout.current, environ, self._follower.heard)

@@ -16,6 +16,10 @@ from .processes import boot_id, start_time
 class Record:
     """
     Hold the last start. *ended* is empty while the job runs, and stays empty when the agent was killed.
+
+    *finished* says why the job counts as finished, before its saves are made sure of, and *reached* which
+    step it had told by then. *trains_since* is the
+    time of the first start of the command on this machine, in seconds since the epoch.
     """
 
     incarnation: int = 0
@@ -26,6 +30,9 @@ class Record:
     session: Optional[int] = None
     leader_started: str = ""
     ended: str = ""
+    finished: str = ""
+    reached: Optional[int] = None
+    trains_since: float = 0.0
 
     def with_session(self, session: int) -> Record:
         """
@@ -41,6 +48,12 @@ class Record:
             return None
         now = start_time(self.session)
         return self.session if now in ("", self.leader_started) else None
+
+    def over(self, attempt: int, bundle: str) -> bool:
+        """
+        Say whether the job of this attempt has left with status 0, and needs no start.
+        """
+        return bool(self.finished) and (self.attempt, self.bundle) == (attempt, bundle)
 
     def killed_on_this_boot(self) -> bool:
         """

@@ -50,7 +50,8 @@ class Settings:
     Hold everything one agent was told. Times are in seconds; *target* is None when none is declared.
 
     *race* is the race that this TPU runs in against others, 0 for none. *progress* says how the job's
-    output tells its step: see `printed.choice`.
+    output tells its step: see `printed.choice`. *settings_digest* stands for all that the deployment file
+    says of the job, empty when nobody told.
     """
 
     layout: Layout
@@ -71,6 +72,7 @@ class Settings:
     heartbeat: float
     race: int = 0
     progress: str = "auto"
+    settings_digest: str = ""
 
     @property
     def poll(self) -> float:
@@ -120,6 +122,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         heartbeat=max(0.1, reader.number("TPUCTL_HEARTBEAT_SECONDS", "30")),
         race=int(reader.number("TPUCTL_ROUND", "0")),
         progress=environ.get("TPUCTL_PROGRESS") or "auto",
+        settings_digest=environ.get("TPUCTL_JOB_DIGEST", ""),
     )
     reader.finish()
     return settings

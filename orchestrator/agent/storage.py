@@ -12,7 +12,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 from urllib.parse import quote, urlencode
 
 from . import gcloud
@@ -112,6 +112,15 @@ class Bucket:
         """
         return self._pages({"prefix": prefix}, seconds)[0]
 
+    def sizes(self, prefix: str, seconds: float = SECONDS) -> Dict[str, int]:
+        """
+        Return the size in bytes of every object under *prefix*, by name.
+        """
+        found: Dict[str, int] = {}
+        for page in self._listed({"prefix": prefix}, seconds):
+            found.update((item["name"], int(item["size"])) for item in page.get("items", []))
+        return found
+
     def level(self, prefix: str, seconds: float = SECONDS) -> Tuple[List[str], List[str]]:
         """
         Return the objects directly under *prefix* and the folders (names with a closing slash).
@@ -183,16 +192,21 @@ class Bucket:
     def _pages(self, query: Dict[str, str], seconds: float) -> Tuple[List[str], List[str]]:
         names: List[str] = []
         folders: List[str] = []
+        for page in self._listed(query, seconds):
+            names += [item["name"] for item in page.get("items", [])]
+            folders += page.get("prefixes", [])
+        return names, folders
+
+    def _listed(self, query: Dict[str, str], seconds: float) -> Iterator[Dict[str, Any]]:
         token = ""
         while True:
             asked = dict(query, pageToken=token) if token else query
             path = f"/storage/v1/b/{self.name}/o?{urlencode(asked)}"
             page = _resource(self._call("GET", path, seconds), path)
-            names += [item["name"] for item in page.get("items", [])]
-            folders += page.get("prefixes", [])
+            yield page
             token = page.get("nextPageToken", "")
             if not token:
-                return names, folders
+                return
 
     def _call(
         self, method: str, path: str, seconds: float, body: Optional[bytes] = None, sink: Any = None

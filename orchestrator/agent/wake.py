@@ -14,7 +14,7 @@ from .threads import say
 
 PREFIX = ".tpuctl/wake/"
 LONGEST = 5.0
-_ENDS = ("done", "failed")
+_ENDS = ("done", "unclaimed", "failed")
 
 
 class Bell:

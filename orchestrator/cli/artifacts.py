@@ -14,6 +14,7 @@ from orchestrator.core.job import job_digest
 from orchestrator.core.plan import Outcome
 from orchestrator.core.shape import reshaped, shape_of
 from orchestrator.core.spec import Spec
+from orchestrator.core.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.core.world import Heartbeat, Phase, Present, Sight
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.remote.bundle import build
@@ -36,7 +37,7 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
     return bundle.digest, digest
 
 
-def ended(beats: Sight[tuple[Heartbeat, ...]], history: History) -> History:
+def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], history: History) -> History:
     """
     Return the history with the end that the workers report, when no `watch` was there to write it down.
     """
@@ -47,6 +48,10 @@ def ended(beats: Sight[tuple[Heartbeat, ...]], history: History) -> History:
         return replace(
             history, outcome=Outcome.DONE.value, reason="every worker reports that the job is done"
         )
+    unclaimed = ended_unclaimed(beats)
+    if unclaimed:
+        reason = unclaimed_text(spec.job.checkpoint, unclaimed)
+        return replace(history, outcome=Outcome.UNCLAIMED.value, reason=reason)
     failed = any(b.phase is Phase.FAILED for b in found)
     return replace(history, outcome=Outcome.FAILED.value) if failed else history
 
@@ -72,7 +77,7 @@ def want(history: History, bundle: str, agent: str, job: str, now: float) -> His
         history, bundle=bundle, agent=agent, job=job, settings_due=due, started_at=history.started_at or now
     )
     over = history.outcome in {Outcome.FAILED.value, Outcome.SPENT.value}
-    done = history.outcome == Outcome.DONE.value
+    done = history.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}
     if over or (done and changed):
         return replace(
             history, outcome="", reason="", refusals=(), started_at=now,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orchestrator.engine.checkpoints import StoredCheckpoint
+    from orchestrator.engine.unclaimed import UnclaimedFiles
     from orchestrator.ports import Store
 
 
@@ -30,6 +31,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     from orchestrator.cli.output import print_json
     from orchestrator.cli.wiring import Choice, Session
     from orchestrator.engine.checkpoints import read_checkpoints
+    from orchestrator.engine.unclaimed import read_unclaimed
     from orchestrator.errors import NotFoundError
 
     printer = EventPrinter()
@@ -39,12 +41,15 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
             found = read_checkpoints(session.cloud.store, session.spec.job.checkpoint)
     except NotFoundError:
         found = []
+    kept = read_unclaimed(session.cloud.store)
     faults = dict(_verified(session.cloud.store, found)) if verify else {}
     rows = list(_rows(found, faults, verify=verify))
     if as_json:
-        print_json("checkpoints", {"name": session.spec.name, "checkpoints": rows})
+        body = {"name": session.spec.name, "checkpoints": rows, "unclaimed": [one.as_dict() for one in kept]}
+        print_json("checkpoints", body)
     else:
         _show(rows, session.clock.now())
+        _show_unclaimed(kept)
     if any(faults.values()):
         raise click.exceptions.Exit(1)
 
@@ -88,6 +93,22 @@ def _show(rows: list[dict[str, Any]], now: float) -> None:
         click.echo(f"{start}  {size_text(row['size']):>8}  {age:>8}  {_state(row)}")
         for fault in row["faults"]:
             click.echo(f"{'':>11}{fault}")
+
+
+def _show_unclaimed(kept: "list[UnclaimedFiles]") -> None:
+    """
+    Name the files that no checkpoint contains, and how to get them.
+    """
+    for one in kept:
+        first = one.parts[0].files[0].name if one.parts[0].files else ""
+        more = "" if one.count == 1 else f" and {one.count - 1} more"
+        partial = "" if one.complete else ", some may be missing"
+        click.echo(
+            f"unclaimed, incarnation {one.incarnation}: {first}{more}, {size_text(one.size)}{partial} "
+            f"({one.why})"
+        )
+    if kept:
+        click.echo("get them with: tpuctl fetch --unclaimed")
 
 
 def _state(row: dict[str, Any]) -> str:

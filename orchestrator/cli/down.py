@@ -75,11 +75,32 @@ def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> bool:
     there = not isinstance(session.deployment.cloud.buckets.observe(bucket), Absent)
     if there:
         say(f"- bucket {bucket} with all its data" if delete_data else f"  bucket {bucket} is kept")
+        _name_unclaimed(session, delete_data=delete_data)
     else:
         say(f"  there is no bucket {bucket}")
     if not found:
         say("  there are no machines")
     return there
+
+
+def _name_unclaimed(session: "Session", *, delete_data: bool) -> None:
+    """
+    Say that the bucket holds files which no checkpoint contains: perhaps the only copy of the model.
+    """
+    from orchestrator.cli.checkpoints import size_text
+    from orchestrator.cli.output import say
+    from orchestrator.core.unclaimed import FETCH
+    from orchestrator.engine.unclaimed import read_unclaimed
+    from orchestrator.errors import TpuctlError
+
+    try:
+        kept = read_unclaimed(session.cloud.store)
+    except TpuctlError:
+        return  # A bucket that cannot be read stops no deletion of machines.
+    if kept:
+        count, size = sum(one.count for one in kept), sum(one.size for one in kept)
+        goes = "and with it" if delete_data else "with"
+        say(f"  {goes} {count} unclaimed file{'' if count == 1 else 's'}, {size_text(size)} ({FETCH})")
 
 
 def _end_of_costs(session: "Session") -> float:

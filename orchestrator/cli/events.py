@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from orchestrator.engine.act import Failure
 
 COLOURS = {
-    "preempted": "red", "invariant": "red", "refused": "yellow", "failure": "yellow",
-    "done": "green", "ready": "green",
+    "preempted": "red", "anew": "red", "invariant": "red", "refused": "yellow", "failure": "yellow",
+    "uncommitted": "yellow", "done": "green", "ready": "green",
 }  # fmt: skip
 FAILING = "failing"
 """The wait that counts a failure which repeats; no text of a plan is a single word."""

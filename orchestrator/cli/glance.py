@@ -54,16 +54,22 @@ def body_of(session: "Session", seen: Glance, loop: dict[str, Any] | None) -> di
     from orchestrator.core.dead_man import alone
     from orchestrator.core.due import told
     from orchestrator.core.sidecars import sidecars
+    from orchestrator.core.unclaimed import kept_text, uncommitted_text
+    from orchestrator.core.world import Present
 
     world, history, plan, spec = seen.world, seen.history, seen.plan, session.spec
     steps = [f"{c.verb.name.lower()} {c.kind.value} {c.name}: {c.why}" for c in plan.changes]
     goes_on = bool(history.started_at) and plan.outcome is None
     watched = loop is not None and loop["alive"]
     poll = float(spec.watch.poll)
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
     return {
         "name": spec.name,
         "project": session.project,
         "outcome": plan.outcome.value if plan.outcome else None,
+        "reason": plan.reason,
+        "uncommitted": uncommitted_text(spec.job.checkpoint, beats),
+        "unclaimed": kept_text(beats),
         "incarnation": history.incarnation,
         "preemptions": history.preemptions,
         "cost_usd": round(seen.usd, 4),

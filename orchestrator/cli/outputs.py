@@ -102,8 +102,9 @@ KINDS: Mapping[str, Any] = {
     "watch": {"outcome": str, "reason": str, "summary": _SUMMARY},
     "watch-on-vm": {"vm": str, "running": bool, "changes": int, "digest?": str},
     "status": {
-        "name": str, "project": str, "outcome": maybe(str), "incarnation": int, "preemptions": int,
-        "cost_usd": float, "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
+        "name": str, "project": str, "outcome": maybe(str), "reason?": str, "uncommitted?": str,
+        "unclaimed?": str, "incarnation": int, "preemptions": int, "cost_usd": float,
+        "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
         "workers": [{
             "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "checkpoint": maybe(int),
             "rate": maybe(float), "total_steps": maybe(int), "progress_from": str,
@@ -148,8 +149,15 @@ KINDS: Mapping[str, Any] = {
             "step": int, "incarnation": int, "workers": int, "size": int, "saved_at": float, "complete": bool,
             "why": str, "resumes": bool, "verified": maybe(bool), "faults": [str],
         }],
+        "unclaimed": [{
+            "incarnation": int, "complete": bool, "moment": str, "at": float, "size": int, "files": [str],
+            "skipped": [{"name": str, "why": str}],
+        }],
     },
-    "fetch": {"name": str, "step": int, "folder": str, "bytes": int, "files": int, "verified": bool},
+    "fetch": {
+        "name": str, "step?": int, "unclaimed?": int, "folder": str, "bytes": int, "files": int,
+        "verified": bool,
+    },
     "exec": {
         "results": [{
             "machine": str, "exit_code": maybe(int), "stdout": str, "stderr": str, "lost": bool, "why": str,

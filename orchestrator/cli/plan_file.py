@@ -149,7 +149,7 @@ def _foreseen(session: Session, bundle: str, agent: str) -> "tuple[Approved, Pla
     spec, record, now = session.spec, session.record.history, session.clock.now()
     beats = read_heartbeats(session.cloud.store, record.incarnation)
     world = observe(session.cloud, spec, record, session.blueprint.bucket, now)
-    history = learn(as_wanted(spec, ended(beats, record), bundle, agent, now), world)
+    history = learn(as_wanted(spec, ended(spec, beats, record), bundle, agent, now), world)
     sights = sights_of(world, learn(record, world))
     plan = foresee(spec, load_catalog().accelerator(spec.tpu.type), world, history)
     approved = Approved(

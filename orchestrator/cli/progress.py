@@ -8,6 +8,7 @@ from orchestrator.core.events import Event
 from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.progress import last_step, seconds_left
 from orchestrator.core.spec import Spec
+from orchestrator.core.unclaimed import uncommitted_text
 from orchestrator.core.world import Heartbeat, Phase, Present
 from orchestrator.engine.reconcile import Pass
 
@@ -20,7 +21,9 @@ WORDS = {
     Phase.RUN: "job runs",
     Phase.STOPPING: "job is being stopped",
     Phase.STOPPED: "job was stopped",
+    Phase.ENDED: "job ended, its files are made sure of",
     Phase.DONE: "job done",
+    Phase.UNCLAIMED: "job ended, nothing was committed",
     Phase.FAILED: "job failed",
 }
 
@@ -36,6 +39,7 @@ class Progress:
         self._said: tuple[object, ...] = ()
         self._step: int | None = None
         self._at = 0.0
+        self._lying = ""
 
     def show(self, result: Pass, usd: float) -> None:
         """
@@ -53,6 +57,10 @@ class Progress:
         )
         text = progress_text(slowest, self._spec, usd, lost=lost)
         self._printer.now(live_text(slowest, self._spec, usd, lost=lost), slowest.updated)
+        lying = uncommitted_text(self._spec.job.checkpoint, beats)
+        if lying and lying != self._lying:
+            self._printer(Event(at, "uncommitted", lying))
+        self._lying = lying
         if self._is_news(slowest, at):
             self._at, self._step = at, slowest.step
             self._printer(Event(at, "progress", text))

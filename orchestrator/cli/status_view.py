@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from orchestrator.cli.words import rate_text, span_text, usd_text
+from orchestrator.core.unclaimed import FETCH
 
 WIDTH = 80
 FEW = 4
@@ -39,7 +40,7 @@ def status_lines(
     """
     rows = resource_lines(body["resources"])
     lines = [*_job(body), *_cost(body, rehearsed=rehearsed), *_deadline(body)]
-    lines += [*_workers(body, wide=wide), *_sidecars(body), *_end(body)]
+    lines += [*_unclaimed(body), *_workers(body, wide=wide), *_sidecars(body), *_end(body)]
     if body["seen"]["by"] != "cloud":
         seen = span_text(body["seen"]["age_s"])
         lines.append(f"seen: {seen} ago by {body['seen']['by']} ({OLD_SNAPSHOT})")
@@ -95,6 +96,15 @@ def _cost(body: dict[str, Any], *, rehearsed: bool) -> list[str]:
     billed = "nothing is billed" if rehearsed else "not a bill"
     limit = f" of {body['budget_usd']:g} USD" if body["budget_usd"] is not None else ""
     return [f"cost: about {usd_text(body['cost_usd'])}{limit} so far (an estimate, {billed})"]
+
+
+def _unclaimed(body: dict[str, Any]) -> list[str]:
+    """
+    Return what nothing commits, and what lies in the bucket beside the checkpoints.
+    """
+    lying, kept = body.get("uncommitted"), body.get("unclaimed")
+    lines = [f"uncommitted: {lying}"] if lying else []
+    return [*lines, f"unclaimed: {kept}"] if kept else lines
 
 
 def _deadline(body: dict[str, Any]) -> list[str]:
@@ -164,19 +174,22 @@ def _end(body: dict[str, Any]) -> list[str]:
         cure = nobody.rstrip(")").rpartition("tpuctl ")
         does = f"{cure[1]}{cure[2]}" if nobody else f"nothing to do while the job runs{again}"
         lines.append(f"next: {does}")
-    if body["outcome"] == "done" and not body["next"]:
-        lines += _after(body["resources"])
+    if body["outcome"] == "unclaimed":
+        lines.append(f"reason: {body.get('reason', '')}")
+    if body["outcome"] in {"done", "unclaimed"} and not body["next"]:
+        lines += _after(body["resources"], unclaimed=body["outcome"] == "unclaimed")
     if body["ttl_left_s"] is not None:
         lines.append(f"ends: at the latest in {span_text(body['ttl_left_s'])}, when its ttl is over")
     return lines
 
 
-def _after(rows: list[dict[str, str]]) -> list[str]:
+def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[str]:
     """
     Return what a person may do when the job is done, as far as there is something left.
     """
     there = {row["kind"] for row in rows if row["state"] != "absent"}
-    lines = ["next: tpuctl fetch copies the model to this computer"] if "bucket" in there else []
+    fetch = f"{FETCH} copies what the job saved" if unclaimed else "tpuctl fetch copies the model"
+    lines = [f"next: {fetch} to this computer"] if "bucket" in there else []
     return [*lines, "next: tpuctl down deletes what is left"] if there - {"bucket"} else lines
 
 

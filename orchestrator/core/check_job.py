@@ -19,7 +19,7 @@ NOTICE_SECONDS = 30
 HF_WAIT = 3
 VARIABLE_PATTERN = "[A-Za-z_][A-Za-z0-9_]*"
 
-_IN_BUCKET = ("orbax", "tf")
+_IN_BUCKET = ("orbax", "tf", "outputs")
 RESERVED = ("TPU_NAME", "ZONE", "WORKER_ID", "PJRT_DEVICE", "TPU_IP_ADDRESS", "XRT_TPU_CONFIG")
 
 
@@ -128,6 +128,8 @@ def _target(spec: Spec, _: Catalog) -> Iterator[Problem]:
         yield Problem(
             "job.target_steps", "is reached before the first step", "use at least 1, or leave it out"
         )
+    elif spec.job.target_steps is not None and spec.job.checkpoint.format == "outputs":
+        yield Problem("job.target_steps", "a job of format outputs has no steps", "leave it out")
 
 
 def _failures(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -198,7 +200,7 @@ RULES = (
     Rule(("job.checkpoint.keep",), _keep),
     Rule(("job.checkpoint.marker",), _marker),
     Rule(("job.progress",), _progress),
-    Rule(("job.target_steps",), _target),
+    Rule(("job.target_steps", "job.checkpoint.format"), _target),
     Rule(("job.failures",), _failures),
     Rule(("job.grace", "job.checkpoint.format"), _grace),
     Rule(("watch.poll",), _poll),

@@ -28,6 +28,7 @@ from orchestrator.core.shape import unwanted
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
 from orchestrator.core.types import next_type, substitute
+from orchestrator.core.unclaimed import lost_text
 from orchestrator.core.world import Absent, Node, NodeState, Present, Unknown, World
 from orchestrator.errors import Retry
 
@@ -132,7 +133,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
         return Judgement(Verdict.REPLACE, place.why if place and place.lost else f"it is {state.name}")
     if has_left(spec, world, node):
-        return Judgement(Verdict.REPLACE, "it is being preempted, and its work is committed")
+        return Judgement(Verdict.REPLACE, f"it is being preempted; {lost_text(world, history)}")
     if unwanted(history):
         return Judgement(Verdict.REPLACE, f"tpuctl.yaml wants another TPU: {history.shape}")
     if place is not None:

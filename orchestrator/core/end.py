@@ -5,16 +5,21 @@ The end of a deployment: when it has come, and how its machines go.
 from orchestrator.core import names
 from orchestrator.core.decide_node import CREATE_DEADLINE, delete_node, deleting
 from orchestrator.core.history import History, finished, lasted
+from orchestrator.core.job import OVER, SILENCE, heartbeat_interval
 from orchestrator.core.mute import all_mute
 from orchestrator.core.plan import Change, Kind, Outcome, Plan, Verb
 from orchestrator.core.recovery import SECOND_WITNESS
 from orchestrator.core.spec import Spec
+from orchestrator.core.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.core.vm_start import give_up_start
-from orchestrator.core.world import Phase, Present, Unknown, VmState, World
+from orchestrator.core.world import Heartbeat, Phase, Present, Unknown, VmState, World
 
 VM_STARTING = frozenset(
     {VmState.PROVISIONING, VmState.STAGING, VmState.PENDING, VmState.REPAIRING, VmState.OTHER}
 )
+LONGEST_RESCUE = 3900.0
+"""Seconds for which a gang that was given up is waited for: an agent brings files for an hour at most."""
+_RESTING = OVER | {Phase.STOPPED}
 VM_LAST_WAKE = 5.0
 """Seconds until the next look while the VM waits for the TPU to go."""
 
@@ -28,10 +33,12 @@ def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> t
         return Outcome.REFUSED, misplaced
     if finished(world):
         return Outcome.DONE, "every worker reports that the job is done"
-    if isinstance(world.heartbeats, Present):
-        failed = [b for b in world.heartbeats.value if b.phase is Phase.FAILED]
-        if failed:
-            return Outcome.FAILED, f"worker {failed[0].worker}: {failed[0].message or 'the job gave up'}"
+    unclaimed = ended_unclaimed(world.heartbeats)
+    if unclaimed:
+        return Outcome.UNCLAIMED, unclaimed_text(spec.job.checkpoint, unclaimed)
+    failed = _failed(spec, world)
+    if failed is not None:
+        return Outcome.FAILED, f"worker {failed.worker}: {failed.message or 'the job gave up'}"
     mute = all_mute(spec, world, history)
     if mute:
         return Outcome.FAILED, mute
@@ -40,9 +47,24 @@ def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> t
     budget = spec.watch.budget_usd
     if budget is not None and spent_usd >= budget:
         return Outcome.SPENT, f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD"
-    if history.outcome == Outcome.DONE.value:
-        return Outcome.DONE, history.reason
+    if history.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}:
+        return Outcome(history.outcome), history.reason
     return None, ""
+
+
+def _failed(spec: Spec, world: World) -> Heartbeat | None:
+    """
+    Return the report of a worker that has given up, None as long as another one may still save its files.
+
+    A worker that falls silent is not waited for, nor one that takes longer than an hour: its machine may be
+    gone, and the others cost money.
+    """
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    failed = [b for b in beats if b.phase is Phase.FAILED]
+    patience = SILENCE * heartbeat_interval(spec)
+    busy = [b for b in beats if b.phase not in _RESTING and world.seen_at - b.updated < patience]
+    late = bool(failed) and world.seen_at - failed[0].updated > LONGEST_RESCUE
+    return failed[0] if failed and (late or not busy) else None
 
 
 def expiry(spec: Spec, history: History) -> float:

@@ -10,6 +10,8 @@ from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
 from orchestrator.core.world import Heartbeat, Node, NodeState, Phase, Present, Unknown, VmState, World
 
+OVER = frozenset({Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
+"""Last words: a worker that has said one need not report any more."""
 BOOT_GRACE = 120.0
 """Seconds a READY machine may stay silent before it is looked after over SSH."""
 WEDGED = 900.0
@@ -121,7 +123,7 @@ def silent_worker(
         beat = reported.get(worker)
         if beat is None and world.seen_at - ready_since >= BOOT_GRACE:
             return f"worker {worker} has never reported"
-        over = beat is None or beat.phase in {Phase.DONE, Phase.FAILED}
+        over = beat is None or beat.phase in OVER
         if beat is not None and not over and _silence(beat, world) > silent:
             return f"worker {worker} has been silent for {_silence(beat, world):.0f} s"
     return ""
@@ -175,7 +177,7 @@ def out_of_reach(spec: Spec, world: World, history: History, node: Node) -> str:
 
 
 def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
-    running = [b for b in beats if b.phase in {Phase.RUN, Phase.DONE, Phase.STOPPING, Phase.STOPPED}]
+    running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:
         return Step()
     return Step(waiting=f"job: {len(running)} of {expected} workers are running", wake_in=2.0)

@@ -7,7 +7,7 @@ from orchestrator.core.world import Heartbeat, Node, Phase, Present, World
 
 FRESH = 60.0
 """Seconds for which a notice is followed closely; it announces the end for 30 s later."""
-_AT_REST = frozenset({Phase.STOPPED, Phase.DONE, Phase.FAILED})
+_AT_REST = frozenset({Phase.STOPPED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
 
 
 def noticed(world: World, node: Node) -> bool:

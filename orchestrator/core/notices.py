@@ -14,6 +14,7 @@ from orchestrator.agent.redact import masked
 from orchestrator.core.history import History
 from orchestrator.core.plan import Outcome
 from orchestrator.core.spec import Spec
+from orchestrator.core.unclaimed import FETCH
 from orchestrator.core.world import Heartbeat, Phase, Present, World
 from orchestrator.errors import TpuctlError
 
@@ -107,7 +108,8 @@ def _machines(spec: Spec, world: World, history: History) -> Iterator[_Found]:
             text = f"the job goes on from step {first.resumed_from} in {history.zone}"
             yield "resumed", f"resumed-{number}", text, {**data, "resumed_from": first.resumed_from}
         else:
-            yield "resumed", f"resumed-{number}", f"the job begins anew in {history.zone}", data
+            text = f"the job begins again at step 0 in {history.zone}: nothing was committed"
+            yield "resumed", f"resumed-{number}", text, data
     yield from _stalled(spec, world, beats)
 
 
@@ -133,6 +135,13 @@ def _end(outcome: Outcome | None, reason: str, history: History) -> Iterator[_Fo
     mark = history.incarnation
     if outcome is Outcome.DONE:
         yield "done", f"done-{mark}", f"done: {reason}", {}
+    elif outcome is Outcome.UNCLAIMED:
+        yield (
+            "failed",
+            f"unclaimed-{mark}",
+            f"not done: {reason}; {FETCH} copies it",
+            {"outcome": outcome.value},
+        )
     elif outcome is Outcome.FAILED:
         yield "failed", f"failed-{mark}", f"failed: {reason}", {}
     elif outcome is Outcome.SPENT:

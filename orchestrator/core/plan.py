@@ -35,9 +35,12 @@ class Verb(Enum):
 class Outcome(Enum):
     """
     Name how a deployment can end.
+
+    UNCLAIMED: the job has left with status 0, and no complete checkpoint holds what it trained.
     """
 
     DONE = "done"
+    UNCLAIMED = "unclaimed"
     FAILED = "failed"
     SPENT = "spent"
     REFUSED = "refused"

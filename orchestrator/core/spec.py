@@ -89,10 +89,10 @@ class CheckpointSpec:
 
     __pydantic_config__ = STRICT
 
-    format: Literal["marker", "orbax", "hf", "fairseq", "tf", "keras", "torch"] = "marker"
-    """Whose layout the saves have. marker: your own, a folder for each step with the marker file in it."""
+    format: Literal["marker", "orbax", "hf", "fairseq", "tf", "keras", "torch", "outputs"] = "marker"
+    """Whose layout the saves have. marker: a folder for each step. outputs: files, no steps."""
     dir: str = "local"
-    """bucket (orbax, tf): the job writes to the bucket itself. local, or a path: the agent commits it."""
+    """bucket (orbax, tf, outputs): the job writes to the bucket. local, or a path: the agent commits it."""
     keep: int = 3
     """How many complete checkpoints to keep, at least 2."""
     marker: str = "COMPLETE"

@@ -179,7 +179,7 @@ def _of_node(since: float, end: float, beat: Heartbeat | None, first: Use, *, lo
             Stretch(until, end, Use.IDLE),
         ]
     began = _within(since, beat.timings.get("first_step"), end)
-    if beat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED} and not lost:
+    if beat.phase in {Phase.ENDED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED, Phase.STOPPED} and not lost:
         useful, rest = _within(began, beat.progress_at or beat.updated, end), Use.IDLE
     elif lost:
         useful, rest = _within(began, beat.committed_at or began, end), Use.LOST

@@ -159,6 +159,9 @@ class Bucket:
 class Phase(Enum):
     """
     Name what an agent is doing; UNKNOWN is that of a report that cannot be read, which no agent writes.
+
+    ENDED: the job has left with status 0, and what it saved is made sure of. UNCLAIMED: that is no
+    checkpoint.
     """
 
     BOOT = "boot"
@@ -167,7 +170,9 @@ class Phase(Enum):
     RUN = "run"
     STOPPING = "stopping"
     STOPPED = "stopped"
+    ENDED = "ended"
     DONE = "done"
+    UNCLAIMED = "unclaimed"
     FAILED = "failed"
     UNKNOWN = "unknown"
 
@@ -182,8 +187,11 @@ class Heartbeat:
     checkpoint. *failures* counts starts in a row that brought no progress. *notice* says that the machine is
     about to go, *preempted* that it goes for good: it is no reboot. *save_every* is the interval told to the
     job. *rate* is in steps a second, *total_steps* the last step as the job says it, *progress_from* the
-    source of the step: file, pattern, events, commits, or a preset's name. *timings* are seconds since the
-    epoch by name (boot, setup_began, setup_done, restore_began, fetched, restored, spawned, first_step).
+    source of the step: file, pattern, events, commits, or a preset's name. *uncommitted* is a save that no
+    commit contains, in *uncommitted_place* (checkpoints, work, home or quarantine). *unclaimed_files* and
+    *unclaimed_bytes* say how much of that kind is in the bucket under `unclaimed/`; *unclaimed_complete* is
+    None for nothing, False while some may be missing. *timings* are seconds since the epoch by name (boot,
+    setup_began, setup_done, restore_began, fetched, restored, spawned, first_step).
     """
 
     incarnation: int
@@ -209,6 +217,11 @@ class Heartbeat:
     notice: bool = False
     preempted: bool = False
     save_every: float | None = None
+    uncommitted: str = ""
+    uncommitted_place: str = ""
+    unclaimed_files: int = 0
+    unclaimed_bytes: int = 0
+    unclaimed_complete: bool | None = None
     message: str = ""
     timings: Mapping[str, float] = field(default_factory=dict)
 

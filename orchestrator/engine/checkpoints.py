@@ -165,7 +165,12 @@ def _written_by_the_job(
         tuple(name for name in by_name if "/" not in name), tuple(folders), by_name.__contains__, read
     )
     for step in format_of(spec.format, spec.marker).stored(listing):
-        mine = [one for name, one in by_name.items() if re.match(rf"{re.escape(step.name)}[/.]", name)]
+        # Outputs have no folder of their own: all that lies there is theirs.
+        mine = (
+            list(held)
+            if not step.name
+            else [one for name, one in by_name.items() if re.match(rf"{re.escape(step.name)}[/.]", name)]
+        )
         yield StoredCheckpoint(
             step=step.step,
             incarnation=None,

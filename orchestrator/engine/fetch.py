@@ -1,5 +1,5 @@
 """
-Copy a checkpoint out of the bucket: whole and as it was saved, or not at all.
+Copy a checkpoint or unclaimed files out of the bucket: whole and as they were saved, or not at all.
 """
 
 import json
@@ -8,6 +8,7 @@ import shutil
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from orchestrator.agent.manifest import folder_name
@@ -23,6 +24,28 @@ End of the name of the folder that is filled; it stays after an interrupt, and t
 """
 
 
+@dataclass(frozen=True)
+class Parcel:
+    """
+    Hold what is copied: *files* by object name, sha256 (empty: nobody noted one) and place below the folder.
+
+    *what* names it for people, *told* is kept beside the files, *again* says what to do when it is damaged.
+    """
+
+    what: str
+    size: int
+    files: tuple[tuple[str, str, str], ...]
+    told: dict[str, object]
+    again: str
+
+    @property
+    def checked(self) -> bool:
+        """
+        Say whether every file has a sha256.
+        """
+        return bool(self.files) and all(digest for _, digest, _ in self.files)
+
+
 def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
     """
     Return the newest complete checkpoint, or that of *step*; raise NotFoundError when there is none.
@@ -34,22 +57,35 @@ def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
     raise NotFoundError(which, hint="see: tpuctl checkpoints", unchanged="nothing was written")
 
 
-def fetch(store: Store, one: StoredCheckpoint, folder: Path, tell: Callable[[str], None]) -> None:
+def parcel_of(one: StoredCheckpoint) -> Parcel:
     """
-    Write the files of a checkpoint into *folder*, which appears when all of them are there and right.
+    Return what is copied of a checkpoint. Raise UsageError when a name would lead out of the folder.
+    """
+    digests = dict(one.objects)
+    return Parcel(
+        what=f"step {one.step}",
+        size=one.size,
+        files=tuple((name, digests[name], place) for name, place in places_of(one).items()),
+        told={"step": one.step, "incarnation": one.incarnation, "saved_at": one.saved_at},
+        again="find one that is whole with `tpuctl checkpoints --verify`, then: tpuctl fetch --step N",
+    )
+
+
+def fetch(store: Store, one: Parcel, folder: Path, tell: Callable[[str], None]) -> None:
+    """
+    Write the files of a parcel into *folder*, which appears when all of them are there and right.
 
     *tell* is told of each file. Raise TransientError when the bytes are not those that were saved.
     """
-    places = places_of(one)
     part = folder.with_name(folder.name + PART)
     _check_place(folder, part)
     _check_room(one, folder, part)
     try:
-        faults = _copies(store, one, places, part, tell)
+        faults = _copies(store, one, part, tell)
         if faults:
             shutil.rmtree(part)
         else:
-            _drop_strangers(part, {part / place for place in (*places.values(), FETCHED)})
+            _drop_strangers(part, {part / place for place in (*(file[2] for file in one.files), FETCHED)})
             part.chmod(0o777 & ~_umask())
             part.rename(folder)
     except OSError as error:
@@ -59,38 +95,34 @@ def fetch(store: Store, one: StoredCheckpoint, folder: Path, tell: Callable[[str
         ) from error  # fmt: skip
     if faults:
         raise TransientError(
-            f"step {one.step} is not as it was saved: {faults[0]}", code="TPU-403",
-            hint="find one that is whole with `tpuctl checkpoints --verify`, then: tpuctl fetch --step N",
+            f"{one.what} is not as it was saved: {faults[0]}", code="TPU-403", hint=one.again,
             unchanged="nothing was written",
         )  # fmt: skip
 
 
-def _copies(
-    store: Store, one: StoredCheckpoint, places: dict[str, str], part: Path, tell: Callable[[str], None]
-) -> list[str]:
+def _copies(store: Store, one: Parcel, part: Path, tell: Callable[[str], None]) -> list[str]:
     """
     Copy all files in parallel; return what is wrong with them. What an earlier try has copied stays.
     """
 
-    def copy(name: str) -> str:
-        wanted, path = digests[name], part / places[name]
+    def copy(file: tuple[str, str, str]) -> str:
+        name, wanted, place = file
+        path = part / place
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = bool(wanted) and path.is_file() and sha256_of(path) == wanted
         found = wanted if kept else store.download(name, path)
-        tell(places[name])
+        tell(place)
         if found is None:
             return f"{name} is missing"
         return "" if wanted in {"", found} else f"{name} has another sha256 than its manifest says"
 
-    digests = dict(one.objects)
     part.parent.mkdir(parents=True, exist_ok=True)
     # Until it is whole nobody else may put anything there: a planted link would lead a file elsewhere.
     part.mkdir(mode=0o700, exist_ok=True)
-    told = {"step": one.step, "incarnation": one.incarnation, "saved_at": one.saved_at}
-    (part / FETCHED).write_text(json.dumps(told) + "\n")
+    (part / FETCHED).write_text(json.dumps(one.told) + "\n")
     pool = ThreadPoolExecutor(PARALLEL)
     try:
-        return [text for text in pool.map(copy, places) if text]
+        return [text for text in pool.map(copy, one.files) if text]
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -116,10 +148,10 @@ def places_of(one: StoredCheckpoint) -> dict[str, str]:
         first = {name.removeprefix(CHECKPOINTS).partition("/")[0] for name in names}
         alone = len(first) == 1 and all("/" in name.removeprefix(CHECKPOINTS) for name in names)
         start = CHECKPOINTS + (f"{first.pop()}/" if alone else "")
-    return {name: _inside(name.removeprefix(start)) for name in names}
+    return {name: inside(name.removeprefix(start)) for name in names}
 
 
-def _inside(place: str) -> str:
+def inside(place: str) -> str:
     """
     Return *place*; raise UsageError when the name of an object would lead out of the folder.
     """
@@ -164,7 +196,7 @@ def _umask() -> int:
     return mask
 
 
-def _check_room(one: StoredCheckpoint, folder: Path, part: Path) -> None:
+def _check_room(one: Parcel, folder: Path, part: Path) -> None:
     """
     Raise UsageError when the disk has no room for the checkpoint.
     """
@@ -173,6 +205,6 @@ def _check_room(one: StoredCheckpoint, folder: Path, part: Path) -> None:
     free = shutil.disk_usage(above).free + there
     if one.size > free:
         raise UsageError(
-            f"step {one.step} has {one.size / 1e9:.1f} GB, and {above} has room for {free / 1e9:.1f} GB",
+            f"{one.what} has {one.size / 1e9:.1f} GB, and {above} has room for {free / 1e9:.1f} GB",
             hint="name a folder on another disk with --output", unchanged="nothing was written",
         )  # fmt: skip

@@ -12,7 +12,8 @@ from orchestrator.core.guard import broken
 from orchestrator.core.history import TERMINAL, History, current_node, noted
 from orchestrator.core.learn import learn
 from orchestrator.core.plan import Outcome, Plan
-from orchestrator.core.world import Present, Unknown, World
+from orchestrator.core.unclaimed import lost_text
+from orchestrator.core.world import Phase, Present, Unknown, World
 from orchestrator.engine.act import Actor, Failure
 from orchestrator.engine.budget import tell_stockouts, with_budget
 from orchestrator.engine.capacity import CapacityMemory
@@ -49,6 +50,7 @@ class Reconciler:
         self._alarm = ""
         self._told = 0.0
         self._disk = ""
+        self._anew = 0
 
     def one_pass(self) -> Pass:
         """
@@ -160,8 +162,9 @@ class Reconciler:
         known = signs & set(before.sightings)
         if node is None or has_failed(node) or known or not signs & set(after.sightings):
             return after
-        what = node.state.name if node.state in TERMINAL else "being preempted; its work is committed"
-        text = f"TPU {node.name} is {what}"
+        what = node.state.name if node.state in TERMINAL else "being preempted"
+        work = lost_text(world, after)
+        text = f"TPU {node.name} is {what}{f'; {work}' if work else ''}"
         self._sink(Event(world.seen_at, "preempted", text, {"incarnation": node.incarnation}))
         return replace(after, preemptions=after.preemptions + 1)
 
@@ -169,6 +172,7 @@ class Reconciler:
         """
         Say what is news: a ready node, a refusal, an operation that ended.
         """
+        self._tell_of_step_0(after, world)
         key = f"node:{after.incarnation}:ready"
         if key in after.sightings and key not in before.sightings:
             text = f"TPU of incarnation {after.incarnation} is READY in {after.zone}"
@@ -176,6 +180,18 @@ class Reconciler:
         for refusal in after.refusals[len(before.refusals) :]:
             text = f"refused in {refusal.zone} ({refusal.retry.value}): {refusal.message}"
             self._sink(Event(world.seen_at, "refused", text, {"zone": refusal.zone}))
+
+    def _tell_of_step_0(self, history: History, world: World) -> None:
+        """
+        Say once for each replacement that its job begins at step 0: what was trained before is gone.
+        """
+        beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+        runs = [b for b in beats if b.incarnation == history.incarnation and b.phase is Phase.RUN]
+        if history.preemptions and history.incarnation > self._anew and runs:
+            self._anew = history.incarnation
+            if all(b.resumed_from is None for b in runs):
+                text = f"incarnation {history.incarnation} begins at STEP 0: nothing was committed before"
+                self._sink(Event(world.seen_at, "anew", text, {"incarnation": history.incarnation}))
 
 
 def blind(result: Pass) -> Unknown | None:

@@ -11,6 +11,7 @@ from orchestrator.core.events import Event
 from orchestrator.core.history import History, current_node, lasted
 from orchestrator.core.plan import Kind, Outcome
 from orchestrator.core.recovery import SECOND_WITNESS, hopeless
+from orchestrator.core.unclaimed import FETCH
 from orchestrator.core.world import Absent, NodeState
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.doorbell import Doorbell
@@ -28,6 +29,7 @@ from orchestrator.errors import (
     SpendStopError,
     TpuctlError,
     TransientError,
+    UnclaimedError,
     UsageError,
 )
 
@@ -205,6 +207,13 @@ def raise_outcome(result: Pass) -> None:
     """
     outcome, reason = result.plan.outcome, result.plan.reason
     kept = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
+    if outcome is Outcome.UNCLAIMED:
+        raise UnclaimedError(
+            reason,
+            hint=f"`{FETCH}` copies what it saved; then let the job save as the format wants, or choose "
+            "another job.checkpoint.format, and run `tpuctl up`",
+            unchanged="the TPU was deleted and the VM stopped; files and logs are kept in the bucket",
+        )
     if outcome is Outcome.FAILED:
         raise JobFailedError(
             f"the job failed: {reason}",

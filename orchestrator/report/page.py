@@ -148,7 +148,7 @@ def _head(facts: Facts) -> dict[str, Any]:
     return {
         "name": status["name"],
         "headline": headline,
-        "alarm": outcome in {"failed", "spent", "refused"},
+        "alarm": outcome in {"failed", "unclaimed", "spent", "refused"},
         "about": f"Project {status['project']}, {began}account up to {_stamp(facts.now)} UTC",
         "rehearsed": facts.rehearsed,
         "tiles": [

@@ -22,7 +22,7 @@ KINDS = {
     "unknown": "not known",
 }
 """Kinds of bars with the words for people."""
-OVER = frozenset({Phase.DONE, Phase.FAILED, Phase.STOPPED})
+OVER = frozenset({Phase.ENDED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED, Phase.STOPPED})
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,9 @@ def _node(span: Span, beat: Heartbeat | None, events: Sequence[Event], now: floa
     if beat is None or "boot" not in beat.timings:
         kind = "provision" if lives and beat is None else "unknown"
         return Lane(span.name, span.zone, (Bar(span.since, end, kind),), tuple(marks), lives=lives)
-    if beat.phase in {Phase.DONE, Phase.FAILED}:
-        marks.append(Mark(min(beat.updated, end), beat.phase.value))
+    if beat.phase in {Phase.DONE, Phase.UNCLAIMED, Phase.FAILED}:
+        kind = "done" if beat.phase is Phase.DONE else "failed"
+        marks.append(Mark(min(beat.updated, end), kind))
     steps = "" if beat.step is None else f"steps {beat.resumed_from or 0} to {beat.step}"
     bars = tuple(bar for bar in _bars(span.since, end, beat, followed=followed) if bar.until > bar.since)
     return Lane(span.name, span.zone, bars, tuple(marks), steps, lives)

@@ -48,7 +48,7 @@ def test_a_done_worker_waits_for_the_others(lab: Lab) -> None:
     A worker that is done stays ready to follow the gang until every worker is done.
     """
     first = lab.machine("w0", WORKER_ID=0, WORKERS=2, _STEPS=10).start()
-    first.until(lambda: first.heartbeat().get("phase") == "done", "worker 0 done")
+    first.until(lambda: first.heartbeat().get("phase") == "ended", "worker 0 ended")
     second = lab.machine("w1", WORKER_ID=1, WORKERS=2, _STEPS=10, _CRASH_AT="5", _CRASHES=1)
     assert first.process is not None
     assert first.process.poll() is None

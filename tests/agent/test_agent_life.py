@@ -191,7 +191,8 @@ def test_status_zero_before_the_target_is_not_done(lab: Lab) -> None:
     """
     Where a target is declared, an exit status of 0 proves nothing.
     """
-    machine = lab.machine(COMMAND="echo nothing done", TARGET_STEPS=40, FAILURES=2).run_to_end()
+    command = "mkdir -p $TPUCTL_CHECKPOINT_DIR/step-1; touch $TPUCTL_CHECKPOINT_DIR/step-1/COMPLETE"
+    machine = lab.machine(COMMAND=command, TARGET_STEPS=40, FAILURES=2).run_to_end()
 
     assert machine.heartbeat()["phase"] == "failed"
     assert "before the target 40" in machine.heartbeat()["message"]

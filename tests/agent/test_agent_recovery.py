@@ -167,8 +167,8 @@ def test_a_stop_in_good_order_is_believed_when_something_was_saved() -> None:
     Status 1 of torchrun is a crash as well as a stop: only a new checkpoint tells them apart.
     """
     stopped = judge(1, 60, None, 40, format_of("torch", ""))
-    assert settle(stopped, saved=True, output=b"").verdict is Verdict.EXCUSED
-    assert settle(stopped, saved=False, output=b"").verdict is Verdict.FAILED
+    assert settle(stopped, committed=40, saved=True, output=b"").verdict is Verdict.EXCUSED
+    assert settle(stopped, committed=40, saved=False, output=b"").verdict is Verdict.FAILED
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_signatures_of_a_busy_device(output: bytes, verdict: Verdict) -> None:
     The words stand in one line of the job's last output.
     """
     failed = Outcome(Verdict.FAILED, "the job left with status 1", 1)
-    assert settle(failed, saved=False, output=output).verdict is verdict
+    assert settle(failed, committed=None, saved=False, output=output).verdict is verdict
 
 
 def test_excuses_are_bounded() -> None:
@@ -231,6 +231,7 @@ def test_a_step_of_another_life_on_this_disk_is_no_progress(lab: Lab) -> None:
 
     one.run_to_end()
 
-    assert one.heartbeat()["phase"] == "failed"
+    assert one.heartbeat()["phase"] == "unclaimed"
     assert "at no step, before the target 60" in one.heartbeat()["message"]
+    assert one.heartbeat()["uncommitted_place"] == "quarantine"
     assert [path.name.rsplit("-", 1)[0] for path in (one.root / "quarantine").iterdir()] == ["step_000099.pt"]

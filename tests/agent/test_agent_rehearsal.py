@@ -135,12 +135,15 @@ def test_agent_refuses_says_why_and_stays_down(lab, name, value):
     assert lab.attempts() == []
 
 
+SAVES = 'mkdir -p "$TPUCTL_CHECKPOINT_DIR/1"; touch "$TPUCTL_CHECKPOINT_DIR/1/COMPLETE"'
+
+
 @pytest.mark.parametrize(("network", "port"), [("closed", "82"), ("open", "83")])
 def test_setup_reaches_foreign_hosts_and_the_job_only_when_it_says_so(lab, network, port):
     """A setup installs from an index; a job that uploads or downloads elsewhere must name it."""
     shown = 'echo "$https_proxy $HTTP_PROXY" >"$TPUCTL_ROOT'
     one = in_rehearsal(
-        lab, SETUP=f'{shown}/setup"', COMMAND=f'{shown}/job"', _REHEARSAL_NETWORK=network
+        lab, SETUP=f'{shown}/setup"', COMMAND=f'{shown}/job"; {SAVES}', _REHEARSAL_NETWORK=network
     ).run_to_end()
     assert one.heartbeat()["phase"] == "done"
     assert (one.root / "setup").read_text() == "http://127.0.0.1:83 http://127.0.0.1:83\n"

@@ -13,8 +13,8 @@ from orchestrator.agent.formats.save_like import save_folder_like, save_like
     [
         "ckpt.pt", "latest.npz", "checkpoint.pth.tar", "epoch=0-step=4.ckpt", "last.CKPT",
         "model.safetensors", "final.keras", "m.weights.h5", "checkpoint_100",
-        "pytorch_model-00001-of-00002.bin", "best.onnx",
-        "model_000100.pt", "ckpt-7.data-00000-of-00001", "ckpt-7.index",
+        "pytorch_model-00001-of-00002.bin", "best.onnx", "model_000100.pt",
+        "ckpt-7.data-00000-of-00001", "ckpt-7.index",
     ],
 )  # fmt: skip
 def test_files_of_the_common_frameworks_look_like_saves(name: str) -> None:

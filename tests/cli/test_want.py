@@ -72,10 +72,14 @@ def test_an_end_that_nobody_watched_is_taken_from_the_reports():
     """
     New settings for a job that ended meanwhile open a new incarnation instead of ending it once more.
     """
-    done = ended(Present((beat(phase=Phase.DONE),)), RUNNING)
+    done = ended(spec(), Present((beat(phase=Phase.DONE),)), RUNNING)
     assert done.outcome == "done"
     assert want(done, "b", "a", "k", NOW).incarnation == 2
-    failed = ended(Present((beat(phase=Phase.FAILED), beat(1))), RUNNING)
+    lies = beat(phase=Phase.UNCLAIMED, unclaimed_files=1, uncommitted="a.pt")
+    left = ended(spec(), Present((lies,)), RUNNING)
+    assert left.outcome == "unclaimed"
+    assert "a.pt lies in unclaimed/" in left.reason
+    failed = ended(spec(), Present((beat(phase=Phase.FAILED), beat(1))), RUNNING)
     assert want(failed, "b", "a", "j", NOW).incarnation == 2
 
 
@@ -83,7 +87,7 @@ def test_a_running_or_unknown_job_has_not_ended():
     """
     Half a slice that is done is not an end, and neither is silence.
     """
-    assert ended(Present((beat(phase=Phase.DONE, workers=2),)), RUNNING) == RUNNING
-    assert ended(Present((beat(),)), RUNNING) == RUNNING
-    assert ended(Present(()), RUNNING) == RUNNING
-    assert ended(Unknown("503"), RUNNING) == RUNNING
+    assert ended(spec(), Present((beat(phase=Phase.DONE, workers=2),)), RUNNING) == RUNNING
+    assert ended(spec(), Present((beat(),)), RUNNING) == RUNNING
+    assert ended(spec(), Present(()), RUNNING) == RUNNING
+    assert ended(spec(), Unknown("503"), RUNNING) == RUNNING

@@ -80,6 +80,7 @@ CASES = {
     "sight.unknown": ("TPU", seen(nodes=Unknown("503", hint="wait")), "look again"),
     "sight.twice": ("TPU", seen(ONCE, **NO_NODE), "looking once more"),
     "end.done": ("deployment", seen(**report(phase=Phase.DONE)), "delete node demo-tpu-g1"),
+    "end.unclaimed": ("deployment", seen(**report(phase=Phase.UNCLAIMED)), "delete node demo-tpu-g1"),
     "end.failed": (
         "deployment", seen(**report(phase=Phase.FAILED, message="torn")), "delete node",
     ),
@@ -135,6 +136,9 @@ CASES = {
     "job.push": ("job", seen(history(pushed="other"), **report(bundle="old")), "update job"),
     "job.silent": ("job", seen(**report(updated=NOW - 600)), "create job"),
     "job.starts": ("job", seen(BOOTS, heartbeats=Present(())), "report"),
+    "job.uncommitted": (
+        "job", seen(**report(uncommitted="ckpt.pt", uncommitted_place="checkpoints")), "nothing is committed",
+    ),
     "job.runs": ("job", seen(), ""),
     "loop.alive": ("loop", seen(), "the next look"),
     "loop.dead": ("loop", seen(watching=Watching("me@here", "watch", 61.0)), "nothing"),

@@ -23,6 +23,7 @@ from orchestrator.agent.errors import TornError
 from orchestrator.agent.manifest import parse
 from orchestrator.catalog import load_catalog
 from orchestrator.core.check import check
+from orchestrator.core.job import job_digest
 from orchestrator.core.spec import BucketSpec, CheckpointSpec
 from orchestrator.render import (
     RAW_NAMES,
@@ -116,6 +117,7 @@ def test_every_variable_of_every_template_is_one_quoted_word():
                 expected = (
                     getattr(other, field)
                     .replace(quote(plain), quote(text))
+                    .replace(job_digest(calm), job_digest(spec))
                     .replace(quote(f"gs://{plain}/tensorboard"), quote(f"gs://{text}/tensorboard"))
                 )
                 assert getattr(one, field) == expected

@@ -104,7 +104,8 @@ class Format:
     *grace* is the default time in seconds between the stop signal and the kill. *stopped_codes* are exit
     statuses with which the framework stops early and in good order. *zero_proves* says that status 0 means
     finished where no target is known. *pointers* are files on which every judgement depends. *wants*
-    tells people, as the end of "format NAME wants", what a finished save looks like.
+    tells people, as the end of "format NAME wants", what a finished save looks like. *at_end* says that
+    nothing is whole before the job has ended with status 0, so that nothing is resumed from.
     """
 
     name = ""
@@ -113,6 +114,7 @@ class Format:
     stopped_codes: FrozenSet[int] = frozenset()
     zero_proves = True
     pointers: Tuple[str, ...] = ()
+    at_end = False
 
     def find(self, root: Path) -> List[Unit]:
         """

@@ -12,6 +12,7 @@ from .hf import HuggingFace
 from .keras import Keras
 from .marker import Marker
 from .orbax import Orbax
+from .outputs import Outputs
 from .tf import TensorFlow
 from .torch import Torch
 
@@ -22,6 +23,7 @@ FORMATS: Dict[str, Callable[[], Format]] = {
     "tf": TensorFlow,
     "keras": Keras,
     "torch": Torch,
+    "outputs": Outputs,
 }
 NAMES = ("marker", *FORMATS)
 

@@ -8,10 +8,12 @@ from orchestrator.core.explain.rules import RULES
 from orchestrator.core.explain.values import Evidence, Explanation, Part, Seen, next_pass, steps_text
 from orchestrator.core.history import History
 from orchestrator.core.plan import Outcome
+from orchestrator.core.unclaimed import FETCH
 from orchestrator.core.world import Present
 
 _DO = {
     Outcome.DONE: "tpuctl down removes what is left; the data stays",
+    Outcome.UNCLAIMED: f"{FETCH}; then save as the format wants, or choose another one, and: tpuctl up",
     Outcome.FAILED: "tpuctl logs shows why; mend it, then: tpuctl up",
     Outcome.SPENT: "raise watch.budget_usd or watch.ttl, then: tpuctl up",
     Outcome.REFUSED: "choose tpu.zones in the bucket's region, or another bucket.name",

@@ -6,7 +6,10 @@ from orchestrator.core.explain.machines import not_visible
 from orchestrator.core.explain.values import Evidence, Part, Seen, journal_of, next_pass, steps_text
 from orchestrator.core.history import current_node
 from orchestrator.core.job import BOOT_GRACE, decide_job
+from orchestrator.core.unclaimed import uncommitted_text
 from orchestrator.core.world import Heartbeat, Phase, Present, Unknown
+
+_SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"
 
 
 def explain_job(seen: Seen) -> Part:
@@ -25,6 +28,9 @@ def explain_job(seen: Seen) -> Part:
         rule = "job.silent" if "silent" in why or "never reported" in why else "job.push"
         you = "" if next_pass(seen) else "tpuctl watch"
         return Part("job", state, why, rule, evidence, steps_text(step.changes), next_pass(seen, step), you)
+    lying = uncommitted_text(seen.spec.job.checkpoint, beats)
+    if not step.waiting and lying:
+        return Part("job", state, lying, "job.uncommitted", evidence, "goes on", next_pass(seen), _SAVE)
     if not step.waiting:
         return Part("job", state, _runs(beats), "job.runs", evidence, calm=True)
     return _waits(seen, state, step.waiting.removeprefix("job: "), evidence)

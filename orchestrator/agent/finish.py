@@ -1,0 +1,120 @@
+"""
+From the job's end to the agent's: nothing that was trained stays behind on a machine that goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Optional
+
+from .checkpoints import Checkpoint
+from .errors import AgentError
+from .gang import Attempt
+from .orders import Ending, Interrupted, Kind
+from .outcome import Outcome
+from .parts import Parts
+from .peers import all_ended
+from .play import Player
+from .rescue import Rescue
+from .storage import SECONDS
+from .unclaimed import Unclaimed, Why
+
+GOING = 22.0
+"""Seconds from a notice for what no commit contains: 25 are given to the agent, the last word takes some."""
+LEAST = 2.0
+LONGEST = 3600.0
+"""Seconds at most for the files of a job that was given up: its machine costs money, its files may be all."""
+TICK = 0.2
+
+
+class Finish:
+    """
+    Say how a finished job ends, once every worker's has ended and what no commit contains is in the bucket.
+    """
+
+    def __init__(self, parts: Parts, player: Player) -> None:
+        self._parts = parts
+        self._player = player
+        self.rescue = Rescue(parts)
+
+    def ending(self, attempt: Attempt, outcome: Outcome) -> Optional[Ending]:
+        """
+        Return the ending, None when the gang goes on instead. Raises Interrupted.
+
+        Without a checkpoint that every worker has a part of, the job is not done, whatever its exit status.
+        """
+        parts, since = self._parts, self._player.record.trains_since
+        if not all_ended(parts, attempt, outcome.reason):
+            return None
+        newest = parts.patiently("look for checkpoints", self._committed)
+        committed = newest.step if newest is not None else None
+        found = parts.patiently("look for files", lambda: self.rescue.found(committed, since))
+        if newest is not None and not found[0]:
+            return Ending(Kind.DONE, outcome.reason)
+        parts.status.set(phase="ended", message=f"{outcome.reason}; its files are brought to the bucket")
+        kept = self.rescue.after_the_end(attempt, committed, found)
+        if newest is not None:
+            return Ending(Kind.DONE, f"{outcome.reason}; {told(kept)} beside its checkpoints")
+        return Ending(Kind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {told(kept)}")
+
+    def ended_earlier(self) -> None:
+        """
+        Raise Interrupted when an earlier machine has kept what this very job had trained to its end.
+        """
+        earlier = self._parts.patiently("look for unclaimed files", self.rescue.earlier)
+        mine = next((one for one in earlier if one.worker == self._parts.settings.worker), None)
+        if mine is not None:
+            self.rescue.tell(mine)
+            why = f"the job had ended on incarnation {mine.incarnation}; nothing was committed, {told(mine)}"
+            raise Interrupted(Ending(Kind.UNCLAIMED, why))
+
+    def before(self, ending: Ending) -> None:
+        """
+        Bring what no commit contains before the last word, for as long as the machine has.
+        """
+        record, orders = self._player.record, self._parts.orders
+        if ending.kind not in (Kind.NOTICE, Kind.GAVE_UP) or not record.trains_since:
+            return
+        notice = ending.kind is Kind.NOTICE
+        committed = self._parts.status.get("committed_step")
+        if not notice:
+            with contextlib.suppress(AgentError, OSError):
+                newest = self._parts.catalogue.newest(10.0)
+                committed = newest.step if newest is not None else None
+        gone_by = (orders.ended_at or time.monotonic()) + GOING
+        seconds = max(LEAST, gone_by - time.monotonic()) if notice else LONGEST
+        why = Why.NOTICE if notice else Why.FAILED
+        work = threading.Thread(
+            target=self.rescue.in_time, name="rescue", daemon=True,
+            args=(why, record.attempt, committed, record.trains_since, seconds),
+        )  # fmt: skip
+        work.start()
+        end = time.monotonic() + seconds
+        told_at: Optional[float] = None
+        while work.is_alive() and time.monotonic() < end:
+            work.join(TICK)
+            if not notice and told_at is None and self._parts.status.get("notice"):
+                # Given up, and taken away meanwhile: what is not there in time will not be.
+                told_at = time.monotonic()
+                end = min(end, told_at + GOING)
+
+    def _committed(self) -> Optional[Checkpoint]:
+        """
+        Return the checkpoint that holds what was trained; of outputs only those of this run count.
+        """
+        parts, number = self._parts, self._parts.settings.incarnation
+        if not parts.format.at_end or parts.settings.checkpoints.in_bucket:
+            return parts.catalogue.newest(SECONDS)
+        return parts.catalogue.completed(number, number)
+
+
+def told(kept: Unclaimed) -> str:
+    """
+    Return in words what one worker has brought.
+    """
+    if not kept.files:
+        return "no file was found"
+    count = len(kept.files)
+    return f"{count} file{'' if count == 1 else 's'} of it {'is' if count == 1 else 'are'} in unclaimed/"

@@ -1,0 +1,178 @@
+"""
+Find what the job has saved and no checkpoint contains, on this machine's disk.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Iterator, List, Optional, Set, Tuple
+
+from .formats.save_like import save_folder_like, save_like
+from .local_checkpoints import RESTORING, LocalCheckpoints
+from .settings import Settings
+from .unclaimed import Place, Skip, Skipped
+
+MOST_FILES = 20000
+"""Files that are brought at most, and entries outside the checkpoint folder that are looked at."""
+LONGEST_NAME = 900
+"""Bytes of a name: the bucket takes 1024, prefix included."""
+EARLIER = 1.0
+"""Seconds that a file may seem older than the start of the job that wrote it: clocks of disks are coarse."""
+_FOREIGN = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "lost+found"})
+
+
+@dataclass(frozen=True)
+class Found:
+    """
+    Name a file that no checkpoint contains: its place and its path below that, and when it was changed.
+    """
+
+    place: Place
+    relative: str
+    path: Path
+    modified: int
+
+    @property
+    def name(self) -> str:
+        """
+        Return what the bucket shall call it.
+        """
+        return f"{self.place.value}/{self.relative}"
+
+    @property
+    def save_like(self) -> bool:
+        """
+        Say whether its name is a save's.
+        """
+        return save_like(self.path.name)
+
+
+Leftovers = Tuple[List[Found], List[Skipped]]
+
+
+def leftovers(
+    settings: Settings, local: LocalCheckpoints, committed: Optional[int], since: float, home: str
+) -> Leftovers:
+    """
+    Return the files that no commit contains, newest first, and what cannot be brought. Raises OSError.
+
+    Of the checkpoint folder that is everything but the steps up to *committed*; of the working folder and of
+    *home* what looks like a save and is newer than *since*. With nothing committed the quarantine counts too.
+    """
+    found: List[Found] = []
+    skipped: List[Skipped] = []
+    for place, root, wanted, barred in _roots(settings, local, committed, since, home):
+        for one in _walk(place, root, wanted, barred, bounded=place in (Place.WORK, Place.HOME)):
+            if isinstance(one, Found):
+                found.append(one)
+            else:
+                skipped.append(one)
+    found.sort(key=lambda one: (-one.modified, one.name))
+    skipped += [Skipped(one.name, Skip.TOO_MANY) for one in found[MOST_FILES:]]
+    return found[:MOST_FILES], skipped[:MOST_FILES]
+
+
+_Wanted = Callable[[str, os.stat_result], bool]
+
+
+def _roots(
+    settings: Settings, local: LocalCheckpoints, committed: Optional[int], since: float, home: str
+) -> Iterator[Tuple[Place, Path, _Wanted, Set[Path]]]:
+    """
+    Yield each folder to look through, which of its files count, and which folders below it do not.
+    """
+    layout = settings.layout
+    ours = {layout.bundles, layout.quarantine, layout.log.parent, layout.status.parent}
+    barred: Set[Path] = set()
+    if not settings.checkpoints.in_bucket:
+        claimed = _claimed(local, committed)
+        yield Place.CHECKPOINTS, local.folder, lambda name, _: not claimed(name), set()
+        barred.add(_real(local.folder))
+    if committed is None:
+        yield Place.QUARANTINE, layout.quarantine, lambda _name, _state: True, set()
+
+    def a_save(name: str, state: os.stat_result) -> bool:
+        *folders, last = name.split("/")
+        return state.st_mtime >= since - EARLIER and (save_like(last) or any(map(save_folder_like, folders)))
+
+    work = _real(layout.current)
+    if since:
+        yield Place.WORK, work, a_save, barred
+    if since and home:
+        yield Place.HOME, _real(Path(home)), a_save, {_real(one) for one in ours} | barred
+
+
+def _claimed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[str], bool]:
+    """
+    Return whether a path below the checkpoint folder belongs to a step that is committed or older.
+    """
+    if committed is None:
+        return lambda name: name.startswith(RESTORING)
+    if local.format.at_end:
+        return lambda _name: True
+    folders, names = [RESTORING], set(local.format.pointers)
+    for one in local.steps():
+        if one.complete and one.step <= committed:
+            start = "" if one.unit.folder == "." else f"{one.unit.folder}/"
+            if one.unit.files is None:
+                folders.append(start)
+            else:
+                names |= {start + name for name in one.unit.files}
+    begins = tuple(folders)
+    return lambda name: name in names or name.startswith(begins)
+
+
+def _walk(
+    place: Place, root: Path, wanted: _Wanted, barred: Set[Path], *, bounded: bool
+) -> Iterator["Found | Skipped"]:
+    """
+    Yield the wanted files below *root*; links are named, never followed.
+
+    *bounded* is for folders that are not the job's alone: hidden folders and those of tools are left out.
+    """
+    seen = 0
+    for base, folders, names in os.walk(str(root)):
+        here = Path(base)
+        if bounded:
+            folders[:] = [
+                one for one in folders
+                if not one.startswith(".") and one not in _FOREIGN and here / one not in barred
+            ]  # fmt: skip
+        links = [one for one in folders if (here / one).is_symlink()]
+        for name in sorted([*names, *links]):
+            seen += 1
+            if bounded and seen > MOST_FILES:
+                return
+            one = _judged(place, root, here / name, wanted)
+            # Of a folder that is not the job's alone, what cannot be brought is nothing to speak of.
+            if one is not None and (isinstance(one, Found) or not bounded):
+                yield one
+
+
+def _judged(place: Place, root: Path, path: Path, wanted: _Wanted) -> "Found | Skipped | None":
+    relative = path.relative_to(root).as_posix()
+    name = f"{place.value}/{relative}"
+    try:
+        state = path.lstat()
+    except OSError:
+        return None  # The job's own clean-up was faster.
+    try:
+        written = name.encode()
+    except UnicodeEncodeError:
+        return Skipped(name.encode("utf-8", "backslashreplace").decode(), Skip.NAME)
+    if not wanted(relative, state):
+        return None
+    if len(written) > LONGEST_NAME or any(sign in name for sign in "\r\n\0"):
+        return Skipped(name[:LONGEST_NAME], Skip.NAME)
+    if stat.S_ISLNK(state.st_mode):
+        return Skipped(name, Skip.SYMLINK)
+    if not stat.S_ISREG(state.st_mode):
+        return Skipped(name, Skip.SPECIAL)
+    return Found(place, relative, path, state.st_mtime_ns)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(str(path)))

@@ -1,0 +1,67 @@
+"""
+Outputs of a job without steps that a machine had made before it was taken away: they come back.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import Optional
+
+from .errors import TornError
+from .formats.outputs import outputs_in
+from .local_checkpoints import RESTORING
+from .parts import Parts
+from .rescue import read_manifests
+from .storage import sha256_of
+from .threads import say
+from .unclaimed import Place, Unclaimed, Why
+
+
+def bring_outputs_back(parts: Parts) -> None:
+    """
+    Fill an empty folder with what the last machine of this very job had brought to the bucket in time.
+
+    Raises AgentError or OSError. Bytes that are not as they were saved are left out: the job makes them anew.
+    """
+    folder = parts.local.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    one = None if outputs_in(folder) else _last(parts)
+    if one is None:
+        return
+    temporary = folder / f"{RESTORING}outputs"
+    shutil.rmtree(str(temporary), ignore_errors=True)
+    temporary.mkdir()
+    start, count = f"{Place.CHECKPOINTS.value}/", 0
+    for kept in one.files:
+        if not kept.name.startswith(start):
+            continue
+        place, target = temporary / "file", folder / kept.name[len(start) :]
+        try:
+            parts.bucket.download(kept.object, place, kept.size)
+        except TornError as error:
+            say(f"{kept.name} does not come back: {error}")
+            continue
+        if place.stat().st_size != kept.size or sha256_of(place) != kept.sha256:
+            say(f"{kept.name} does not come back: the bucket holds other bytes than were saved")
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        place.replace(target)
+        count += 1
+    shutil.rmtree(str(temporary), ignore_errors=True)
+    parts.log.line(f"--- {count} outputs of incarnation {one.incarnation} are back ---")
+
+
+def _last(parts: Parts) -> Optional[Unclaimed]:
+    """
+    Return what this worker's last machine had brought, if that is all it had and of the same job.
+    """
+    mine = parts.settings
+    for one in reversed(read_manifests(parts.bucket, mine.incarnation)):
+        if one.worker == mine.worker and one.incarnation < mine.incarnation:
+            same = (one.bundle, one.settings, one.workers) == (
+                mine.bundle,
+                mine.settings_digest,
+                mine.workers,
+            )
+            return one if same and one.complete and one.why is Why.NOTICE and mine.settings_digest else None
+    return None

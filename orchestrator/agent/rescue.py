@@ -1,0 +1,277 @@
+"""
+Bring what no checkpoint contains to the bucket, before the machine that holds it goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
+
+from .errors import AgentError, FinalError, TornError
+from .formats.save_like import save_like
+from .gang import Attempt
+from .leftovers import Found, Leftovers, leftovers
+from .parts import LONGEST_PAUSE, Parts
+from .storage import Bucket, sha256_of
+from .threads import say
+from .unclaimed import (
+    UNCLAIMED,
+    Kept,
+    Place,
+    Skip,
+    Skipped,
+    Unclaimed,
+    Why,
+    ended_before,
+    free_name,
+    manifest_name,
+    parse,
+    parse_name,
+)
+
+T = TypeVar("T")
+SPACING = 1.0
+"""Seconds between two partial manifests: the bucket takes about one write a second of one object."""
+CHANGES = 3
+"""Reads of a file that changes meanwhile before it is left out: the job is over, somebody else writes it."""
+REMEMBERED = 20
+"""Earlier incarnations whose files are not uploaded again."""
+PARALLEL = 4
+
+
+class OutOfTimeError(AgentError):
+    """
+    Say that the machine goes before everything is brought.
+    """
+
+
+class Rescue:
+    """
+    Upload what `leftovers` finds, write the manifest last, and tell of it in the heartbeat.
+
+    Killed at any line it goes on from the partial manifest: what lies in the bucket with the same sha256,
+    also from an earlier machine, is not sent again.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._settings = parts.settings
+        self._until: Optional[float] = None
+        self._written = 0.0
+
+    def found(self, committed: Optional[int], since: float) -> Leftovers:
+        """
+        Return what no commit up to step *committed* contains. Raises OSError.
+        """
+        home = self._parts.environ.get("HOME", "")
+        return leftovers(self._settings, self._parts.local, committed, since, home)
+
+    def after_the_end(self, attempt: Attempt, committed: Optional[int], files: Leftovers) -> Unclaimed:
+        """
+        Bring *files* of a job that has ended, waiting for the bucket as long as it takes.
+
+        Raises Interrupted; the next agent, or the last word of this one, goes on with it.
+        """
+        manifest = self._manifest(attempt.attempt, Why.ENDED if committed is None else Why.BESIDE)
+        return self._bring(*files, manifest, self._parts.patiently)
+
+    def in_time(self, why: Why, attempt: int, committed: Optional[int], since: float, seconds: float) -> None:
+        """
+        Bring what can be brought within *seconds*, newest first.
+
+        With a checkpoint in the bucket only what looks like a save is worth the time of a machine that goes.
+        """
+        self._until = time.monotonic() + seconds
+        try:
+            found, skipped = self.found(committed, since)
+            if why is Why.NOTICE and committed is not None:
+                found = [one for one in found if one.save_like]
+            if found:
+                self._bring(found, skipped, self._manifest(attempt, why), self._hurried)
+        except (AgentError, OSError) as error:
+            self._parts.status.trouble("unclaimed", f"not everything is in the bucket: {error}")
+
+    def earlier(self) -> Tuple[Unclaimed, ...]:
+        """
+        Return what an earlier machine has kept of this very job, when it had ended with status 0.
+        """
+        settings = self._settings
+        return ended_before(
+            self._manifests(), settings.incarnation, settings.bundle, settings.settings_digest
+        )
+
+    def tell(self, manifest: Unclaimed) -> None:
+        """
+        Show in the heartbeat what lies in the bucket.
+        """
+        saves = [one.name for one in manifest.files if save_like(one.name.rpartition("/")[2])]
+        shown = [*saves, *(one.name for one in manifest.files), ""][0]
+        place, _, name = shown.partition("/")
+        self._parts.status.set(
+            unclaimed_files=len(manifest.files), unclaimed_bytes=manifest.size,
+            unclaimed_complete=manifest.complete, uncommitted=name, uncommitted_place=place,
+        )  # fmt: skip
+
+    def recall(self) -> None:
+        """
+        Show what an earlier agent of this machine has brought, if it has.
+        """
+        name = manifest_name(self._settings.incarnation, self._settings.worker)
+        held = self._parts.patiently("read the manifest", lambda: self._parts.bucket.read(name))
+        with contextlib.suppress(TornError):
+            if held is not None:
+                self.tell(parse(held.data, name))
+
+    def _manifest(self, attempt: int, why: Why) -> Unclaimed:
+        one = self._settings
+        return Unclaimed(
+            one.incarnation, one.worker, one.workers, attempt, one.bundle, one.settings_digest,
+            one.checkpoints.format, why, False, (), (), time.time(),
+        )  # fmt: skip
+
+    def _bring(
+        self, found: List[Found], skipped: List[Skipped], manifest: Unclaimed,
+        call: Callable[[str, Callable[[], Any]], Any],
+    ) -> Unclaimed:  # fmt: skip
+        """
+        Upload what is missing and write the manifest; *call* repeats what the bucket refuses for a moment.
+        """
+        known: Dict[Tuple[str, int], Kept] = {}
+        taken: Dict[str, Kept] = {}
+        brought: Dict[str, Kept] = {}
+        for one in call("read unclaimed/", self._manifests):
+            for kept in one.files:
+                known[kept.sha256, kept.size], taken[kept.object] = kept, kept
+                if (one.incarnation, one.worker) == (manifest.incarnation, manifest.worker):
+                    # A manifest that is written again names what it named before: nothing gets lost of it.
+                    brought[kept.name] = kept
+        there: Set[str] = set(call("list unclaimed/", lambda: self._parts.bucket.list(UNCLAIMED)))
+        known = {key: kept for key, kept in known.items() if kept.object in there and key[0]}
+        if manifest.why is Why.ENDED:
+            brought.update((one.name, one) for one in call("list the checkpoints", self._in_bucket))
+        self._written = float("-inf")
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            for start in range(0, len(found), PARALLEL):
+                batch = found[start : start + PARALLEL]
+                for result in pool.map(lambda one: self._keep(one, known, taken, call), batch):
+                    if isinstance(result, Skipped):
+                        skipped = [*skipped, result]
+                        continue
+                    brought[result.name] = known[result.sha256, result.size] = result
+                    taken[result.object] = result
+                manifest = self._with(manifest, brought, skipped)
+                if time.monotonic() - self._written >= SPACING:
+                    self._write(manifest, call)
+        manifest = replace(self._with(manifest, brought, skipped), complete=True)
+        self._write(manifest, call)
+        say(f"unclaimed/: {len(brought)} files, {manifest.size} bytes, {len(skipped)} not brought")
+        return manifest
+
+    @staticmethod
+    def _with(manifest: Unclaimed, brought: Dict[str, Kept], skipped: List[Skipped]) -> Unclaimed:
+        return replace(manifest, files=tuple(brought.values()), skipped=tuple(skipped), at=time.time())
+
+    def _keep(
+        self, one: Found, known: Dict[Tuple[str, int], Kept], taken: Dict[str, Kept],
+        call: Callable[[str, Callable[[], Any]], Any],
+    ) -> "Kept | Skipped":  # fmt: skip
+        """
+        Return the file as the bucket holds it, uploaded or there already, or why it is not brought.
+        """
+        for _try in range(CHANGES):
+            try:
+                kept = self._sent(one, known, taken, call)
+            except TornError:
+                continue
+            except OSError as error:
+                say(f"{one.path}: {error}")
+                return Skipped(one.name, Skip.UNREADABLE)
+            if kept is not None:
+                return kept
+        return Skipped(one.name, Skip.CHANGED)
+
+    def _sent(
+        self, one: Found, known: Dict[Tuple[str, int], Kept], taken: Dict[str, Kept],
+        call: Callable[[str, Callable[[], Any]], Any],
+    ) -> Optional[Kept]:  # fmt: skip
+        """
+        Return the file once it is in the bucket, None when other bytes were sent than were read before.
+        """
+        digest, size = sha256_of(one.path), one.path.stat().st_size
+        held = known.get((digest, size))
+        if held is not None:
+            return Kept(one.name, size, digest, held.object)
+        target = free_name(self._settings.incarnation, self._settings.worker, one.name, taken)
+        sent = call(f"bring {one.name}", lambda: self._upload(target, one.path, size))
+        return Kept(one.name, size, digest, target) if sent == digest else None
+
+    def _upload(self, target: str, path: Path, size: int) -> str:
+        try:
+            return self._parts.bucket.upload(target, path, size)
+        except OSError as error:
+            # The disk's fault, not the bucket's: to wait does not help, and other files are to be brought.
+            raise TornError(f"{path}: {error}") from error
+
+    def _write(self, manifest: Unclaimed, call: Callable[[str, Callable[[], Any]], Any]) -> None:
+        """
+        Write the manifest; what a partial one names is in the bucket already.
+        """
+        name = manifest_name(manifest.incarnation, manifest.worker)
+        call("write the manifest", lambda: self._parts.bucket.write(name, manifest.text().encode()))
+        self._written = time.monotonic()
+        self.tell(manifest)
+
+    def _manifests(self) -> List[Unclaimed]:
+        return read_manifests(self._parts.bucket, self._settings.incarnation)
+
+    def _in_bucket(self) -> List[Kept]:
+        """
+        Return what the job wrote to the bucket itself: it lies there already, under its own name.
+        """
+        if not self._settings.checkpoints.in_bucket:
+            return []
+        prefix = self._parts.catalogue.prefix()
+        sizes = self._parts.bucket.sizes(prefix)
+        return [
+            Kept(f"{Place.CHECKPOINTS.value}/{name[len(prefix) :]}", size, "", name)
+            for name, size in sorted(sizes.items())
+            if not name.endswith("/")
+        ]
+
+    def _hurried(self, doing: str, call: Callable[[], T]) -> T:
+        """
+        Return what *call* returns, trying until the time is over.
+        """
+        pause = 0.5
+        while True:
+            try:
+                return call()
+            except FinalError:
+                raise
+            except (AgentError, OSError) as error:
+                left = (self._until or 0.0) - time.monotonic()
+                if left <= 0:
+                    raise OutOfTimeError(f"{doing}: {error}") from error
+                self._parts.status.trouble("unclaimed", f"{doing}: {error}")
+                time.sleep(min(pause, left))  # An ending agent follows no more orders; its machine is going.
+                pause = min(LONGEST_PAUSE, pause * 2)
+
+
+def read_manifests(bucket: Bucket, incarnation: int) -> List[Unclaimed]:
+    """
+    Return the manifests up to *incarnation*, the newest last; one that cannot be read counts for nothing.
+    """
+    found = []
+    named = [one.rstrip("/").rpartition("/g")[2] for one in bucket.level(UNCLAIMED)[1]]
+    numbers = sorted(int(one) for one in named if one.isdigit() and int(one) <= incarnation)
+    for number in numbers[-REMEMBERED:]:
+        for name in bucket.level(f"{UNCLAIMED}g{number}/")[0]:
+            held = bucket.read(name) if parse_name(name) else None
+            with contextlib.suppress(TornError):
+                if held is not None:
+                    found.append(parse(held.data, name))
+    return found

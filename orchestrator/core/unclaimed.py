@@ -1,0 +1,101 @@
+"""
+What people are told of a job that trained something which no complete checkpoint holds.
+"""
+
+from collections.abc import Sequence
+
+from orchestrator.agent.formats.choose import format_of
+from orchestrator.core.history import History
+from orchestrator.core.spec import CheckpointSpec
+from orchestrator.core.world import Heartbeat, Phase, Present, Sight, World
+
+FETCH = "tpuctl fetch --unclaimed"
+_PLACES = {
+    "checkpoints": "in the checkpoint folder",
+    "quarantine": "in the quarantine of the machine",
+    "work": "in the job's working folder",
+    "home": "in the home folder",
+}
+
+
+def ended_unclaimed(reports: Sight[tuple[Heartbeat, ...]]) -> tuple[Heartbeat, ...]:
+    """
+    Return the reports when the job of every worker is over and one of them lacks a checkpoint, else none.
+
+    A worker that still brings its files to the bucket says so with another phase.
+    """
+    beats = reports.value if isinstance(reports, Present) else ()
+    over = [b for b in beats if b.phase in {Phase.DONE, Phase.UNCLAIMED}]
+    whole = bool(over) and {b.worker for b in over} == set(range(over[0].workers))
+    return tuple(over) if whole and any(b.phase is Phase.UNCLAIMED for b in over) else ()
+
+
+def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
+    """
+    Return the reason of such an end: which file lies where, and what the format had wanted.
+    """
+    count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
+    if not count:
+        return f"the job ended with status 0 and saved nothing; {wants_text(saving)}"
+    first = next((b.uncommitted for b in beats if b.uncommitted), "")
+    more = "" if count == 1 else f" and {count - 1} more file{'s' if count > 2 else ''}"
+    verb = "lies" if count == 1 else "lie"
+    return (
+        f"the job ended with status 0 and nothing was committed: {first}{more} {verb} in unclaimed/ in the "
+        f"bucket ({_bytes(size)}); {wants_text(saving)}"
+    )
+
+
+def uncommitted_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
+    """
+    Return that a running job saves what nothing commits, empty when that is not so.
+    """
+    for beat in beats:
+        if beat.uncommitted and beat.committed_step is None and beat.phase is Phase.RUN:
+            where = _PLACES.get(beat.uncommitted_place, "on the machine")
+            return f"{beat.uncommitted} is {where}, nothing is committed ({wants_text(saving)})"
+    return ""
+
+
+def kept_text(beats: Sequence[Heartbeat]) -> str:
+    """
+    Return how much lies in `unclaimed/` as the newest reports tell, empty for nothing.
+    """
+    count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
+    if not count:
+        return ""
+    partial = any(b.unclaimed_complete is False for b in beats)
+    rest = ", some may be missing" if partial else ""
+    return f"{count} file{'' if count == 1 else 's'}, {_bytes(size)}{rest} ({FETCH})"
+
+
+def wants_text(saving: CheckpointSpec) -> str:
+    """
+    Return what the deployment's format takes for a finished save.
+    """
+    return f"format {saving.format} wants {format_of(saving.format, saving.marker).wants}"
+
+
+def lost_text(world: World, history: History) -> str:
+    """
+    Return what became of the work of a machine that is being taken away.
+    """
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    mine = [b for b in beats if b.incarnation == history.incarnation]
+    if not mine:
+        return ""
+    saved = [b.committed_step for b in mine]
+    if all(step is not None for step in saved):
+        return f"its work is committed up to step {min(step for step in saved if step is not None)}"
+    kept = kept_text(mine)
+    also = f"; {kept} came to unclaimed/" if kept else ""
+    return f"NOTHING is committed, so the next one begins at step 0{also}"
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

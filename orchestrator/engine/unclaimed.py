@@ -1,0 +1,133 @@
+"""
+The files in the bucket that no checkpoint contains: what agents brought there before their machines went.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from orchestrator.agent.errors import TornError
+from orchestrator.agent.unclaimed import Unclaimed, Why, parse, parse_name
+from orchestrator.core.names import UNCLAIMED
+from orchestrator.engine.checkpoints import PARALLEL
+from orchestrator.engine.fetch import Parcel, inside
+from orchestrator.errors import NotFoundError
+from orchestrator.ports import Store
+
+WORDS = {
+    Why.ENDED: "the job ended with status 0, nothing was committed",
+    Why.BESIDE: "they lay beside the checkpoints of a job that is done",
+    Why.FAILED: "the job was given up",
+    Why.NOTICE: "the machine was taken away",
+}
+
+
+@dataclass(frozen=True)
+class UnclaimedFiles:
+    """
+    Hold what the workers of one incarnation have brought.
+    """
+
+    incarnation: int
+    parts: tuple[Unclaimed, ...]
+
+    @property
+    def complete(self) -> bool:
+        """
+        Say whether every worker has brought all it had.
+        """
+        workers = {one.worker for one in self.parts}
+        return workers == set(range(self.parts[0].workers)) and all(one.complete for one in self.parts)
+
+    @property
+    def size(self) -> int:
+        """
+        Return the bytes of all files.
+        """
+        return sum(one.size for one in self.parts)
+
+    @property
+    def count(self) -> int:
+        """
+        Return the number of files.
+        """
+        return sum(len(one.files) for one in self.parts)
+
+    @property
+    def why(self) -> str:
+        """
+        Say for people at which moment they were brought.
+        """
+        return WORDS[self.parts[0].why]
+
+    def as_dict(self) -> dict[str, object]:
+        """
+        Return what `tpuctl checkpoints --json` prints.
+        """
+        return {
+            "incarnation": self.incarnation,
+            "complete": self.complete,
+            "moment": self.parts[0].why.value,
+            "at": max(one.at for one in self.parts),
+            "size": self.size,
+            "files": [kept.name for one in self.parts for kept in one.files],
+            "skipped": [{"name": s.name, "why": s.why.value} for one in self.parts for s in one.skipped],
+        }
+
+
+def read_unclaimed(store: Store) -> list[UnclaimedFiles]:
+    """
+    Return what was brought, the newest incarnation first; empty without a bucket. Raises TpuctlError.
+
+    A manifest that cannot be read counts for nothing.
+    """
+    try:
+        names = [one.name for one in store.list(UNCLAIMED) if parse_name(one.name)]
+    except NotFoundError:
+        return []
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        bodies = list(pool.map(store.read, names))
+    found: dict[int, list[Unclaimed]] = {}
+    for name, body in zip(names, bodies, strict=True):
+        try:
+            one = parse(body.data, name) if body is not None else None
+        except TornError:
+            continue
+        if one is not None and (one.incarnation, one.worker) == parse_name(name) and one.files:
+            found.setdefault(one.incarnation, []).append(one)
+    return [
+        UnclaimedFiles(number, tuple(sorted(found[number], key=lambda one: one.worker)))
+        for number in sorted(found, reverse=True)
+    ]
+
+
+def chosen(found: list[UnclaimedFiles], incarnation: int | None) -> UnclaimedFiles:
+    """
+    Return the newest files, or those of *incarnation*; raise NotFoundError when there are none.
+    """
+    match = [one for one in found if incarnation in {None, one.incarnation}]
+    if match:
+        return match[0]
+    whose = "" if incarnation is None else f" of incarnation {incarnation}"
+    raise NotFoundError(
+        f"there are no unclaimed files{whose}",
+        hint="see: tpuctl checkpoints",
+        unchanged="nothing was written",
+    )
+
+
+def parcel_of(one: UnclaimedFiles) -> Parcel:
+    """
+    Return what is copied. Workers get folders of their own where there are several.
+    """
+    several = one.parts[0].workers > 1
+    return Parcel(
+        what=f"what incarnation {one.incarnation} has left",
+        size=one.size,
+        files=tuple(
+            (kept.object, kept.sha256, inside(f"w{part.worker}/{kept.name}" if several else kept.name))
+            for part in one.parts
+            for kept in part.files
+        ),
+        told={"unclaimed": True, "incarnation": one.incarnation, "complete": one.complete},
+        again="copy the rest by hand with: gcloud storage cp -r",
+    )

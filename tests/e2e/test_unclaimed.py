@@ -1,0 +1,62 @@
+"""
+A model that no format recognises is never lost: the job's saves go to the bucket before its TPU goes.
+"""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+OWN_SCRIPT = """\
+# What a new user writes first: two files, straight into the folder that tpuctl names, under fixed names.
+import os, time, zipfile
+out = os.environ["TPUCTL_CHECKPOINT_DIR"]
+os.makedirs(out, exist_ok=True)
+def save(name, text):
+    with zipfile.ZipFile(os.path.join(out, name), "w") as file:
+        file.writestr("weights.npy", text)
+epoch = 0
+while not os.path.exists(os.environ["E2E_FAST"]):
+    save("latest.npz", f"epoch {epoch}")
+    print("epoch", epoch, flush=True)
+    epoch += 1
+    time.sleep(0.2)
+save("final.npz", "trained")
+"""
+
+
+def test_a_model_in_files_that_no_format_knows_is_kept_and_never_called_done(stage):
+    """
+    Status 0 without a commit: said while it runs, in the bucket before the TPU goes, exit 5, and fetched.
+    """
+    (stage.work / "train.py").write_text(OWN_SCRIPT)
+    stage.write(env={"E2E_FAST": str(stage.folder / "fast")})
+    stage.tpuctl("up")
+    watch = stage.start("watch")
+
+    said = "latest.npz is in the checkpoint folder, nothing is committed (format marker wants"
+    stage.wait_for("a word while it runs", lambda: said in stage.said(watch))
+    assert said in " ".join(stage.tpuctl("explain").out.split())
+    assert stage.status()["uncommitted"].startswith(said)
+    stage.hurry()
+    ended = stage.end(watch, expect=5)
+
+    assert "done:" not in ended.err
+    assert "final.npz" in ended.err
+    assert "COMPLETE" in ended.err, "what the format had wanted"
+    assert "tpuctl fetch --unclaimed" in ended.err
+    assert [m for m in stage.machines() if m["running"]] == [], "its machine goes as with a job that is done"
+    manifest = json.loads(stage.read("unclaimed/g1/w0.manifest.json"))
+    assert {one["name"] for one in manifest["files"]} == {"checkpoints/final.npz", "checkpoints/latest.npz"}
+    assert len(stage.logs(1).split("start from the beginning")) == 2, "it has run once"
+    assert stage.status()["outcome"] == "unclaimed"
+
+    refused = stage.tpuctl("fetch", expect=1)
+    assert "tpuctl fetch --unclaimed" in refused.err
+    stage.tpuctl("fetch", "--unclaimed", "--output", "model")
+    assert b"trained" in (stage.work / "model" / "checkpoints" / "final.npz").read_bytes()
+    assert "unclaimed" in stage.tpuctl("checkpoints").out
+    again = stage.tpuctl("up", expect=5)
+    assert "asked for" not in again.err, "nothing has changed, so nothing is trained again"
+    left = stage.tpuctl("down", "--yes", "--delete-data")
+    assert "unclaimed" in left.err, "what is deleted beside the checkpoints is named"
