@@ -121,7 +121,7 @@ def test_every_free_text_survives_bash(start, tmp_path):
         spec = dataclasses.replace(spec, job=dataclasses.replace(spec.job, run_on="vm"))
         seen = sourced(machine_scripts(spec, target).job_env, tmp_path)
         keys = ["COMMAND", "SETUP", "DEPLOYMENT", "PROJECT", "BUCKET", "CHECKPOINT_MARKER"]
-        assert {seen[f"TPUCTL_{key}"] for key in keys} | {seen["TPU_NAME"], seen["ZONE"]} == {text}
+        assert {seen[f"TPUCTL_{key}"] for key in keys} | {seen["TPUCTL_NODE"], seen["ZONE"]} == {text}
         assert seen["TPUCTL_CHECKPOINT_DIR"] == "/" + text
         assert seen.get("XRT_TPU_CONFIG") == (f"tpu_worker;0;{text}:8470" if text else None)
     assert [path.name for path in tmp_path.iterdir()] == ["job.env"]
