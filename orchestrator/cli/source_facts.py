@@ -27,6 +27,8 @@ _SETTINGS = (".json", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".conf", ".gin",
 _NAMED = ("Makefile", "Dockerfile", "Procfile")
 _TEXT = (".txt", ".text", ".jsonl", ".csv", ".tsv", ".tok", ".raw")
 _LIST = re.compile(r"(requirements|constraints)[\w.-]*\.(txt|in)$")
+_PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "uv.lock")
+_WORD = re.compile(r"[A-Za-z][\w-]*")
 _VARIABLE = re.compile(r"\bTPUCTL_[A-Z_]+\b")
 
 
@@ -74,6 +76,7 @@ class _Look:
         self._lines: list[Line] = []
         self._requirements: list[Requirement] = []
         self._variables: set[str] = set()
+        self._projects: set[str] = set()
         self._text_bytes = 0
         self._unread: list[str] = []
         self._read = 0
@@ -90,6 +93,7 @@ class _Look:
             frozenset(self._variables),
             self._text_bytes,
             tuple(self._unread),
+            projects=frozenset(self._projects),
         )
 
     def at(self, entry: Entry) -> None:
@@ -115,6 +119,8 @@ class _Look:
         if listed:
             found = (requirement(f"{entry.path}:{n}", line) for n, line in enumerate(text.splitlines(), 1))
             self._requirements.extend(package for package in found if package)
+        if path.name in _PROJECTS:
+            self._projects.update(word.replace("_", "-").lower() for word in _WORD.findall(text))
         if path.suffix == ".py":
             self._python(entry.path, text)
 

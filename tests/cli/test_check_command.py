@@ -13,7 +13,8 @@ name: mine
 tpu: {type: v3-8, zones: [europe-west4-a]}
 job:
   command: python3 train.py --batch-size 10
-  setup: pip install torch
+  setup: pip install torch torch_xla
+  checkpoint: {format: torch}
 """
 OPEN = "jupyter lab --ip=0.0.0.0 --ServerApp.token= &\n"
 
@@ -24,7 +25,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "train.py").write_text(
-        "import torch_xla.core.xla_model as xm\nprint(xm.xrt_world_size())\n" + "x = 1\n" * 3
+        "import torch_xla.core.xla_model as xm\nprint(xm.xrt_world_size())\nxm.save(m, path)\n"
     )
     return tmp_path
 

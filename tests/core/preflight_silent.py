@@ -24,6 +24,94 @@ SILENT = (
             "id_map.json": "{}",
         },
     ),
+    Case("no-save", files=py("import torch\ntorch.save(m, p)\n")),
+    Case("no-save", files={"train.py": "import model\n", "model.py": "def f():\n    x.save_pretrained(d)\n"}),
+    Case("no-save", files=py("from transformers import Trainer\nTrainer(model).train()\n")),
+    Case("no-save", files=py("import numpy as np\nnp.memmap('x', mode='w+')\n")),
+    Case("no-save", files=py("import some_trainer\nsome_trainer.run()\n")),
+    Case("no-save", files=py("with open(path, 'wb') as f:\n    pass\n")),
+    Case("no-save", files={"other.py": "x = 1\n"}, spec={"job__command": "python3 -m trl.scripts.sft"}),
+    Case(
+        "no-save", files={"train.py": "x = 1\n"}, spec={"job__command": "python3 train.py && python3 gone.py"}
+    ),
+    Case(
+        "relative-save",
+        files=py("import os, torch\nout_dir = 'out'\ntorch.save(m, os.path.join(out_dir, 'x'))\n"),
+        spec={"job__command": 'python3 train.py --out_dir="$TPUCTL_CHECKPOINT_DIR"'},
+    ),
+    Case(
+        "relative-save",
+        files=py("import torch\ntorch.save(m, 'm.pt')\n"),
+        spec={"job__command": 'cd "$TPUCTL_CHECKPOINT_DIR" && python3 ~/train.py'},
+    ),
+    Case("relative-save", files={"tool.py": "import torch\ntorch.save(m, 'm.pt')\n", "train.py": "x = 1\n"}),
+    Case("relative-save", files=py("import torch\nnp.save('c.npy', a)\ntorch.save(m, args.out)\n")),
+    Case(
+        "backup-deleted",
+        files=py("import keras\nkeras.callbacks.BackupAndRestore(d, delete_checkpoint=False)\n"),
+    ),
+    Case("backup-deleted", files=py("import keras\nkeras.callbacks.BackupAndRestore(**options)\n")),
+    Case(
+        "marker-never-written",
+        files=py("import numpy as np\nnp.savez(p, w=w)\n(d / 'COMPLETE').touch()\n"),
+    ),
+    Case(
+        "marker-never-written",
+        files=py("accelerator.save_state(d)\n"),
+        spec={"job__checkpoint": {"marker": "random_states_0.pkl"}},
+    ),
+    Case(
+        "marker-never-written", files=py("torch.save(m, p)\n"), spec={"job__checkpoint": {"format": "torch"}}
+    ),
+    Case(
+        "hollow-resume",
+        spec={
+            "job__command": 'python3 t.py ${TPUCTL_RESUME:+--resume_from_checkpoint "$TPUCTL_RESUME"} '
+            '--resume "$TPUCTL_RESUME" --from=$TPUCTL_RESUME'
+        },
+    ),
+    Case("hollow-resume", files={"other.sh": "x --resume $TPUCTL_RESUME\n"}),
+    Case(
+        "data-at-home",
+        files={".gitignore": "*.bin\n", "data/a.bin": "x", **py("open('data/a.bin')\nopen('o.bin', 'wb')\n")},
+        spec={"job__data": {"data": "./data"}},
+    ),
+    Case(
+        "data-at-home",
+        files={
+            ".gitignore": "out/\n*.bin\n",
+            "out/log": "x",
+            "data/a.bin": "x",
+            **py("import os\nopen('out/log', 'w')\nopen(os.path.join('data', x))\nopen('data/b.txt')\n"),
+        },
+    ),
+    Case(
+        "missing-requirement",
+        files={
+            **py(
+                "import os, torch, numpy, local_part\nfrom pkg.inner import x\nimport unheard_of\n"
+                "try:\n    import wandb\nexcept ImportError:\n    wandb = None\n"
+                "def late():\n    import tiktoken\n"
+            ),
+            "local_part.py": "x = 1\n",
+            "pkg/inner.py": "x = 1\n",
+            "requirements.txt": "torchvision==0.28.0\n",
+        },
+        spec={"job__setup": "pip install -r requirements.txt"},
+    ),
+    Case(
+        "missing-requirement", files=py("import torch\n"), spec={"job__setup": "conda env update -f env.yml"}
+    ),
+    Case(
+        "missing-requirement",
+        files={**py("import jax, optax, numpy\n"), "pyproject.toml": 'dependencies = ["flax>=0.12"]\n'},
+        spec={"job__setup": "pip install ."},
+    ),
+    Case(
+        "missing-requirement",
+        files=py("import tensorflow\n"),
+        spec={"tpu__runtime": "tpu-vm-tf-2.19.0-pjrt", "job__setup": "pip install tqdm"},
+    ),
     Case(
         "checkpoint-dir-unused",
         files=py("import os\nos.environ['TPUCTL_CHECKPOINT_DIR']"),

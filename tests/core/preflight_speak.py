@@ -21,6 +21,16 @@ from tests.core.preflight_cases import (
     py,
 )
 
+SH = {"job__command": "sh run.sh"}
+OUT = "import os, torch\nout_dir = 'out'\ntorch.save(m, os.path.join(out_dir, 'ckpt.pt'))\n"
+AT_HOME = {".gitignore": "*.bin\n", "data/a.bin": "x", "data/prepare.py": "x = 1\n"}
+
+
+def resume(flags):
+    """Return a command that resumes by these flags."""
+    return {"job__command": f"python3 train.py {flags}"}
+
+
 SPEAK = (
     Case("wide-account", NOTE, "watch.self_delete", spec={"watch__self_delete": True}),
     Case("secret-in-env", WARN, "job.env.DATA", spec={"job__env": {"DATA": HEX}}, number="40"),
@@ -59,6 +69,77 @@ SPEAK = (
         number="9",
     ),
     Case("checkpoint-dir-unused", WARN, "job.command", py("print(1)"), {"job__command": "python3 train.py"}),
+    Case(
+        "no-save",
+        WARN,
+        "job.command",
+        {"train.py": "import model\n", "model.py": "x = 1\n"},
+        number="2 files",
+    ),
+    Case(
+        "no-save",
+        WARN,
+        "job.command",
+        {"run.sh": "python3 -m pkg.train\n", "pkg/train.py": "open('x')\n"},
+        SH,
+    ),
+    Case("relative-save", WARN, "train.py:3", py(OUT), {"job__command": "python3 train.py"}, number="out"),
+    Case("relative-save", WARN, "train.py:2", py("import torch\ntorch.save(m, f'm-{n}.pt')\n")),
+    Case(
+        "relative-save",
+        WARN,
+        "train.py:2",
+        py("from transformers import TrainingArguments\nTrainingArguments('out', bf16=True)\n"),
+    ),
+    Case("backup-deleted", STOP, "train.py:2", py("import keras\nkeras.callbacks.BackupAndRestore('/x')\n")),
+    Case(
+        "backup-deleted",
+        STOP,
+        "train.py:2",
+        py("import tensorflow as tf\ntf.keras.callbacks.BackupAndRestore(d, delete_checkpoint=True)\n"),
+    ),
+    Case(
+        "marker-never-written",
+        STOP,
+        "job.checkpoint.format",
+        py("import os, numpy as np\nnp.savez(os.environ['TPUCTL_CHECKPOINT_DIR'] + '/latest.npz', w=w)\n"),
+        number="COMPLETE",
+    ),
+    Case("hollow-resume", WARN, "job.command", spec=resume('--resume_from_checkpoint "$TPUCTL_RESUME"')),
+    Case("hollow-resume", WARN, "job.command", spec=resume('--ckpt_path="${TPUCTL_RESUME}" --x')),
+    Case("hollow-resume", WARN, "job.command", spec=resume("--resume $TPUCTL_RESUME --epochs 3")),
+    Case("hollow-resume", WARN, "run.sh:1", {"run.sh": "x --start $TPUCTL_RESUME_STEP\n"}, SH),
+    Case("data-at-home", WARN, "job.command", AT_HOME, {"job__command": "python3 x.py --data data/a.bin"}),
+    Case("data-at-home", WARN, "train.py:1", {**AT_HOME, **py("f = open('data/a.bin', 'rb')\n")}),
+    Case(
+        "data-at-home",
+        WARN,
+        "train.py:4",
+        {
+            **AT_HOME,
+            **py(
+                "import os, numpy as np\nd = os.path.join('data', name)\ndef f(s):\n"
+                "    return np.memmap(os.path.join(d, 'a.bin'), mode='r')\n"
+            ),
+        },
+        number=".gitignore:1",
+    ),
+    Case("missing-requirement", WARN, "job.setup", py("import torch\n"), number="torch"),
+    Case(
+        "missing-requirement",
+        WARN,
+        "train.py:2",
+        {**py("import torch\nimport wandb\n"), "requirements.txt": "torch==2.13.0\n"},
+        {"job__setup": "pip install -r requirements.txt"},
+        number="wandb",
+    ),
+    Case(
+        "missing-requirement",
+        NOTE,
+        "train.py:1",
+        py("import torch\n"),
+        {"job__setup": "pip install some-trainer"},
+    ),
     Case("save-elsewhere", WARN, "job.command", spec={"job__command": f"{KEPT} --output_dir ./out"}),
     Case(
         "save-elsewhere",

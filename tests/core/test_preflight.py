@@ -23,6 +23,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def find(folder, files, spec):
     """Write the files and return what the rules find."""
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return preflight(spec, load_catalog(), gather(folder))
 

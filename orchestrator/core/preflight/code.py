@@ -10,6 +10,7 @@ from typing import Final
 
 from orchestrator.core.preflight.values import UNKNOWN, Values
 
+_SHORT: Final = 200
 _STEPS: Final = frozenset({"backward", "optimizer_step", "mark_step"})
 _COMPARED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 
@@ -21,7 +22,8 @@ class Call:
 
     Values are plain ones, or UNKNOWN; a text that is put together is known by its beginning.
     *spread* says that more arguments come from `*` or `**`; *scope* numbers the function around it;
-    *every_step* says that a training loop runs it unconditionally.
+    *every_step* says that a training loop runs it unconditionally. *plain* holds which arguments are written
+    out in the call itself, *tail* is the known end of the first argument, when that is a text.
     """
 
     line: int
@@ -31,6 +33,8 @@ class Call:
     spread: bool
     scope: int
     every_step: bool
+    plain: frozenset[int | str] = frozenset()
+    tail: str = ""
 
     @property
     def method(self) -> str:
@@ -51,12 +55,26 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Import:
+    """
+    Hold one import: the full *name*, for `from . import x` with the *level* of its dots.
+
+    *sure* says that it runs whenever the file does: neither in a function nor below an `if` or a `try`.
+    """
+
+    name: str
+    line: int
+    level: int
+    sure: bool
+
+
+@dataclass(frozen=True)
 class Code:
     """
     Hold one Python file.
 
     *modules* are top-level names of imports, *names* full names with their first line, *masks* the lines
-    that pick elements by a comparison, such as `x[labels >= 0]`.
+    that pick elements by a comparison, such as `x[labels >= 0]`. *texts* are the short texts in it.
     """
 
     file: str
@@ -64,6 +82,8 @@ class Code:
     names: Mapping[str, int]
     calls: tuple[Call, ...]
     masks: tuple[int, ...]
+    imports: tuple[Import, ...] = ()
+    texts: frozenset[str] = frozenset()
 
     def where(self, line: int) -> str:
         """
@@ -83,7 +103,10 @@ def read_code(file: str, text: str) -> Code:
     reader.visit(tree)
     names = reader.values.imported | reader.names
     modules = frozenset(name.partition(".")[0] for name in reader.values.imported)
-    return Code(file, modules, names, tuple(reader.calls), tuple(sorted(set(reader.masks))))
+    return Code(
+        file, modules, names, tuple(reader.calls), tuple(sorted(set(reader.masks))),
+        tuple(reader.imports), frozenset(reader.texts),
+    )  # fmt: skip
 
 
 class _Reader(ast.NodeVisitor):
@@ -96,6 +119,9 @@ class _Reader(ast.NodeVisitor):
         self.names: dict[str, int] = {}
         self.calls: list[Call] = []
         self.masks: list[int] = []
+        self.imports: list[Import] = []
+        self.texts: set[str] = set()
+        self._branches = 0
         self._scopes = 0
         self._scope = 0
         self._every_step = False
@@ -113,9 +139,44 @@ class _Reader(ast.NodeVisitor):
             starred or any(word.arg is None for word in node.keywords),
             self._scope,
             self._every_step,
+            frozenset(
+                [n for n, arg in enumerate(node.args) if _is_plain(arg)]
+                + [word.arg for word in node.keywords if word.arg and _is_plain(word.value)]
+            ),
+            self.values.tail(node.args[0]) if node.args else "",
         )
         self.calls.append(call)
         self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        """
+        Keep what is imported.
+        """
+        sure = not self._scope and not self._branches
+        self.imports += [Import(item.name, node.lineno, 0, sure) for item in node.names]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        """
+        Keep what is imported, each name of it: it may be a module of its own.
+        """
+        sure = not self._scope and not self._branches
+        start = f"{node.module}." if node.module else ""
+        self.imports += [Import(start + item.name, node.lineno, node.level, sure) for item in node.names]
+
+    def visit_Try(self, node: ast.Try) -> None:
+        """
+        Look at all of it; an import that may fail is not needed.
+        """
+        self._branches += 1
+        self.generic_visit(node)
+        self._branches -= 1
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        """
+        Keep short texts.
+        """
+        if isinstance(node.value, str) and len(node.value) <= _SHORT:
+            self.texts.add(node.value)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """
@@ -168,9 +229,17 @@ class _Reader(ast.NodeVisitor):
         """
         self.visit(node.test)
         outer, self._every_step = self._every_step, False
+        # What stands below `if __name__ == "__main__"` runs in the program itself.
+        main = isinstance(node.test, ast.Compare) and ast.unparse(node.test.left) == "__name__"
+        self._branches += not main
         for statement in (*node.body, *node.orelse):
             self.visit(statement)
+        self._branches -= not main
         self._every_step = outer
+
+
+def _is_plain(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.JoinedStr) and bool(node.values))
 
 
 def _trains(loop: ast.For | ast.AsyncFor | ast.While) -> bool:

@@ -84,7 +84,8 @@ class SourceFacts:
     Hold one look at the source folder.
 
     *text_bytes* are the bytes of training text in it, *variables* the TPUCTL_ names that occur anywhere in
-    its programs, *unread* the programs that were too large or not readable as what they claim to be.
+    its programs, *projects* the words of files like pyproject.toml, which name packages, *unread* the
+    programs that were too large or not readable as what they claim to be.
     """
 
     code: tuple[Code, ...] = ()
@@ -94,6 +95,7 @@ class SourceFacts:
     text_bytes: int = 0
     unread: tuple[str, ...] = ()
     at_home: tuple[AtHome, ...] = ()
+    projects: frozenset[str] = field(default_factory=frozenset)
     keys: tuple[KeyFile, ...] = ()
 
     def uses(self, *modules: str) -> bool:

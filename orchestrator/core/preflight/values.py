@@ -82,6 +82,23 @@ class Values:
         found = self._assigned.get(node.id) if isinstance(node, ast.Name) else None
         return UNKNOWN if found is None else self.of(found, depth + 1)
 
+    def tail(self, node: ast.AST, depth: int = 0) -> str:
+        """
+        Return the known end of a text or path that is put together, else an empty text.
+        """
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, str) else ""
+        if depth > 8:
+            return ""
+        if isinstance(node, ast.JoinedStr):
+            return self.tail(node.values[-1], depth + 1) if node.values else ""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Div):
+            return self.tail(node.right, depth + 1)
+        if isinstance(node, ast.Call) and self.dotted(node.func) in _PATHS and node.args:
+            return self.tail(node.args[-1], depth + 1)
+        found = self._assigned.get(node.id) if isinstance(node, ast.Name) else None
+        return "" if found is None else self.tail(found, depth + 1)
+
     def is_numpy(self, node: ast.AST) -> bool:
         """
         Say whether an expression works with numpy or pandas: it then runs on the host, with any shape.
