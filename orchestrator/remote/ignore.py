@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FILES = (".gitignore", ".tpuctlignore")
 ALWAYS = frozenset({".git", "__pycache__", ".venv", ".tpuctl-bundle", LIST_NAME})
-WRITTEN = ("/tpuctl.yaml", "/*-report.html", "/tpuctl-support-*.zip")
+WRITTEN = ("/tpuctl.yaml", "/tpuctl.schema.json", "/*-report.html", "/tpuctl-support-*.zip")
 """
 What tpuctl reads or writes itself: a comment in the file or a new report is no new code.
 

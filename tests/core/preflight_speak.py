@@ -105,6 +105,12 @@ SPEAK = (
         py("import os, numpy as np\nnp.savez(os.environ['TPUCTL_CHECKPOINT_DIR'] + '/latest.npz', w=w)\n"),
         number="COMPLETE",
     ),
+    Case(
+        "marker-never-written",
+        STOP,
+        "job.checkpoint.format",
+        {**py("import torch\ntorch.save(m, p)\n"), "x.schema.json": '{"marker": "COMPLETE", "jupyter": 1}'},
+    ),
     Case("hollow-resume", WARN, "job.command", spec=resume('--resume_from_checkpoint "$TPUCTL_RESUME"')),
     Case("hollow-resume", WARN, "job.command", spec=resume('--ckpt_path="${TPUCTL_RESUME}" --x')),
     Case("hollow-resume", WARN, "job.command", spec=resume("--resume $TPUCTL_RESUME --epochs 3")),

@@ -101,7 +101,8 @@ def marker_never_written(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator
     job = program(spec, facts)
     if saving.format != "marker" or saving.marker != _MARKER or not job.whole or not _may_save(job):
         return
-    told = [spec.job.command, spec.job.setup, *spec.job.env.values(), *(line.text for line in facts.lines)]
+    # Only what runs: the schema beside the deployment file names the marker too.
+    told = [*spec.job.env.values(), *(text for _, text in commands(spec, facts))]
     texts = (*told, *(text for code in facts.code for text in code.texts))
     if any(is_unknown(one, code, facts) for code, one in job.imports()):
         return
