@@ -65,7 +65,8 @@ class Advance:
         if missing is not None:
             return f"worker {missing} is silent; the job is tried until its machine is replaced"
         tried = self._parts.patiently("put suspects back", lambda: acquit(self._parts.catalogue, wanted))
-        text = f"{wanted.failures} starts in a row without progress; the last: {outcome.reason}{tried}"
+        count = f"{wanted.failures} starts in a row without progress; the last: "
+        text = f"{count if wanted.failures > 1 else ''}{outcome.reason}{tried}"
         self._parts.patiently("give up", lambda: self._parts.gang.give_up(text))
         raise Interrupted(Ending(Kind.GAVE_UP, text))
 

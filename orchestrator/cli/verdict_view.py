@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.core.comeback import PARTS, Comeback
+from orchestrator.core.plan import Outcome
 from orchestrator.core.same_bytes import Likeness
 from orchestrator.core.verdict import Crash, Run, Verdict, Word
 
@@ -66,7 +67,10 @@ def _headline(verdict: Verdict) -> str:
 
 
 def _ending(crash: Crash) -> str:
-    return crash.reason if crash.exit_code is None else f"exit status {crash.exit_code}"
+    if crash.exit_code is None:
+        return crash.reason
+    early = " before its target" if crash.exit_code == 0 and crash.outcome is Outcome.FAILED else ""
+    return f"exit status {crash.exit_code}{early}"
 
 
 def _crash(crash: Crash) -> list[str]:
@@ -112,7 +116,12 @@ def _strength(verdict: Verdict) -> list[str]:
     """
     Say it where nothing shows that the model is the same.
     """
-    if verdict.same_loss is not None or verdict.same_bytes is not None or not verdict.comebacks:
+    if (
+        not verdict.survives
+        or verdict.same_loss is not None
+        or verdict.same_bytes is not None
+        or not verdict.comebacks
+    ):
         return []
     back = sum(c.resumed for c in verdict.comebacks)
     return [f"weaker: nothing to compare; it came back {back} of {len(verdict.comebacks)} times"]

@@ -1,0 +1,100 @@
+"""
+The verdicts on docs/rehearsal.md are what the program prints.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from orchestrator.cli.verdict_view import kept_lines, verdict_lines
+from orchestrator.core.life import Blow, Kill, Life, Save
+from orchestrator.core.plan import Outcome
+from orchestrator.core.same_bytes import FilePrint
+from orchestrator.core.verdict import judge, judge_crash
+from orchestrator.core.world import Heartbeat, Phase
+from tests.cli.cli_kit import ROOT
+
+PAGE = ROOT / "docs" / "rehearsal.md"
+BLOCK = re.compile(r"```text\n(.*?)\n```", re.DOTALL)
+T = 1_800_000_000.0
+CLOUD = Path("/tmp/tpuctl-rehearsal-k2x7/cloud")
+
+
+def beat(incarnation, step, resumed_from=None, at=0.0, setup=None, **more):
+    """Return the last report of a machine that came *at* seconds."""
+    marks = {"boot": T + at, "restore_began": T + at + 0.5, "restored": T + at + 0.9}
+    if setup is not None:
+        marks |= {"setup_began": T + at + 0.5, "setup_done": T + at + 0.5 + setup}
+    start = T + at + 1.0 + (setup or 0.0)
+    marks |= {"spawned": start, "first_step": start + 3.2}
+    known = {
+        "phase": Phase.DONE,
+        "updated": start + 30,
+        "timings": marks,
+        "began_at": (resumed_from or 0) + 1,
+    }
+    return Heartbeat(incarnation, 0, step=step, resumed_from=resumed_from, **{**known, **more})
+
+
+def life(beats, saves, blows=(), prints=0, outcome=Outcome.DONE, **more):
+    """Return a run; *prints* tells the bytes of its last checkpoint."""
+    saved = tuple(Save(step, incarnation) for step, incarnation in saves)
+    last = {saved[-1].step: {"w0/model.npz": FilePrint(f"{prints:064d}")}} if saved else {}
+    steps = frozenset(b.step for b in beats if b.step is not None)
+    known = {"saves": saved, "written": saved, "prints": last, "steps": steps, **more}
+    return Life(outcome, beats=tuple(beats), blows=tuple(blows), **known)
+
+
+def passed():
+    """A job that reports steps and losses, struck twice."""
+    told = {"progress_from": "file", "loss": 2.24066}
+    blows = (Blow(Kill.NOTICE, 1, T + 20, 104, 75), Blow(Kill.KILL, 2, T + 80, 203, 200))
+    beats = [
+        beat(1, 104, setup=9.4, **told),
+        beat(2, 203, 104, at=26, setup=9.1, **told),
+        beat(3, 400, 200, at=87, setup=9.2, **told),
+    ]
+    broken = life(beats, [(75, 1), (104, 1), (200, 2), (400, 3)], blows)
+    whole = life([beat(1, 400, setup=9.3, **told)], [(400, 1)])
+    return verdict_lines(judge(broken, whole))
+
+
+def anew():
+    """A job that says nothing and saves 30, 40 after a resume at 60."""
+    told = {"progress_from": "commits"}
+    written = [(10, 1), (60, 1), (30, 2), (40, 2)]
+    broken = life(
+        [beat(1, 60, **told), beat(2, 60, 60, at=26, **told)], written, [Blow(Kill.KILL, 1, T + 20, 60, 60)]
+    )
+    return verdict_lines(judge(broken, None))
+
+
+def silent():
+    """A job that saves where nobody looks."""
+    beats = [Heartbeat(n, 0, Phase.DONE, T + 30 * n, timings={"boot": T + 26.0 * n}) for n in (1, 2)]
+    broken = life(beats, [], [Blow(Kill.NOTICE, 1, T + 20, None, None)])
+    return verdict_lines(judge(broken, None))
+
+
+def crash():
+    """A job whose data are not there."""
+    log = (
+        "loading data",
+        "Traceback (most recent call last):",
+        '  File "train.py", line 2, in <module>',
+        "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'",
+    )
+    failed = Heartbeat(1, 0, Phase.FAILED, T, exit_code=1)
+    found = judge_crash(life([failed], [], outcome=Outcome.FAILED, log=log))
+    return [*verdict_lines(found), *kept_lines(CLOUD, Path("/home/me/my-model"))]
+
+
+def test_the_verdicts_of_the_page_are_those_of_the_program():
+    """TPUCTL_UPDATE_GOLDEN=1 writes them anew."""
+    wanted = ["\n".join(made()).strip("\n") for made in (passed, anew, silent, crash)]
+    text = PAGE.read_text()
+    if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
+        fresh = iter(wanted)
+        text = BLOCK.sub(lambda _: f"```text\n{next(fresh)}\n```", text)
+        PAGE.write_text(text)
+    assert BLOCK.findall(text) == wanted
