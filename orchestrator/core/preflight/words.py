@@ -11,7 +11,7 @@ from orchestrator.core.exposed import joined
 from orchestrator.core.preflight.facts import SourceFacts
 from orchestrator.core.spec import Spec
 
-_PIP: Final = re.compile(r"\bpip3?\s+install\b([^;&|\n]*)")
+_PIP: Final = re.compile(r"\b(?:pip3?\s+install|tpuctl-venv)\b((?:(?!\s--\s)[^;&|\n])*)")
 
 
 def commands(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, str]]:
@@ -40,7 +40,7 @@ def flag(text: str, *names: str) -> str | None:
 
 def installs(text: str) -> Iterator[tuple[str, ...]]:
     """
-    Yield the words of each `pip install` in a command line.
+    Yield the words of each `pip install` or `tpuctl-venv` in a command line, up to what it then runs.
     """
     for found in _PIP.finditer(text):
         try:
