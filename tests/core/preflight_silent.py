@@ -109,6 +109,11 @@ SILENT = (
     ),
     Case(
         "missing-requirement",
+        files={**py("import torch\n"), "requirements.txt": "torch==2.13.0\n"},
+        spec={"job__command": f"tpuctl-venv -r requirements.txt -- {KEPT}"},
+    ),
+    Case(
+        "missing-requirement",
         files=py("import tensorflow\n"),
         spec={"tpu__runtime": "tpu-vm-tf-2.19.0-pjrt", "job__setup": "pip install tqdm"},
     ),

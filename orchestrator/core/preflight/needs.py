@@ -18,7 +18,9 @@ from orchestrator.core.preflight.program import is_local, program, shell_texts
 from orchestrator.core.preflight.words import installs
 from orchestrator.core.spec import Spec
 
-_INSTALLS: Final = re.compile(r"\bpip3?\s+install\b|\btpuctl-venv\b|\buv\s+(?:sync|run|pip|add)\b|\bpip\s+sync\b")
+_INSTALLS: Final = re.compile(
+    r"\bpip3?\s+install\b|\btpuctl-venv\b|\buv\s+(?:sync|run|pip|add)\b|\bpip\s+sync\b"
+)
 _OPAQUE: Final = re.compile(
     r"\b(?:conda|mamba|micromamba|poetry|pixi|pipenv|docker|podman|apt|apt-get|nix|make|curl|wget|pdm|hatch|rye)\b"
     r"|git\+|\.whl\b|--find-links|https?://"
