@@ -187,7 +187,7 @@ def _workers(world: "World") -> list[dict[str, Any]]:
             "phase": b.phase.value,
             "step": b.step,
             "loss": b.loss,
-            "rate": b.rate,
+            "rate": None if b.rate is None else round(b.rate, 4),
             "total_steps": b.total_steps,
             "progress_from": b.progress_from,
             "checkpoint": b.committed_step,

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from math import isfinite
 
-from orchestrator.agent.job_variables import unknown
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.cost import hourly
 from orchestrator.core.exposed import SAFE, exposures, job_texts
@@ -45,10 +44,6 @@ def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
             yield Problem(key, "is set by tpuctl itself", "choose another name")
         elif "\0" in value:
             yield Problem(key, "holds a zero byte, which no environment can carry", "remove it")
-        for word in unknown(value):
-            text = f"${word[:40]} stays as it is: no variable that tpuctl gives the job has this name"
-            hint = "docs/job-environment.md names them; for a dollar sign write $$"
-            yield Problem(key, text, hint, fatal=False)
 
 
 def _data(spec: Spec, _: Catalog) -> Iterator[Problem]:

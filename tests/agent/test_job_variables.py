@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.job_variables import VARIABLES, expand, expanded, unknown
-from orchestrator.catalog import load_catalog
-from orchestrator.core.check import check
 from orchestrator.render import machine_scripts
 from tests.agent.agent_lab import Lab
 from tests.render_kit import make_spec, make_target
@@ -94,17 +92,6 @@ def test_names_that_stay_are_told() -> None:
     Each once; an escaped one is meant to stay.
     """
     assert unknown("$HOME/$ZONE/${HOME}/${USER}/$$LANG") == ("HOME", "USER")
-
-
-def test_check_names_what_stays_as_it_is() -> None:
-    """
-    A warning: the value may be meant so.
-    """
-    spec = make_spec(env={"A": "$HOME/x", "B": "$TPUCTL_BUCKET $$HOME"})
-    found = [p for p in check(spec, load_catalog()) if p.key.startswith("job.env")]
-    assert [(p.key, p.fatal, p.message.split(":")[0]) for p in found] == [
-        ("job.env.A", False, "$HOME stays as it is")
-    ]
 
 
 def test_values_of_the_file_reach_the_job_filled_in(lab: Lab, tmp_path: Path) -> None:

@@ -345,6 +345,8 @@ SPEAK = (
         "train.py:3",
         py(HF + "transformers.BertModel.from_pretrained('x', from_tf=True)\n"),
     ),
+    Case("env-name-unknown", WARN, "job.env.OUT", spec={"job__env": {"OUT": "$HOME/x"}}, number="$HOME"),
+    Case("env-name-unknown", WARN, "job.env.OUT", spec={"job__env": {"OUT": "gs://${BUCKET}"}}),
     Case("dynamic-shape", WARN, "train.py:2", py(TF + "x = tf.where(y)\n")),
     Case("dynamic-shape", WARN, "train.py:2", py(TF + "x = tf.boolean_mask(x, m)\n")),
     Case("dynamic-shape", WARN, "train.py:4", py(XLA + "x = y.nonzero()\n")),

@@ -17,6 +17,7 @@ from orchestrator.core.preflight import (
     room,
     saves,
     shapes,
+    variables,
 )
 from orchestrator.core.preflight.facts import SourceFacts
 from orchestrator.core.preflight.finding import Finding, Level, Rule
@@ -39,6 +40,7 @@ RULES: Final[tuple[Rule, ...]] = (
     needs.hollow_resume,
     needs.data_at_home,
     needs.missing_requirement,
+    variables.env_name_unknown,
     interval.save_interval,
     chip.core_memory,
     room.disk_room,

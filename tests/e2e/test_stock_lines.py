@@ -1,0 +1,59 @@
+"""
+A training script with no word of tpuctl beyond the folder it saves to: its step, loss and rate are seen.
+"""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+NANOGPT = """
+import os, pathlib, time
+
+out = pathlib.Path(os.environ["TPUCTL_CHECKPOINT_DIR"])
+done = max((int(mark.parent.name) for mark in out.glob("*/COMPLETE")), default=0)
+print("number of parameters: 0.80M")
+for it in range(done, 101):
+    time.sleep(0.1)
+    loss = 4.0 / (1 + it / 20)
+    if it % 20 == 0:
+        print(f"step {it}: train loss {loss:.4f}, val loss 9.0000")
+        folder = out / str(it)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "ckpt.pt").write_text(str(it))
+        (folder / "COMPLETE").touch()
+    if it % 2 == 0:
+        print(f"iter {it}: loss {loss:.4f}, time 100.00ms, mfu 0.10%")
+    while it == 90 and os.environ["TPUCTL_INCARNATION"] == "1":
+        time.sleep(0.1)
+"""
+
+
+def test_a_script_that_prints_as_nanogpt_does_shows_step_loss_and_rate(stage):
+    """
+    In `status --json`, in its text, in the log of a killed machine, and as a curve of the report.
+    """
+    (stage.work / "train.py").write_text(NANOGPT)
+    stage.write(command="python3 train.py", target_steps=100, checkpoint={"format": "marker", "dir": "local"})
+    stage.tpuctl("up")
+    stage.wait_for("the last step before the kill", lambda: stage.at(90, committed=80))
+
+    (worker,) = stage.status()["workers"]
+    assert (worker["step"], worker["loss"], worker["progress_from"]) == (90, 0.7273, "lines")
+    assert 1 < worker["rate"] < 11
+    assert "step 90 of 100 (90%), loss 0.7273" in stage.tpuctl("status").out
+    assert "iter 90:" in stage.logs(1), "Python held back what it printed"
+
+    stage.tpuctl("local", "preempt", "--no-notice", f"{stage.name}-tpu-g1")
+    done = stage.tpuctl("watch", "--json")
+    summary = json.loads(done.out.splitlines()[-1])["summary"]
+    assert (summary["steps"], summary["steps_redone"], summary["preemptions"]) == (100, 10, 1)
+    assert summary["goodput"] > 0
+    (way,) = summary["recoveries"]
+    assert set(way["parts"]) >= {"setup", "compile"}
+
+    report = json.loads(stage.tpuctl("report", "--json").out)
+    page = (stage.work / report["file"]).read_text()
+    assert page.count("<polyline") == 2
+    assert "The job has reported no loss" not in page
+    stage.tpuctl("down", "--yes", "--delete-data")
