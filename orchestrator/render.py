@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.core.job import job_digest
+from orchestrator.core.progress_patterns import progress_text
 from orchestrator.core.sidecars import REQUIREMENTS, log_folder, sidecars
-from orchestrator.core.spec import ProgressSpec, Spec
+from orchestrator.core.spec import Spec
 from orchestrator.errors import UsageError
 from orchestrator.shell_text import check_environment, check_text
 
@@ -142,18 +143,6 @@ def loop_script(**values: str | int) -> str:
     Return the script that keeps the loop running on the VM; the template says which *values* it needs.
     """
     return _render("run-watch.sh.j2", values)
-
-
-def progress_text(spec: Spec) -> str:
-    """
-    Return how the job's output tells its progress as the agent is told it: a word, or patterns as JSON.
-
-    It is empty where the agent finds out by itself.
-    """
-    asked = spec.job.progress
-    if isinstance(asked, ProgressSpec):
-        return json.dumps({key: text for key, text in asdict(asked).items() if text}, sort_keys=True)
-    return "" if asked == "auto" else asked
 
 
 def stop_seconds(spec: Spec) -> float:

@@ -8,7 +8,8 @@ import re
 from typing import Dict, List, Mapping, Tuple
 
 VARIABLES: Dict[str, str] = {
-    "TPU_NAME": "name of the TPU",
+    "TPU_NAME": "`local`: the TPU of this machine. With `run_on: vm`, the name of the TPU",
+    "TPUCTL_NODE": "name of the TPU",
     "ZONE": "its zone",
     "PJRT_DEVICE": "`TPU`, which PyTorch/XLA asks for",
     "TPU_IP_ADDRESS": "with `run_on: vm`: address of the TPU",

@@ -94,9 +94,9 @@ def _losses(session: "Session", beats: "Sequence[Heartbeat]") -> "Losses":
     """
     Return the loss by step; the job's log is read only where no watcher has seen enough.
     """
+    from orchestrator.core.progress_patterns import progress_text
     from orchestrator.engine.joblogs import JobLog
     from orchestrator.engine.snapshot import read_curve
-    from orchestrator.render import progress_text
     from orchestrator.report.curve import FEW, losses
 
     seen = read_curve(session.store)

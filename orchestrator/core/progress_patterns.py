@@ -5,11 +5,15 @@ Python's `re` goes back and forth over a line and cannot be stopped while it doe
 depends on the repeats in the pattern, so those are counted here, and the agent cuts each line.
 """
 
+import json
 import re
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
+
+from orchestrator.core.spec import ProgressSpec, Spec
 
 if sys.version_info >= (3, 11):
     from re import _constants as codes  # type: ignore[attr-defined]
@@ -53,6 +57,18 @@ def fault(key: str, pattern: str) -> tuple[str, str]:
         hint = f"put brackets around the number, or name its group: (?P<{key}>...)"
         return f"has {compiled.groups} groups, so it is not known which one is the number", hint
     return _slow(tree)
+
+
+def progress_text(spec: Spec) -> str:
+    """
+    Return how the job's output tells its progress as the agent is told it: a word, or patterns as JSON.
+
+    It is empty where the agent finds out by itself.
+    """
+    asked = spec.job.progress
+    if isinstance(asked, ProgressSpec):
+        return json.dumps({key: text for key, text in asdict(asked).items() if text}, sort_keys=True)
+    return "" if asked == "auto" else asked
 
 
 def _slow(tree: Any) -> tuple[str, str]:

@@ -15,10 +15,10 @@ from tests.test_render import sourced
 
 PAGE = Path(__file__).parents[2] / "docs" / "job-environment.md"
 OWN = frozenset(
-    (
-        "TPUCTL_AGENT", "TPUCTL_COMMAND", "TPUCTL_EXPAND", "TPUCTL_EXPIRES_AT", "TPUCTL_FAILURES",
-        "TPUCTL_HEARTBEAT_SECONDS", "TPUCTL_PROGRESS", "TPUCTL_ROUND", "TPUCTL_RUNS_JOB", "TPUCTL_SAVE_EVERY",
-        "TPUCTL_SAVE_SECONDS", "TPUCTL_SECRETS", "TPUCTL_SETUP", "TPUCTL_STALL_SECONDS",
+    f"TPUCTL_{name}"
+    for name in (
+        "AGENT", "COMMAND", "EXPAND", "EXPIRES_AT", "FAILURES", "HEARTBEAT_SECONDS", "JOB_DIGEST", "PROGRESS",
+        "ROUND", "RUNS_JOB", "SAVE_EVERY", "SAVE_SECONDS", "SECRETS", "SETUP", "STALL_SECONDS",
     )
 )  # fmt: skip
 """Variables that the agent keeps for itself; everything else is described."""
