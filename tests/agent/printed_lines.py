@@ -168,6 +168,14 @@ SAMPLES = (
         "bars", 54, 2.25,
     ),
     Sample(
+        "Lightning, tqdm, resumed in the middle of an epoch",
+        "lightning 2.6.6, lightning/pytorch/callbacks/progress/tqdm_progress.py",
+        "Sanity Checking: |          | 0/? [00:00<?, ?it/s]\rTraining: |          | 0/? [00:00<?, ?it/s]"
+        "\rTraining: |          | 111/? [00:13<00:00,  7.96it/s, loss=2.150]"
+        "\rTraining: |          | 112/? [00:14<00:00,  7.85it/s, loss=2.130]\r",
+        "bars", 112, 2.13,
+    ),
+    Sample(
         "Lightning, rich",
         "lightning 2.6.6, lightning/pytorch/callbacks/progress/rich_progress.py",
         f"Epoch 2/3 {HEAVY * 30} 22/22 0:00:01 \N{BULLET} 0:00:00 31.22it/s v_num: 0.000 train_loss: 1.500\n",

@@ -11,6 +11,10 @@ from .numbers import VALUE, value
 from .readers import EVAL, Reader
 
 
+UNKNOWN = 1 << 60
+"""Stands for the length of a bar that does not know it: never reached."""
+
+
 class Bars(Reader):
     """
     Read tqdm's bars, Lightning's among them; of several bars follow the one that trains.
@@ -23,6 +27,8 @@ class Bars(Reader):
     name = "bars"
     _PERCENT = re.compile(rb"(\d{1,3})\Z")
     _COUNTS = re.compile(rb" ?(\d{1,12})/(\d{1,12}) \[")
+    # Lightning does not know the length of an epoch that it resumes in its middle.
+    _ENDLESS = re.compile(rb"([^\d|]{0,80}): \|[^|]{0,300}\| (\d{1,12})/\? \[")
     _RICH = re.compile(rb"Epoch (\d{1,9})/\d{1,9} [^\d ]{0,300} ?(\d{1,12})/(\d{1,12}) \d+:")
     _TRAINS = re.compile(
         rb"(?<![a-z])(?:train(?:ing)?|epochs?|steps?|iter(?:ation)?s?)(?![a-z])", re.IGNORECASE
@@ -71,6 +77,9 @@ class Bars(Reader):
             counts = self._COUNTS.match(tail)
             title = head[: percent.start()].strip().rstrip(b":").strip()
             return (title, int(counts[1]), int(counts[2]), tail) if counts else (b"", 0, 0, b"")
+        endless = self._ENDLESS.match(line) if b"/? [" in line else None
+        if endless is not None:
+            return endless[1].strip(), int(endless[2]), UNKNOWN, line[endless.end() :]
         rich = self._RICH.match(line) if b"v_num" in line else None
         if rich is not None:
             return b"Epoch %d" % (int(rich[1]) - 1), int(rich[2]), int(rich[3]), line[rich.end() :]
