@@ -9,16 +9,19 @@ import os
 import shutil
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from .formats.base import Format, Judgement, State, Unit, unfinished
+from .errors import TornError
+from .formats.base import LONG, QUIET, Format, Judgement, State, Unit, unfinished
 from .settings import CheckpointSettings
 from .threads import say
 
 RESTORING = ".restore-"
 QUARANTINED = 5
+RESTLESS = 4
+"""After how many changes in a row a save is copied although it is never at rest."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,13 @@ class LocalStep:
         """
         return self.state is State.COMPLETE
 
+    @property
+    def told(self) -> Optional[int]:
+        """
+        Return the step that the save itself tells, None when it tells none.
+        """
+        return self.step if self.step >= 0 else None
+
 
 @dataclass(frozen=True)
 class FileState:
@@ -55,20 +65,37 @@ class FileState:
 Seen = Tuple[Tuple[FileState, ...], Tuple[FileState, ...]]
 
 
+@dataclass(frozen=True)
+class Held:
+    """
+    Hold what was judged of a unit as it was *seen*, since when it is so, and how often it changed in a row.
+    """
+
+    seen: Seen
+    judged: Judgement
+    since: float
+    changes: int
+
+
 class LocalCheckpoints:
     """
     Look at the folder the job saves to, and move doubtful steps to *quarantine*.
 
-    A step is read again only when one of its files has changed: checkpoints are large.
+    A step is read again only when one of its files has changed: checkpoints are large. While the job runs, two
+    looks are *look* seconds apart.
     """
 
-    def __init__(self, settings: CheckpointSettings, format_: Format, quarantine: Path) -> None:
+    def __init__(
+        self, settings: CheckpointSettings, format_: Format, quarantine: Path, look: float = 0.0
+    ) -> None:
         self._settings = settings
         self.folder = Path(settings.folder)
         self.format = format_
         self._quarantine = quarantine
         self._lock = threading.Lock()
-        self._judged: Dict[str, Tuple[Seen, Judgement]] = {}
+        self._judged: Dict[str, Held] = {}
+        self._look = look
+        self._at_rest = True
         self.newest: Optional[int] = None
 
     def steps(self) -> List[LocalStep]:
@@ -80,7 +107,7 @@ class LocalCheckpoints:
             found = [self._step(unit) for unit in units]
             self._judged = {unit.name: self._judged[unit.name] for unit in units if unit.name in self._judged}
             found.sort(key=lambda one: (one.step, one.unit.rank, one.unit.name))
-            self.newest = max((one.step for one in found if one.complete), default=None)
+            self.newest = max((one.step for one in found if one.complete and one.step >= 0), default=None)
             return found
 
     def forget(self) -> None:
@@ -88,6 +115,13 @@ class LocalCheckpoints:
         Forget what was newest, because another attempt begins.
         """
         self.newest = None
+        self._at_rest = False
+
+    def rest(self) -> None:
+        """
+        Note that no process of the job is left, so that no file will change.
+        """
+        self._at_rest = True
 
     def chosen(self, step: int) -> Optional[LocalStep]:
         """
@@ -120,11 +154,35 @@ class LocalCheckpoints:
             return files_below(self.folder / unit.folder)
         return tuple(_state(self.folder / unit.folder, name) for name in sorted(unit.files))
 
+    def copy(self, step: LocalStep) -> Path:
+        """
+        Copy the files of a live unit to a folder of ours, and return that folder; the caller removes it.
+
+        Raises TornError when they changed meanwhile or the copy is not whole, OSError when it cannot be made.
+        """
+        folder = self._quarantine.with_name("copy")
+        shutil.rmtree(str(folder), ignore_errors=True)
+        before = self.files_of(step.unit)
+        try:
+            for one in before:
+                target = folder / step.unit.folder / one.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(str(self.folder / step.unit.folder / one.name), str(target))
+            if self.files_of(step.unit) != before:
+                raise TornError(f"{step.unit.name} changed while it was copied, so it is not committed")
+            judged = self.format.judge(folder, step.unit)
+            if judged.state is not State.COMPLETE:
+                raise TornError(f"the copy of {step.unit.name} is {judged.state.value}: {judged.why}")
+        except BaseException:
+            shutil.rmtree(str(folder), ignore_errors=True)
+            raise
+        return folder
+
     def put_aside(self, unit: Unit, *, torn: bool) -> Path:
         """
         Move a unit to the quarantine as `[torn-]NAME-TIME`, and return where it is. Nothing is deleted.
         """
-        name = f"{'torn-' if torn else ''}{unit.name}-{time.time_ns()}"
+        name = f"{'torn-' if torn else ''}{unit.name.replace('/', '_')}-{time.time_ns()}"
         try:
             target = self._move(unit, self._quarantine / name)
         except OSError:
@@ -142,6 +200,7 @@ class LocalCheckpoints:
         target.mkdir(exist_ok=True)
         for name in unit.files:
             if (source / name).exists():
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
                 (source / name).rename(target / name)
         return target
 
@@ -166,11 +225,32 @@ class LocalCheckpoints:
             )
             seen = (self.files_of(unit), pointers)
             held = self._judged.get(unit.name)
-            judged = held[1] if held and held[0] == seen else self.format.judge(self.folder, unit)
-            self._judged[unit.name] = (seen, judged)
+            if held is None or held.seen != seen:
+                judged = self.format.judge(self.folder, unit)
+                changes = 0 if held is None else held.changes + 1
+                held = self._judged[unit.name] = Held(seen, judged, time.monotonic(), changes)
+            judged = self._rested(unit, held)
         except FileNotFoundError as error:
             judged = unfinished(f"{error.filename} vanished")
         return LocalStep(unit.step if judged.step is None else judged.step, unit, judged.state, judged.why)
+
+    def _rested(self, unit: Unit, held: Held) -> Judgement:
+        """
+        Return the judgement, or that the files have to stay as they are for a while before it counts.
+        """
+        judged = held.judged
+        if judged.state is not State.COMPLETE or not judged.rest:
+            return judged
+        for_long = time.monotonic() - held.since
+        if for_long >= judged.rest * self._look and not self._at_rest:
+            self._judged[unit.name] = replace(held, changes=0)
+            return judged
+        if self._at_rest and judged.rest < LONG:
+            return judged
+        # Some programs save more often than we look. What proves itself whole is copied all the same.
+        if judged.rest == QUIET and held.changes >= RESTLESS:
+            return judged
+        return unfinished("a file of it is not there yet" if judged.rest == LONG else "it may still be written")
 
 
 def files_below(folder: Path) -> Tuple[FileState, ...]:

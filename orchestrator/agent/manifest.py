@@ -35,7 +35,9 @@ class Manifest:
     Describe what one worker committed.
 
     *folder* is the local folder's name, `.` when the files lie directly in the folder of all checkpoints;
-    *at* is the worker's clock. *attempt* tells apart two tries of one incarnation at the same step.
+    *at* is the worker's clock. *attempt* tells apart two tries of one incarnation at the same step. *format*
+    is what it was committed as, empty in old ones. *told* is the step that the save itself tells, None where
+    it tells none: then *step* is what the job had reported, or only counts the saves.
     """
 
     step: int
@@ -46,6 +48,15 @@ class Manifest:
     folder: str
     files: Tuple[StoredFile, ...]
     at: float
+    format: str = ""
+    told: Optional[int] = None
+
+    @property
+    def proven(self) -> bool:
+        """
+        Say whether the save itself tells that it is of this step.
+        """
+        return self.told == self.step
 
     def text(self) -> str:
         """
@@ -93,9 +104,11 @@ def parse(data: bytes, where: str) -> Manifest:
         files = tuple(_file(one) for one in value["files"])
         numbers = {key: int(value[key]) for key in ("step", "incarnation", "worker", "workers")}
         attempt = int(value.get("attempt", 0))
+        told = value.get("told", numbers["step"])
         return Manifest(
-            folder=value["folder"], files=files, at=float(value["at"]), attempt=attempt, **numbers
-        )
+            folder=value["folder"], files=files, at=float(value["at"]), attempt=attempt,
+            format=_format(value), told=None if told is None else int(told), **numbers,
+        )  # fmt: skip
     except (ValueError, KeyError, TypeError) as error:
         raise TornError(f"{where} is no manifest: {error}") from error
 
@@ -103,8 +116,15 @@ def parse(data: bytes, where: str) -> Manifest:
 def _check(value: Dict[str, Any]) -> None:
     if value["schema"] != SCHEMA:
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
-    if value["folder"] != "." and (not is_plain(value["folder"]) or "/" in value["folder"]):
+    if value["folder"] != "." and not is_plain(value["folder"]):
         raise ValueError(f"folder {value['folder']!r}")
+
+
+def _format(value: Dict[str, Any]) -> str:
+    name = value.get("format", "")
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z]{0,20}", name):
+        raise ValueError("a format of no such name")
+    return name
 
 
 def _file(value: Dict[str, Any]) -> StoredFile:

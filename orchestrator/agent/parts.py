@@ -100,7 +100,7 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
     log = JobLog(settings.layout.log, redactor)
     format_ = format_of(settings.checkpoints.format, settings.checkpoints.marker)
     gang, catalogue = Gang(settings, bucket), Catalogue(settings, bucket, format_)
-    local = LocalCheckpoints(settings.checkpoints, format_, settings.layout.quarantine)
+    local = LocalCheckpoints(settings.checkpoints, format_, settings.layout.quarantine, settings.poll)
     return Parts(
         settings=settings,
         environ=environ,

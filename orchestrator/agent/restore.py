@@ -14,7 +14,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from .catalogue import Catalogue
 from .errors import SliceSizeError, TornError
-from .formats.base import Unit
+from .formats.base import State, Unit
 from .gang import Attempt
 from .local_checkpoints import RESTORING, LocalCheckpoints
 from .manifest import Manifest, StoredFile, file_name, manifest_name
@@ -60,10 +60,11 @@ class Restorer:
             return Restored("" if step is None else self._catalogue.path_of(step), ())
         local = self._local
         local.folder.mkdir(parents=True, exist_ok=True)
-        notes = self._put_doubtful_aside(attempt.resume_step)
         if attempt.resume_step is None or attempt.resume_incarnation is None:
-            return Restored("", tuple(notes))
+            return Restored("", tuple(self._put_doubtful_aside(attempt.resume_step)))
         manifest = self._manifest(attempt.resume_step, attempt.resume_incarnation)
+        local.format.adopt(manifest.format)
+        notes = self._put_doubtful_aside(attempt.resume_step)
         wrong = _difference(local.folder / manifest.folder, manifest)
         if wrong is not None:
             notes += self._replace(manifest, wrong)
@@ -98,6 +99,8 @@ class Restorer:
             shutil.rmtree(str(leftover), ignore_errors=True)
         notes = []
         for one in self._local.steps():
+            if one.state is State.NOT_RESUMABLE:
+                continue
             if not one.complete or step is None or one.step > step:
                 why = "after the step to resume from" if one.complete else f"{one.state.value} ({one.why})"
                 place = self._local.put_aside(one.unit, torn=not one.complete)
@@ -137,9 +140,11 @@ class Restorer:
             raise TornError(f"checkpoint of step {manifest.step}: {wrong}")
         if manifest.folder == ".":
             for file in manifest.files:
+                (target / file.name).parent.mkdir(parents=True, exist_ok=True)
                 (temporary / file.name).replace(target / file.name)
-            temporary.rmdir()
+            shutil.rmtree(str(temporary))
         else:
+            target.parent.mkdir(parents=True, exist_ok=True)
             temporary.rename(target)
         _sync(self._local.folder)
 

@@ -18,11 +18,14 @@ STOP_SECONDS = 20.0
 class State(enum.Enum):
     """
     Name what a step on disk is worth. Only a complete one is ever committed or resumed from.
+
+    NOT_RESUMABLE is whole, but the framework left out what a resume needs; it stays where it is.
     """
 
     COMPLETE = "complete"
     TORN = "torn"
     UNFINISHED = "unfinished"
+    NOT_RESUMABLE = "not resumable"
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class Unit:
     Name the files of one step, relative to the folder of all checkpoints.
 
     *folder* is `.` when the files lie beside those of other steps. *files* are relative to it; None means
-    everything below it. Of two units of one step the higher *rank* is preferred.
+    everything below it. Of two units of one step the higher *rank* is preferred. The files of a *live* one
+    may be replaced at any moment, so it is committed from a copy; only its content may tell its step.
     """
 
     step: int
@@ -39,48 +43,73 @@ class Unit:
     folder: str = "."
     files: Optional[Tuple[str, ...]] = None
     rank: int = 0
+    live: bool = False
+
+
+UNKNOWN = -1
+"""The step of a unit that tells none."""
+QUIET = 1
+PATIENT = 3
+LONG = 24
+"""For how many looks a unit has to stay as it is, where nothing in it is written last."""
 
 
 @dataclass(frozen=True)
 class Judgement:
     """
     Hold what a unit is worth and why; *step* where only the content tells it.
+
+    A complete one with *rest* counts when its files have stayed the same for so many looks.
     """
 
     state: State
     why: str = ""
     step: Optional[int] = None
+    rest: int = 0
 
 
 @dataclass(frozen=True)
 class Listing:
     """
-    Show one level of the bucket: objects and folders by name, and a way to ask for more.
+    Show one level of the bucket: objects and folders by name, and ways to ask for more.
+
+    Folders end with a slash. *below* shows the level of one of them.
     """
 
     names: Tuple[str, ...]
     folders: Tuple[str, ...]
     has: Callable[[str], bool]
     read: Callable[[str], Optional[bytes]]
+    below: Callable[[str], Listing] = lambda _folder: nothing()
 
 
 @dataclass(frozen=True)
 class StoredStep:
     """
     Name a step that the job wrote to the bucket itself; *why* says what makes it complete, or what lacks.
+
+    *name* is a folder, an object or the common start of several; *objects* names them where it is neither.
     """
 
     step: int
     name: str
     complete: bool
     why: str
+    objects: Tuple[str, ...] = ()
 
 
-def complete(step: Optional[int] = None) -> Judgement:
+def nothing() -> Listing:
+    """
+    Return a level without objects.
+    """
+    return Listing((), (), lambda _name: False, lambda _name: None)
+
+
+def complete(step: Optional[int] = None, rest: int = 0) -> Judgement:
     """
     Return the judgement on a whole unit.
     """
-    return Judgement(State.COMPLETE, "", step)
+    return Judgement(State.COMPLETE, "", step, rest)
 
 
 def torn(why: str) -> Judgement:
@@ -115,6 +144,18 @@ class Format:
     zero_proves = True
     pointers: Tuple[str, ...] = ()
     at_end = False
+
+    @property
+    def chosen(self) -> str:
+        """
+        Return the name of the format in use, empty as long as `auto` has seen no save.
+        """
+        return self.name
+
+    def adopt(self, name: str) -> None:
+        """
+        Go on with what the newest checkpoint was committed as; only `auto` has a choice.
+        """
 
     def find(self, root: Path) -> List[Unit]:
         """

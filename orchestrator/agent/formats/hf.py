@@ -11,12 +11,15 @@ import re
 from pathlib import Path
 from typing import List, Optional
 
-from .base import Format, Judgement, Unit, complete, entries, torn, unfinished
+from .base import Format, Judgement, State, Unit, complete, entries, torn, unfinished
 from .whole import json_object, safetensors_fault, whole_number, zip_fault
 
 STATE = "trainer_state.json"
 SENTINEL = "checkpoint-is-incomplete.txt"
 _FOLDER = re.compile(r"checkpoint-(\d+)")
+_RESUME = ("*optimizer*", "scheduler.pt", "rng_state*.pth", "global_step*")
+_SHARDED = ("pytorch_model_fsdp*", "global_step*", "rank*-of-*")
+"""How FSDP and DeepSpeed save: each process its part, in folders whose names begin so."""
 _PART = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.safetensors|\.bin)")
 
 
@@ -55,7 +58,11 @@ class HuggingFace(Format):
             return torn(f"{STATE} cannot be read")
         if state.get("global_step") != unit.step:
             return torn(f"{STATE} says step {state.get('global_step')}")
-        fault = _model_fault(folder) or _resume_fault(folder)
+        fault = _model_fault(folder)
+        if not fault and not any(any(folder.glob(name)) for name in _RESUME):
+            # The state comes last, so what is absent altogether was never meant to be there.
+            return Judgement(State.NOT_RESUMABLE, "no optimizer, schedule or random state (save_only_model)")
+        fault = fault or _resume_fault(folder)
         return torn(fault) if fault else complete()
 
     def closes(self, name: str) -> bool:
@@ -75,7 +82,8 @@ def _model_fault(folder: Path) -> str:
     weights = sorted(folder.glob("*.safetensors"))
     older = sorted(folder.glob("pytorch_model*.bin"))
     if not weights and not older:
-        return "no model weights"
+        sharded = any(any(folder.glob(name)) for name in _SHARDED)
+        return "" if sharded else "no model weights"
     names = {path.name for path in (*weights, *older)}
     for index in sorted(folder.glob("*.index.json")):
         parts = (json_object(index) or {}).get("weight_map")
@@ -99,7 +107,10 @@ def _resume_fault(folder: Path) -> str:
     random = sorted(folder.glob("rng_state*.pth"))
     if not random:
         return "no rng_state.pth"
+    sharded = any(any(folder.glob(name)) for name in _SHARDED)
     for path in (folder / "optimizer.pt", folder / "scheduler.pt", *random):
+        if not path.exists() and sharded:
+            continue
         fault = zip_fault(path) if path.exists() else f"no {path.name}"
         if fault:
             return fault

@@ -8,10 +8,10 @@ start.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List
+from typing import Iterator, List
 
-from .base import Format, Judgement, Unit, complete, torn, unfinished
-from .whole import copy_over, h5_fault, json_object, whole_number
+from .base import Format, Judgement, Listing, StoredStep, Unit, complete, torn, unfinished
+from .whole import copy_over, h5_fault, json_object, json_value, whole_number
 
 WEIGHTS = "latest.weights.h5"
 METADATA = "training_metadata.json"
@@ -61,6 +61,17 @@ class Keras(Format):
         Say whether this is the metadata.
         """
         return name.startswith(METADATA)
+
+    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+        """
+        Yield the pair in the bucket, where Keras uploads each file whole.
+        """
+        value = json_value(listing.read(METADATA)) if METADATA in listing.names else None
+        epoch = whole_number((value or {}).get("epoch"))
+        if epoch is not None or WEIGHTS in listing.names:
+            there = epoch is not None and WEIGHTS in listing.names
+            why = f"{WEIGHTS} and {METADATA}" if there else f"{WEIGHTS} or {METADATA} is missing"
+            yield StoredStep(epoch or 0, WEIGHTS, there, why, (WEIGHTS, METADATA))
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
         """

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import tarfile
 import zipfile
 import zlib
 from pathlib import Path
 from typing import Any, Dict, Optional
 
 H5_MAGIC = b"\x89HDF\r\n\x1a\n"
+NPY_MAGIC = b"\x93NUMPY"
 LONGEST_HEADER = 100 << 20
 
 
@@ -68,13 +71,90 @@ def h5_fault(path: Path) -> str:
     return "" if size == end else f"{path.name} has {size} bytes, its superblock says {end}"
 
 
+def npy_fault(path: Path) -> str:
+    """
+    Check that an array of numpy is as long as its header says.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(12)
+        wide = head[6:7] > b"\x01"
+        start = 12 if wide else 10
+        if head[:6] != NPY_MAGIC or len(head) < start:
+            return f"{path.name} is no array of numpy"
+        length = int.from_bytes(head[8:start], "little")
+        file.seek(start)
+        header = file.read(min(length, 1 << 16)).decode("latin-1")
+    if len(header) < min(length, 1 << 16):
+        return f"{path.name} is cut in its header"
+    items = _npy_items(header)
+    if items is None:
+        # Objects and records are longer than the header tells.
+        return "" if size > start + length else f"{path.name} has no data"
+    end = start + length + items
+    return "" if size == end else f"{path.name} has {size} bytes, its header says {end}"
+
+
+def _npy_items(header: str) -> Optional[int]:
+    """
+    Return how many bytes the items of an array take, None for a type that is no plain number.
+    """
+    kind = re.search(r"'descr': '[<>|=]?[biufcSV?](\d+)'", header)
+    shape = re.search(r"'shape': \(([^)]*)\)", header)
+    if kind is None or shape is None:
+        return None
+    total = int(kind[1])
+    for part in shape[1].split(","):
+        if part.strip():
+            total *= int(part)
+    return total
+
+
+def npy_integer(data: bytes) -> Optional[int]:
+    """
+    Return the one whole number in an array of numpy, None for anything else.
+    """
+    start = 12 if data[6:7] > b"\x01" else 10
+    length = int.from_bytes(data[8:start], "little")
+    header = data[start : start + length].decode("latin-1")
+    body = data[start + length :]
+    kind = re.search(r"'descr': '[<|=]([iu])([1248])'", header)
+    if data[:6] != NPY_MAGIC or kind is None or len(body) != int(kind[2]):
+        return None
+    return int.from_bytes(body, "little", signed=kind[1] == "i")
+
+
+def tar_fault(path: Path) -> str:
+    """
+    Check a tar archive, compressed or not, to its end.
+    """
+    try:
+        with tarfile.open(str(path)) as archive:
+            members = archive.getmembers()
+    except (tarfile.TarError, zlib.error, EOFError, ValueError) as error:
+        return f"{path.name} is no whole tar archive: {error}"
+    end = max((one.offset_data + one.size for one in members), default=0)
+    packed = path.name.lower().endswith(("gz", "bz2", "xz"))
+    return f"{path.name} is cut" if not members or (not packed and end > path.stat().st_size) else ""
+
+
 def json_object(path: Path) -> Optional[Dict[str, Any]]:
     """
     Return the JSON object in a file, None when it is missing, torn or something else.
     """
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return json_value(path.read_bytes())
+    except OSError:
+        return None
+
+
+def json_value(data: Optional[bytes]) -> Optional[Dict[str, Any]]:
+    """
+    Return the JSON object in *data*, None for anything else.
+    """
+    try:
+        value = json.loads(data or b"")
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

@@ -1,0 +1,85 @@
+"""
+The step in the name of a single file, and which files are later saves of the same thing.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import Optional
+
+_ENDING = re.compile(r"(?:\.weights)?\.[a-z][a-z0-9]*(?:\.tar|\.gz|\.zip)?$")
+_NOISE = re.compile(
+    r"(?:[a-z]p_)?(?:rank|worker|shard|process|part|gpu|host)[-_]?\d+"  # whose part it is
+    r"|\d+[-_]of[-_]\d+"  # which part
+    r"|\d+\.\d+(?:e[-+]?\d+)?"  # a metric
+    r"|(?<![a-z0-9])v\d+(?![a-z0-9])"  # a version: last-v1.ckpt
+)
+_TIME = re.compile(
+    r"(?<!\d)(?:20\d{6}|20\d\d[-_.]\d\d[-_.]\d\d|\d{10,})(?:[-_t.]?\d\d[-:._]?\d\d[-:._]?\d\d)?"
+)
+_WORD = r"(?:global_?steps?|steps?|iter(?:ation)?s?|updates?|batch(?:es)?|kimg|tokens?|samples?)"
+_STEP = re.compile(rf"{_WORD}[-_=: .]?(\d+)|(?<![a-z0-9])(\d+)[-_]?{_WORD}(?![a-z]|[-_=: .]?\d)")
+_EPOCH = re.compile(r"(?<![a-z])(?:epochs?|ep|e)[-_=: .]?(\d+)")
+_PLAIN = re.compile(
+    r"(?<![a-z])(?:model|ckpt|checkpoint|chkpt|snapshot|weights|params|state|save|net|optim(?:izer)?|opt|gen)(\d+)"
+    r"|(?:^|[-_=: .])(\d+)(?=[-_=: .]*$|[-_=: .])"
+)
+
+
+class Kind(enum.IntEnum):
+    """
+    Say what a number in a name counts. A time tells the order of saves, and no step.
+    """
+
+    TIME = 0
+    PLAIN = 1
+    EPOCH = 2
+    STEP = 3
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """
+    Hold the number in a name, what it counts, and the name with a `#` in its place.
+    """
+
+    number: int
+    kind: Kind
+    series: str
+
+
+def numbered(name: str) -> Optional[Numbered]:
+    """
+    Return the number of a file's name without its folders; None for one that is replaced in place.
+    """
+    lower = name.lower()
+    ending = _ENDING.search(lower)
+    stem = lower[: ending.start()] if ending else lower
+    time = _TIME.search(stem)
+    if time:
+        digits = int(re.sub(r"\D", "", time[0]))
+        return Numbered(digits, Kind.TIME, _series(name, time.start(), time.end()))
+    quiet = _NOISE.sub(lambda match: "x" * len(match[0]), stem)
+    for kind, pattern in ((Kind.STEP, _STEP), (Kind.EPOCH, _EPOCH), (Kind.PLAIN, _PLAIN)):
+        found = list(pattern.finditer(quiet))
+        if found:
+            match = found[-1]
+            group = 1 if match[1] is not None else 2
+            return Numbered(int(match[group]), kind, _series(name, match.start(group), match.end(group)))
+    return None
+
+
+def _series(name: str, start: int, end: int) -> str:
+    """
+    Return the name with every other number blanked too: the metric in a name differs from save to save.
+    """
+    return re.sub(r"\d+(?:\.\d+)?", "#", name[:start]) + "#" + re.sub(r"\d+\.\d+|\d+", _kept, name[end:])
+
+
+def _kept(match: "re.Match[str]") -> str:
+    """
+    Blank a metric; keep whole numbers after the step, which tell a rank or a part.
+    """
+    return "#" if "." in match[0] else match[0]
