@@ -16,6 +16,7 @@ from .settings import Settings
 from .storage import SECONDS, Bucket
 
 SUSPECT = ".suspect"
+REPLACED = ".replaced"
 
 
 class Catalogue:
@@ -72,14 +73,14 @@ class Catalogue:
         name = next((one.name for one in found), "")
         return f"{self._settings.folder.rstrip('/')}/{name}" if name else ""
 
-    def suspect(self, one: Checkpoint) -> None:
+    def suspect(self, one: Checkpoint, mark: str = SUSPECT) -> None:
         """
-        Take a checkpoint out of the choice without losing it: its manifests get another name.
+        Take a checkpoint out of the choice without losing it: its manifests get another name, with *mark*.
         """
         for name in self._bucket.level(folder_name(one.step, one.incarnation))[0]:
             held = self._bucket.read(name) if parse_name(name) else None
             if held is not None:
-                self._bucket.write(name + SUSPECT, held.data)
+                self._bucket.write(name + mark, held.data)
                 self._bucket.delete(name, held.generation)
 
     def acquit(self, step: int, incarnation: int) -> None:
@@ -93,6 +94,17 @@ class Catalogue:
                 with contextlib.suppress(PreconditionError):
                     self._bucket.write(original, held.data, 0)
                 self._bucket.delete(name)
+
+    def proven(self, step: Optional[int], incarnation: Optional[int]) -> bool:
+        """
+        Say whether a checkpoint tells its step itself, instead of being counted.
+        """
+        return (
+            step is None
+            or incarnation is None
+            or incarnation < 0
+            or self.manifest(step, incarnation, 0).proven
+        )
 
     def _committed(self, seconds: float) -> Iterator[Checkpoint]:
         for _step, folder in self.steps(seconds):
@@ -134,7 +146,12 @@ class Catalogue:
                 yield Checkpoint(one.step, why=f"checkpoint complete: {one.why}")
 
     def _stored(self, seconds: float) -> Iterator[StoredStep]:
-        prefix = self.prefix()
+        return self._format.stored(self._level(self.prefix(), seconds))
+
+    def _level(self, prefix: str, seconds: float) -> Listing:
+        """
+        Return one level of the bucket, which asks for those below it when they are wanted.
+        """
         names, folders = self._bucket.level(prefix, seconds)
 
         def read(name: str) -> Optional[bytes]:
@@ -142,13 +159,13 @@ class Catalogue:
             return held.data if held is not None else None
 
         cut = len(prefix)
-        listing = Listing(
+        return Listing(
             tuple(name[cut:] for name in names),
             tuple(folder[cut:] for folder in folders),
             has=lambda name: self._bucket.stat(prefix + name, seconds) is not None,
             read=read,
+            below=lambda folder: self._level(prefix + folder, seconds),
         )
-        return self._format.stored(listing)
 
     def prefix(self) -> str:
         """

@@ -4,24 +4,27 @@ Commit finished checkpoints: upload, verify that nothing changed meanwhile, writ
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import List, Optional, Tuple
+from pathlib import Path
+from typing import List, Optional, Set, Tuple
 
-from .catalogue import Catalogue
+from .catalogue import REPLACED, Catalogue
 from .errors import FencedError, PreconditionError, TornError
 from .formats.base import State, Unit
 from .formats.outputs import outputs_in
 from .gang import Gang
 from .heartbeat import Status
-from .local_checkpoints import FileState, LocalCheckpoints, LocalStep
+from .local_checkpoints import FileState, LocalCheckpoints, LocalStep, files_below
 from .manifest import Manifest, StoredFile, file_name, manifest_name, parse
 from .settings import Settings
-from .storage import Bucket
+from .storage import Bucket, sha256_of
 from .threads import say
 
 PARALLEL = 4
+FILES = "files"
 
 
 class Committer:
@@ -48,13 +51,18 @@ class Committer:
         self._lock = threading.Lock()
         self._attempt = 0
         self._floor: Optional[int] = None
+        self._last: Optional[Manifest] = None
+        self._same: Tuple[FileState, ...] = ()
+        self.proven: Optional[int] = None
 
-    def begin(self, attempt: int, floor: Optional[int]) -> None:
+    def begin(self, attempt: int, floor: Optional[int], *, proven: bool = True) -> None:
         """
-        Commit for *attempt* from now on, and only steps after *floor*.
+        Commit for *attempt* from now on, and only steps after *floor*; *proven*: a save told that step.
         """
         with self._lock:
             self._attempt, self._floor = attempt, floor
+            self._last, self._same = None, ()
+            self.proven = floor if proven else None
 
     def end(self) -> None:
         """
@@ -75,10 +83,12 @@ class Committer:
                 return False
             if self._settings.checkpoints.in_bucket:
                 return self._note()
-            steps = self._pending()
+            whole = [one for one in self._local.steps() if one.complete]
+            self._status.set(format=self._local.format.chosen)
+            steps = self._pending(whole)
             for step in steps:
                 self._commit_step(step)
-            return bool(steps)
+            return bool(steps) or any(self._commit_changed(one) for one in whole if one.unit.live)
 
     def commit_outputs(self) -> None:
         """
@@ -100,35 +110,122 @@ class Committer:
                 unit = Unit(number, "outputs", ".", names)
                 self._commit_step(LocalStep(number, unit, State.COMPLETE, ""))
 
-    def _pending(self) -> List[LocalStep]:
+    def _pending(self, whole: List[LocalStep]) -> List[LocalStep]:
         """
         Return what to commit: one machine commits the newest step, a gang every step so that workers meet.
         """
-        floor = -1 if self._floor is None else self._floor
+        floor = -1 if self._floor is None or self._gives_way() else self._floor
         # Of several names for one step the preferred one comes last.
-        by_step = {one.step: one for one in self._local.steps() if one.complete and one.step > floor}
+        by_step = {one.step: one for one in whole if one.step > floor}
         steps = list(by_step.values())
         return steps if self._settings.workers > 1 else steps[-1:]
+
+    def _gives_way(self) -> bool:
+        """
+        Say whether single files were committed last, and the job saves in another format by now.
+
+        Those files may have been there before the training (weights to start from) with any number in a name.
+        """
+        chosen = self._local.format.chosen
+        if self._floor is None or not self._local.format.may_change or chosen in ("", FILES):
+            return False
+        last = self._newest_manifest()
+        return last is not None and last.format == FILES
+
+    def _newest_manifest(self) -> Optional[Manifest]:
+        """
+        Return this worker's manifest of the newest checkpoint, read once for each attempt.
+        """
+        if self._last is None:
+            newest = self._catalogue.newest()
+            if newest is not None:
+                self._last = self._catalogue.manifest(newest.step, newest.incarnation, self._settings.worker)
+        return self._last
+
+    def _commit_changed(self, step: LocalStep) -> bool:
+        """
+        Commit files that were replaced in place and tell no later step than the newest commit.
+
+        A save that tells an earlier step than that is no news: the job has begun again.
+        """
+        states = self._local.files_of(step.unit)
+        last = self._newest_manifest()
+        if states == self._same or (last is not None and self._is_earlier(step, last)):
+            return False
+        self._same = states
+        if last is None:
+            return self._commit_step(step)
+        return self._commit_step(step, unless=last)
+
+    @staticmethod
+    def _is_earlier(step: LocalStep, last: Manifest) -> bool:
+        return step.told is not None and last.told is not None and step.told < last.told
 
     def _note(self) -> bool:
         newest = self._catalogue.newest()
         if newest is None or (self._floor is not None and newest.step <= self._floor):
             return False
+        self._status.set(format=self._local.format.chosen)
         self._committed(newest.step)
         return True
 
-    def _commit_step(self, step: LocalStep) -> None:
-        settings = self._settings
-        if not self._held_already(step.step):
-            files = self._upload(step)
-            self._fence()
-            manifest = Manifest(
-                step.step, settings.incarnation, settings.worker, settings.workers,
-                self._attempt, step.unit.folder, files, time.time(),
-            )  # fmt: skip
-            self._write(manifest)
-            say(f"committed step {step.step}: {len(files)} files, {sum(one.size for one in files)} bytes")
-        self._committed(step.step)
+    def _commit_step(self, step: LocalStep, unless: Optional[Manifest] = None) -> bool:
+        """
+        Commit a step; not when its files are those of *unless*. Say whether it was committed.
+        """
+        told, number = step.told, self._number(step)
+        if step.unit.live:
+            try:
+                folder: Optional[Path] = self._local.copy(step)
+            except OSError as error:
+                say(f"{step.unit.name} is uploaded without a copy: {error}")
+                folder = None
+        else:
+            folder = None
+        source = folder or self._local.folder
+        try:
+            names = {one.name for one in self._local.files_of(step.unit)}
+            if unless is not None and _is_same(source / step.unit.folder, names, unless):
+                return False
+            if not self._held_already(number):
+                files = self._upload(step, number, source, copied=folder is not None)
+                self._manifest(step, number, files, told)
+        finally:
+            if folder is not None:
+                shutil.rmtree(str(folder), ignore_errors=True)
+        self._committed(number, proven=told == number)
+        return True
+
+    def _number(self, step: LocalStep) -> int:
+        """
+        Return the step to commit under: what the save tells, else what the job reports, else a count.
+        """
+        floor = -1 if self._floor is None or self._gives_way() else self._floor
+        if step.told is not None and step.told > floor:
+            return step.told
+        reported = self._status.get("step")
+        return max(floor + 1, reported if isinstance(reported, int) else 0)
+
+    def _manifest(
+        self, step: LocalStep, number: int, files: Tuple[StoredFile, ...], told: Optional[int]
+    ) -> None:
+        settings, chosen = self._settings, self._local.format.chosen
+        self._fence()
+        if self._gives_way():
+            for one in list(self._catalogue.complete()):
+                if (
+                    one.step >= number
+                    and self._catalogue.manifest(one.step, one.incarnation, 0).format == FILES
+                ):
+                    say(f"step {one.step} of single files gives way to step {number} of format {chosen}")
+                    self._catalogue.suspect(one, REPLACED)
+        manifest = Manifest(
+            number, settings.incarnation, settings.worker, settings.workers,
+            self._attempt, step.unit.folder, files, time.time(), chosen, told,
+        )  # fmt: skip
+        self._write(manifest)
+        self._last = manifest
+        say(f"committed step {number}: {len(files)} files, {sum(one.size for one in files)} bytes")
 
     def _held_already(self, step: int) -> bool:
         """
@@ -141,7 +238,10 @@ class Committer:
         if held is None:
             return False
         try:
-            if parse(held.data, name).attempt == self._attempt:
+            manifest = parse(held.data, name)
+            if manifest.format == FILES and self._gives_way():
+                return False
+            if manifest.attempt == self._attempt:
                 return True
         except TornError as error:
             say(str(error))
@@ -151,24 +251,25 @@ class Committer:
         self._bucket.delete(name, held.generation)
         return False
 
-    def _upload(self, step: LocalStep) -> Tuple[StoredFile, ...]:
+    def _upload(self, step: LocalStep, number: int, source: Path, *, copied: bool) -> Tuple[StoredFile, ...]:
         """
         Upload the payload first, and last the file that makes the step complete for its framework.
 
         So a copy of the bucket's folder never looks whole too early.
         """
         local = self._local
-        folder, before = local.folder / step.unit.folder, local.files_of(step.unit)
+        folder = source / step.unit.folder
+        before = local.files_of(step.unit) if not copied else files_below(folder)
 
         def send(one: FileState) -> StoredFile:
-            target = file_name(step.step, self._settings.incarnation, self._settings.worker, one.name)
+            target = file_name(number, self._settings.incarnation, self._settings.worker, one.name)
             return StoredFile(one.name, one.size, self._bucket.upload(target, folder / one.name, one.size))
 
         payload = [one for one in before if not local.format.closes(one.name)]
         with ThreadPoolExecutor(PARALLEL) as pool:
             sent = list(pool.map(send, payload))
         sent += [send(one) for one in before if local.format.closes(one.name)]
-        if local.files_of(step.unit) != before or not self._still_complete(step):
+        if not copied and (local.files_of(step.unit) != before or not self._still_complete(step)):
             raise TornError(f"{step.unit.name} changed while it was uploaded, so it is not committed")
         return tuple(sorted(sent, key=lambda one: one.name))
 
@@ -192,6 +293,16 @@ class Committer:
             if held is None or held.data != manifest.text().encode():
                 raise
 
-    def _committed(self, step: int) -> None:
+    def _committed(self, step: int, *, proven: bool = True) -> None:
         self._floor = step
+        self.proven = step if proven else self.proven
         self._status.set(committed_step=step, committed_at=time.time())
+
+
+def _is_same(folder: Path, names: Set[str], manifest: Manifest) -> bool:
+    """
+    Say whether the files of these names are those of the manifest.
+    """
+    return names == {one.name for one in manifest.files} and all(
+        sha256_of(folder / one.name) == one.sha256 for one in manifest.files
+    )

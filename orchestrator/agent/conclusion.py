@@ -20,8 +20,9 @@ def conclude(parts: Parts, attempt: Attempt, outcome: Outcome) -> Outcome:
     committed, target = parts.status.get("committed_step"), _target(parts)
     if trouble and not (outcome.code == 0 and committed is None):
         return Outcome(Verdict.FAILED, f"the last checkpoint cannot be committed: {trouble}")
-    if target is not None and committed is not None and committed >= target:
-        return Outcome(Verdict.DONE, f"step {committed} is committed, the target is {target}")
+    proven = parts.committer.proven
+    if target is not None and proven is not None and proven >= target:
+        return Outcome(Verdict.DONE, f"step {proven} is committed, the target is {target}")
     saved = committed is not None and (attempt.resume_step is None or committed > attempt.resume_step)
     return settle(outcome, committed=committed, saved=saved, output=parts.log.tail())
 

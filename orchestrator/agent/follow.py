@@ -44,7 +44,7 @@ class Follower:
         """
         Return the step that may prove the end of the training: no count that somebody else guessed at.
         """
-        return self._known.step if self._known.exact else self._saved()
+        return self._known.step if self._known.exact else self._newest(self._parts.committer.proven)
 
     def heard(self, data: bytes) -> None:
         """
@@ -84,8 +84,10 @@ class Follower:
         """
         Return the newest step that the job has saved, on its disk or in the bucket.
         """
-        saved = (self._parts.local.newest, self._parts.status.get("committed_step"))
-        return max((step for step in saved if step is not None), default=None)
+        return self._newest(self._parts.status.get("committed_step"))
+
+    def _newest(self, committed: Optional[int]) -> Optional[int]:
+        return max((step for step in (self._parts.local.newest, committed) if step is not None), default=None)
 
     def _step(self, now: Known, resumed: Optional[int]) -> None:
         assert now.step is not None  # noqa: S101 (asked for above)

@@ -69,6 +69,7 @@ class Status:
             "unclaimed_files": 0,
             "unclaimed_bytes": 0,
             "unclaimed_complete": None,
+            "format": "" if settings.checkpoints.format == "auto" else settings.checkpoints.format,
             "message": "",
         }
         self.urgent: Callable[[], None] = lambda: None

@@ -81,8 +81,8 @@ class LocalCheckpoints:
     """
     Look at the folder the job saves to, and move doubtful steps to *quarantine*.
 
-    A step is read again only when one of its files has changed: checkpoints are large. While the job runs, two
-    looks are *look* seconds apart.
+    A step is read again only when one of its files has changed: checkpoints are large. While the job runs,
+    two looks are *look* seconds apart.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class LocalCheckpoints:
         """
         with self._lock:
             units = self.format.find(self.folder)
-            found = [self._step(unit) for unit in units]
+            found = [step for step in map(self._step, units) if self.format.owns(step.unit)]
             self._judged = {unit.name: self._judged[unit.name] for unit in units if unit.name in self._judged}
             found.sort(key=lambda one: (one.step, one.unit.rank, one.unit.name))
             self.newest = max((one.step for one in found if one.complete and one.step >= 0), default=None)
@@ -168,14 +168,15 @@ class LocalCheckpoints:
                 target = folder / step.unit.folder / one.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(str(self.folder / step.unit.folder / one.name), str(target))
-            if self.files_of(step.unit) != before:
-                raise TornError(f"{step.unit.name} changed while it was copied, so it is not committed")
+            changed = self.files_of(step.unit) != before
             judged = self.format.judge(folder, step.unit)
-            if judged.state is not State.COMPLETE:
-                raise TornError(f"the copy of {step.unit.name} is {judged.state.value}: {judged.why}")
         except BaseException:
             shutil.rmtree(str(folder), ignore_errors=True)
             raise
+        if changed or judged.state is not State.COMPLETE:
+            shutil.rmtree(str(folder), ignore_errors=True)
+            why = "changed while it was copied" if changed else f"is {judged.state.value}: {judged.why}"
+            raise TornError(f"{step.unit.name} {why}, so it is not committed")
         return folder
 
     def put_aside(self, unit: Unit, *, torn: bool) -> Path:
@@ -250,7 +251,9 @@ class LocalCheckpoints:
         # Some programs save more often than we look. What proves itself whole is copied all the same.
         if judged.rest == QUIET and held.changes >= RESTLESS:
             return judged
-        return unfinished("a file of it is not there yet" if judged.rest == LONG else "it may still be written")
+        return unfinished(
+            "a file of it is not there yet" if judged.rest == LONG else "it may still be written"
+        )
 
 
 def files_below(folder: Path) -> Tuple[FileState, ...]:

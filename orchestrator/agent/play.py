@@ -69,9 +69,17 @@ class Player:
             message="",
         )
         target = self._settings.target
-        if target is not None and attempt.resume_step is not None and attempt.resume_step >= target:
-            return Outcome(Verdict.DONE, f"step {attempt.resume_step} is committed, the target is {target}")
+        if self._is_beyond(attempt):
+            prove = partial(parts.catalogue.proven, attempt.resume_step, attempt.resume_incarnation)
+            if parts.patiently("read the manifest", prove):
+                return Outcome(
+                    Verdict.DONE, f"step {attempt.resume_step} is committed, the target is {target}"
+                )
         return self._prepare(attempt) or self._train(attempt)
+
+    def _is_beyond(self, attempt: Attempt) -> bool:
+        target = self._settings.target
+        return target is not None and attempt.resume_step is not None and attempt.resume_step >= target
 
     def _prepare(self, attempt: Attempt) -> Optional[Outcome]:
         """
@@ -128,7 +136,8 @@ class Player:
         # The start is reported before it happens, so that a machine that loses its disk still learns of it.
         with contextlib.suppress(AgentError, OSError):
             parts.reporter.report(5.0, at_once=True)
-        parts.committer.begin(attempt.attempt, attempt.resume_step)
+        # Beyond the target only a count can be here: what proves its step has ended the job before.
+        parts.committer.begin(attempt.attempt, attempt.resume_step, proven=not self._is_beyond(attempt))
         environ = {**for_job(job_environ(parts, attempt, self._restored.path)), **secrets}
         parts.pace.begin()
         try:
@@ -148,9 +157,9 @@ class Player:
         """
         status, step = self._parts.status, attempt.resume_step
         status.set(attempt=attempt.attempt, resumed_from=step, committed_step=step, exit_code=0)
-        self._parts.committer.begin(attempt.attempt, step)
+        self._parts.committer.begin(attempt.attempt, step, proven=not self._is_beyond(attempt))
         target, framework = self._settings.target, self._parts.format
-        outcome = judge(0, target, self.record.reached, status.get("committed_step"), framework)
+        outcome = judge(0, target, self.record.reached, self._parts.committer.proven, framework)
         return conclude(self._parts, attempt, outcome)
 
     def _run(
@@ -218,8 +227,11 @@ class Player:
         while True:
             code = job.exit_code()
             self._follower.look(attempt.resume_step, last=code is not None)
-            committed = self._parts.status.get("committed_step")
+            committed = self._parts.committer.proven
             if code is not None:
+                # What it saved last may tell which framework this is, and so what its status means.
+                with contextlib.suppress(OSError):
+                    self._parts.local.steps()
                 return judge(code, target, self._follower.reached, committed, framework)
             if self._parts.orders.overtaken(attempt.attempt):
                 return Outcome(Verdict.OVERTAKEN, "the gang has gone on")
@@ -247,5 +259,6 @@ class Player:
             left = job.clear()
             self._parts.status.trouble("clear", f"processes {left} do not die" if left else "")
             if not left:
+                self._parts.local.rest()
                 self._parts.log.settle()
                 return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import AbstractSet, Dict, FrozenSet, Iterator, List, Optional, Pattern, Tuple
+from typing import AbstractSet, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from .base import UNKNOWN, Format, Judgement, Listing, State, StoredStep, Unit
 from .fairseq import Fairseq
@@ -32,6 +32,7 @@ class Auto(Format):
     """
 
     name = "auto"
+    may_change = True
     wants = "the layout of a known framework, or a whole file that looks like a save"
     grace = 25.0
 
@@ -71,13 +72,6 @@ class Auto(Format):
         return self._chosen.zero_proves if self._chosen else True
 
     @property
-    def log_step(self) -> Optional[Pattern[bytes]]:  # type: ignore[override]
-        """
-        Return the chosen format's.
-        """
-        return self._chosen.log_step if self._chosen else None
-
-    @property
     def pointers(self) -> Tuple[str, ...]:  # type: ignore[override]
         """
         Return the chosen format's, in every folder that holds saves.
@@ -99,24 +93,30 @@ class Auto(Format):
         Return the units of the chosen format, in whichever folder they are; choose it first.
         """
         seen = survey(root, self._marker)
-        self._claimed = seen.claimed
-        if self._chosen is None or self._chosen is self._files:
-            self._choose(root, seen)
-        self._units = {}
-        if self._chosen is None or self._chosen is self._files:
-            for unit in self._files.find(root):
-                self._units[unit.name] = (unit, self._files, "", unit)
-        # As long as nothing is whole, what is on the way is shown too.
-        for format_ in self._strong.values() if self._chosen is None else (self._chosen,):
+        self._claimed, self._units = seen.claimed, {}
+        # Until one is chosen all are looked at, and while files are, what may take their place.
+        for format_ in (self._chosen,) if self._is_strong() else self._strong.values():
             self._add(root, format_, seen)
+        if not self._is_strong():
+            for unit in self._files.find(root):
+                self._units.setdefault(unit.name, (unit, self._files, "", unit))
         return [one[0] for one in self._units.values()]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
         """
-        Let the format judge that found the unit.
+        Let the format judge that found the unit; the first one that has a complete save is chosen.
         """
         format_, base, inner = self._lower(unit)
-        return format_.judge(_place(root, base), inner)
+        judged = format_.judge(_place(root, base), inner)
+        if judged.state is State.COMPLETE and not self._is_strong() and self._chosen is not format_:
+            self._chosen = format_
+        return judged
+
+    def owns(self, unit: Unit) -> bool:
+        """
+        Leave single files out once another format is chosen.
+        """
+        return not (self._is_strong() and self._lower(unit)[0] is self._files)
 
     def closes(self, name: str) -> bool:
         """
@@ -188,29 +188,8 @@ class Auto(Format):
     def _is_strong(self) -> bool:
         return self._chosen is not None and self._chosen is not self._files
 
-    def _choose(self, root: Path, seen: Seen) -> None:
-        """
-        Choose the first format that has a complete save; single files only when no other has one.
-        """
-        for name, format_ in self._strong.items():
-            for base in sorted(seen.bases.get(name, ())):
-                for unit in _units_of(format_, root, base):
-                    try:
-                        if format_.judge(_place(root, base), unit).state is State.COMPLETE:
-                            self._chosen = format_
-                            return
-                    except FileNotFoundError:
-                        continue
-        if self._chosen is None:
-            for unit in self._files.find(root):
-                try:
-                    if self._files.judge(root, unit).state is State.COMPLETE:
-                        self._chosen = self._files
-                except FileNotFoundError:
-                    continue
-
-    def _add(self, root: Path, format_: Format, seen: Seen) -> None:
-        if format_ is self._files:
+    def _add(self, root: Path, format_: Optional[Format], seen: Seen) -> None:
+        if format_ is None:
             return
         bases = tuple(sorted(seen.bases.get(format_.name, ())))
         self._bases = bases if format_ is self._chosen else self._bases

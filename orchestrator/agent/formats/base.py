@@ -134,10 +134,12 @@ class Format:
     statuses with which the framework stops early and in good order. *zero_proves* says that status 0 means
     finished where no target is known. *pointers* are files on which every judgement depends. *wants*
     tells people, as the end of "format NAME wants", what a finished save looks like. *at_end* says that
-    nothing is whole before the job has ended with status 0, so that nothing is resumed from.
+    nothing is whole before the job has ended with status 0, so that nothing is resumed from. *may_change*
+    is true of `auto`, which chooses.
     """
 
     name = ""
+    may_change = False
     wants = ""
     grace = STOP_SECONDS
     stopped_codes: FrozenSet[int] = frozenset()
@@ -156,6 +158,12 @@ class Format:
         """
         Go on with what the newest checkpoint was committed as; only `auto` has a choice.
         """
+
+    def owns(self, unit: Unit) -> bool:
+        """
+        Say whether a unit counts, now that all are judged; `auto` finds those of several formats.
+        """
+        return True
 
     def find(self, root: Path) -> List[Unit]:
         """
