@@ -63,7 +63,7 @@ class Restorer:
         if attempt.resume_step is None or attempt.resume_incarnation is None:
             return Restored("", tuple(self._put_doubtful_aside(attempt.resume_step)))
         manifest = self._manifest(attempt.resume_step, attempt.resume_incarnation)
-        local.format.adopt(manifest.format)
+        local.format.adopt(manifest.format, _base_of(manifest))
         notes = self._put_doubtful_aside(attempt.resume_step)
         wrong = _difference(local.folder / manifest.folder, manifest)
         if wrong is not None:
@@ -173,6 +173,15 @@ def _unit_of(manifest: Manifest, units: Sequence[Unit]) -> Unit:
         if one.folder == manifest.folder and (one.files is None or names & set(one.files)):
             return replace(one, step=manifest.step)
     return Unit(manifest.step, manifest.folder, manifest.folder)
+
+
+def _base_of(manifest: Manifest) -> Optional[str]:
+    """
+    Return the folder that holds the checkpoint, None where the folder of all checkpoints is one itself.
+    """
+    place = manifest.folder if manifest.folder != "." else manifest.files[0].name if manifest.files else ""
+    flat = manifest.folder != "." or manifest.format in ("fairseq", "keras", "tf", "torch")
+    return place.rpartition("/")[0] if flat else None
 
 
 def _sync(folder: Path) -> None:

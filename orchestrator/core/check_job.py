@@ -18,7 +18,7 @@ NOTICE_SECONDS = 30
 HF_WAIT = 3
 VARIABLE_PATTERN = "[A-Za-z_][A-Za-z0-9_]*"
 
-_IN_BUCKET = ("orbax", "tf", "outputs")
+_IN_BUCKET = ("auto", "orbax", "tf", "keras", "marker", "dcp", "levanter", "files", "outputs")
 RESERVED = ("TPU_NAME", "ZONE", "WORKER_ID", "PJRT_DEVICE", "TPU_IP_ADDRESS", "XRT_TPU_CONFIG")
 
 

@@ -89,10 +89,13 @@ class CheckpointSpec:
 
     __pydantic_config__ = STRICT
 
-    format: Literal["marker", "orbax", "hf", "fairseq", "tf", "keras", "torch", "outputs"] = "marker"
-    """Whose layout the saves have. marker: a folder for each step. outputs: files, no steps."""
+    format: Literal[
+        "auto", "marker", "orbax", "hf", "fairseq", "tf", "keras", "torch",
+        "accelerate", "dcp", "levanter", "files", "outputs",
+    ] = "marker"  # fmt: skip
+    """Whose layout the saves have. auto: decided by the first save. marker: folders with a marker file. outputs: no steps."""
     dir: str = "local"
-    """bucket (orbax, tf, outputs): the job writes to the bucket. local, or a path: the agent commits it."""
+    """bucket: the job writes to the bucket itself. local, or a path: the agent proves and uploads it."""
     keep: int = 3
     """How many complete checkpoints to keep, at least 2."""
     marker: str = "COMPLETE"

@@ -6,13 +6,13 @@ The rules are the agent's own, which are pure: a second copy of them here could 
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from orchestrator.agent.checkpoints import completed_by
 from orchestrator.agent.errors import TornError
-from orchestrator.agent.formats.base import Listing
+from orchestrator.agent.formats.base import Listing, StoredStep
 from orchestrator.agent.formats.choose import format_of
 from orchestrator.agent.manifest import Manifest, StoredFile, file_name, parse, parse_name
 from orchestrator.core.names import CHECKPOINTS
@@ -23,10 +23,11 @@ PARALLEL = 8
 LARGEST_MANIFEST = 64 << 20
 """Most bytes of a manifest: it names each file of its checkpoint."""
 _COMMITTED = re.compile(rf"{CHECKPOINTS}(\d{{8,}})/g(\d+)/")
-_ASIDE = re.compile(r"\.manifest\.json\.(suspect|torn)")
+_ASIDE = re.compile(r"\.manifest\.json\.(suspect|torn|replaced)")
 _WHY_ASIDE = {
     "suspect": "set aside: every start from it ended alike",
     "torn": "set aside: its bytes were not what its manifest says",
+    "replaced": "set aside: single files, saved before the job's own format was recognised",
 }
 
 
@@ -36,7 +37,7 @@ class StoredCheckpoint:
     Describe one checkpoint in the bucket. Size in bytes, *saved_at* by the bucket's clock.
 
     *incarnation* is None where the job wrote to the bucket itself. *objects* are its files by object name,
-    each with the sha256 it must have, empty where nobody noted one.
+    each with the sha256 it must have, empty where nobody noted one. *format* is what it was recognised as.
     """
 
     step: int
@@ -47,6 +48,7 @@ class StoredCheckpoint:
     complete: bool
     why: str
     objects: tuple[tuple[str, str], ...] = ()
+    format: str = ""
 
 
 def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoint]:
@@ -102,6 +104,7 @@ def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpo
             complete=not why,
             why=why,
             objects=tuple(wanted.items()),
+            format=next((one.format for one in manifests), ""),
         )
 
 
@@ -159,18 +162,9 @@ def _written_by_the_job(
     Yield what the framework finished itself, judged by the names of its objects.
     """
     by_name = {one.name[len(CHECKPOINTS) :]: one for one in held}
-    folders = {f"{name.split('/')[0]}/" for name in by_name if "/" in name}
-    read = _reader(store)
-    listing = Listing(
-        tuple(name for name in by_name if "/" not in name), tuple(folders), by_name.__contains__, read
-    )
-    for step in format_of(spec.format, spec.marker).stored(listing):
-        # Outputs have no folder of their own: all that lies there is theirs.
-        mine = (
-            list(held)
-            if not step.name
-            else [one for name, one in by_name.items() if re.match(rf"{re.escape(step.name)}[/.]", name)]
-        )
+    format_ = format_of(spec.format, spec.marker)
+    for step in list(format_.stored(_level(by_name, "", _reader(store)))):
+        mine = [one for name, one in by_name.items() if _belongs(name, step)]
         yield StoredCheckpoint(
             step=step.step,
             incarnation=None,
@@ -180,7 +174,32 @@ def _written_by_the_job(
             complete=step.complete,
             why="" if step.complete else step.why,
             objects=tuple((one.name, "") for one in mine),
+            format=format_.chosen,
         )
+
+
+def _belongs(name: str, step: StoredStep) -> bool:
+    """
+    Say whether an object is part of a step. Outputs have no folder of their own: all that lies there is theirs.
+    """
+    if not step.name:
+        return True
+    return name in step.objects or (not step.objects and name.startswith((f"{step.name}/", f"{step.name}.")))
+
+
+def _level(names: Collection[str], above: str, read: Callable[[str], bytes | None]) -> Listing:
+    """
+    Return one level of the bucket, out of the names of all objects.
+    """
+    cut = len(above)
+    below = [name[cut:] for name in names if name.startswith(above)]
+    return Listing(
+        tuple(name for name in below if "/" not in name),
+        tuple(sorted({f"{name.split('/')[0]}/" for name in below if "/" in name})),
+        has=lambda name: above + name in names,
+        read=lambda name: read(above + name),
+        below=lambda folder: _level(names, above + folder, read),
+    )
 
 
 def _reader(store: Store) -> Callable[[str], bytes | None]:

@@ -20,9 +20,9 @@ def archive(state=None):
     """Return the bytes of what torch.save writes: a zip with data.pkl and the tensors' storages."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
-        file.writestr("archive/data.pkl", pickle.dumps(state or {}, protocol=2))
+        file.writestr(zipfile.ZipInfo("archive/data.pkl"), pickle.dumps(state or {}, protocol=2))
         for number in range(3):
-            file.writestr(f"archive/data/{number}", BYTES)
+            file.writestr(zipfile.ZipInfo(f"archive/data/{number}"), BYTES)
     return buffer.getvalue()
 
 

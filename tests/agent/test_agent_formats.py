@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.formats.base import Listing, State, Unit
-from orchestrator.agent.formats.choose import NAMES, format_of
+from orchestrator.agent.formats.choose import format_of
 from orchestrator.agent.formats.pickled import updates_in
 from orchestrator.agent.formats.whole import h5_fault
 from orchestrator.agent.local_checkpoints import LocalCheckpoints, LocalStep
 from orchestrator.agent.settings import CheckpointSettings
 from tests.agent import format_trees as trees
 
+NAMES = ("marker", "orbax", "hf", "fairseq", "tf", "keras", "torch")
 PROVEN = ("hf", "fairseq", "tf", "keras", "torch")
 PARTS = (0.0, 0.1, 0.5, 0.999)
 

@@ -48,6 +48,7 @@ class Auto(Format):
         self._claimed: AbstractSet[str] = frozenset()
         self._bases: Tuple[str, ...] = ()
         self._units: Dict[str, Tuple[Unit, Format, str, Unit]] = {}
+        self._adopted: Optional[str] = None
         self._looks = 0
 
     @property
@@ -79,10 +80,12 @@ class Auto(Format):
         names = self._chosen.pointers if self._chosen else ()
         return tuple(_joined(base, name) for base in self._bases for name in names)
 
-    def adopt(self, name: str) -> None:
+    def adopt(self, name: str, base: Optional[str] = None) -> None:
         """
         Go on with the format that the newest checkpoint was committed as.
         """
+        # What is restored may lack the file by which the folder would be recognised (fairseq, TensorFlow).
+        self._adopted = base if name in self._strong else None
         if name == self._files.name:
             self._chosen = self._files
         elif name in self._strong:
@@ -191,7 +194,8 @@ class Auto(Format):
     def _add(self, root: Path, format_: Optional[Format], seen: Seen) -> None:
         if format_ is None:
             return
-        bases = tuple(sorted(seen.bases.get(format_.name, ())))
+        known = {self._adopted} if format_ is self._chosen and self._adopted is not None else set()
+        bases = tuple(sorted({*seen.bases.get(format_.name, ()), *known}))
         self._bases = bases if format_ is self._chosen else self._bases
         for base in bases:
             for inner in _units_of(format_, root, base):

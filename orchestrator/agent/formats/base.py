@@ -154,9 +154,9 @@ class Format:
         """
         return self.name
 
-    def adopt(self, name: str) -> None:
+    def adopt(self, name: str, base: Optional[str] = None) -> None:
         """
-        Go on with what the newest checkpoint was committed as; only `auto` has a choice.
+        Go on with what the newest checkpoint was committed as, in folder *base*; only `auto` has a choice.
         """
 
     def owns(self, unit: Unit) -> bool:
