@@ -107,7 +107,7 @@ KINDS: Mapping[str, Any] = {
         "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
         "workers": [{
             "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "checkpoint": maybe(int),
-            "rate": maybe(float), "total_steps": maybe(int), "progress_from": str,
+            "format": str, "rate": maybe(float), "total_steps": maybe(int), "progress_from": str,
             "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "starts": int, "message": str,
         }],
         "loop": object, "alone": str, "next": [str], "look_in_s": maybe(float), "target_steps": maybe(int),
@@ -147,7 +147,7 @@ KINDS: Mapping[str, Any] = {
         "name": str,
         "checkpoints": [{
             "step": int, "incarnation": int, "workers": int, "size": int, "saved_at": float, "complete": bool,
-            "why": str, "resumes": bool, "verified": maybe(bool), "faults": [str],
+            "why": str, "format": str, "resumes": bool, "verified": maybe(bool), "faults": [str],
         }],
         "unclaimed": [{
             "incarnation": int, "complete": bool, "moment": str, "at": float, "size": int, "files": [str],

@@ -103,11 +103,16 @@ def _facts(preview: Preview, seen: str) -> "Table":
         **_places(preview),
         "runs as": preview.account_text,
         "scopes": scopes,
+        "checkpoints": _saves(preview.spec.job.checkpoint.format),
         **({"seen": seen} if seen else {}),
     }
     for name, text in facts.items():
         table.add_row(f"  {name}", Text(text, overflow="fold"))
     return table
+
+
+def _saves(name: str) -> str:
+    return "format auto: decided by the first save" if name == "auto" else f"format {name}"
 
 
 def _places(preview: Preview) -> dict[str, str]:

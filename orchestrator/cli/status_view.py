@@ -88,7 +88,9 @@ def checkpoint_text(body: dict[str, Any]) -> str:
 def _job(body: dict[str, Any]) -> list[str]:
     lines = [f"job: {job_text(body)}"] if body["workers"] else []
     if body["workers"]:
-        lines.append(f"checkpoint: {checkpoint_text(body) or 'none yet'}")
+        formats = sorted({w["format"] for w in body["workers"] if w.get("format")})
+        of_format = f" (format {', '.join(formats)})" if formats else ""
+        lines.append(f"checkpoint: {checkpoint_text(body) or 'none yet'}{of_format}")
     return lines
 
 

@@ -92,8 +92,8 @@ class CheckpointSpec:
     format: Literal[
         "auto", "marker", "orbax", "hf", "fairseq", "tf", "keras", "torch",
         "accelerate", "dcp", "levanter", "files", "outputs",
-    ] = "marker"  # fmt: skip
-    """Whose layout the saves have. auto: decided by the first save. marker: folders with a marker file. outputs: no steps."""
+    ] = "auto"  # fmt: skip
+    """Whose layout the saves have. auto: decided by the first save. outputs: files, no steps."""
     dir: str = "local"
     """bucket: the job writes to the bucket itself. local, or a path: the agent proves and uploads it."""
     keep: int = 3

@@ -187,11 +187,12 @@ class Heartbeat:
     checkpoint. *failures* counts starts in a row that brought no progress. *notice* says that the machine is
     about to go, *preempted* that it goes for good: it is no reboot. *save_every* is the interval told to the
     job. *rate* is in steps a second, *total_steps* the last step as the job says it, *progress_from* the
-    source of the step: file, pattern, events, commits, or a preset's name. *uncommitted* is a save that no
-    commit contains, in *uncommitted_place* (checkpoints, work, home or quarantine). *unclaimed_files* and
-    *unclaimed_bytes* say how much of that kind is in the bucket under `unclaimed/`; *unclaimed_complete* is
-    None for nothing, False while some may be missing. *timings* are seconds since the epoch by name (boot,
-    setup_began, setup_done, restore_began, fetched, restored, spawned, first_step).
+    source of the step: file, pattern, events, commits, or a preset's name. *format* is that of the saves,
+    empty while `auto` has seen none. *uncommitted* is a save that no commit contains, in *uncommitted_place*
+    (checkpoints, work, home or quarantine). *unclaimed_files* and *unclaimed_bytes* say how much of that kind
+    is in the bucket under `unclaimed/`; *unclaimed_complete* is None for nothing, False while some may be
+    missing. *timings* are seconds since the epoch by name (boot, setup_began, setup_done, restore_began,
+    fetched, restored, spawned, first_step).
     """
 
     incarnation: int
@@ -213,6 +214,7 @@ class Heartbeat:
     rate: float | None = None
     total_steps: int | None = None
     progress_from: str = ""
+    format: str = ""
     progress_at: float | None = None
     notice: bool = False
     preempted: bool = False
