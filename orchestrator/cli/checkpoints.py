@@ -85,12 +85,15 @@ def _show(rows: list[dict[str, Any]], now: float) -> None:
     if not rows:
         click.echo("no checkpoint yet", err=True)
         return
-    click.echo(f"{'step':>9}  {'inc':>3}  {'workers':>7}  {'size':>8}  {'age':>8}  {'format':<10}  state")
+    head = f"{'step':>9}  {'inc':>3}  {'workers':>7}  {'size':>8}  {'age':>8}"
+    click.echo(f"{head}  {'format':<10}  state")
     for row in rows:
         incarnation = "-" if row["incarnation"] is None else row["incarnation"]
         age = span_text(max(0.0, now - row["saved_at"]))
         start = f"{row['step']:>9}  {incarnation:>3}  {row['workers'] or '-':>7}"
-        click.echo(f"{start}  {size_text(row['size']):>8}  {age:>8}  {row['format'] or '-':<10}  {_state(row)}")
+        click.echo(
+            f"{start}  {size_text(row['size']):>8}  {age:>8}  {row['format'] or '-':<10}  {_state(row)}"
+        )
         for fault in row["faults"]:
             click.echo(f"{'':>11}{fault}")
 

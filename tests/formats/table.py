@@ -205,7 +205,7 @@ class _Store:
     def list(self, prefix: str) -> list[StoredObject]:
         return [self._object(name) for name in self.lab.names(prefix)]
 
-    def read(self, name: str) -> StoredObject | None:
+    def read(self, name: str, limit: int | None = None) -> StoredObject | None:
         return self._object(name) if name in self.lab.names(name) else None
 
     def _object(self, name: str) -> StoredObject:
