@@ -9,9 +9,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import List, Optional, Set, Tuple
+from typing import List, Optional, Tuple
 
-from .catalogue import REPLACED, Catalogue
+from .catalogue import Catalogue
 from .errors import FencedError, PreconditionError, TornError
 from .formats.base import State, Unit
 from .formats.outputs import outputs_in
@@ -19,12 +19,12 @@ from .gang import Gang
 from .heartbeat import Status
 from .local_checkpoints import FileState, LocalCheckpoints, LocalStep, files_below
 from .manifest import Manifest, StoredFile, file_name, manifest_name, parse
+from .newest import FILES, Newest, is_earlier, is_same
 from .settings import Settings
-from .storage import Bucket, sha256_of
+from .storage import Bucket
 from .threads import say
 
 PARALLEL = 4
-FILES = "files"
 
 
 class Committer:
@@ -51,7 +51,7 @@ class Committer:
         self._lock = threading.Lock()
         self._attempt = 0
         self._floor: Optional[int] = None
-        self._last: Optional[Manifest] = None
+        self._newest = Newest(settings.worker, catalogue, local)
         self._same: Tuple[FileState, ...] = ()
         self.proven: Optional[int] = None
 
@@ -61,7 +61,8 @@ class Committer:
         """
         with self._lock:
             self._attempt, self._floor = attempt, floor
-            self._last, self._same = None, ()
+            self._same = ()
+            self._newest.begin()
             self.proven = floor if proven else None
 
     def end(self) -> None:
@@ -114,33 +115,11 @@ class Committer:
         """
         Return what to commit: one machine commits the newest step, a gang every step so that workers meet.
         """
-        floor = -1 if self._floor is None or self._gives_way() else self._floor
+        floor = -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
         # Of several names for one step the preferred one comes last.
         by_step = {one.step: one for one in whole if one.step > floor}
         steps = list(by_step.values())
         return steps if self._settings.workers > 1 else steps[-1:]
-
-    def _gives_way(self) -> bool:
-        """
-        Say whether single files were committed last, and the job saves in another format by now.
-
-        Those files may have been there before the training (weights to start from) with any number in a name.
-        """
-        chosen = self._local.format.chosen
-        if self._floor is None or not self._local.format.may_change or chosen in ("", FILES):
-            return False
-        last = self._newest_manifest()
-        return last is not None and last.format == FILES
-
-    def _newest_manifest(self) -> Optional[Manifest]:
-        """
-        Return this worker's manifest of the newest checkpoint, read once for each attempt.
-        """
-        if self._last is None:
-            newest = self._catalogue.newest()
-            if newest is not None:
-                self._last = self._catalogue.manifest(newest.step, newest.incarnation, self._settings.worker)
-        return self._last
 
     def _commit_changed(self, step: LocalStep) -> bool:
         """
@@ -149,17 +128,14 @@ class Committer:
         A save that tells an earlier step than that is no news: the job has begun again.
         """
         states = self._local.files_of(step.unit)
-        last = self._newest_manifest()
-        if states == self._same or (last is not None and self._is_earlier(step, last)):
+        last = self._newest.manifest()
+        if states == self._same or (last is not None and is_earlier(step, last)):
             return False
-        self._same = states
-        if last is None:
-            return self._commit_step(step)
-        return self._commit_step(step, unless=last)
-
-    @staticmethod
-    def _is_earlier(step: LocalStep, last: Manifest) -> bool:
-        return step.told is not None and last.told is not None and step.told < last.told
+        names = {one.name for one in states}
+        if last is not None and is_same(self._local.folder / step.unit.folder, names, last):
+            self._same = states
+            return False
+        return self._commit_step(step)
 
     def _note(self) -> bool:
         newest = self._catalogue.newest()
@@ -169,24 +145,15 @@ class Committer:
         self._committed(newest.step)
         return True
 
-    def _commit_step(self, step: LocalStep, unless: Optional[Manifest] = None) -> bool:
+    def _commit_step(self, step: LocalStep) -> bool:
         """
-        Commit a step; not when its files are those of *unless*. Say whether it was committed.
+        Upload a step and write its manifest, if that is not there yet; return True.
         """
         told, number = step.told, self._number(step)
-        if step.unit.live:
-            try:
-                folder: Optional[Path] = self._local.copy(step)
-            except OSError as error:
-                say(f"{step.unit.name} is uploaded without a copy: {error}")
-                folder = None
-        else:
-            folder = None
+        states = self._local.files_of(step.unit) if step.unit.live else ()
+        folder = self._copy(step) if step.unit.live else None
         source = folder or self._local.folder
         try:
-            names = {one.name for one in self._local.files_of(step.unit)}
-            if unless is not None and _is_same(source / step.unit.folder, names, unless):
-                return False
             if not self._held_already(number):
                 files = self._upload(step, number, source, copied=folder is not None)
                 self._manifest(step, number, files, told)
@@ -194,13 +161,22 @@ class Committer:
             if folder is not None:
                 shutil.rmtree(str(folder), ignore_errors=True)
         self._committed(number, proven=told == number)
+        self._same = states
         return True
+
+    def _copy(self, step: LocalStep) -> Optional[Path]:
+        try:
+            return self._local.copy(step)
+        except OSError as error:
+            # A disk that is full may still have the save itself, and the upload notices a change.
+            say(f"{step.unit.name} is uploaded without a copy: {error}")
+            return None
 
     def _number(self, step: LocalStep) -> int:
         """
         Return the step to commit under: what the save tells, else what the job reports, else a count.
         """
-        floor = -1 if self._floor is None or self._gives_way() else self._floor
+        floor = -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
         if step.told is not None and step.told > floor:
             return step.told
         reported = self._status.get("step")
@@ -211,20 +187,14 @@ class Committer:
     ) -> None:
         settings, chosen = self._settings, self._local.format.chosen
         self._fence()
-        if self._gives_way():
-            for one in list(self._catalogue.complete()):
-                if (
-                    one.step >= number
-                    and self._catalogue.manifest(one.step, one.incarnation, 0).format == FILES
-                ):
-                    say(f"step {one.step} of single files gives way to step {number} of format {chosen}")
-                    self._catalogue.suspect(one, REPLACED)
+        if self._newest.gives_way(self._floor):
+            self._newest.make_way(number)
         manifest = Manifest(
             number, settings.incarnation, settings.worker, settings.workers,
             self._attempt, step.unit.folder, files, time.time(), chosen, told,
         )  # fmt: skip
         self._write(manifest)
-        self._last = manifest
+        self._newest.begin(manifest)
         say(f"committed step {number}: {len(files)} files, {sum(one.size for one in files)} bytes")
 
     def _held_already(self, step: int) -> bool:
@@ -239,7 +209,7 @@ class Committer:
             return False
         try:
             manifest = parse(held.data, name)
-            if manifest.format == FILES and self._gives_way():
+            if manifest.format == FILES and self._newest.gives_way(self._floor):
                 return False
             if manifest.attempt == self._attempt:
                 return True
@@ -297,12 +267,3 @@ class Committer:
         self._floor = step
         self.proven = step if proven else self.proven
         self._status.set(committed_step=step, committed_at=time.time())
-
-
-def _is_same(folder: Path, names: Set[str], manifest: Manifest) -> bool:
-    """
-    Say whether the files of these names are those of the manifest.
-    """
-    return names == {one.name for one in manifest.files} and all(
-        sha256_of(folder / one.name) == one.sha256 for one in manifest.files
-    )

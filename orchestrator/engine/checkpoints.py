@@ -180,7 +180,7 @@ def _written_by_the_job(
 
 def _belongs(name: str, step: StoredStep) -> bool:
     """
-    Say whether an object is part of a step. Outputs have no folder of their own: all that lies there is theirs.
+    Say whether an object is part of a step. Outputs have no folder of their own: all that lies there is it.
     """
     if not step.name:
         return True

@@ -1,0 +1,83 @@
+"""
+What this worker committed last: the measure for files that are replaced in place.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional, Set
+
+from .catalogue import REPLACED, Catalogue
+from .local_checkpoints import LocalCheckpoints, LocalStep
+from .manifest import Manifest
+from .storage import sha256_of
+from .threads import say
+
+FILES = "files"
+
+
+class Newest:
+    """
+    Know the manifest of the newest checkpoint, read once for each attempt.
+    """
+
+    def __init__(self, worker: int, catalogue: Catalogue, local: LocalCheckpoints) -> None:
+        self._worker = worker
+        self._catalogue = catalogue
+        self._local = local
+        self._manifest: Optional[Manifest] = None
+
+    def begin(self, manifest: Optional[Manifest] = None) -> None:
+        """
+        Go on with *manifest*, or forget what was read.
+        """
+        self._manifest = manifest
+
+    def manifest(self) -> Optional[Manifest]:
+        """
+        Return this worker's manifest of the newest checkpoint, None when there is none.
+        """
+        if self._manifest is None:
+            newest = self._catalogue.newest()
+            if newest is not None:
+                self._manifest = self._catalogue.manifest(newest.step, newest.incarnation, self._worker)
+        return self._manifest
+
+    def gives_way(self, floor: Optional[int]) -> bool:
+        """
+        Say whether single files were committed last, and the job saves in another format by now.
+
+        Those files may have been there before the training (weights to start from) with any number in a name.
+        """
+        format_ = self._local.format
+        if floor is None or not format_.may_change or format_.chosen in ("", FILES):
+            return False
+        last = self.manifest()
+        return last is not None and last.format == FILES
+
+    def make_way(self, number: int) -> None:
+        """
+        Set those single files aside that claim to be of step *number* or a later one.
+        """
+        for one in [one for one in self._catalogue.complete() if one.step >= number]:
+            if self._catalogue.manifest(one.step, one.incarnation, 0).format == FILES:
+                say(f"step {one.step} of single files gives way to step {number}: the job saves otherwise")
+                self._catalogue.suspect(one, REPLACED)
+
+
+def is_earlier(step: LocalStep, last: Manifest) -> bool:
+    """
+    Say whether a save tells an earlier step than the newest commit: then the job has begun again.
+    """
+    return step.told is not None and last.told is not None and step.told < last.told
+
+
+def is_same(folder: Path, names: Set[str], manifest: Manifest) -> bool:
+    """
+    Say whether the files of these names are those of the manifest.
+    """
+    if names != {one.name for one in manifest.files}:
+        return False
+    if any((folder / one.name).stat().st_size != one.size for one in manifest.files):
+        return False
+    return all(sha256_of(folder / one.name) == one.sha256 for one in manifest.files)
