@@ -67,10 +67,11 @@ def _headline(verdict: Verdict) -> str:
 
 
 def _ending(crash: Crash) -> str:
-    if crash.exit_code is None:
+    if crash.outcome is Outcome.UNCLAIMED:
+        return "nothing was committed"
+    if crash.exit_code is None or crash.outcome is not Outcome.FAILED:
         return crash.reason
-    early = " before its target" if crash.exit_code == 0 and crash.outcome is Outcome.FAILED else ""
-    return f"exit status {crash.exit_code}{early}"
+    return f"exit status {crash.exit_code}{'' if crash.exit_code else ' before its target'}"
 
 
 def _crash(crash: Crash) -> list[str]:

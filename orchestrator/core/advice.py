@@ -15,6 +15,7 @@ class Cause(Enum):
     CRASHED = "crashed"
     EARLY = "ended-early"
     ENDED = "ended"
+    UNCLAIMED = "unclaimed"
     UNSAVED = "nothing-saved"
     IGNORED = "ignored"
     ANEW = "counts-anew"
@@ -39,6 +40,10 @@ _TEXTS = {
         "delete_checkpoint=False, otherwise fit() deletes the backup at its end"
     ),
     Cause.ENDED: "mend the cause above, then rehearse again",
+    Cause.UNCLAIMED: (
+        "let the job save as its format wants, or choose another job.checkpoint.format; what this run saved "
+        "is copied by `tpuctl fetch --unclaimed`"
+    ),
     Cause.UNSAVED: "save earlier and more often: a machine went before the first checkpoint was complete",
     Cause.IGNORED: "the script ignores its checkpoint: restore it from $TPUCTL_CHECKPOINT_DIR first",
     Cause.ANEW: (

@@ -217,7 +217,7 @@ def _causes(found: Verdict, life: Life) -> list[Cause]:
 
 def _cause_of(crash: Crash) -> Cause:
     if crash.outcome is not Outcome.FAILED:
-        return Cause.ENDED
+        return Cause.UNCLAIMED if crash.outcome is Outcome.UNCLAIMED else Cause.ENDED
     return Cause.EARLY if crash.exit_code == 0 else Cause.CRASHED
 
 

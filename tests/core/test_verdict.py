@@ -286,6 +286,21 @@ def test_a_job_that_ends_with_0_before_its_target_hears_why():
     assert "delete_checkpoint=False" in found.advice[0]
 
 
+def test_a_job_whose_saves_nobody_claims_is_told_at_once():
+    """
+    It ended with status 0, and nothing that a TPU could resume from is in the bucket.
+    """
+    ended = replace(beat(1, 20, timings={}), phase=Phase.UNCLAIMED, exit_code=0)
+    found = judge_crash(
+        life([ended], (), outcome=Outcome.UNCLAIMED, saves=(), reason="latest.npz lies there")
+    )
+    assert verdict_lines(found)[1:3] == [
+        "FAIL: the job fails with no failure injected: nothing was committed",
+        "  cause    latest.npz lies there",
+    ]
+    assert found.causes == (Cause.UNCLAIMED,)
+
+
 def test_a_job_that_fails_under_failures_shows_its_lines_too():
     """
     It came back and then crashed: not done, whatever it resumed.

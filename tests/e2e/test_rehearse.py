@@ -126,6 +126,21 @@ def test_a_job_that_fails_by_itself_runs_once_and_is_kept_to_look_at(stage):
     Path(found["kept"]).parent.rmdir()
 
 
+def test_a_job_whose_saves_nobody_claims_ends_the_rehearsal_at_once(stage):
+    """
+    Files straight into the folder: one run, the file's name, and no wait for a step that never comes.
+    """
+    lines = "import os, time\ntime.sleep(3)\nopen(os.environ['TPUCTL_CHECKPOINT_DIR'] + '/latest.npz', 'w')\n"
+    (stage.work / "train.py").write_text(lines)
+    stage.write(checkpoint={"format": "marker"})
+    found = verdict(stage.tpuctl("rehearse", "--json", expect=1))
+    assert (found["failure"]["run"], found["failure"]["outcome"]) == ("unbroken", "unclaimed")
+    assert "latest.npz" in found["failure"]["reason"]
+    assert found["causes"] == ["unclaimed"]
+    stage.environment["TPUCTL_LOCAL_DIR"] = found["kept"]
+    stage.tpuctl("local", "reset")
+
+
 def test_a_rehearsal_whose_local_cloud_is_gone_gives_up_and_says_so(stage):
     """
     The cloud's process dies: no endless watch, one cause, nothing left.
