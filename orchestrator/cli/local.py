@@ -44,6 +44,13 @@ def command() -> None:
     "--deny", "denied_permissions", multiple=True, metavar="PERMISSION", help="For example tpu.nodes.create."
 )
 @click.option(
+    "--object-interval",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Refuse (429) a change of an object that comes sooner after its last one.",
+)
+@click.option(
     "--taken-bucket", "taken_buckets", multiple=True, metavar="NAME", help="A name that somebody else owns."
 )
 @json_option

@@ -20,6 +20,8 @@ from orchestrator.errors import AuthError, UsageError
 
 T = TypeVar("T")
 
+RATE_SECONDS = 30.0
+"""Seconds for which a change of an object that came too soon is asked for again."""
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 # These send the storage client elsewhere without a word, so nobody may have them set for us.
 _DIVERTING = ("STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
@@ -110,6 +112,15 @@ class Clients:
         return {"timeout": self.settings.call_timeout, "retry": self._once("retry", self._retry)}
 
     @property
+    def spaced(self) -> Mapping[str, Any]:
+        """
+        Return the limits of a call that changes an object: refused for its rate, it is asked again for 30 s.
+
+        A 429 says that nothing was changed, so to repeat it is safe, with a precondition or without.
+        """
+        return {"timeout": self.settings.call_timeout, "retry": self._once("spaced", self._spaced)}
+
+    @property
     def tpu(self) -> Any:
         """
         Return the `tpu_v2.TpuClient`, over REST; its default would be gRPC.
@@ -198,6 +209,20 @@ class Clients:
         if self.settings.endpoint and self.settings.adapter is not None:
             session.mount(self.settings.endpoint, self.settings.adapter)
         return client
+
+    def _spaced(self) -> Any:
+        if self.settings.read_retry <= 0:
+            return None
+        from google.api_core.exceptions import TooManyRequests
+        from google.api_core.retry import Retry
+        from google.cloud.storage.exceptions import InvalidResponse
+
+        def too_soon(error: BaseException) -> bool:
+            # Uploads are refused with an exception of their own, which becomes the usual one later.
+            uploading = isinstance(error, InvalidResponse) and error.response.status_code == 429
+            return uploading or isinstance(error, TooManyRequests)
+
+        return Retry(too_soon, initial=0.5, maximum=4.0, multiplier=1.5, timeout=RATE_SECONDS)
 
     def _retry(self) -> Any:
         if self.settings.read_retry <= 0:

@@ -130,7 +130,7 @@ class GcsStore:
                 content_type="application/octet-stream",
                 if_generation_match=if_generation,
                 checksum="crc32c",
-                **self._clients.mutating,
+                **self._clients.spaced,
             )
             return int(blob.generation)
 
@@ -192,7 +192,7 @@ class GcsStore:
         """
         try:
             with translated(f"delete {self._url(name)}"):
-                self._blob(name).delete(if_generation_match=if_generation, **self._clients.mutating)
+                self._blob(name).delete(if_generation_match=if_generation, **self._clients.spaced)
         except NotFoundError:
             return
 

@@ -93,7 +93,8 @@ class Daemon:
         source = str(network_of(options.address_base).broadcast_address)
         denied = PERMISSION in options.denied_permissions
         self._relay = IapRelay(self.cloud.running_vm, source, denied=denied, inside=self._hosts.holds)
-        storage = Storage(clock, FolderBlobs(folder / "storage"), options.taken_buckets)
+        blobs = FolderBlobs(folder / "storage")
+        storage = Storage(clock, blobs, options.taken_buckets, options.object_interval)
         self._router, self._controls = Router(), Router()
         self._own_names = frozenset(f"{name}:{options.port}" for name in ("127.0.0.1", "localhost"))
         tpu_routes(self._router, self.cloud)

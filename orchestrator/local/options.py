@@ -25,7 +25,8 @@ class Options:
     """
     Hold the settings of one local cloud (file `options.json`).
 
-    *notice* is the time in seconds from the warning to the kill; the latency profile's when None. *quota*
+    *notice* is the time in seconds from the warning to the kill; the latency profile's when None.
+    *object_interval* is the time in seconds that must lie between two changes of one object. *quota*
     entries read `ID@PLACE=LIMIT`, for example `CPUS@us-central1=8`. The ports are chosen once.
     """
 
@@ -40,6 +41,7 @@ class Options:
     disabled_apis: tuple[str, ...] = ()
     denied_permissions: tuple[str, ...] = ()
     taken_buckets: tuple[str, ...] = ()
+    object_interval: float = 1.0
     port: int = 0
     ssh_port: int = 0
     metadata_port: int = 0

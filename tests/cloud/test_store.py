@@ -4,6 +4,7 @@ Objects: generations, preconditions, offsets, lists; nothing is lost and nothing
 
 import pytest
 
+from orchestrator.cloud.store import GcsStore
 from orchestrator.errors import AuthError, NotFoundError, PreconditionError, TransientError, UnknownCloudError
 from tests.cloud.cloud_kit import a_bucket, a_lab, canned
 
@@ -258,3 +259,23 @@ def test_a_damaged_download_is_refused():
     with canned(answer) as server, pytest.raises(TransientError) as caught:
         GcsStore(server.clients(), "demo-bucket").read("a")
     assert caught.value.code == "TPU-403"
+
+
+def test_a_write_that_comes_too_soon_is_asked_for_again_with_its_precondition():
+    """
+    Cloud Storage takes about one change of an object a second; the refused one was not carried out.
+    """
+    asked = []
+
+    def answer(seen):
+        asked.append(seen.path)
+        if len(asked) < 3:
+            return 429, {
+                "error": {"code": 429, "message": "rate limit", "errors": [{"reason": "rateLimitExceeded"}]}
+            }
+        return 200, {"name": "x", "generation": "7", "bucket": "demo-bucket"}
+
+    with canned(answer) as server:
+        assert GcsStore(server.clients(read_retry=1), "demo-bucket").write("x", b"data", 6) == 7
+    assert len(asked) == 3
+    assert all("ifGenerationMatch=6" in path for path in asked)

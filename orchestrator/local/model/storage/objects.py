@@ -44,10 +44,17 @@ class Source:
 class Objects:
     """
     Hold the live objects of every bucket. No old generations are kept.
+
+    *interval* is the time in seconds that must lie between two changes of one object, 0 for none: the service
+    takes about one a second. How many it lets through at once is not published; here, one.
     """
 
-    def __init__(self, clock: Clock, blobs: Blobs, next_generation: Callable[[], int]) -> None:
+    def __init__(
+        self, clock: Clock, blobs: Blobs, next_generation: Callable[[], int], interval: float = 0.0
+    ) -> None:
         self._clock = clock
+        self._interval = interval
+        self._changed: dict[tuple[str, str], float] = {}
         self._blobs = blobs
         self._next_generation = next_generation
         self._objects: dict[str, dict[str, StoredObject]] = {}
@@ -121,6 +128,7 @@ class Objects:
         """
         try:
             check_object_name(name)
+            self._check_rate(bucket, name)
             wanted = without_nulls(body)
             crc32c, md5 = checksums(pieces(self._blobs, blob))
             _check_sums(wanted, crc32c, md5)
@@ -145,11 +153,27 @@ class Objects:
             )
         )
 
+    def _check_rate(self, bucket: str, name: str) -> None:
+        """
+        Raise 429 when the object has just been changed.
+        """
+        since = self._clock.monotonic() - self._changed.get((bucket, name), float("-inf"))
+        if since < self._interval:
+            raise known("rate of one object", bucket=bucket, object=name)
+
+    def _change(self, bucket: str, name: str) -> None:
+        if not self._interval:
+            return
+        now = self._clock.monotonic()
+        self._changed = {key: at for key, at in self._changed.items() if now - at < self._interval}
+        self._changed[bucket, name] = now
+
     def patch(self, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions) -> StoredObject:
         """
         Merge *body* into the object's fields: a new metageneration of the same generation.
         """
         held = self.get(bucket, name)
+        self._check_rate(bucket, name)
         asked.check_write(held.generation, held.metageneration)
         fields = merged(held.fields, _settable(body))
         newer = replace(
@@ -162,7 +186,9 @@ class Objects:
         Delete the object; the record goes first, so that a kill leaves no record without bytes.
         """
         held = self.get(bucket, name, generation)
+        self._check_rate(bucket, name)
         asked.check_write(held.generation, held.metageneration)
+        self._change(bucket, name)
         self._blobs.forget("object", f"{bucket}/{name}")
         del self._objects[bucket][name]
         names = self._names[bucket]
@@ -231,6 +257,7 @@ class Objects:
         Save the record, which is the moment that the object changes, then drop the bytes it replaces.
         """
         self._blobs.save("object", f"{newer.bucket}/{newer.name}", newer.as_record())
+        self._change(newer.bucket, newer.name)
         held = self._objects.setdefault(newer.bucket, {}).get(newer.name)
         self._objects[newer.bucket][newer.name] = newer
         if held is None:
