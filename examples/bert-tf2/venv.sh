@@ -6,6 +6,10 @@
 # lists of requirements: other pins make another one, a new bundle with the same pins makes none.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+# On a machine of tpuctl uv makes it: no apt, and neither pip nor venv of the image's Python are needed.
+if command -v tpuctl-venv >/dev/null; then
+    exec tpuctl-venv -r "$here/requirements.txt" --no-deps "$here/requirements-no-deps.txt" -- "$@"
+fi
 key=$(cat "$here/requirements.txt" "$here/requirements-no-deps.txt" | sha256sum | cut -c 1-64)
 cache=${TPUCTL_VENV_CACHE:-${TPUCTL_ROOT:-$HOME/.cache/tpuctl}/venvs}
 venv=$cache/$key

@@ -46,6 +46,12 @@ fi >/dev/null 2>&1
 
 pins=$here/requirements.txt
 more=$here/requirements-more.txt
+# On a machine of tpuctl uv makes it: no apt, and neither pip nor venv of the image's Python are needed.
+if command -v tpuctl-venv >/dev/null; then
+    set -- -- "$@"
+    [ ! -f "$more" ] || set -- --no-deps "$more" "$@"
+    exec tpuctl-venv --no-deps "$pins" "$@"
+fi
 venv=$cache/$(key "$pins")
 make "$venv" "$pins"
 if [ -f "$more" ]; then

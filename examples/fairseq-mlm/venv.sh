@@ -20,12 +20,17 @@ stop() {
 
 install() { "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@" >&2; }
 
+# fairseq comes as source: its C++ parts are built here, in pip's own build environment.
+command -v "${CC:-gcc}" >/dev/null && command -v "${CXX:-g++}" >/dev/null ||
+    stop "fairseq is built from source and there is no gcc and g++; on Debian and Ubuntu: apt-get install g++ python3-dev"
+python3 -c 'import os, sysconfig; os.stat(sysconfig.get_paths()["include"] + "/Python.h")' 2>/dev/null ||
+    stop "fairseq is built from source and Python.h is missing; on Debian and Ubuntu: apt-get install python3-dev"
+# On a machine of tpuctl uv makes it: no apt, and neither pip nor venv of the image's Python are needed.
+if command -v tpuctl-venv >/dev/null; then
+    exec tpuctl-venv -r "$here/requirements.txt" --no-deps "$here/requirements-no-deps.txt" -- "$@"
+fi
+
 if ! ready; then
-    # fairseq comes as source: its C++ parts are built here, in pip's own build environment.
-    command -v "${CC:-gcc}" >/dev/null && command -v "${CXX:-g++}" >/dev/null ||
-        stop "fairseq is built from source and there is no gcc and g++; on Debian and Ubuntu: apt-get install g++ python3-dev"
-    python3 -c 'import os, sysconfig; os.stat(sysconfig.get_paths()["include"] + "/Python.h")' 2>/dev/null ||
-        stop "fairseq is built from source and Python.h is missing; on Debian and Ubuntu: apt-get install python3-dev"
     mkdir -p "$cache"
     exec 9>"$cache/$key.lock"
     flock 9 # machines of a rehearsal share the folder: one makes it, the others wait

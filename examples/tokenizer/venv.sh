@@ -6,6 +6,10 @@
 # requirements.txt: other pins make another one, a new bundle with the same pins makes none.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+# On a machine of tpuctl uv makes it: no apt, and neither pip nor venv of the image's Python are needed.
+if command -v tpuctl-venv >/dev/null; then
+    exec tpuctl-venv -r "$here/requirements.txt" -- "$@"
+fi
 key=$(sha256sum "$here/requirements.txt" | cut -c 1-64)
 cache=${TPUCTL_VENV_CACHE:-${TPUCTL_ROOT:-$HOME/.cache/tpuctl}/venvs}
 venv=$cache/$key

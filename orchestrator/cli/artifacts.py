@@ -5,20 +5,25 @@ Build what is pushed: the code bundle and the agent.
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator import agentzip
+from orchestrator import agentzip, uv_program
 from orchestrator.cli.job_data import with_code
+from orchestrator.cli.output import say
 from orchestrator.cli.source_folder import source_folder
 from orchestrator.cli.wiring import Session
 from orchestrator.core.history import History, newest_incarnation
 from orchestrator.core.job import job_digest
 from orchestrator.core.plan import Outcome
 from orchestrator.core.shape import reshaped, shape_of
-from orchestrator.core.spec import Spec
+from orchestrator.core.spec import Spec, VmSpec
 from orchestrator.core.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.core.world import Heartbeat, Phase, Present, Sight
 from orchestrator.engine.artifacts import agent_file, bundle_file
+from orchestrator.errors import TpuctlError
 from orchestrator.remote.bundle import build
 from orchestrator.remote.data import DataSet
+
+ARM_MACHINES = frozenset({"t2a", "c4a", "n4a", "a4x"})
+"""Families of machine types with Arm processors (Google, "Machine families", 2026)."""
 
 
 def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[str, str]:
@@ -34,7 +39,26 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
     fresh = session.bundles / "agent.new"
     digest = agentzip.build(fresh)
     Path(fresh).replace(agent_file(session.bundles, digest))
+    if session.choice.cloud != "local":
+        bring_uv(session.spec, session.bundles)
     return bundle.digest, digest
+
+
+def bring_uv(spec: Spec, folder: Path) -> None:
+    """
+    Put the program of `tpuctl-venv` where uploads are taken from: for TPUs, and for a VM with Arm processors.
+
+    Without it the deployment goes on; a job that asks for it is told by the machine what to do. Machines of
+    a local cloud have this computer's.
+    """
+    arm = isinstance(spec.vm, VmSpec) and spec.vm.machine.partition("-")[0] in ARM_MACHINES
+    for machine in ("x86_64", *(("aarch64",) if arm else ())):
+        try:
+            uv_program.packed(machine, folder)
+        except TpuctlError as error:
+            say(
+                f"warning: {error.message}. Jobs that use tpuctl-venv will fail; {error.hint}", style="yellow"
+            )
 
 
 def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], history: History) -> History:

@@ -16,7 +16,7 @@ from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.race import accepted, asked_for, refused
 from orchestrator.core.sidecars import told
 from orchestrator.core.world import Node, Operation, Present, Unknown, World
-from orchestrator.engine.artifacts import find_artifacts
+from orchestrator.engine.artifacts import find_artifacts, upload
 from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import unforeseen
@@ -178,8 +178,7 @@ class Actor:
     def _upload(self, change: Change, world: World) -> str:
         history = self._record.history
         artifacts = find_artifacts(history, self._deployment.bundles, self._cloud.store)
-        self._cloud.store.upload(f"{names.BUNDLES}{artifacts.agent.name}", artifacts.agent)
-        self._cloud.store.upload(f"{names.BUNDLES}{artifacts.bundle.name}", artifacts.bundle)
+        upload(artifacts, self._deployment.bundles, self._cloud.store)
         mark = f"{history.bundle}:{history.agent}"
         self._record.update(lambda h: replace(forgiven(h, Kind.BUNDLE), uploaded=mark))
         return f"code {history.bundle[:12]} is in the bucket"

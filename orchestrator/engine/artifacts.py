@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.agent.uv import PROGRAMS, object_name
 from orchestrator.core.history import History
 from orchestrator.core.names import BUNDLES
 from orchestrator.engine.files import write_atomically
@@ -38,6 +39,20 @@ def agent_file(folder: Path, digest: str) -> Path:
     Return where the agent with this sha256 is kept.
     """
     return folder / f"agent-{digest}.pyz"
+
+
+def upload(artifacts: Artifacts, folder: Path, store: Store) -> None:
+    """
+    Bring agent and bundle to the bucket, and the pinned uv for machines where *folder* has it.
+    """
+    for path in (artifacts.agent, artifacts.bundle):
+        store.upload(f"{BUNDLES}{path.name}", path)
+    for digest in PROGRAMS.values():
+        name = object_name(digest)
+        path = folder / Path(name).name
+        # 17 MB: a bucket that has them is not sent them again.
+        if path.exists() and not store.list(name):
+            store.upload(name, path)
 
 
 def find_artifacts(history: History, folder: Path, store: Store) -> Artifacts:

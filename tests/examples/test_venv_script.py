@@ -59,3 +59,29 @@ def test_environment_that_cannot_be_made_runs_nothing(recipe):
     assert "absent" in err
     assert "ran" not in out
     assert not list((recipe.parent / "cache").glob("*/complete"))
+
+
+@pytest.mark.parametrize(
+    ("name", "lists"),
+    [
+        ("hf-clm", "-r requirements.txt"),
+        ("jax-lm", "-r requirements.txt"),
+        ("bert-tf2", "-r requirements.txt --no-deps requirements-no-deps.txt"),
+        ("hf-tf-legacy", "-r requirements.txt --no-deps requirements-no-deps.txt"),
+        ("fairseq-mlm", "-r requirements.txt --no-deps requirements-no-deps.txt"),
+        ("hf-clm-xla", "--no-deps requirements.txt --no-deps requirements-more.txt"),
+        ("alexnet-xla", "--no-deps requirements.txt"),
+        ("fairseq-mlm-xla", "--no-deps requirements.txt --no-deps requirements-more.txt"),
+    ],
+)
+def test_on_a_machine_uv_makes_it_from_every_list(name, lists, tmp_path):
+    """With tpuctl-venv on the PATH, venv.sh hands its lists and the command over."""
+    command = tmp_path / "tpuctl-venv"
+    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    command.chmod(0o755)
+    folder = SCRIPT.parents[1] / name
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "CC": "true", "CXX": "true"}
+    words = ["sh", folder / "venv.sh", "python", "a b"]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    asked = [f"{folder}/{word}" if word.endswith(".txt") else word for word in lists.split()]
+    assert done.stdout.splitlines() == [*asked, "--", "python", "a b"]

@@ -2,21 +2,40 @@
 What all tests of recipes need: a copy of a recipe, its virtual environment, and runs that can be killed.
 """
 
+import atexit
 import os
 import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+
+from orchestrator import uv_program
+from orchestrator.agent.layout import Layout
+from orchestrator.agent.venv import commands, install_command
+from orchestrator.agentzip import build
+from orchestrator.local.hosts.package_sources import package_sources
 
 HELD = Path(__file__).parent / "held.py"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VENVS = Path(os.environ.get("TPUCTL_VENV_CACHE") or Path.home() / ".cache/tpuctl/venvs")
 # The deadlines only end what would never end: two recipes at once on a busy computer are slow.
 INSTALL_SECONDS, RUN_SECONDS = 1200, 300
+
+
+@cache
+def tools() -> Path:
+    """Return a folder with `tpuctl-venv`: recipes here share environments with machines."""
+    folder = Path(tempfile.mkdtemp(prefix="recipe-tools-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    build(folder / "agent.pyz")
+    install_command(Layout(folder), folder / "agent.pyz")
+    return commands(Layout(folder))
 
 
 def copy(name: str, folder: Path) -> Path:
@@ -118,9 +137,11 @@ class Recipe:
             environment["HELD_AT"] = str(gate)
             environment.setdefault("TPUCTL_PROGRESS_FILE", str(log.with_suffix(".step")))
         base = {
-            "PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "TPUCTL_VENV_CACHE": str(VENVS),
+            "PATH": f"{tools()}:{os.environ['PATH']}", "HOME": os.environ["HOME"],
+            "TPUCTL_VENV_CACHE": str(VENVS),
             "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "RECIPE_RUN": str(log),
-            **{key: value for key, value in os.environ.items() if key.startswith("PIP_")},
+            **package_sources(os.environ), "TPUCTL_LOCAL_UV": str(uv_program.program()),
+            "UV_CACHE_DIR": str(uv_program.shared_folder() / "packages"),
             **self.environment, **environment,
         }  # fmt: skip
         with log.open("wb") as output:

@@ -1,0 +1,48 @@
+"""
+The pinned uv goes to the bucket with the code, once, under the name that machines ask for.
+"""
+
+import gzip
+import hashlib
+import platform
+
+from orchestrator.agent.uv import PROGRAMS, object_name
+from orchestrator.cli import artifacts
+from orchestrator.core.spec import VmSpec
+from orchestrator.errors import TransientError
+from tests.engine.engine_lab import Lab, a_spec
+
+OURS = object_name(PROGRAMS[platform.machine()])
+
+
+def test_up_brings_uv_once_and_a_machine_can_check_it(tmp_path):
+    """The object is the program whose sha256 the agent knows; the next code does not send it again."""
+    lab = Lab(tmp_path)
+    one = lab.controller()
+    artifacts.bring_uv(a_spec(), one.deployment.bundles)
+    one.up()
+    one.run(until=lambda _: one.history.uploaded != "")
+    program = gzip.decompress(lab.get(OURS))
+    assert hashlib.sha256(program).hexdigest() == PROGRAMS[platform.machine()]
+
+
+def test_up_goes_on_without_uv(tmp_path, monkeypatch, capsys):
+    """A computer that cannot reach the package index says so, and what to do."""
+
+    def nothing(machine, folder):
+        raise TransientError("uv cannot be fetched: no network", hint="run: pip install uv==1")
+
+    monkeypatch.setattr(artifacts.uv_program, "packed", nothing)
+    artifacts.bring_uv(a_spec(), tmp_path)
+    assert "Jobs that use tpuctl-venv will fail; run: pip install uv==1" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
+def test_an_arm_vm_gets_its_own(tmp_path, monkeypatch):
+    """Only a VM with Arm processors needs the second program."""
+    asked = []
+    monkeypatch.setattr(artifacts.uv_program, "packed", lambda machine, _: asked.append(machine))
+    artifacts.bring_uv(a_spec(vm=VmSpec(machine="e2-small")), tmp_path)
+    artifacts.bring_uv(a_spec(vm=VmSpec(machine="c4a-standard-1")), tmp_path)
+    assert asked == ["x86_64", "x86_64", "aarch64"]
