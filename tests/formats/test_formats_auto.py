@@ -1,0 +1,268 @@
+"""
+What `auto` promises beyond one layout: the choice stays, steps only grow, nothing torn takes their place.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agent.errors import TornError
+from orchestrator.agent.formats.inside import told_by
+from orchestrator.agent.formats.names import numbered
+from orchestrator.agent.gang import next_attempt
+from orchestrator.agent.manifest import parse
+from orchestrator.agent.parts import Parts
+from tests.agent.agent_lab import Lab, running_lab
+from tests.agent.format_trees import archive, safetensors
+from tests.formats.layouts import hugging_face, npz, old_torch
+from tests.formats.table import Bench, put
+
+IN_PLACE = """
+import os, pathlib, re, sys, time, zipfile
+sys.path.insert(0, {tests!r})
+from tests.agent.format_trees import archive
+folder = pathlib.Path(os.environ["TPUCTL_CHECKPOINT_DIR"])
+path, step = folder / "ckpt.pt", 0
+if path.exists():
+    with zipfile.ZipFile(path) as file:
+        step = int(re.search(rb"iter_numq.K(.)", file.read("archive/data.pkl"))[1][0])
+print("begin after", step, "resume", os.environ["TPUCTL_RESUME"], flush=True)
+while step < 60:
+    step += 1
+    time.sleep(0.05)
+    if step % 5 == 0:
+        path.write_bytes(archive({{"iter_num": step, "x": step}}))
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """
+    Run a bucket.
+    """
+    with running_lab(tmp_path) as lab:
+        yield Bench(lab)
+
+
+def saved(parts: Parts, name: str, data: bytes) -> bool:
+    """
+    Write one file and commit; say whether anything was.
+    """
+    put(parts.local.folder, [(name, data)])
+    return parts.committer.commit()
+
+
+def step_now(parts: Parts) -> int | None:
+    """
+    Return the newest complete step in the bucket.
+    """
+    newest = parts.catalogue.newest()
+    return newest.step if newest is not None else None
+
+
+def test_a_stray_file_gives_way_to_the_frameworks_own_saves(bench: Bench) -> None:
+    """
+    Weights to start from, with a large number in their name, must not stand in the way of real checkpoints.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    assert saved(parts, "pretrained_100000.pt", archive())
+    assert (parts.format.chosen, step_now(parts)) == ("files", 100000)
+    put(parts.local.folder, hugging_face("model.safetensors")(20))
+    assert parts.committer.commit()
+    assert (parts.format.chosen, step_now(parts)) == ("hf", 20)
+    assert any(name.endswith(".replaced") for name in bench.lab.names("checkpoints/")), "nothing is deleted"
+    assert not parts.committer.commit()
+    assert not saved(parts, "later_200000.pt", archive()), "a framework's saves never give way to a file"
+    assert step_now(parts) == 20
+
+
+def test_the_newest_manifest_decides_for_the_next_machine(bench: Bench) -> None:
+    """
+    A stray file that is there first on the next machine changes nothing.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    put(parts.local.folder, hugging_face("model.safetensors")(20))
+    assert parts.committer.commit()
+    other = bench.parts(incarnation=2)
+    put(other.local.folder, [("samples_900.npz", npz(None))])
+    attempt = next_attempt(None, parts.catalogue.newest(), "test", 0, counted=False)
+    other.restorer.restore(attempt)
+    other.committer.begin(1, 20)
+    assert not other.committer.commit()
+    assert other.format.chosen == "hf"
+
+
+def test_a_count_proves_no_target_and_grows_over_machines(bench: Bench) -> None:
+    """
+    A file that tells no step is counted, each content once, on from where the last machine was.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    for number in range(3):
+        assert saved(parts, "snapshot.pt", archive({"x": number}))
+        assert not parts.committer.commit()
+    assert step_now(parts) == 2
+    assert parts.committer.proven is None
+    other = bench.parts(incarnation=2)
+    newest = parts.catalogue.newest()
+    other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False))
+    other.committer.begin(1, 2, proven=False)
+    assert not other.committer.commit(), "the same bytes have their step already"
+    assert saved(other, "snapshot.pt", archive({"x": 9}))
+    assert step_now(other) == 3
+    assert not other.catalogue.proven(3, 2)
+
+
+def test_the_step_that_the_job_reported_names_a_file_that_tells_none(bench: Bench) -> None:
+    """
+    It is better than a count, and proves no target either.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    parts.status.set(step=70)
+    assert saved(parts, "snapshot.pt", archive({"x": 1}))
+    assert step_now(parts) == 70
+    assert parts.committer.proven is None
+
+
+def test_a_job_that_begins_again_does_not_replace_what_is_further(bench: Bench) -> None:
+    """
+    Otherwise a script that ignores its checkpoint would push the good ones out of the bucket.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    assert saved(parts, "ckpt.pt", archive({"iter_num": 500}))
+    assert not saved(parts, "ckpt.pt", archive({"iter_num": 10}))
+    assert not saved(parts, "ckpt.pt", archive({"iter_num": 20}))
+    assert step_now(parts) == 500
+    assert saved(parts, "ckpt.pt", archive({"iter_num": 510}))
+    assert step_now(parts) == 510
+
+
+def test_a_number_that_belongs_to_the_name_is_no_step_for_ever(bench: Bench) -> None:
+    """
+    `vit_b_16.pth` is replaced in place: the second content is committed too, as a count.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    assert saved(parts, "vit_b_16.pth", archive({"x": 1}))
+    assert saved(parts, "vit_b_16.pth", archive({"x": 2}))
+    assert step_now(parts) == 17
+
+
+def test_what_belongs_to_one_save_stays_together(bench: Bench) -> None:
+    """
+    A model whose optimizer is not there yet is no save, where earlier saves had both.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    put(parts.local.folder, [("model_10.pt", archive()), ("optim_10.pt", archive())])
+    put(parts.local.folder, [("best.pt", archive({"x": 1})), ("config.json", b"{}")])
+    assert parts.committer.commit()
+    names = {name.partition("/w0/")[2] for name in bench.lab.names("checkpoints/00000010/g1/w0/")}
+    assert names == {"model_10.pt", "optim_10.pt", "best.pt", "config.json"}
+    assert not saved(parts, "model_20.pt", archive())
+    assert saved(parts, "optim_20.pt", archive())
+    assert step_now(parts) == 20
+
+
+def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(bench: Bench) -> None:
+    """
+    While the job runs a file has to stay the same for a look; some programs save more often than that.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    parts.local.forget()
+    for step in range(1, 5):
+        assert not saved(parts, "ckpt.pt", archive({"iter_num": step})), "it has changed since the last look"
+    assert saved(parts, "ckpt.pt", archive({"iter_num": 5})), "its own structure proves it"
+    assert step_now(parts) == 5
+    parts.local.rest()
+    assert saved(parts, "ckpt.pt", archive({"iter_num": 6})), "a job that has ended writes no more"
+
+
+@pytest.mark.parametrize("folder", ["../x", "/x", "a/../../x", "a/..", ""])
+def test_a_manifest_leads_out_of_no_folder(folder: str) -> None:
+    """
+    Nested folders are allowed, ways out of them are not.
+    """
+    body = {"schema": 1, "folder": "a/b", "files": [], "at": 0, "step": 1, "incarnation": 1, "worker": 0}
+    body["workers"] = 1
+    assert parse(json.dumps(body).encode(), "here").folder == "a/b"
+    with pytest.raises(TornError):
+        parse(json.dumps({**body, "folder": folder}).encode(), "here")
+
+
+def test_an_old_manifest_tells_its_step_and_no_format() -> None:
+    """
+    Checkpoints from before `auto` stay what they are.
+    """
+    body = {"schema": 1, "folder": ".", "files": [], "at": 0, "step": 7, "incarnation": 1, "worker": 0}
+    old = parse(json.dumps({**body, "workers": 1}).encode(), "here")
+    assert (old.format, old.told, old.proven) == ("", 7, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("epoch=0-step=4.ckpt", 4), ("model_000100.pt", 100), ("optim_000100_rank0.pt", 100),
+        ("ckpt.pt", None),
+        ("last-v1.ckpt", None), ("resnet50.pth", None), ("epoch=03-val_loss=0.25.ckpt", 3), ("100.pt", 100),
+        ("model-00001-of-00002.safetensors", None), ("checkpoint3.pt", 3), ("model_100steps.pt", 100),
+    ],
+)  # fmt: skip
+def test_the_number_of_a_name(name: str, number: int | None) -> None:
+    """
+    Ranks, parts, versions, metrics and sizes of models are no steps.
+    """
+    found = numbered(name)
+    assert (found.number if found else None) == number
+
+
+def test_a_file_tells_its_step_and_runs_nothing(tmp_path: Path) -> None:
+    """
+    A pickle that would call something gives blanks instead; other kinds are read by their headers.
+    """
+    (tmp_path / "a.pt").write_bytes(archive({"epoch": 3, "global_step": 120}))
+    (tmp_path / "b.pth").write_bytes(old_torch({"epoch": 4}))
+    (tmp_path / "c.npz").write_bytes(npz(50))
+    (tmp_path / "d.safetensors").write_bytes(safetensors())
+    evil = b"\x80\x02cos\nsystem\nX\x0b\x00\x00\x00touch evil!\x85R."
+    (tmp_path / "e.pkl").write_bytes(evil)
+    assert (told_by(tmp_path / "a.pt").step, told_by(tmp_path / "a.pt").epoch) == (120, 3)
+    assert told_by(tmp_path / "b.pth").epoch == 4
+    assert told_by(tmp_path / "c.npz").step == 50
+    assert told_by(tmp_path / "d.safetensors").step is None
+    assert told_by(tmp_path / "e.pkl").step is None
+    assert not (Path.cwd() / "evil!").exists()
+
+
+def test_a_program_that_replaces_its_file_resumes_on_the_next_machine(lab_of: Lab) -> None:
+    """
+    Killed without a word, it goes on from what was committed; at the end the target is proven by the file.
+    """
+    code = IN_PLACE.format(tests=str(Path(__file__).parents[2]))
+    lab_of.code = lab_of.put_bundle({"train.py": code.encode()})
+    settings = {"CHECKPOINT_FORMAT": "auto", "TARGET_STEPS": 60}
+    first = lab_of.machine(INCARNATION=1, **settings).start()
+    first.until_committed(10)
+    first.kill_all()
+    second = lab_of.machine("m1", INCARNATION=2, **settings).run_to_end()
+    beat = second.heartbeat()
+    assert (beat["phase"], beat["committed_step"], beat["format"]) == ("done", 60, "files")
+    begun = int(lab_of.log(2).split("begin after ")[1].split()[0])
+    assert begun >= 10
+    assert lab_of.log(2).count("resume " + str(second.root / "checkpoints" / "ckpt.pt")) == 1
+
+
+@pytest.fixture
+def lab_of(tmp_path: Path) -> Iterator[Lab]:
+    """
+    Run a bucket for machines.
+    """
+    with running_lab(tmp_path) as lab:
+        yield lab
