@@ -10,7 +10,6 @@ from typing import Optional, Tuple
 from .numbers import VALUE, value
 from .readers import EVAL, Reader
 
-
 UNKNOWN = 1 << 60
 """Stands for the length of a bar that does not know it: never reached."""
 
