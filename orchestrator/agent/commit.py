@@ -233,7 +233,8 @@ class Committer:
 
         def send(one: FileState) -> StoredFile:
             target = file_name(number, self._settings.incarnation, self._settings.worker, one.name)
-            return StoredFile(one.name, one.size, self._bucket.upload(target, folder / one.name, one.size))
+            digest = self._bucket.upload(target, folder / one.name, one.size)
+            return StoredFile(one.name, one.size, digest, one.modified)
 
         payload = [one for one in before if not local.format.closes(one.name)]
         with ThreadPoolExecutor(PARALLEL) as pool:

@@ -22,11 +22,15 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 class StoredFile:
     """
     Name one file of a checkpoint, relative to its folder, with its size in bytes and sha256 in hex.
+
+    *modified* is when it was written, in nanoseconds since the epoch; None in old manifests. Lightning, for
+    one, takes the youngest of `last.ckpt` and `last-v1.ckpt`.
     """
 
     name: str
     size: int
     sha256: str
+    modified: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,10 @@ def _format(value: Dict[str, Any]) -> str:
 def _file(value: Dict[str, Any]) -> StoredFile:
     if not is_plain(value["name"]) or not SHA256.fullmatch(value["sha256"]):
         raise ValueError(f"file {value['name']!r}")
-    return StoredFile(value["name"], int(value["size"]), value["sha256"])
+    modified = value.get("modified")
+    if modified is not None and not (isinstance(modified, int) and 0 <= modified < 1 << 63):
+        raise ValueError(f"time {modified!r}")
+    return StoredFile(value["name"], int(value["size"]), value["sha256"], modified)
 
 
 def is_plain(name: str) -> bool:

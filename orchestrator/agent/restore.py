@@ -138,6 +138,10 @@ class Restorer:
         if wrong is not None:
             shutil.rmtree(str(temporary), ignore_errors=True)
             raise TornError(f"checkpoint of step {manifest.step}: {wrong}")
+        for file in manifest.files:
+            if file.modified is not None:
+                # Some programs go on from the youngest file, whatever its name.
+                os.utime(str(temporary / file.name), ns=(file.modified, file.modified))
         if manifest.folder == ".":
             for file in manifest.files:
                 (target / file.name).parent.mkdir(parents=True, exist_ok=True)

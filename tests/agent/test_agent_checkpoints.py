@@ -83,6 +83,25 @@ def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: Lab) -> None:
     assert any(".manifest.json.torn-" in name for name in lab.names("checkpoints/00000020/g1/"))
 
 
+def test_restored_files_are_as_old_as_they_were(lab: Lab) -> None:
+    """
+    Programs that take the youngest file of a folder, as Lightning does, take the same one after a restore.
+    """
+    command = (
+        'cd "$TPUCTL_CHECKPOINT_DIR"; if [ -e step-7 ]; then ls -t step-7; exit 0; fi; mkdir step-7; '
+        "touch -d @1700000003 step-7/last-v1; touch -d @1700000002 step-7/zeta; "
+        "touch -d @1700000001 step-7/last; touch -d @1700000000 step-7/COMPLETE"
+    )
+    lab.machine("m0", COMMAND=command).run_to_end()
+    assert len(lab.manifests()) == 1
+    second = lab.machine("m1", INCARNATION=2, COMMAND=command).run_to_end()
+    folder = second.root / "checkpoints/step-7"
+    assert {one.name: int(one.stat().st_mtime) - 1700000000 for one in folder.iterdir()} == {
+        "last-v1": 3, "zeta": 2, "last": 1, "COMPLETE": 0,
+    }  # fmt: skip
+    assert "\nlast-v1\nzeta\nlast\nCOMPLETE\n" in lab.log(incarnation=2)
+
+
 def test_local_steps_after_the_resume_step_are_moved_aside(lab: Lab) -> None:
     """
     A local save that the bucket does not know is not resumed from by a later incarnation on the same disk.

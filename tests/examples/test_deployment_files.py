@@ -15,7 +15,10 @@ from orchestrator.render import Target, machine_scripts
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("numpy-lm", "jax-lm", "tokenizer", "hf-clm", "alexnet-ddp", "keras-jax", "flax-nnx")
 # The program is the framework's own, there are no steps, or the framework knows the last one itself.
-OTHERS = {"trl-sft": "prepare.py"}
+OTHERS = {
+    "trl-sft": "prepare.py", "lightning": "train.py", "accelerate": "train.py", "eval": "evaluate.py",
+    "maxtext": "tpuctl.yaml",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
@@ -54,7 +57,7 @@ def test_environment_script_is_one_text(name):
     assert (EXAMPLES / name / "venv.sh").read_text() == (EXAMPLES / "hf-clm/venv.sh").read_text()
 
 
-@pytest.mark.parametrize("name", ["trl-sft", "keras-jax", "flax-nnx"])
+@pytest.mark.parametrize("name", ["trl-sft", "keras-jax", "flax-nnx", "lightning", "accelerate", "eval"])
 def test_environment_script_for_a_tpu_is_one_text(name):
     """Those that have pins of their own for a TPU share the script that chooses between the two lists."""
     assert (EXAMPLES / name / "venv.sh").read_text() == (EXAMPLES / "jax-lm/venv.sh").read_text()

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Make the virtual environment for requirements.txt once, and run a program of it:
+#   sh venv.sh                  make it, if it is not there
+#   sh venv.sh python train.py  the same, then run its python
+# It lies in $TPUCTL_VENV_CACHE, or on the machine in $TPUCTL_ROOT/venvs, under the checksum of
+# the requirements: other pins make another one, a new bundle with the same pins makes none.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+# A rehearsal sets PJRT_DEVICE as a TPU does, and JAX_PLATFORMS=cpu: it needs no TPU library.
+pins=requirements.txt
+[ "${PJRT_DEVICE:-}" != TPU ] || [ "${JAX_PLATFORMS:-}" = cpu ] || pins=requirements-tpu.txt
+key=$(cat "$here/requirements.txt" "$here/$pins" | sha256sum | cut -c 1-64)
+cache=${TPUCTL_VENV_CACHE:-${TPUCTL_ROOT:-$HOME/.cache/tpuctl}/venvs}
+venv=$cache/$key
+
+# The system's Python may have been exchanged since, so the environment's own version is asked for.
+ready() { [ -f "$venv/complete" ] && [ "$("$venv/bin/python" --version)" = "$(cat "$venv/complete")" ]; }
+
+if ! ready; then
+    mkdir -p "$cache"
+    exec 9>"$cache/$key.lock"
+    flock 9 # machines of a rehearsal share the folder: one makes it, the others wait
+    if ! ready; then
+        echo "venv: installing $pins into $venv" >&2
+        rm -rf "$venv" # what a killed install left
+        python3 -m venv "$venv" >&2 || {
+            echo "venv: python3 -m venv failed; on Debian and Ubuntu: apt-get install python3-venv" >&2
+            exit 1
+        }
+        "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/$pins" >&2
+        "$venv/bin/python" --version >"$venv/complete" # last: without this line it is not ready
+    fi
+    exec 9>&-
+fi
+[ $# -gt 0 ] || exit 0
+program=$1
+shift
+exec "$venv/bin/$program" "$@"
