@@ -9,6 +9,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 # A rehearsal sets PJRT_DEVICE as a TPU does, and JAX_PLATFORMS=cpu: it needs no TPU library.
 pins=requirements.txt
 [ "${PJRT_DEVICE:-}" != TPU ] || [ "${JAX_PLATFORMS:-}" = cpu ] || pins=requirements-tpu.txt
+# On a machine of tpuctl uv makes it: no apt, and neither pip nor venv of the image's Python are needed.
+if command -v tpuctl-venv >/dev/null; then
+    exec tpuctl-venv -r "$here/$pins" -- "$@"
+fi
 key=$(cat "$here/requirements.txt" "$here/$pins" | sha256sum | cut -c 1-64)
 cache=${TPUCTL_VENV_CACHE:-${TPUCTL_ROOT:-$HOME/.cache/tpuctl}/venvs}
 venv=$cache/$key
