@@ -178,8 +178,8 @@ SAMPLES = (
     Sample(
         "Lightning, rich",
         "lightning 2.6.6, lightning/pytorch/callbacks/progress/rich_progress.py",
-        f"Epoch 2/3 {HEAVY * 30} 22/22 0:00:01 \N{BULLET} 0:00:00 31.22it/s v_num: 0.000 train_loss: 1.500\n",
-        "bars", 44, 1.5,
+        f"Epoch 2/2 {HEAVY * 30} 22/22 0:00:01 \N{BULLET} 0:00:00 31.22it/s v_num: 0.000 train_loss: 1.500\n",
+        "bars", 66, 1.5,
     ),
     Sample(
         "accelerate, diffusers",

@@ -79,9 +79,10 @@ class Bars(Reader):
         endless = self._ENDLESS.match(line) if b"/? [" in line else None
         if endless is not None:
             return endless[1].strip(), int(endless[2]), UNKNOWN, line[endless.end() :]
-        rich = self._RICH.match(line) if b"v_num" in line else None
+        rich = self._RICH.match(line) if b"it/s" in line else None
         if rich is not None:
-            return b"Epoch %d" % (int(rich[1]) - 1), int(rich[2]), int(rich[3]), line[rich.end() :]
+            self._from_zero = True  # Lightning says "Epoch 2/2" in the third of three epochs.
+            return b"Epoch " + rich[1], int(rich[2]), int(rich[3]), line[rich.end() :]
         return b"", 0, 0, b""
 
     def _follow(self, key: Tuple[bytes, int], shows_loss: bool) -> bool:
@@ -92,7 +93,7 @@ class Bars(Reader):
         if self._key is not None and not replaced:
             return False
         self._key, self._over, self.step = key, False, None
-        self._from_zero, self._before, self._last = False, 0, 0
+        self._before, self._last = 0, 0
         return True
 
     def _count(self, title: bytes, rest: bytes, done: int, total: int) -> int:
