@@ -180,8 +180,21 @@ class Evidence:
         """
         last = max(((number, worker) for number, worker, _ in self._lines), default=(0, 0))
         where = last if beat is None else (beat.incarnation, beat.worker)
-        lines = [line for number, worker, line in self._lines if (number, worker) == where]
-        return tuple(line for line in lines if not OURS.match(line))[-TAIL:]
+        return last_output([line for number, worker, line in self._lines if (number, worker) == where])
+
+
+def last_output(lines: list[str]) -> tuple[str, ...]:
+    """
+    Return the last lines of what the job printed after its last start, from a log with the agent's own lines.
+    """
+    found: list[str] = []
+    for line in reversed(lines):
+        ours = OURS.match(line)
+        if (ours and found) or len(found) == TAIL:
+            break
+        if not ours:
+            found.append(line)
+    return tuple(reversed(found))
 
 
 def newest_step(beat: Heartbeat) -> int:

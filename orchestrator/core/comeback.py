@@ -85,7 +85,7 @@ def comeback_of(blow: Blow, life: Life, unbroken: Life | None = None) -> Comebac
     resumed, fault = True, None
     why = f"it went on from step {start}"
     lower = list(dict.fromkeys(s.step for s in life.written if s.incarnation == after.incarnation))
-    lower = [step for step in lower if step < restored]
+    lower = sorted(step for step in lower if step < restored)
     if start < restored or lower:
         resumed, fault = False, _went_back(life, unbroken, after, lower)
         told_by = f"its next saves are {_few(lower)}" if lower else f"it went on from step {start}"
@@ -164,8 +164,9 @@ def _went_back(life: Life, unbroken: Life | None, after: Heartbeat, lower: list[
         step, newest = common[0], begun[max(begun)]
         near = abs(again[step] - newest) < abs(again[step] - begun[step])
         return Fault.ANEW if near else Fault.IGNORED
+    # In the order of sight the newest may come first: only it is committed, the others are found on disk.
     made = [save.step for save in life.written if save.incarnation == first]
-    if lower and made and lower[0] != made[0]:
+    if lower and made and min(lower) > min(made):
         return Fault.ANEW
     ended = max((s.step for s in life.written if s.incarnation == after.incarnation), default=None)
     whole = max((s.step for s in unbroken.written), default=None) if unbroken else None

@@ -233,6 +233,16 @@ def test_losses_tell_a_counter_from_an_ignored_checkpoint(loss, fault):
     assert found.comebacks[0].fault is fault
 
 
+def test_saves_that_are_seen_late_do_not_blame_the_counter():
+    """
+    The newest is committed before a look finds the others on disk; the script has just begun again.
+    """
+    written = (Save(15, 1), Save(5, 1), Save(10, 1), Save(5, 2), Save(10, 2))
+    beats = [beat(1, 39, loss=0.03), beat(2, 60, 15, loss=0.02, began_at=1)]
+    found = verdict(beats, (Blow(Kill.KILL, 1, T + 15, 39, 15),), unbroken=None, written=written)
+    assert found.comebacks[0].fault is Fault.IGNORED
+
+
 def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
     """
     The last machine repeats all saves to the end; the one before it is explained by that.
