@@ -1,7 +1,7 @@
 """
 Layouts of checkpoints as the frameworks write them: small files of ours, in the frameworks' order of writing.
 
-Each was held against a real save of the framework (`python -m tests.formats.real`).
+tests/recipes/test_real_saves.py holds what the code knows against saves of the frameworks themselves.
 """
 
 import io
