@@ -50,6 +50,9 @@ class Finish:
             return None
         newest = parts.patiently("look for checkpoints", self._committed)
         committed = newest.step if newest is not None else None
+        if newest is not None and parts.status.get("committed_step") is None:
+            # Of a bucket that the job writes to itself, the last commit may be another worker's.
+            parts.status.set(committed_step=newest.step)
         found = parts.patiently("look for files", lambda: self.rescue.found(committed, since))
         if newest is not None and not found[0]:
             return Ending(Kind.DONE, outcome.reason)

@@ -68,7 +68,8 @@ def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], history: History) -> 
     found = beats.value if isinstance(beats, Present) else ()
     if history.outcome or not found:
         return history
-    if all(b.phase is Phase.DONE for b in found) and len(found) == found[0].workers:
+    saved = all(b.phase is Phase.DONE and b.committed_step is not None for b in found)
+    if saved and len(found) == found[0].workers:
         return replace(
             history, outcome=Outcome.DONE.value, reason="every worker reports that the job is done"
         )

@@ -203,10 +203,12 @@ def forgiven(history: History, kind: Kind) -> History:
 
 def finished(world: World) -> bool:
     """
-    Say whether every worker of the newest incarnation has reported that it is done.
+    Say whether every worker of the newest incarnation has reported that it is done, and what it has saved.
+
+    Done without a checkpoint is a claim that nothing proves: no machine is deleted on it.
     """
     if not isinstance(world.heartbeats, Present) or not world.heartbeats.value:
         return False
     beats = world.heartbeats.value
-    workers = {b.worker for b in beats if b.phase is Phase.DONE}
+    workers = {b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is not None}
     return workers == set(range(beats[0].workers))

@@ -177,6 +177,10 @@ def out_of_reach(spec: Spec, world: World, history: History, node: Node) -> str:
 
 
 def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
+    claims = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
+    if claims:
+        why = f"worker {claims[0]} says that it is done and has committed nothing"
+        return Step(waiting=f"job: {why}; its machine is kept: look with tpuctl ssh, then tpuctl push")
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:
         return Step()

@@ -25,7 +25,8 @@ def ended_unclaimed(reports: Sight[tuple[Heartbeat, ...]]) -> tuple[Heartbeat, .
     A worker that still brings its files to the bucket says so with another phase.
     """
     beats = reports.value if isinstance(reports, Present) else ()
-    over = [b for b in beats if b.phase in {Phase.DONE, Phase.UNCLAIMED}]
+    saved = [b for b in beats if b.phase is Phase.DONE and b.committed_step is not None]
+    over = [*saved, *(b for b in beats if b.phase is Phase.UNCLAIMED)]
     whole = bool(over) and {b.worker for b in over} == set(range(over[0].workers))
     return tuple(over) if whole and any(b.phase is Phase.UNCLAIMED for b in over) else ()
 

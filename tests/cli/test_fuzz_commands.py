@@ -167,9 +167,10 @@ class Commands(RuleBasedStateMachine):
         self.struck = self.town.clock.monotonic()
         COUNTED["strikes"] += 1
 
-    @rule(phase=st.sampled_from(["done", "failed"]))
+    @rule(phase=st.sampled_from(["done", "unclaimed", "failed"]))
     def job_ends(self, phase):
-        self.town.crew.say("demo", phase=phase, message="status 1")
+        saved = {"committed_step": 5} if phase == "done" else {}
+        self.town.crew.say("demo", phase=phase, message="status 1", **saved)
 
     @rule(zones=st.sampled_from([(), ZONES[:1], ZONES]))
     def stockout(self, zones):

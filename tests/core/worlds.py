@@ -60,10 +60,11 @@ def vm(**overrides) -> Vm:
 
 def beat(worker: int = 0, **overrides) -> Heartbeat:
     """
-    Return a fresh heartbeat of a running job.
+    Return a fresh heartbeat of a running job; one that is done has saved.
     """
     base = Heartbeat(incarnation=1, worker=worker, phase=Phase.RUN, updated=NOW, bundle="b", step=10)
-    return replace(base, **overrides)
+    saved = {"committed_step": 10} if overrides.get("phase") is Phase.DONE else {}
+    return replace(base, **{**saved, **overrides})
 
 
 def world(**overrides) -> World:

@@ -49,7 +49,9 @@ class Machines(NoHosts):
         self.report()
 
     def report(self, **news):
-        """Let every running job write a heartbeat; *news* change what it says from now on."""
+        """Let every running job write a heartbeat; *news* change what it says. One that is done has saved."""
+        if news.get("phase") == "done":
+            news = {"committed_step": 100, **news}
         for machine_id, state in list(self.running.items()):
             state.update(news)
             incarnation, worker = re.search(r"-tpu-g(\d+)-\d+-w(\d+)$", machine_id).groups()

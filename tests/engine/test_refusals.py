@@ -13,6 +13,7 @@ from orchestrator.errors import AuthError, ConflictError, QuotaError, TpuctlErro
 from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, Lab, a_spec
 
 BOTH = a_spec(tpu__zones=[ZONE, OTHER_ZONE])
+DONE_BEAT = b'{"phase": "done", "incarnation": 1, "worker": 0, "workers": 1, "committed_step": 5}'
 
 
 def the_one_node(lab):
@@ -284,7 +285,7 @@ def test_a_stranger_with_the_vms_name_is_refused_and_left_alone(lab, running):
         controller.up()
     with pytest.raises(TpuctlError, match="demo-vm"):
         controller.run()
-    lab.put(".tpuctl/heartbeat/1/0", b'{"phase": "done", "incarnation": 1, "worker": 0, "workers": 1}')
+    lab.put(".tpuctl/heartbeat/1/0", DONE_BEAT)
     assert controller.one_pass().plan.outcome is Outcome.DONE
     lab.clock.advance(5)
     assert lab.vms() == before
