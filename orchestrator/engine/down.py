@@ -19,6 +19,8 @@ from orchestrator.errors import AuthError, LeaseHeldError, NotFoundError, Tpuctl
 
 RECORD_SECONDS = 60.0
 """Seconds for which a bucket that does not take the closed record is asked again."""
+BUCKET_SECONDS = 20.0
+"""Seconds for which a bucket whose objects are not to be deleted yet is asked again."""
 DEADLINE = 600.0
 """Seconds after which `down` stops waiting and prints what is left."""
 
@@ -284,10 +286,24 @@ class Sweep:
             return Left("bucket", name, seen.value.location, "not made by this deployment, kept")
         change = Change(Kind.BUCKET, Verb.DELETE, name, "down --delete-data", seen.value.location)
         entry = self._journal.intend(change, in_bucket=False)
+        trouble: TpuctlError | None = None
+
+        def deleted() -> bool:
+            nonlocal trouble
+            try:
+                self._cloud.buckets.delete(name)
+            except TransientError as error:
+                # An object that was written a moment ago may not be deleted yet: one change a second.
+                trouble = error
+                return False
+            return True
+
         try:
-            self._cloud.buckets.delete(name)
+            gone = wait_until(deleted, self._clock, BUCKET_SECONDS, 1.0)
         except TpuctlError as error:
-            self._journal.result(entry, f"{error.code} {error.message}", in_bucket=False)
-            return Left("bucket", name, seen.value.location, error.message)
+            gone, trouble = False, error
+        if not gone and trouble is not None:
+            self._journal.result(entry, f"{trouble.code} {trouble.message}", in_bucket=False)
+            return Left("bucket", name, seen.value.location, trouble.message)
         self._journal.result(entry, "ok", in_bucket=False)
         return None

@@ -45,7 +45,7 @@ def test_the_files_of_every_worker_come_first():
     assert ended.outcome is Outcome.UNCLAIMED
     assert [change.name for change in ended.changes][:1] == ["demo-tpu-g1"]
     assert "ckpt.pt and 3 more files lie in unclaimed/" in ended.reason
-    assert "format marker wants a folder with a number in its name and a file COMPLETE in it" in ended.reason
+    assert "format auto wants the layout of a known framework" in ended.reason
 
 
 def test_nothing_saved_at_all_is_said():
@@ -53,7 +53,7 @@ def test_nothing_saved_at_all_is_said():
     There is no file to name then.
     """
     plan = planned(beat(phase=Phase.UNCLAIMED))
-    assert plan.reason.startswith("the job ended with status 0 and saved nothing; format marker wants")
+    assert plan.reason.startswith("the job ended with status 0 and saved nothing; format auto wants")
 
 
 def test_the_end_is_remembered_when_the_reports_are_gone():
