@@ -7,6 +7,7 @@ import re
 import time
 from pathlib import Path
 
+from orchestrator.agent.formats.base import Format, State
 from orchestrator.agent.formats.choose import format_of
 from orchestrator.agent.local_checkpoints import files_below
 from orchestrator.cli.stage import Stage
@@ -115,16 +116,11 @@ class Evidence:
         started = [b.timings.get("spawned") for b in self.beats if b.incarnation == newest]
         if spec.dir != "local" or not started or started[0] is None:
             return []
-        format_ = format_of(spec.format, spec.marker)
-        found: list[Save] = []
+        steps: list[int] = []
         for folder in self._stage.cloud.glob("machines/*/opt/tpuctl/checkpoints"):
             with contextlib.suppress(OSError):
-                found += [
-                    Save(unit.step, newest)
-                    for unit in format_.find(folder)
-                    if _changed(folder, unit.folder, unit.files) > started[0]
-                ]
-        return found
+                steps += _saved_since(started[0], folder, format_of(spec.format, spec.marker))
+        return [Save(step, newest) for step in steps]
 
     def shown(self, beats: list[Heartbeat], moment: Moment) -> Shown:
         """
@@ -207,6 +203,18 @@ def newest_step(beat: Heartbeat) -> int:
 def _add(saves: list[Save], save: Save) -> None:
     if save not in saves:
         saves.append(save)
+
+
+def _saved_since(moment: float, folder: Path, format_: Format) -> list[int]:
+    """
+    Return the steps of the whole saves in *folder* that changed after *moment*. Raises OSError.
+
+    Only a look inside tells the step of what is replaced in place.
+    """
+    changed = [u for u in format_.find(folder) if _changed(folder, u.folder, u.files) > moment]
+    judged = [(unit, format_.judge(folder, unit)) for unit in changed]
+    steps = [u.step if j.step is None else j.step for u, j in judged if j.state is State.COMPLETE]
+    return [step for step in steps if step >= 0]
 
 
 def _changed(folder: Path, below: str, files: "tuple[str, ...] | None") -> float:

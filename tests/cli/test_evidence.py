@@ -1,8 +1,15 @@
 """
-What a rehearsal takes from a log.
+What a rehearsal takes from a log, and what it sees on the machines' disks.
 """
 
-from orchestrator.cli.evidence import TAIL, last_output
+import os
+from pathlib import Path
+
+import numpy as np
+
+from orchestrator.agent.formats.choose import format_of
+from orchestrator.cli.evidence import TAIL, _saved_since, last_output
+from tests.agent.format_trees import h5
 
 START = "--- incarnation 1, worker 0, attempt 2: resume from step 5 (why) ---"
 END = "--- attempt 2 failed: the job left with status 1 ---"
@@ -20,3 +27,26 @@ def test_no_more_lines_are_shown_than_a_screen_has_room_for():
     lines = [f"line {number}" for number in range(100)]
     assert last_output([START, *lines, END]) == tuple(lines[-TAIL:])
     assert last_output([START, END]) == ()
+
+
+def write(folder: Path, name: str, content: bytes, at: float) -> None:
+    """Write a file as if at *at*, in seconds since the epoch."""
+    (folder / name).write_bytes(content)
+    os.utime(folder / name, (at, at))
+
+
+def test_the_step_of_a_backup_of_keras_is_read_in_it(tmp_path):
+    """Its name is always the same; taking it for step 0 would say that a job counts its steps anew."""
+    write(tmp_path, "latest.weights.h5", h5(), 200.0)
+    write(tmp_path, "training_metadata.json", b'{"epoch": 7, "batch": 0}', 200.0)
+    assert _saved_since(100.0, tmp_path, format_of("keras", "COMPLETE")) == [7]
+    assert _saved_since(300.0, tmp_path, format_of("keras", "COMPLETE")) == []
+
+
+def test_a_file_that_tells_no_step_is_no_step(tmp_path):
+    """Of flat files only those with a number are held against the step that was restored."""
+    np.savez(tmp_path / "latest.npz", weights=np.zeros(4))
+    os.utime(tmp_path / "latest.npz", (200.0, 200.0))
+    assert _saved_since(100.0, tmp_path, format_of("auto", "COMPLETE")) == []
+    np.savez(tmp_path / "model_40.npz", weights=np.zeros(4))
+    assert 40 in _saved_since(100.0, tmp_path, format_of("auto", "COMPLETE"))
