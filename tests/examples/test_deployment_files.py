@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.cli.main import cli
-from orchestrator.config.load import load
+from orchestrator.config.load import load, read
+from orchestrator.config.starter import init_text
 from orchestrator.render import Target, machine_scripts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -62,3 +63,10 @@ def test_environment_script_for_a_tpu_is_one_text(name):
     """Those that have pins of their own for a TPU share the script that chooses between the two lists."""
     assert (EXAMPLES / name / "venv.sh").read_text() == (EXAMPLES / "jax-lm/venv.sh").read_text()
     assert (EXAMPLES / name / "requirements-tpu.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["trl-sft", "keras-jax", "lightning", "accelerate"])
+def test_what_survives_needs_no_word_about_checkpoints(name):
+    """How these save is what `init` writes for everybody: `auto` finds out."""
+    fresh = read(init_text("mine").encode(), "tpuctl.yaml", environ={}).job
+    assert load(EXAMPLES / name / "tpuctl.yaml", environ={}).job.checkpoint == fresh.checkpoint

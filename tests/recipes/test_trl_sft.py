@@ -9,7 +9,7 @@ import pytest
 from tests.stock.survive import survive, use_example
 
 pytestmark = pytest.mark.recipes
-STEPS = 1000
+STEPS = 600
 
 
 @pytest.mark.e2e
