@@ -2,6 +2,7 @@
 tpuctl check: what is likely to go wrong on a TPU, before money is spent.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -23,9 +24,11 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     from orchestrator.cli.source_folder import source_folder
     from orchestrator.cli.wiring import Choice, read_spec
     from orchestrator.core.preflight.rules import preflight
+    from orchestrator.remote.data import size_of
 
     path, spec = read_spec(Choice(file, settings, cloud, as_json))
     facts = gather(source_folder(path, spec), skip=path)
+    facts = replace(facts, data_bytes=size_of(spec.job.data, path.absolute().parent))
     findings = preflight(spec, load_catalog(), facts)
     check_view.show(spec.name, findings, facts, as_json=as_json)
     if check_view.stops(findings):

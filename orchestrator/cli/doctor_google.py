@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.core import names
+from orchestrator.core.data import bucket_sources
 from orchestrator.core.doctor.facts import Google, Login
 from orchestrator.core.secrets import secret_names
 from orchestrator.core.world import Absent, Present, Sight, Unknown
@@ -82,7 +83,9 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
     rules = ("private_access", "ssh_rule", "iap_rule")
     single = ("tpu", "compute", "storage", "machine_account", "cpus", *rules, "bucket")
     held = dict.fromkeys(secret_names(spec) if spec else (), unknown)
-    return {**lists, **dict.fromkeys((*single, "lacking"), unknown), "secrets": held}
+    sources = dict.fromkeys(bucket_sources(spec) if spec else (), unknown)
+    answers = dict.fromkeys((*single, "lacking"), unknown)
+    return {**lists, **answers, "secrets": held, "data": sources}
 
 
 def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> dict[str, Any]:
@@ -109,12 +112,16 @@ def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> di
             for elsewhere in names.regions(spec)[1:]
         }
         questions |= {f"secret {name}": partial(probe.secret_readers, name) for name in secret_names(spec)}
+        questions |= {
+            f"data {source}": partial(probe.holds_objects, source) for source in bucket_sources(spec)
+        }
     found = side_by_side(questions)
-    offers, runtimes, elsewhere, secrets = (
+    offers, runtimes, elsewhere, secrets, data = (
         {key.partition(" ")[2]: found.pop(key) for key in list(found) if key.startswith(kind)}
-        for kind in ("offer ", "runtime ", "access ", "secret ")
+        for kind in ("offer ", "runtime ", "access ", "secret ", "data ")
     )
     lists = {"offers": offers, "runtimes": runtimes, "private_elsewhere": elsewhere, "secrets": secrets}
+    lists["data"] = data
     return {**found, "compute": found["machine_account"], **lists}
 
 

@@ -64,6 +64,27 @@ def say_what_is_sent(session: "Session", sets: "tuple[DataSet, ...]") -> None:
         say(line)
 
 
+def check_sources(session: "Session") -> None:
+    """
+    Raise UsageError when a folder of a bucket is not there or empty; say so when it cannot be seen from here.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.cloud.probe import Probe
+    from orchestrator.core.data import bucket_sources
+    from orchestrator.core.world import Absent, Present, Unknown
+    from orchestrator.errors import UsageError
+
+    for source in bucket_sources(session.spec):
+        sight = Probe(session.clients).holds_objects(source)
+        if isinstance(sight, Absent) or sight == Present(False):
+            raise UsageError(
+                f"job.data names {source}, and nothing is there", hint="correct job.data: tpuctl doctor",
+                unchanged="nothing was changed", code="TPU-144",
+            )  # fmt: skip
+        if isinstance(sight, Unknown):
+            say(f"data: {source} cannot be seen from here ({sight.why}); the machines may", style="yellow")
+
+
 def bucket_is_there(session: "Session") -> bool:
     """
     Say whether the deployment has its bucket by now. Raise what hides it.

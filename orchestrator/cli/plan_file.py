@@ -31,7 +31,7 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
     from orchestrator.catalog import load_catalog
     from orchestrator.cli import plan_view
     from orchestrator.cli.events import EventPrinter
-    from orchestrator.cli.job_data import read_data, with_code
+    from orchestrator.cli.job_data import check_sources, read_data, with_code
     from orchestrator.cli.output import page, say
     from orchestrator.cli.preview import first_scripts
     from orchestrator.cli.same_place import check_place
@@ -60,6 +60,7 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
         session.spec, plan, load_catalog(), project=session.project, account=account, scripts=texts,
         notes=left_alone(session.spec, world), there=_billed_now(session.record.history),
     )  # fmt: skip
+    check_sources(session)
     sent = what_is_sent(session.path, session.spec, source, sets, shown.hourly.storage_usd_gib_month)
     named = {**({"out": str(out)} if out else {}), **sent.as_dict()}
     plan_view.show(shown, as_json=choice.as_json, seen=plan_view.CLOUD, more=named, scripts=scripts)

@@ -4,6 +4,7 @@ Show the plan of a whole `up` without touching anything: no credentials, no netw
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
     texts = first_scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
     shown = preview_of(spec, plan, catalog, project=project, scripts=texts)
     facts = gather(source_folder(path, spec), skip=path)
+    facts = replace(facts, data_bytes=sum(one.size for one in sets))
     findings = preflight(spec, catalog, facts)
     sent = what_is_sent(path, spec, source_folder(path, spec), sets, shown.hourly.storage_usd_gib_month)
     checks = {"check": check_view.body(findings, facts), **sent.as_dict()}

@@ -61,7 +61,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     from orchestrator.cli.artifacts import build_artifacts
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import remember, sweep_expired
-    from orchestrator.cli.job_data import read_data, say_what_is_sent, send_data
+    from orchestrator.cli.job_data import check_sources, read_data, say_what_is_sent, send_data
     from orchestrator.cli.leaving import leaving
     from orchestrator.cli.output import print_json, say
     from orchestrator.cli.wiring import Choice, Session
@@ -75,6 +75,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     before = session.record.history.bundle
     sets = read_data(session.path, session.spec, cloud)
     say_what_is_sent(session, sets)
+    check_sources(session)
     wanted = Wanted(*build_artifacts(session, sets), job_digest(session.spec))
     plan = _plan(session, wanted)
     body: dict[str, Any] = {

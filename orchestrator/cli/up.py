@@ -60,7 +60,13 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
     """
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import sweep_expired
-    from orchestrator.cli.job_data import bucket_is_there, read_data, say_what_is_sent, send_data
+    from orchestrator.cli.job_data import (
+        bucket_is_there,
+        check_sources,
+        read_data,
+        say_what_is_sent,
+        send_data,
+    )
     from orchestrator.cli.leaving import leaving
     from orchestrator.cli.plan_file import open_approved
     from orchestrator.cli.wiring import Session
@@ -74,6 +80,7 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
     sweep_expired(session)
     sets = read_data(session.path, session.spec, session.choice.cloud)
     say_what_is_sent(session, sets)
+    check_sources(session)
     waits = bool(sets) and not bucket_is_there(session)
     if sets and not waits:
         # Before the lease: what is sent changes nothing by itself, and a watch goes on beside it.

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orchestrator.cli.notify import Notifier
+    from orchestrator.cloud.clients import Clients, CloudSettings
     from orchestrator.cloud.listing import ZoneLists
     from orchestrator.local.places import Address
     from orchestrator.ports import Cloud, Store
@@ -143,12 +144,25 @@ class Session:
         """
         return self._open(ask_account=False).store
 
+    @cached_property
+    def clients(self) -> "Clients":
+        """
+        Return Google's clients for the chosen cloud, for what no adapter is about.
+        """
+        from orchestrator.cloud.clients import Clients
+
+        return Clients(self._settings())
+
     def _open(self, *, ask_account: bool) -> "Cloud":
-        from orchestrator.cloud.clients import CloudSettings
         from orchestrator.cloud.factory import open_cloud
 
+        return open_cloud(self._settings(), self.spec, self.ssh, ask_account=ask_account)
+
+    def _settings(self) -> "CloudSettings":
+        from orchestrator.cloud.clients import CloudSettings
+
         local = self._local if self.choice.cloud == "local" else None
-        settings = CloudSettings(
+        return CloudSettings(
             endpoint=local.endpoint if local else None,
             project=self.project,
             ssh_port=local.ssh_port if local else 22,
@@ -156,7 +170,6 @@ class Session:
             inside=on_machine(),
             relay=local.relay if local else "",
         )
-        return open_cloud(settings, self.spec, self.ssh, ask_account=ask_account)
 
     @cached_property
     def blueprint(self) -> Blueprint:

@@ -154,6 +154,18 @@ class Probe:
         """
         return self._ask(f"ask for secret '{name}'", lambda: SecretManager(self._clients).readers(name))
 
+    def holds_objects(self, source: str) -> Sight[bool]:
+        """
+        Ask whether a folder of a bucket (gs://BUCKET/FOLDER) holds an object; Absent without the bucket.
+        """
+        bucket, _, prefix = source.removeprefix("gs://").partition("/")
+
+        def look() -> bool:
+            storage, reading = self._clients.storage, self._reading
+            return any(True for _ in storage.list_blobs(bucket, prefix=prefix, max_results=1, **reading))
+
+        return self._ask(f"look into {source}", look)
+
     @property
     def _reading(self) -> dict[str, object]:
         return dict(self._clients.reading)

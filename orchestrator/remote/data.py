@@ -91,6 +91,15 @@ def scan(
     )
 
 
+def size_of(wanted: Mapping[str, str], base: Path) -> int:
+    """
+    Return the bytes of all local sources, without reading them. Raise UsageError as `scan` does.
+    """
+    local = {name: source for name, source in wanted.items() if not source.startswith("gs://")}
+    walks = (_walk(name, base / Path(source).expanduser()) for name, source in local.items())
+    return sum(path.stat().st_size for found in walks for _, path in found)
+
+
 def listing(sets: Sequence[DataSet]) -> bytes:
     """
     Return the list that travels with the code: the same files give the same bytes.

@@ -200,5 +200,5 @@ def _too_large(source: Path, entries: list[Entry], total: int, limit: int) -> Us
         f"the source folder {source} has {megabytes(total)}, more than {megabytes(limit)}. "
         f"Largest: {largest}",
         unchanged=_NOTHING,
-        hint="Name data and outputs in .tpuctlignore; put data into the bucket instead.",
+        hint="Name data and outputs in .tpuctlignore; job.data brings data (docs/data.md).",
     )

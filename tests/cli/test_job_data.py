@@ -73,6 +73,7 @@ def test_wrong_bytes_under_a_right_name_are_sent_anew(bucket, sets):
 
 def test_up_killed_while_data_goes_up_is_repeated(bucket, tmp_path):
     """SIGKILL at five moments; then all is there, each content once, on the machine too."""
+    (tmp_path / ".tpuctlignore").write_text("/cloud\n")
     (tmp_path / "data").mkdir()
     contents = [bytes([n]) * 300_000 for n in range(40)]
     for number, data in enumerate(contents):
@@ -150,3 +151,29 @@ def test_the_plan_tells_of_data_and_of_what_stays_at_home(sets, capsys, tmp_path
     }
     assert [one["path"] for one in found["at_home"]] == ["big.log"]
     assert found["sent"]["files"] == 3
+
+
+@pytest.mark.parametrize("source", ["gs://no-such-bucket/c4", "gs://OWN/empty"])
+def test_a_source_with_nothing_in_it_is_refused_before_a_machine_is_asked_for(
+    bucket, capsys, tmp_path, source
+):
+    """A slip costs no TPU that waits for its data."""
+    name = bucket._name
+    (tmp_path / ".tpuctlignore").write_text("/cloud\n")
+    place = source.replace("OWN", name)
+    (tmp_path / "tpuctl.yaml").write_text(FILE.replace('"true"', f'"true", data: {{c4: "{place}"}}'))
+    code, _, err = here(capsys, "up")
+    assert (code, "TPU-144" in err, place in " ".join(err.split())) == (2, True, True)
+    assert "asked for" not in err
+    found = document(here(capsys, "doctor", "--json")[1])
+    assert {c["name"]: c["health"] for c in found["checks"]}["data"] == "bad"
+
+    bucket.write("others/c4/a", b"a")
+    (tmp_path / "tpuctl.yaml").write_text(
+        FILE.replace('"true"', f'"sleep 600", data: {{c4: "gs://{name}/others/c4"}}')
+    )
+    code, _, err = here(capsys, "up")
+    assert code == 0, err
+    root = next(Path(os.environ["TPUCTL_LOCAL_DIR"]).rglob("opt/tpuctl/data/c4"))
+    assert (root / "a").read_bytes() == b"a"
+    assert here(capsys, "down", "--yes")[0] == 0

@@ -113,6 +113,11 @@ SILENT = (
         spec={"job__command": f"tpuctl-venv -r requirements.txt -- {KEPT}"},
     ),
     Case(
+        "data-room",
+        files={".tpuctlignore": "/a\n/b\n", "a": 40_000_000_000, "b": 90_000_000_000},
+        spec={"job__data": {"d": "./a", "c4": "gs://b/c4"}},
+    ),
+    Case(
         "missing-requirement",
         files=py("import tensorflow\n"),
         spec={"tpu__runtime": "tpu-vm-tf-2.19.0-pjrt", "job__setup": "pip install tqdm"},

@@ -23,6 +23,7 @@ from tests.core.preflight_cases import (
 
 SH = {"job__command": "sh run.sh"}
 OUT = "import os, torch\nout_dir = 'out'\ntorch.save(m, os.path.join(out_dir, 'ckpt.pt'))\n"
+BIG = {".tpuctlignore": "/a\n/b\n", "a": 60_000_000_000, "b": 60_000_000_000}
 AT_HOME = {".gitignore": "*.bin\n", "data/a.bin": "x", "data/prepare.py": "x = 1\n"}
 
 
@@ -130,6 +131,8 @@ SPEAK = (
         },
         number=".gitignore:1",
     ),
+    Case("data-room", STOP, "job.data", BIG, {"job__data": {"d": "./a", "e": "./b"}}, number="120 GB"),
+    Case("data-room", NOTE, "job.data", BIG, {"job__data": {"d": "./a"}}, number="60 GB"),
     Case("missing-requirement", WARN, "job.setup", py("import torch\n"), number="torch"),
     Case(
         "missing-requirement",

@@ -39,6 +39,7 @@ GOOGLE = Google(
 FINE = Facts(COMPUTER, FILE, Local(), GOOGLE)
 INSIDE = make_spec(tpu__external_ip=False)
 HIDDEN = make_spec(vm={"external_ip": False})
+READS = make_spec(job__data={"c4": "gs://b/c4", "own": "./own"})
 KEYED = make_spec(job__secrets={"K": "secret://wandb"})
 B, W, U = Health.BAD, Health.WARN, Health.UNKNOWN
 
@@ -137,6 +138,11 @@ CASES = [
     ("secrets", U, google(KEYED, secrets={"wandb": SILENT}), ""),
     ("secrets", W, google(KEYED, secrets={"wandb": Present(())}), "roles/secretmanager.secretAccessor"),
     ("secrets", Health.OK, google(KEYED, secrets={"wandb": Present(("serviceAccount:a@b",))}), ""),
+    ("data", B, google(READS, data={"gs://b/c4": Absent()}), "job.data"),
+    ("data", B, google(READS, data={"gs://b/c4": Present(False)}), "job.data"),
+    ("data", U, google(READS, data={"gs://b/c4": SILENT}), ""),
+    ("data", U, google(READS), ""),
+    ("data", Health.OK, google(READS, data={"gs://b/c4": Present(True)}), ""),
 ]  # fmt: skip
 
 

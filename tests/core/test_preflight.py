@@ -3,6 +3,7 @@ The rules of `tpuctl check`: each speaks where it should, and is silent on what 
 """
 
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from orchestrator.cli.source_facts import gather
 from orchestrator.config.load import load
 from orchestrator.core.preflight.finding import Level
 from orchestrator.core.preflight.rules import RULES, preflight
+from orchestrator.remote.data import size_of
 from tests.core.core_kit import make_spec
 from tests.core.preflight_cases import KEPT, SECRET
 from tests.core.preflight_silent import SILENT
@@ -21,11 +23,16 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def find(folder, files, spec):
-    """Write the files and return what the rules find."""
+    """Write the files (a number: a sparse file of that size) and return what the rules find."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return preflight(spec, load_catalog(), gather(folder))
+        if isinstance(text, int):
+            with (folder / name).open("wb") as file:
+                file.truncate(text)
+        else:
+            (folder / name).write_text(text)
+    facts = replace(gather(folder), data_bytes=size_of(spec.job.data, folder))
+    return preflight(spec, load_catalog(), facts)
 
 
 @pytest.mark.parametrize("case", SPEAK, ids=str)

@@ -122,7 +122,7 @@ class Google:
     *ahead* is by how many seconds this computer's clock is ahead of the service's. *lacking* names
     permissions on the bucket that the caller does not have. *private_access* is that of the first region,
     *private_elsewhere* of the others. *secrets* maps a secret of the job to those with
-    the role to read it on the secret itself.
+    the role to read it on the secret itself, *data* a bucket's folder of job.data to whether it holds any.
     """
 
     login: Sight[Login] = NOT_ASKED
@@ -144,6 +144,7 @@ class Google:
     bucket: Sight[Bucket] = NOT_ASKED
     lacking: Sight[tuple[str, ...]] = NOT_ASKED
     secrets: Mapping[str, Sight[tuple[str, ...]]] = field(default_factory=dict)
+    data: Mapping[str, Sight[bool]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

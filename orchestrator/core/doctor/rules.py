@@ -5,7 +5,7 @@ All checks of `tpuctl doctor`, in the order in which they are shown, and their m
 from collections.abc import Sequence
 from typing import Final
 
-from orchestrator.core.doctor import computer, file, google, local, login, secrets
+from orchestrator.core.doctor import computer, data, file, google, local, login, secrets
 from orchestrator.core.doctor.facts import Facts
 from orchestrator.core.doctor.finding import Check, Finding, Health
 
@@ -50,6 +50,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     google.bucket,
     google.permissions,
     secrets.secrets,
+    data.data,
 )
 
 

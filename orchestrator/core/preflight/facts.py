@@ -85,7 +85,8 @@ class SourceFacts:
 
     *text_bytes* are the bytes of training text in it, *variables* the TPUCTL_ names that occur anywhere in
     its programs, *projects* the words of files like pyproject.toml, which name packages, *unread* the
-    programs that were too large or not readable as what they claim to be.
+    programs that were too large or not readable as what they claim to be. *data_bytes* is the size of
+    job.data on this computer.
     """
 
     code: tuple[Code, ...] = ()
@@ -97,6 +98,7 @@ class SourceFacts:
     at_home: tuple[AtHome, ...] = ()
     projects: frozenset[str] = field(default_factory=frozenset)
     keys: tuple[KeyFile, ...] = ()
+    data_bytes: int = 0
 
     def uses(self, *modules: str) -> bool:
         """

@@ -69,6 +69,24 @@ def disk_room(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]
         yield Hit(where, message, fix, Level.WARN if need > machine.disk_gb else Level.NOTE)
 
 
+@rule("data-room", Level.STOP, Level.NOTE)
+def data_room(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for job.data that outgrows the disk of the machine: 100 GB on a TPU machine, else `vm.disk_gb`.
+
+    More than half of the disk is a note. What buckets bring is not counted.
+    """
+    machine = _machine(spec, catalog)
+    need = facts.data_bytes / _GB
+    if machine is None or need <= machine.disk_gb / 2:
+        return
+    message = f"job.data has {need:.0f} GB; {machine.name} has {machine.disk_gb:g} GB of disk"
+    fix = "read it from the bucket while training (gcsfs, tf.data, grain)"
+    if spec.job.run_on == "vm":
+        fix = f"set vm.disk_gb to {int(need * 1.25) + 10} or more"
+    yield Hit("job.data", message, fix, Level.STOP if need > machine.disk_gb else Level.NOTE)
+
+
 @rule("fairseq-memory", Level.WARN)
 def fairseq_memory(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     """

@@ -44,6 +44,7 @@ RULES: Final[tuple[Rule, ...]] = (
     interval.save_interval,
     chip.core_memory,
     room.disk_room,
+    room.data_room,
     room.fairseq_memory,
     room.tokenizer_memory,
     installs.unpinned_torch,
