@@ -48,7 +48,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-136": (UsageError, "the VM cannot run the loop: there is none, or it was made without the scope"),
     "TPU-137": (UsageError, "this computer knows no such deployment, or several"),
     "TPU-138": (UsageError, "an optional part of tpuctl is not installed"),
-    "TPU-139": (UsageError, "another project or login brought the deployment up"),
+    "TPU-139": (UsageError, "another project, login or computer brought the deployment up"),
     "TPU-140": (UsageError, "the bucket lies in another region than the TPU"),
     "TPU-141": (UsageError, "job.source leads out of the project"),
     "TPU-142": (UsageError, "the source folder holds a key"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.options import deployment_options
+from orchestrator.cli.output import put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,16 +87,16 @@ def _show(rows: list[dict[str, Any]], now: float) -> None:
         click.echo("no checkpoint yet", err=True)
         return
     head = f"{'step':>9}  {'inc':>3}  {'workers':>7}  {'size':>8}  {'age':>8}"
-    click.echo(f"{head}  {'format':<10}  state")
+    put(f"{head}  {'format':<10}  state")
     for row in rows:
         incarnation = "-" if row["incarnation"] is None else row["incarnation"]
         age = span_text(max(0.0, now - row["saved_at"]))
         start = f"{row['step']:>9}  {incarnation:>3}  {row['workers'] or '-':>7}"
-        click.echo(
+        put(
             f"{start}  {size_text(row['size']):>8}  {age:>8}  {row['format'] or '-':<10}  {_state(row)}"
         )
         for fault in row["faults"]:
-            click.echo(f"{'':>11}{fault}")
+            put(f"{'':>11}{fault}")
 
 
 def _show_unclaimed(kept: "list[UnclaimedFiles]") -> None:

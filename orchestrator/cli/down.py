@@ -12,14 +12,24 @@ from orchestrator.cli.options import confirm, confirm_name, deployment_options, 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
     from orchestrator.engine.down import Left, Sweep
+    from orchestrator.errors import LeaseHeldError
 
 
 @click.command("down")
 @deployment_options
 @yes_option
+@click.option(
+    "--take-over", is_flag=True, help="Delete although another tpuctl holds the lease; it is named first."
+)
 @click.option("--delete-data", is_flag=True, help="Delete the bucket too: checkpoints, logs, everything.")
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, yes: bool, delete_data: bool
+    file: Path | None,
+    settings: tuple[str, ...],
+    cloud: str,
+    as_json: bool,
+    yes: bool,
+    delete_data: bool,
+    take_over: bool,
 ) -> None:
     """
     Delete TPU and VM, then list by label what is left. The bucket's data stays without --delete-data.
@@ -36,12 +46,14 @@ def command(
     printer = EventPrinter()
     session = Session(Choice(file, settings, cloud, as_json), printer)
     session.needs_no_record = True
+    if take_over:
+        session.take_over = lambda held: _take_over(held, yes=yes)
     sweep_expired(session)
     with (
         leaving("what was asked to go is still going, and the rest stays", "tpuctl down"),
         session.alone("down"),
     ):
-        sweep = Sweep(session.deployment)
+        sweep = Sweep(session.deployment, alone=not take_over)
         with printer:
             has_data = _announce(session, sweep, delete_data=delete_data)
         saved = _end_of_costs(session)
@@ -91,16 +103,26 @@ def _name_unclaimed(session: "Session", *, delete_data: bool) -> None:
     from orchestrator.cli.output import say
     from orchestrator.core.unclaimed import FETCH
     from orchestrator.engine.unclaimed import read_unclaimed
-    from orchestrator.errors import TpuctlError
+    from orchestrator.errors import UNFORESEEN, TpuctlError
 
     try:
         kept = read_unclaimed(session.cloud.store)
-    except TpuctlError:
+    except (TpuctlError, *UNFORESEEN):
         return  # A bucket that cannot be read stops no deletion of machines.
     if kept:
         count, size = sum(one.count for one in kept), sum(one.size for one in kept)
         goes = "and with it" if delete_data else "with"
         say(f"  {goes} {count} unclaimed file{'' if count == 1 else 's'}, {size_text(size)} ({FETCH})")
+
+
+def _take_over(held: "LeaseHeldError", *, yes: bool) -> None:
+    """
+    Name the holder of the lease and ask whether to go on without it.
+    """
+    from orchestrator.cli.output import say
+
+    say(f"{held.message}; if it still works, it may make machines again")
+    confirm("Go on without the lease?", yes=yes)
 
 
 def _end_of_costs(session: "Session") -> float:
@@ -110,8 +132,13 @@ def _end_of_costs(session: "Session") -> float:
     from orchestrator.cli.output import say
     from orchestrator.cli.words import usd_text
     from orchestrator.core.bill import rate_now
+    from orchestrator.errors import UNFORESEEN
 
-    saved = rate_now(session.spec, session.catalog, session.record.history)
+    try:
+        saved = rate_now(session.spec, session.catalog, session.record.history)
+    except UNFORESEEN as error:
+        say(f"  what it costs is not known ({type(error).__name__}); it is deleted all the same")
+        return 0.0
     if saved:
         say(f"  this ends about {usd_text(saved)} an hour (an estimate)")
     return round(saved, 4)

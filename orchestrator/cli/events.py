@@ -5,11 +5,13 @@ Show events as they come: time-stamped lines, NDJSON, and on a terminal a live l
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.cli.words import span_text
+from orchestrator.core.clean import clean
 from orchestrator.core.events import Event
 from orchestrator.core.plan import Kind
 from orchestrator.errors import NotFoundError
@@ -77,6 +79,7 @@ class EventPrinter:
             return
         if "tries" in event.data and not self._is_due(event):
             return
+        event = replace(event, text=clean(event.text))
         if event.text == self._last:
             return
         self._last = event.text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.options import deployment_options
+from orchestrator.cli.output import put
 
 if TYPE_CHECKING:
     from orchestrator.remote.run import Answer
@@ -60,15 +61,15 @@ def _show(answers: "list[Answer]") -> None:
     """
     for answer in answers:
         for line in answer.stdout.splitlines():
-            click.echo(f"{answer.host}: {line}")
+            put(f"{answer.host}: {line}")
         for line in answer.stderr.splitlines():
-            click.echo(f"{answer.host}: {line}", err=True)
+            put(f"{answer.host}: {line}", err=True)
     if all(answer.exit_code == 0 for answer in answers):
         return
     for answer in answers:
-        click.echo(f"{answer.host}: {_end(answer)}", err=True)
+        put(f"{answer.host}: {_end(answer)}", err=True)
     for hint in sorted({answer.fault.hint for answer in answers if answer.fault and answer.fault.hint}):
-        click.echo(f"  next:  {hint}", err=True)
+        put(f"  next:  {hint}", err=True)
 
 
 def _end(answer: "Answer") -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.options import deployment_options
+from orchestrator.cli.output import put
 from orchestrator.errors import TpuctlError, UsageError
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ def test(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool
         ]
         print_json("notify", {"results": results})
     for name, error in told.items() if not as_json else ():
-        click.echo(f"{name}: {'told' if error is None else f'not told: {error.message}'}")
+        put(f"{name}: {'told' if error is None else f'not told: {error.message}'}")
         if error is not None and error.hint:
-            click.echo(f"  next:  {error.hint}")
+            put(f"  next:  {error.hint}")
     if any(told.values()):
         raise click.exceptions.Exit(1)
 

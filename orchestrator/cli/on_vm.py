@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator import wheel
 from orchestrator.cli.machines import look
 from orchestrator.cli.output import print_json, say
+from orchestrator.cli.places import RECORD_KEY
 from orchestrator.cli.wiring import Session
 from orchestrator.config.adapter import document_of
 from orchestrator.core.lease import HAND_OVER, LOOP, Holder
@@ -141,6 +142,7 @@ def _packed(session: Session) -> on_vm.Packed:
             wheel.NAME: (wheel.build(), 0o600),
             "tpuctl.yaml": (document_of(spec).encode(), 0o600),
             "id_ed25519": (session.ssh.settings.key.read_bytes(), 0o600),
+            RECORD_KEY: (session.key, 0o600),
         }
     )
 

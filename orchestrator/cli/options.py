@@ -25,7 +25,7 @@ def deployment_options(function: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=allow,
-        help="Act although another project or login brought the deployment up.",
+        help="Act although another project, login or computer brought the deployment up.",
     )
     return settings_options(cloud_option(json_option(override(function))))
 

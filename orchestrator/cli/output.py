@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.core.clean import clean
 from orchestrator.errors import TpuctlError
 
 if TYPE_CHECKING:
@@ -54,7 +55,14 @@ def page() -> "Iterator[Console]":
     with console.capture() as captured:
         yield console
     text = _PADDED_END.sub(lambda end: end[0].replace(" ", ""), captured.get())
-    sys.stdout.write(text)
+    sys.stdout.write(clean(text, colours=True))
+
+
+def put(text: str, *, err: bool = False) -> None:
+    """
+    Print a line that may repeat what machines, the job or the cloud have said; colours stay, no more.
+    """
+    click.echo(clean(text, colours=True), err=err)
 
 
 def say(text: str, *, style: str = "") -> None:
@@ -63,7 +71,9 @@ def say(text: str, *, style: str = "") -> None:
     """
     from rich.console import Console
 
-    Console(stderr=True, soft_wrap=True, highlight=False).print(text, style=style or None, markup=False)
+    Console(stderr=True, soft_wrap=True, highlight=False).print(
+        clean(text), style=style or None, markup=False
+    )
 
 
 def show_error(error: TpuctlError, args: Sequence[str]) -> None:

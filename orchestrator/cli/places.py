@@ -3,6 +3,8 @@ Where this computer remembers its deployments, and their names; light enough for
 """
 
 import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ if TYPE_CHECKING:
     import click
     from click.shell_completion import CompletionItem
 
+RECORD_KEY = "record.key"
 KEPT = "spec.json"
 """What `up` wanted, kept beside the record: by it a deployment is known without its file."""
 
@@ -30,6 +33,28 @@ def state_folder(cloud: str) -> Path:
     import platformdirs
 
     return platformdirs.user_state_path("tpuctl") / "deployments"
+
+
+def record_key(cloud: str) -> bytes:
+    """
+    Return this user's key, by which a record proves who has written it; made when first used.
+
+    Machines of the job never see it; the loop on the VM has a copy. It is empty where no disk takes it.
+    """
+    path = state_folder(cloud) / RECORD_KEY
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fresh = path.with_name(f".{RECORD_KEY}.{os.getpid()}")
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(secrets.token_bytes(32))
+            # Of two commands that make one at the same time the first one's stays.
+            with suppress(FileExistsError):
+                path.hardlink_to(fresh)
+            fresh.unlink()
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def kept_files(cloud: str) -> list[Path]:

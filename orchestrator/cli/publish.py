@@ -22,7 +22,7 @@ class Publication:
     def __init__(self, session: "Session", metrics: "Metrics | None" = None) -> None:
         self._session = session
         self._metrics = metrics
-        self._out = Publisher(session.cloud.store, session.folder, session.holder.id)
+        self._out = Publisher(session.cloud.store, session.folder, session.holder.id, session.key)
         if session.record.in_bucket:
             self._out.curve = read_curve(session.cloud.store)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.options import deployment_options
+from orchestrator.cli.output import put
 from orchestrator.core.plan import Kind
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
         return
     if outcome == "planned":
         for line in plan:
-            click.echo(f"~ {line}")
+            put(f"~ {line}")
         return
     say(
         {

@@ -4,11 +4,13 @@ A deployment belongs to the project and the login that brought it up: another on
 The wrong active project would make a second deployment of the same name, billed beside the first.
 """
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.cli.places import RECORD_KEY
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,6 +52,50 @@ def check_place(session: "Session") -> None:
             unchanged="nothing was changed",
             code="TPU-139",
         )
+
+
+def check_record(session: "Session") -> None:
+    """
+    Ask before a record is believed that this computer has not written.
+
+    Raise UsageError when nobody is there to answer.
+    """
+    record = session.record
+    context = click.get_current_context(silent=True)
+    allowed = context is not None and context.meta.get(OVERRIDE)
+    if record.doubt and not allowed:
+        if not sys.stdin.isatty():
+            key = session.folder.parent.parent / RECORD_KEY
+            raise UsageError(
+                record.doubt,
+                hint=f"if that was you on another computer, add --account-override (and copy {key} there, so "
+                "that it is not asked again); if not, a machine may have forged it: run tpuctl down",
+                unchanged="nothing was changed",
+                code="TPU-139",
+            )
+        click.echo(f"{record.doubt}. If that was not you, a machine may have forged it.", err=True)
+        click.confirm("Was it you, on another computer?", err=True, abort=True)
+    record.believe()
+
+
+def own_agent(session: "Session") -> None:
+    """
+    Let the record name an agent that this computer has built: what it names runs as root on the next machine.
+    """
+    from dataclasses import replace
+
+    from orchestrator import agentzip
+    from orchestrator.engine.artifacts import agent_file, is_whole
+
+    named = session.record.history.agent
+    if not named or is_whole(agent_file(session.bundles, named), named):
+        return
+    session.bundles.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = session.bundles / "agent.new"
+    digest = agentzip.build(fresh)
+    fresh.replace(agent_file(session.bundles, digest))
+    if digest != named:
+        session.record.update(lambda history: replace(history, agent=digest))
 
 
 def keep_account(session: "Session") -> None:

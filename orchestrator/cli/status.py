@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.options import deployment_options, name_argument
+from orchestrator.cli.output import put
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Choice, Session
@@ -49,7 +50,7 @@ def command(
         print_json("status", body)
         return
     for line in shown(body, cloud, wide=wide):
-        click.echo(line)
+        put(line)
 
 
 def _look(
@@ -118,7 +119,7 @@ def published_status(session: "Session") -> "Snapshot | None":
     if found is not None:
         return found
     try:
-        return published(session.store, session.clock.now(), session.ended)
+        return published(session.store, session.clock.now(), session.ended, session.key)
     except TpuctlError:
         return None  # The cloud is asked next, and says what is wrong.
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.output import SCHEMA_VERSION
+from orchestrator.cli.output import SCHEMA_VERSION, put
 from orchestrator.cli.status import EVERY, newest, shown
 from orchestrator.cli.status_view import checkpoint_text, job_text
 from orchestrator.cli.words import usd_text
 from orchestrator.clock import Clock
+from orchestrator.core.clean import clean
 from orchestrator.errors import Retry, TpuctlError
 
 if TYPE_CHECKING:
@@ -64,14 +65,14 @@ def repeat(
         from rich.text import Text
 
         with Live(console=Console(highlight=False), auto_refresh=False, screen=False) as live:
-            _stream(clock, look, lambda body: live.update(Text(draw(body)), refresh=True))
+            _stream(clock, look, lambda body: live.update(Text(clean(draw(body))), refresh=True))
     else:
         said: list[str] = []
 
         def tell(body: Any) -> None:
             for line in news(body):
                 if line not in said:
-                    click.echo(f"{time.strftime('%H:%M:%S')}  {line}")
+                    put(f"{time.strftime('%H:%M:%S')}  {line}")
             said[:] = news(body)
 
         _stream(clock, look, tell)
@@ -89,7 +90,7 @@ def _stream(clock: Clock, look: Look, show: Callable[[Any], None]) -> None:
         except TpuctlError as error:
             if error.retry is not Retry.TRANSIENT:
                 raise
-            click.echo(f"{error.message} ({error.code}); trying again", err=True)
+            put(f"{error.message} ({error.code}); trying again", err=True)
         if over:
             return
         clock.wait(EVERY)

@@ -4,8 +4,7 @@ Show the figures of a finished run.
 
 from dataclasses import replace
 
-import click
-
+from orchestrator.cli.output import put
 from orchestrator.cli.wiring import Session
 from orchestrator.cli.words import span_text, usd_text
 from orchestrator.core.bill import spent
@@ -45,7 +44,7 @@ def show_summary(summary: Summary, *, rehearsed: bool) -> None:
     Print the summary for people, to stdout; *rehearsed* says that nothing of it was billed.
     """
     for line in summary_lines(summary, rehearsed=rehearsed):
-        click.echo(line)
+        put(line)
 
 
 def summary_lines(summary: Summary, *, rehearsed: bool) -> list[str]:

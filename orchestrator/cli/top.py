@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.options import cloud_option, json_option
+from orchestrator.cli.output import put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +65,7 @@ def show_all(choice: "Choice", *, watch: bool) -> None:
     if choice.as_json:
         print_json("deployments", body)
     elif body["deployments"]:
-        click.echo(draw(body))
+        put(draw(body))
     else:
         say(f"this computer has brought up no deployment on --cloud {choice.cloud}; next: tpuctl up")
 

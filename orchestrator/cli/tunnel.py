@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from orchestrator.cli.options import deployment_options
+from orchestrator.cli.output import put
 
 
 @click.command("tunnel")
@@ -48,7 +49,7 @@ def command(
         if as_json:
             print_json("tunnel", {"service": found.name, "url": url, "port": tunnel.port, "role": found.role})
         else:
-            click.echo(url)
+            put(url)
             say(f"{found.name}: reachable at that address until Ctrl-C", style="green")
         if browse:
             _browse(url, session.folder)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.catalog import load_catalog
 from orchestrator.cli.holder import gone, only_here, this_process
-from orchestrator.cli.places import on_machine, own_address, state_folder
+from orchestrator.cli.places import on_machine, own_address, record_key, state_folder
 from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.layers import overrides_of
 from orchestrator.config.load import find, load
@@ -74,6 +74,7 @@ class Session:
         self._sink = sink
         self.needs_no_record = False
         self.only_looks = False
+        self.take_over: Callable[[LeaseHeldError], None] | None = None
         self.lists: ZoneLists | None = None
         self.interrupted = False
         self.approve: Callable[[Plan], None] = any_plan
@@ -185,9 +186,18 @@ class Session:
         """
         Return the deployment record, loaded.
         """
-        record = Record(self.folder / "record.json", self.cloud.store, self.spec.name)
+        record = Record(self.folder / "record.json", self.cloud.store, self.spec.name, self.key)
         record.load(forgiving=self.needs_no_record)
+        if record.damaged:
+            self._sink(Event(self.clock.now(), "failure", f"bucket's record not used: {record.damaged}"))
         return record
+
+    @cached_property
+    def key(self) -> bytes:
+        """
+        Return the key by which records and snapshots prove who has written them.
+        """
+        return record_key(self.choice.cloud)
 
     @cached_property
     def journal(self) -> Journal:
@@ -277,25 +287,27 @@ class Session:
         if command != "expire":
             check_place(self)
         self.holder = this_process(command, self.clock.now(), yields)
-        with only_here(self.folder, self.holder, self._wish), self._leased():
+        wish = lambda: self.lease.wish()  # noqa: E731, PLW0108 - the lease is made only when it is needed
+        with only_here(self.folder, self.holder, wish), self._leased():
             yield
-
-    def _wish(self) -> None:
-        self.lease.wish()
 
     @contextmanager
     def _leased(self) -> "Iterator[None]":
+        from orchestrator.cli.same_place import check_record, own_agent
+
         try:
             self.lease.acquire()
-        except LeaseHeldError:
-            raise
         except TpuctlError as error:
-            if not self.needs_no_record:
+            if not self.needs_no_record or (isinstance(error, LeaseHeldError) and not self.take_over):
                 raise
+            if isinstance(error, LeaseHeldError) and self.take_over:
+                self.take_over(error)
             self._sink(Event(self.clock.now(), "failure", f"going on without the lease: {error.message}"))
             yield
             return
         with self.lease.renewing():
             if not self.needs_no_record:
+                check_record(self)
                 self.record.claim(self.lease.token)
+                own_agent(self)
             yield

@@ -12,11 +12,25 @@ _UNSAFE = re.compile(
 )
 
 
-def clean(text: str) -> str:
+_COLOUR = re.compile(r"(\x1b\[(?:0?[1-7]|[0-9]{2,3}|0?)(?:[;:][0-9]{0,3}){0,15}m)")
+"""What sets colours and weights (SGR, ECMA-48 8.3.117), and nothing else; not what hides text."""
+
+
+_HIDES = re.compile(r"[\[;:]0?8[;:m]")
+
+
+def clean(text: str, *, colours: bool = False) -> str:
     """
     Return *text* with everything visible that would steer a terminal; tabs and line feeds stay.
+
+    With *colours* what sets colours stays too.
     """
-    return _UNSAFE.sub(_visible, text)
+    if not colours or "\x1b" not in text:
+        return _UNSAFE.sub(_visible, text)
+    parts = _COLOUR.split(text)
+    # Every second part is what the pattern has found.
+    kept = (part if n % 2 and not _HIDES.search(part) else clean(part) for n, part in enumerate(parts))
+    return "".join(kept)
 
 
 def cut(text: str, most: int = LONGEST) -> str:

@@ -3,11 +3,25 @@ A seal on what is stored as JSON: a checksum over everything else in it, so that
 """
 
 import hashlib
+import hmac
 import json
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 SEAL = "checksum"
+PROOF = "proof"
+"""What only a holder of the key can write: the key's name and a keyed checksum over everything else."""
+
+
+class Origin(Enum):
+    """
+    Say what is known of the writer of a stored body.
+    """
+
+    OURS = "ours"
+    UNKEYED = "unkeyed"
+    FOREIGN = "foreign"
 
 
 def checksum(body: Mapping[str, Any]) -> str:
@@ -32,6 +46,37 @@ def sealed_bytes(body: Mapping[str, Any]) -> bytes:
     text = json.dumps(body, sort_keys=True)
     seal = hashlib.sha256(text.encode()).hexdigest()
     return f'{{"{SEAL}": "{seal}", {text[1:]}'.encode()
+
+
+def proven(body: Mapping[str, Any], key: bytes) -> dict[str, Any]:
+    """
+    Return *body* with the proof that a holder of *key* has written it.
+    """
+    proof = {"key": _name_of(key), "mac": _mac(body, key)}
+    return {**body, PROOF: proof}
+
+
+def origin_of(body: Mapping[str, Any], key: bytes) -> Origin:
+    """
+    Say whether a holder of *key* has written *body*, seal or not.
+    """
+    proof = body.get(PROOF)
+    if proof is None:
+        return Origin.UNKEYED
+    mac = proof.get("mac") if isinstance(proof, dict) else None
+    ours = isinstance(mac, str) and hmac.compare_digest(
+        mac.encode(errors="replace"), _mac(body, key).encode()
+    )
+    return Origin.OURS if ours else Origin.FOREIGN
+
+
+def _mac(body: Mapping[str, Any], key: bytes) -> str:
+    rest = {name: value for name, value in body.items() if name not in {SEAL, PROOF}}
+    return hmac.new(key, json.dumps(rest, sort_keys=True).encode(), "sha256").hexdigest()
+
+
+def _name_of(key: bytes) -> str:
+    return hashlib.sha256(b"name of a key of tpuctl" + key).hexdigest()[:16]
 
 
 def unsealed(data: bytes) -> dict[str, Any]:

@@ -19,11 +19,10 @@ from orchestrator.core.world import Node, Operation, Present, Unknown, World
 from orchestrator.engine.artifacts import find_artifacts, upload
 from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.observe import unforeseen
+from orchestrator.engine.observe import FAULTS, as_error
 from orchestrator.engine.queue import nodes_of
 from orchestrator.engine.reach import vm_host
 from orchestrator.errors import (
-    UNFORESEEN,
     ConflictError,
     LeaseHeldError,
     NotFoundError,
@@ -31,7 +30,6 @@ from orchestrator.errors import (
     Retry,
     TpuctlError,
     TransientError,
-    UnknownCloudError,
 )
 from orchestrator.ports import Nodes
 
@@ -69,9 +67,7 @@ class Actor:
         Make all changes: kinds and races side by side, the changes of one in order. Return what failed.
         """
         lanes = dict.fromkeys(change.lane for change in plan.changes)
-        if not lanes:
-            return ()
-        with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
+        with ThreadPoolExecutor(max_workers=len(lanes) or 1) as pool:
             groups = [[c for c in plan.changes if c.lane == lane] for lane in lanes]
             done = list(pool.map(lambda group: [self._make(change, world) for change in group], groups))
         return tuple(failure for group in done for failure in group if failure is not None)
@@ -81,10 +77,8 @@ class Actor:
         self._lease.keep()
         in_bucket = isinstance(world.bucket, Present)
         if in_bucket and self._lease.token is None:
-            raise TransientError(
-                "the bucket went away while this look was acted on, and with it the lease",
-                unchanged="nothing more was created or deleted",
-            )
+            gone = "the bucket went away while this look was acted on, and with it the lease"
+            raise TransientError(gone, unchanged="nothing more was created or deleted")
         if self._held(change):
             return None
         entry = ""
@@ -94,9 +88,9 @@ class Actor:
             text = self._call(change, world)
         except LeaseHeldError:
             raise
-        except (TpuctlError, *UNFORESEEN) as fault:
+        except FAULTS as fault:
             # A fault of ours fails this change only: among the others may be a deletion.
-            error = fault if isinstance(fault, TpuctlError) else UnknownCloudError(unforeseen(fault))
+            error = as_error(fault)
             self._refused(change, error)
             if entry:
                 self._close(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
@@ -258,9 +252,10 @@ class Actor:
         on_vm = change.name == names.vm_name(self._blueprint.spec)
         role = "vm" if on_vm else "tpu"
         try:
-            cloud = self._cloud
-            host = vm_host(cloud, world) if on_vm else node_hosts(cloud, self._node(world), world)[0]
-            deliver_sidecars(cloud, self._blueprint, host, role)
+            host = (
+                vm_host(self._cloud, world) if on_vm else node_hosts(self._cloud, self._node(world), world)[0]
+            )
+            deliver_sidecars(self._cloud, self._blueprint, host, role)
             text = "the new settings are there"
         except (RemoteError, NotFoundError) as error:
             text = f"they keep their settings ({error.message}); tpuctl tunnel tries again"

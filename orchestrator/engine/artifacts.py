@@ -3,16 +3,19 @@ Find the pushed files again: on this computer, else in the bucket.
 """
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.agent.uv import PROGRAMS, object_name
+from orchestrator.core.clean import cut
 from orchestrator.core.history import History
 from orchestrator.core.names import BUNDLES
 from orchestrator.engine.files import write_atomically
 from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.ports import Store
 
+DIGEST = re.compile("[0-9a-f]{64}")
 LARGEST_CODE = 4 << 30
 """Most bytes of a bundle."""
 
@@ -31,14 +34,40 @@ def bundle_file(folder: Path, digest: str) -> Path:
     """
     Return where the bundle with this sha256 is kept.
     """
-    return folder / f"{digest}.tar.gz"
+    return folder / f"{checked_digest(digest)}.tar.gz"
 
 
 def agent_file(folder: Path, digest: str) -> Path:
     """
     Return where the agent with this sha256 is kept.
     """
-    return folder / f"agent-{digest}.pyz"
+    return folder / f"agent-{checked_digest(digest)}.pyz"
+
+
+def checked_digest(digest: str) -> str:
+    """
+    Return *digest*; raise TpuctlError when it is no sha256, so that no path is made of anything else.
+    """
+    if not DIGEST.fullmatch(digest):
+        raise TpuctlError(
+            cut(f"the record names code by {digest!r}, which is no sha256", 200),
+            hint="run `tpuctl up` from the folder that holds tpuctl.yaml",
+            unchanged="nothing was pushed",
+        )
+    return digest
+
+
+def is_whole(path: Path, digest: str) -> bool:
+    """
+    Say whether *path* is a plain file with this sha256.
+    """
+    if path.is_symlink() or not path.is_file():
+        return False
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest() == digest
 
 
 def upload(artifacts: Artifacts, folder: Path, store: Store) -> None:
@@ -63,7 +92,8 @@ def find_artifacts(history: History, folder: Path, store: Store) -> Artifacts:
     """
     bundle, agent = bundle_file(folder, history.bundle), agent_file(folder, history.agent)
     for path, digest in ((bundle, history.bundle), (agent, history.agent)):
-        if not path.exists():
+        # A file that is not what its name says never leaves this computer.
+        if not is_whole(path, digest):
             write_atomically(path, _fetch(store, f"{BUNDLES}{path.name}", digest))
     return Artifacts(bundle, agent)
 

@@ -87,12 +87,15 @@ class Blueprint:
         tpu = self.spec.tpu
         name = names.node_name(self.spec, incarnation)
         scripts = self.scripts("tpu", history, incarnation=incarnation, node=name, zone=zone)
+        # What is paid for comes out of the file: the record only chooses among what the file allows.
+        other = history.substitute if history.substitute in self.spec.tpu.other_types else ""
+        dear = incarnation in history.on_demand and self.spec.watch.deadline is not None
         return NodeOrder(
             name=name,
             zone=zone,
-            type=history.substitute or tpu.type,
-            runtime=(runtime_of(history.substitute) if history.substitute else tpu.runtime) or "",
-            spot=tpu.spot and incarnation not in history.on_demand,
+            type=other or tpu.type,
+            runtime=(runtime_of(other) if other else tpu.runtime) or "",
+            spot=tpu.spot and not dear,
             external_ip=tpu.external_ip,
             labels=names.labels(self.spec, "tpu", incarnation, history.round),
             metadata=self._metadata(scripts),

@@ -12,10 +12,16 @@ from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.recovery import SECOND_WITNESS
 from orchestrator.core.world import Absent, NodeState, Operation, OperationResult, Present, Unknown, VmState
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.observe import zones_to_look_at
+from orchestrator.engine.observe import FAULTS, as_error, zones_to_look_at
 from orchestrator.engine.queue import nodes_of
 from orchestrator.engine.watch import wait_until
-from orchestrator.errors import AuthError, LeaseHeldError, NotFoundError, TpuctlError, TransientError
+from orchestrator.errors import (
+    AuthError,
+    LeaseHeldError,
+    NotFoundError,
+    TpuctlError,
+    TransientError,
+)
 
 RECORD_SECONDS = 60.0
 """Seconds for which a bucket that does not take the closed record is asked again."""
@@ -59,10 +65,13 @@ class Left:
 class Sweep:
     """
     Find and delete the machines of one deployment, whatever the record says.
+
+    It stops when another tpuctl takes the lease, unless it is not *alone* by the user's own decision.
     """
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, *, alone: bool = True) -> None:
         spec = deployment.spec
+        self._alone = alone
         self._cloud = deployment.cloud
         known = deployment.record.history
         # Without a record nobody knows whether there was ever something in the queue.
@@ -101,10 +110,16 @@ class Sweep:
         """
         try:
             self._record.update(closing)
-        except LeaseHeldError:
-            raise
         except TpuctlError as error:
+            self._unless_alone(error)
             self._sink(Event(self._clock.now(), "failure", f"the record: {error.message}"))
+
+    def _unless_alone(self, error: TpuctlError) -> None:
+        """
+        Raise when another tpuctl is at work, unless the user has decided to go on all the same.
+        """
+        if self._alone and isinstance(error, LeaseHeldError):
+            raise error
 
     def close(self) -> Left | None:
         """
@@ -116,9 +131,8 @@ class Sweep:
             nonlocal why
             try:
                 self._record.update(lambda h: closed(h, now))
-            except LeaseHeldError:
-                raise
             except TpuctlError as error:
+                self._unless_alone(error)
                 why = error.message
                 return False
             return True
@@ -268,8 +282,9 @@ class Sweep:
             self._journal.result(entry, "ok", in_bucket=False)
         except NotFoundError:
             return
-        except TpuctlError as error:
-            self._sink(Event(self._clock.now(), "delete-failed", f"{item.kind} {item.name}: {error.message}"))
+        except FAULTS as fault:
+            why = as_error(fault).message
+            self._sink(Event(self._clock.now(), "delete-failed", f"{item.kind} {item.name}: {why}"))
             return
         self._sink(Event(self._clock.now(), "delete", f"{item.kind} {item.name}: deletion asked for"))
 

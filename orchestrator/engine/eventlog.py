@@ -5,12 +5,19 @@ Keep events in the bucket, for reports. They are a story, not a truth: the loop 
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+from orchestrator.core.clean import cut
 from orchestrator.core.events import Event, Sink
 from orchestrator.core.names import EVENTS
-from orchestrator.errors import TpuctlError
+from orchestrator.errors import UNFORESEEN, TpuctlError
 from orchestrator.ports import Store
 
+LARGEST_EVENT = 64 << 10
+"""Most bytes of one event."""
+MOST_EVENTS = 20_000
+"""Most events that are read at once, the newest."""
+LATEST_TIME = 1e11
 PASSING = frozenset({"waiting", "progress", "failure"})
 
 
@@ -71,13 +78,15 @@ def new_events(store: Store, seen: set[str]) -> list[Event]:
     fresh = [found.name for found in store.list(EVENTS) if found.name not in seen]
     seen.update(fresh)
     with ThreadPoolExecutor(max_workers=8) as pool:
-        bodies = pool.map(store.read, fresh)
+        bodies = pool.map(lambda name: store.read(name, limit=LARGEST_EVENT), fresh[-MOST_EVENTS:])
         events = [_parse(body.data) for body in bodies if body is not None]
     return sorted((e for e in events if e is not None), key=lambda e: e.at)
 
 
 def _parse(data: bytes) -> Event | None:
     try:
-        return Event.from_json(data)
-    except (ValueError, KeyError, TypeError):
+        event = Event.from_json(data)
+    except UNFORESEEN:
         return None
+    fits = 0 <= event.at <= LATEST_TIME
+    return replace(event, kind=cut(event.kind, 40), text=cut(event.text)) if fits else None

@@ -28,7 +28,7 @@ from orchestrator.core.world import (
 from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.queue import nodes_of
 from orchestrator.engine.race import read_claim, round_to_look_up
-from orchestrator.errors import UNFORESEEN, NotFoundError, TpuctlError
+from orchestrator.errors import UNFORESEEN, NotFoundError, TpuctlError, UnknownCloudError
 from orchestrator.ports import Cloud
 
 T = TypeVar("T")
@@ -126,6 +126,17 @@ def unforeseen(error: Exception) -> str:
     Return what is said of an error that no rule covers.
     """
     return cut(f"a fault of this tpuctl, please report it ({type(error).__name__}: {error})", 300)
+
+
+FAULTS = (TpuctlError, *UNFORESEEN)
+"""All that one part of a pass may raise without ending the others."""
+
+
+def as_error(fault: Exception) -> TpuctlError:
+    """
+    Return the error of ours that tells of *fault*.
+    """
+    return fault if isinstance(fault, TpuctlError) else UnknownCloudError(unforeseen(fault))
 
 
 def _poll(cloud: Cloud, operation: Operation) -> OperationResult | None:

@@ -5,6 +5,7 @@ What the journal does not tell is seen: machines are found again by their labels
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,10 @@ from orchestrator.core.history import History, newest_incarnation
 from orchestrator.core.names import HEARTBEAT, JOURNAL
 from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.race import accepted, asked_for
+from orchestrator.core.sane import check_history
 from orchestrator.core.seal import unsealed
+from orchestrator.engine.heartbeats import place_of
+from orchestrator.errors import UNFORESEEN
 from orchestrator.ports import Store
 
 ASKING = Verb.CREATE.name.lower()
@@ -27,11 +31,14 @@ def rebuilt(store: Store) -> History:
     intents = [name.name for name in store.list(JOURNAL) if name.name.endswith(".intent.json")]
     with ThreadPoolExecutor(max_workers=8) as pool:
         found = [entry for entry in pool.map(lambda name: _entry(store, name), intents) if entry]
-    reports = [found.name.removeprefix(HEARTBEAT).partition("/")[0] for found in store.list(HEARTBEAT)]
-    newest = max((int(part) for part in reports if part.isdigit()), default=0)
+    reports = [place_of(found.name) for found in store.list(HEARTBEAT)]
+    newest = max((place[0] for place in reports if place is not None), default=0)
     history = History(bucket_seen=True, incarnation=newest, queued=True)
     for entry in sorted(found, key=lambda e: float(e["at"])):
-        history = _after(history, entry)
+        with suppress(*UNFORESEEN):
+            after = _after(history, entry)
+            check_history(after)
+            history = after
     return history
 
 
@@ -40,7 +47,7 @@ def _entry(store: Store, name: str) -> dict[str, Any] | None:
     try:
         body = unsealed(stored.data) if stored else {}
         return {"at": float(body["at"]), "kind": body["kind"], "verb": body["verb"], **body}
-    except (ValueError, KeyError, TypeError):
+    except UNFORESEEN:
         return None
 
 

@@ -11,12 +11,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from orchestrator.core.clean import cut
 from orchestrator.core.history import History
 from orchestrator.core.names import RECORD
-from orchestrator.core.seal import checksum, sealed_bytes
+from orchestrator.core.sane import check_history
+from orchestrator.core.seal import Origin, checksum, origin_of, proven, sealed_bytes
 from orchestrator.engine.files import write_atomically
 from orchestrator.engine.rebuild import rebuilt
 from orchestrator.errors import (
+    UNFORESEEN,
     AuthError,
     ConflictError,
     DamagedRecordError,
@@ -39,11 +42,13 @@ class Record:
 
     The bucket's copy is written with its generation as precondition, so of two controllers one loses
     and says so. Until the bucket exists, the synced local copy stands in for it. *disk* says why the copy
-    here is older than the bucket's; it is empty when it is not.
+    here is older than the bucket's; it is empty when it is not. *key* proves who has written a record.
+    *doubt* says why the bucket's is not believed; until somebody does `believe` it, nothing is written.
     """
 
-    def __init__(self, path: Path, store: Store, deployment: str) -> None:
+    def __init__(self, path: Path, store: Store, deployment: str, key: bytes = b"") -> None:
         self._path = path
+        self._key = key
         self._deployment = deployment
         self._store = store
         self._lock = threading.RLock()
@@ -51,6 +56,7 @@ class Record:
         self._writer = uuid.uuid4().hex
         self._damaged_copy = b""
         self.damaged = ""
+        self.doubt = ""
         self.disk = ""
         self.history = History()
 
@@ -70,25 +76,55 @@ class Record:
                 raise
             stored = None
         self._generation = stored.generation if stored else None
-        copies = [stored.data] if stored else []
-        copies += [self._path.read_bytes()] if self._path.exists() else []
-        self.history, self.damaged = self._newest(copies, in_bucket=stored is not None)
-        self._damaged_copy = copies[0] if stored and self.damaged else b""
+        here = self._path.read_bytes() if self._path.exists() else None
+        kept, broken = self._read(here, forgiving=forgiving)
+        found, damage = self._read(stored.data if stored else None, forgiving=forgiving)
+        self.doubt = ""
+        if found is not None and kept is not None and found.serial < kept.serial:
+            # The bucket is written first: its copy is older only when somebody has put an old one back.
+            damage = f"its serial {found.serial} is older than that of the copy here, {kept.serial}"
+        elif found is not None and stored is not None:
+            self.doubt = self._doubt(stored.data, here if kept is not None else None)
+        self.damaged = damage or (broken if found is None else "")
+        self._damaged_copy = stored.data if stored and damage else b""
+        if found is not None and kept is not None and self.doubt and forgiving:
+            # What is deleted is found by its label; the record only adds where to look.
+            zones = dict.fromkeys((*kept.zones_used, *found.zones_used, *(s.zone for s in found.spans)))
+            self.history, self.damaged, self.doubt = replace(kept, zones_used=tuple(zones)), self.doubt, ""
+        elif found is not None and not damage:
+            self.history = found
+        elif kept is not None:
+            self.history = kept
+        else:
+            self.history = rebuilt(self._store) if self.damaged and stored else History()
         return self.history
 
-    def _newest(self, copies: list[bytes], *, in_bucket: bool) -> tuple[History, str]:
+    def _read(self, data: bytes | None, *, forgiving: bool) -> tuple[History | None, str]:
         """
-        Return the first copy that is whole, and what was wrong with those before it.
+        Return a copy and nothing, or no copy and what is wrong with it.
         """
-        damage = ""
-        for data in copies:
-            try:
-                return decode(data, self._deployment), damage
-            except DamagedRecordError as error:
-                damage = damage or error.message
-        if not damage:
-            return History(), ""
-        return rebuilt(self._store) if in_bucket else History(), damage
+        if data is None:
+            return None, ""
+        try:
+            return decode(data, self._deployment), ""
+        except DamagedRecordError as error:
+            return None, error.message
+        except TpuctlError as error:
+            if not forgiving:
+                raise
+            return None, error.message
+
+    def _doubt(self, stored: bytes, here: bytes | None) -> str:
+        """
+        Say why the bucket's record may be a forged one: this computer has written it under its key before.
+        """
+        if not self._key or here is None or origin_of(json.loads(here), self._key) is not Origin.OURS:
+            return ""
+        found = origin_of(json.loads(stored), self._key)
+        if found is Origin.OURS:
+            return ""
+        how = "under no key" if found is Origin.UNKEYED else "under another key"
+        return f"the record in the bucket was written {how}, and not by this computer"
 
     def _stored(self) -> StoredObject | None:
         try:
@@ -120,6 +156,12 @@ class Record:
             else:
                 return
 
+    def believe(self) -> None:
+        """
+        Take the bucket's record for what it says: somebody knows who has written it.
+        """
+        self.doubt = ""
+
     @property
     def in_bucket(self) -> bool:
         """
@@ -134,12 +176,16 @@ class Record:
         Raise LeaseHeldError when somebody else wrote the record in between, DiskError when it would be
         written nowhere.
         """
+        if self.doubt:
+            raise ConflictError(
+                self.doubt, hint="run the same command again at a terminal", unchanged="nothing was written"
+            )
         with self._lock:
             fresh = change(self.history)
             if fresh == self.history:
                 return fresh
             fresh = replace(fresh, serial=self.history.serial + 1)
-            data = encode(fresh, self._deployment, self._writer)
+            data = encode(fresh, self._deployment, self._writer, self._key)
             if fresh.bucket_seen:
                 # First the bucket: what it refuses must not count as newer here.
                 self._save_in_bucket(data)
@@ -204,13 +250,13 @@ def _writer_of(data: bytes) -> str:
         return ""
 
 
-def encode(history: History, deployment: str, writer: str = "") -> bytes:
+def encode(history: History, deployment: str, writer: str = "", key: bytes = b"") -> bytes:
     """
-    Return the record as JSON; *writer* names the process that wrote it.
+    Return the record as JSON; *writer* names the process that wrote it, *key* proves it.
     """
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
     body["history"] = _adapter().dump_python(history, mode="json")
-    return sealed_bytes(body)
+    return sealed_bytes(proven(body, key) if key else body)
 
 
 def decode(data: bytes, deployment: str) -> History:
@@ -226,19 +272,20 @@ def decode(data: bytes, deployment: str) -> History:
         # The checksum comes first: only a whole record is believed to be of a newer version.
         whole = body.pop("checksum") == checksum(body)
         history: History = _adapter().validate_python(body["history"]) if schema == SCHEMA else History()
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedRecordError(f"the deployment record cannot be read: {error}") from error
+        check_history(history)
+    except UNFORESEEN as error:
+        raise DamagedRecordError(cut(f"the deployment record cannot be read: {error}", 1000)) from error
     if not whole:
         raise DamagedRecordError("the deployment record is damaged: its checksum does not fit")
     if schema != SCHEMA:
         raise TpuctlError(
-            f"the deployment record has schema {schema}, this tpuctl knows {SCHEMA}",
+            f"the deployment record has schema {cut(str(schema), 40)}, this tpuctl knows {SCHEMA}",
             hint="use the tpuctl that wrote it, or a newer one",
             unchanged="nothing was changed",
         )
     if owner != deployment:
         raise ConflictError(
-            f"the bucket belongs to the deployment {owner}, not to {deployment}",
+            f"the bucket belongs to the deployment {cut(str(owner), 80)}, not to {deployment}",
             hint="one bucket serves one deployment: choose another bucket.name in tpuctl.yaml",
             unchanged="nothing was changed",
         )

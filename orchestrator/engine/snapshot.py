@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.core.lease import LIFE, Holder
 from orchestrator.core.names import CURVE, LEASE, STATUS
-from orchestrator.core.seal import sealed_bytes, unsealed
+from orchestrator.core.seal import proven, sealed_bytes, unsealed
 from orchestrator.engine.files import write_atomically
 from orchestrator.engine.snapshot_here import AHEAD, HERE, SCHEMA, Snapshot, counted
 from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError
@@ -36,6 +36,7 @@ class Publisher:
     store: Store
     folder: Path
     holder: str
+    key: bytes = b""
     curve: list[Point] = field(default_factory=list)
     _said: str = ""
     _at: float = 0.0
@@ -46,7 +47,8 @@ class Publisher:
         """
         Publish *body* as seen at *now*: here always, in a *usable* bucket when *news* has changed.
         """
-        data = sealed_bytes({"schema": SCHEMA, "holder": self.holder, "at": now, "status": body})
+        told = {"schema": SCHEMA, "holder": self.holder, "at": now, "status": body}
+        data = sealed_bytes(proven(told, self.key) if self.key else told)
         with suppress(DiskError):
             write_atomically(self.folder / HERE, data)
         words = repr(news)
@@ -107,13 +109,13 @@ def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
     return float(at), int(step), None if loss is None else float(loss), int(incarnation)
 
 
-def published(store: Store, now: float, gone: Callable[[Holder], bool]) -> Snapshot | None:
+def published(store: Store, now: float, gone: Callable[[Holder], bool], key: bytes) -> Snapshot | None:
     """
-    Return the snapshot of the bucket, if the one who wrote it lives and holds the lease now.
+    Return the snapshot of the bucket, if a holder of *key* wrote it, who lives and holds the lease now.
     """
     lease = store.read(LEASE)
     if lease is None or not -AHEAD <= now - lease.updated < LIFE:
         return None
     holder = Holder.from_json(lease.data)
     found = None if gone(holder) else store.read(STATUS)
-    return None if found is None else counted(found.data, holder, now, found.updated)
+    return None if found is None else counted(found.data, holder, now, found.updated, key)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core.lease import Holder
-from orchestrator.core.seal import unsealed
+from orchestrator.core.seal import Origin, origin_of, unsealed
+from orchestrator.errors import UNFORESEEN
 
 FRESH = 75.0
 """Seconds for which a snapshot counts; the loop writes one each minute at the least."""
@@ -43,15 +44,21 @@ def published_here(folder: Path, now: float, gone: Callable[[Holder], bool]) -> 
     return None if gone(holder) else counted(data, holder, now, None)
 
 
-def counted(data: bytes, holder: Holder, now: float, updated: float | None) -> Snapshot | None:
+def counted(
+    data: bytes, holder: Holder, now: float, updated: float | None, key: bytes | None = None
+) -> Snapshot | None:
     """
     Return the snapshot when it is *holder*'s and fresh; *updated* is when the bucket got it.
+
+    With *key* it has to be proven too: whoever writes to the bucket could say that nothing is there any more.
     """
     try:
         body = unsealed(data)
+        if key is not None and origin_of(body, key) is not Origin.OURS:
+            return None
         age = now - (updated if updated is not None else float(body["at"]))
         ours = body["schema"] == SCHEMA and body["holder"] == holder.id
         status = dict(body["status"])
-    except (ValueError, TypeError, KeyError):
+    except UNFORESEEN:
         return None
     return Snapshot(status, max(0.0, age)) if ours and -AHEAD <= age < FRESH else None

@@ -42,18 +42,24 @@ def while_watching(town, desk, act, seconds=600):
 
 
 def test_others_are_shown_what_the_watcher_has_seen(town, desk):
-    """On its computer and elsewhere, with the age; afterwards the cloud is asked again."""
-    elsewhere = Desk(town, "elsewhere")
-    here, there, fresh = while_watching(
+    """On its computer and where its key is, with the age; others, and everybody afterwards, ask the cloud."""
+    elsewhere, stranger = Desk(town, "elsewhere"), Desk(town, "stranger")
+    for one in (desk, elsewhere):
+        (one.state / "gcp").mkdir(parents=True, exist_ok=True)
+        (one.state / "gcp/record.key").write_bytes(b"k" * 32)
+    looks = ((desk, ()), (elsewhere, ()), (desk, ("--fresh",)), (stranger, ()))
+    here, there, fresh, asked = while_watching(
         town,
         desk,
-        lambda: [d.run("status", *w).out for d, w in ((desk, ()), (elsewhere, ()), (desk, ("--fresh",)))],
+        lambda: [d.run("status", *w).out for d, w in looks],
     )
     for shown in (here, there):
         assert "s ago by the watcher (--fresh asks the cloud)" in shown
         assert "loop: tpuctl watch of somebody@home" in shown
         assert "looks again" in shown
     assert "seen:" not in fresh
+    assert "by the watcher" not in asked
+    assert "loop: tpuctl watch of somebody@home" in asked
     for one in (desk, elsewhere):
         later = one.run("status").out
         assert "loop: none runs" in later

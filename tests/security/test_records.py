@@ -1,0 +1,218 @@
+"""
+A record that somebody else has put into the bucket is not believed, and no code comes or goes by its word.
+"""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.core.history import History, Span
+from orchestrator.core.seal import Origin, origin_of, proven, sealed
+from orchestrator.core.world import Operation
+from orchestrator.engine.artifacts import bundle_file, find_artifacts
+from orchestrator.engine.down import Sweep
+from orchestrator.engine.record import Record, decode, encode
+from orchestrator.errors import ConflictError, DamagedRecordError, LeaseHeldError, TpuctlError
+from tests.engine.engine_lab import Lab, a_spec
+from tests.engine.stand_ins import DIGEST
+from tests.security.test_forgeries import EVIL
+
+KEY, OTHER = b"k" * 32, b"o" * 32
+RECORD = ".tpuctl/record.json"
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """Return a local cloud of its own."""
+    return Lab(tmp_path)
+
+
+@pytest.fixture
+def known(lab):
+    """Return a deployment that is up, whose record this computer has written under its key."""
+    controller = lab.up()
+    lab.wait(60)
+    controller.one_pass()
+    controller.lease.release()
+    record = opened(lab)
+    record.update(lambda h: replace(h, preemptions=3))
+    return record
+
+
+def opened(lab, key=KEY, folder="state", **options):
+    """Return the record as a process of a computer finds it."""
+    record = Record(lab.folder / folder / "record.json", lab.open(a_spec()).store, "demo", key)
+    record.load(**options)
+    return record
+
+
+def forge(lab, key=b"", **changes):
+    """Put a record into the bucket whose checksum fits."""
+    history = decode(lab.get(RECORD), "demo")
+    lab.put(RECORD, encode(replace(history, **changes), "demo", "somebody", key))
+
+
+def test_what_this_computer_wrote_is_believed(lab, known):
+    """Again and again, and by each command."""
+    assert opened(lab).doubt == opened(lab).damaged == ""
+    assert opened(lab).history == known.history
+
+
+@pytest.mark.parametrize("key", [b"", OTHER])
+def test_a_record_under_another_key_or_none_is_asked_about(lab, known, key):
+    """Nothing is written before somebody has said that it was he; then it is this computer's."""
+    forge(lab, key, serial=99, started_at=5.0e9, spans=())
+    record = opened(lab)
+    assert "not by this computer" in record.doubt
+    before = lab.get(RECORD)
+    with pytest.raises(ConflictError, match="not by this computer"):
+        record.update(lambda h: replace(h, preemptions=9))
+    with pytest.raises(ConflictError):
+        record.claim(1)
+    assert lab.get(RECORD) == before
+    record.believe()
+    record.update(lambda h: replace(h, preemptions=9))
+    assert opened(lab).doubt == ""
+
+
+def test_a_computer_that_never_saw_the_deployment_takes_the_record_as_it_is(lab, known):
+    """It knows nothing better; so does one whose own copy is of before there were keys."""
+    assert opened(lab, OTHER, "elsewhere").doubt == ""
+    forge(lab, b"", serial=50)
+    (lab.folder / "before").mkdir()
+    (lab.folder / "before/record.json").write_bytes(lab.get(RECORD))
+    forge(lab, b"", serial=51)
+    record = opened(lab, KEY, "before")
+    assert (record.doubt, record.history.serial) == ("", 51)
+
+
+def test_an_old_record_that_is_put_back_does_not_count(lab, known):
+    """Also one that this computer had written: its serial says that it is older than the copy here."""
+    old = lab.get(RECORD)
+    known.update(lambda h: replace(h, preemptions=4))
+    lab.put(RECORD, old)
+    record = opened(lab)
+    assert record.history.preemptions == 4
+    assert "older than that of the copy here" in record.damaged
+    record.update(lambda h: replace(h, preemptions=5))
+    assert opened(lab).history.preemptions == 5
+    assert opened(lab).damaged == ""
+
+
+def test_down_needs_no_agreement(lab, known):
+    """It goes on with the copy here, and looks where the other one says that something is, too."""
+    forge(lab, OTHER, serial=99, zones_used=("us-central1-a",), spans=())
+    record = opened(lab, forgiving=True)
+    assert record.doubt == ""
+    assert record.history.spans == known.history.spans
+    assert "us-central1-a" in record.history.zones_used
+    record.update(lambda h: replace(h, preemptions=9))
+
+
+def test_a_proof_covers_every_byte():
+    """Whatever is changed, the proof does not fit; without the key none can be made."""
+    body = proven({"schema": 1, "history": {"spans": [1, 2]}}, KEY)
+    assert origin_of(sealed(body), KEY) is Origin.OURS
+    assert origin_of({**body, "history": {"spans": []}}, KEY) is Origin.FOREIGN
+    assert origin_of({**body, "more": 1}, KEY) is Origin.FOREIGN
+    assert origin_of(body, OTHER) is Origin.FOREIGN
+    assert origin_of({"schema": 1}, KEY) is Origin.UNKEYED
+    for value in EVIL:
+        assert origin_of({**body, "proof": value}, KEY) is not Origin.OURS
+        assert origin_of({**body, "proof": {"mac": value}}, KEY) is not Origin.OURS
+
+
+SPAN = Span("node", "demo-tpu-g1", "europe-west4-b", 1.0e9)
+OPERATION = Operation("operations/x", "node", "create", "demo-tpu-g1", "europe-west4-b", 1, 1.0e9)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spans": (replace(SPAN, kind="x"),)}, {"zones_used": ("a/b",)}, {"zone": "../x"},
+        {"bundle": "victim/backup"},
+        {"bundle": "/home/me/backup"}, {"agent": "x"}, {"uploaded": "a:b"}, {"pushed": "x"},
+        {"started_at": 1e20}, {"reason": "\ud800"},
+        {"incarnation": -1}, {"highest": 10**12}, {"type": "a/b"}, {"substitute": "$(id)"},
+        {"on_demand": (-3,)},
+        {"spans": (replace(SPAN, since=float("inf")),)}, {"spans": (replace(SPAN, zone="a b"),)},
+        {"spans": (replace(SPAN, name="X/Y"),)}, {"operations": (replace(OPERATION, id="../../secrets"),)},
+        {"operations": (replace(OPERATION, verb="x"),)}, {"operations": (replace(OPERATION, kind="x"),)},
+        {"reason": "x" * 100_000}, {"sightings": {"a": float("nan")}},
+    ],
+)  # fmt: skip
+def test_a_record_holds_what_tpuctl_writes_or_is_damaged(lab, changes):
+    """Then the copy here counts; `down` finds by label what there is, and ends with nothing left."""
+    data = encode(replace(History(bucket_seen=True), **changes), "demo")
+    with pytest.raises(DamagedRecordError):
+        decode(data, "demo")
+    whole = History(spans=(SPAN,), operations=(OPERATION,), zones_used=("europe-west4-b",), fence=1 << 60)
+    assert decode(encode(whole, "demo"), "demo") == whole
+
+
+@pytest.mark.parametrize("changes", [{"deployment": "x"}, {"schema": 9}, {"deployment": 5}, {"history": []}])
+def test_down_deletes_whatever_the_record_says(lab, changes):
+    """Another deployment's, a newer version's, no record at all: the machines are found by their label."""
+    lab.up()
+    body = json.loads(lab.get(RECORD))
+    body = {name: value for name, value in body.items() if name != "checksum"}
+    lab.put(RECORD, json.dumps(sealed({**body, **changes})).encode())
+    (lab.folder / "fresh").mkdir()
+    controller = lab.controller(state="fresh", forgiving=True)
+    sweep = Sweep(controller.deployment)
+    sweep.begin()
+    assert sweep.machines() == ()
+    assert lab.nodes() == lab.vms() == {}
+
+
+def test_down_goes_on_without_the_lease_when_the_user_says_so(lab):
+    """Somebody rewrites lease and record again and again: the machines go all the same."""
+    controller = lab.up()
+    write = controller.cloud.store.write
+
+    def racing(name, data, if_generation=None):
+        if name == RECORD:
+            lab.put(RECORD, encode(replace(controller.history, preemptions=7), "demo", "somebody"))
+        return write(name, data, if_generation)
+
+    controller.lease.release()
+    controller.cloud.store.write = racing
+    with pytest.raises(LeaseHeldError):
+        Sweep(controller.deployment).begin()
+    sweep = Sweep(controller.deployment, alone=False)
+    sweep.begin()
+    assert sweep.machines() == ()
+    assert lab.nodes() == lab.vms() == {}
+    assert sweep.close().kind == "record"
+
+
+def test_a_file_that_is_not_what_its_name_says_is_not_sent(lab):
+    """Neither by a digest that is a path, nor by a file of another content, nor by a link."""
+    controller = lab.up()
+    store, bundles = controller.cloud.store, lab.folder / "bundles"
+    secret = lab.folder / "backup.tar.gz"
+    secret.write_bytes(b"TOP-SECRET")
+    for name in ("../backup", str(secret).removesuffix(".tar.gz"), "x", "", "A" * 64):
+        with pytest.raises(TpuctlError, match="no sha256"):
+            find_artifacts(replace(controller.history, bundle=name), bundles, store)
+    place = bundle_file(bundles, DIGEST["bundle"])
+    whole = place.read_bytes()
+    place.write_bytes(b"TOP-SECRET")
+    assert find_artifacts(controller.history, bundles, store).bundle.read_bytes() == whole
+    place.unlink()
+    place.symlink_to(secret)
+    assert find_artifacts(controller.history, bundles, store).bundle.read_bytes() == whole
+    assert not place.is_symlink()
+    assert secret.read_bytes() == b"TOP-SECRET"
+
+
+def test_what_is_paid_for_comes_out_of_the_file(lab):
+    """A record asks neither for another type nor for one on demand, where the file does not."""
+    controller = lab.up()
+    forged = replace(controller.history, substitute="v5litepod-256", type="v5litepod-256", on_demand=(2, 3))
+    order = controller.blueprint.node_order(forged, "europe-west4-b", 2)
+    assert (order.type, order.spot) == (a_spec().tpu.type, True)
+    other = lab.controller(a_spec(tpu__other_types=["v5litepod-16"]), state="other")
+    allowed = replace(controller.history, substitute="v5litepod-16")
+    assert other.blueprint.node_order(allowed, "europe-west4-b", 2).type == "v5litepod-16"

@@ -1,0 +1,112 @@
+"""
+What machines, the job, the cloud and whoever writes to the bucket have said steers no terminal.
+"""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.cli.events import EventPrinter
+from orchestrator.cli.logs import parts_of
+from orchestrator.cli.output import page, put, say, show_error
+from orchestrator.core.clean import clean
+from orchestrator.core.events import Event
+from orchestrator.errors import LeaseHeldError
+from orchestrator.local.model.storage.values import Preconditions
+from tests.scenarios.desk import Desk
+from tests.scenarios.town import Town
+
+ATTACKS = [
+    "\x1b]52;c;cm0gLXJmIH4=\x07", "\x1b[2J\x1b[H", "\x1b]0;title\x1b\\", "\x9b2J", "\x90payload\x9c",
+    "\x1bPq\x1b\\", "\x1b[6n", "\x1b[?1049h", "\x08\x08\x08", "\x7f", "\x00", "\x1b[8m", "\x1b[0;8m",
+    "\x1b[38;5;1;8m", "\x1bc", "\u202etxt.exe", "\x1b_cmd\x1b\\", "\x1b[31", "\x1b]8;;http://evil\x1b\\text",
+    "\x07", "\x1b[1;2H", "\x1b[3J",
+]  # fmt: skip
+HARMLESS = ["\x1b[31mred\x1b[0m", "\x1b[1;38;5;208mbold\x1b[m", "\x1b[48:2:1:2:3mwide\x1b[0m"]
+
+
+def steers(text):
+    """Say whether a terminal would do more with a text than show it, in colours or not."""
+    for one in HARMLESS:
+        text = text.replace(one, "")
+    return any(
+        (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 or "\u202a" <= c <= "\u202e" for c in text
+    )
+
+
+@pytest.mark.parametrize("text", ATTACKS)
+def test_each_sequence_is_shown_and_not_obeyed(text, capsys):
+    """In talk, errors, tables, events and lines of logs."""
+    say(text)
+    put(f"before {text} after")
+    show_error(LeaseHeldError(f"{text} holds the lease", hint=text, unchanged=text), [])
+    EventPrinter()(Event(1.0, "failure", text))
+    with page() as console:
+        console.print(text, markup=False)
+    shown = capsys.readouterr()
+    assert not steers(shown.out), repr(shown.out)
+    assert not steers(shown.err), repr(shown.err)
+    assert "before " in shown.out
+    assert " after" in shown.out
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_colours_stay_in_what_the_job_prints(text):
+    """They are taken out of names and messages."""
+    assert clean(text, colours=True) == text
+    assert "\x1b" not in clean(text)
+    for attack in ATTACKS:
+        assert clean(text + attack, colours=True).startswith(text)
+        assert not steers(clean(text + attack, colours=True))
+
+
+@given(st.text(st.characters(codec=None), max_size=60))
+def test_any_text_comes_out_clean_and_clean_text_as_it_is(text):
+    """Letters of every script stay; a text that was cleaned is not changed again."""
+    done = clean(text)
+    assert not steers(done)
+    done.encode()
+    assert clean(done) == done
+    plain = "".join(c for c in text if clean(c) == c)
+    assert clean(plain) == plain
+
+
+def test_a_line_that_is_drawn_again_and_again_is_shown_as_it_ends(monkeypatch):
+    """On a terminal the last state; in a pipe all of them, for who looks for one."""
+    assert parts_of("10%\r20%\r30%") == ["10%", "20%", "30%"]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert parts_of("10%\r20%\r30%\r") == ["30%"]
+    assert parts_of("") == [""]
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """Give a computer whose deployment is up and whose bucket somebody has written to."""
+    with Town(tmp_path).open() as town:
+        one = Desk(town, job__target_steps=400)
+        one.up()
+        yield one
+
+
+def put_object(town, name, data):
+    """Write an object behind everybody's back."""
+    with town.storage.lock:
+        town.storage.objects.insert(town.buckets()[0], name, data, {}, Preconditions())
+
+
+def test_no_command_repeats_what_steers_a_terminal(desk):
+    """Reports, events, logs and the lease hold an attack each; every command that shows them is typed."""
+    evil = "".join(ATTACKS)
+    put_object(desk.town, ".tpuctl/events/9999999999999-00-x.json",
+               json.dumps({"at": 1.0e9, "kind": evil, "text": evil, "data": {}}).encode())  # fmt: skip
+    put_object(desk.town, "logs/g1/w0/0009.log", f"{evil}\n".encode())
+    put_object(desk.town, ".tpuctl/heartbeat/1/0", json.dumps({
+        "incarnation": 1, "worker": 0, "workers": 1, "phase": "failed", "message": evil, "bundle": evil,
+        "timings": {evil: 1.0},
+    }).encode())  # fmt: skip
+    for words in ("status", "explain", "logs", "logs --controller", "cost", "checkpoints", "report", "watch"):
+        done = desk.run(*words.split())
+        assert not steers(done.out + done.err), words
+    assert "\x1b]52" in desk.run("logs", "--raw").out
