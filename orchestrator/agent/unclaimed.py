@@ -19,6 +19,8 @@ from .errors import TornError
 from .manifest import SHA256, is_plain
 
 SCHEMA = 1
+MOST_WORKERS = 4096
+LATEST_TIME = 1e11  # seconds since the epoch; whoever writes to the bucket may write any number
 UNCLAIMED = "unclaimed/"
 _NAME = re.compile(r"unclaimed/g(\d+)/w(\d+)\.manifest\.json")
 
@@ -154,13 +156,17 @@ def parse(data: bytes, where: str) -> Unclaimed:
     try:
         value: Dict[str, Any] = json.loads(data)
         return _unclaimed(value)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise TornError(f"{where} is no manifest: {error}") from error
 
 
 def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
     if value["schema"] != SCHEMA:
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
+    if not 0 <= int(value["worker"]) < int(value["workers"]) <= MOST_WORKERS:
+        raise ValueError("it is of a worker that cannot be")
+    if not 0 <= float(value["at"]) <= LATEST_TIME:
+        raise ValueError("its time is none")
     return Unclaimed(
         incarnation=int(value["incarnation"]),
         worker=int(value["worker"]),
