@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
+from orchestrator.cli.places import RECORD_KEY
 from orchestrator.cli.wiring import Choice, Session
 from orchestrator.core.lease import Holder
 from orchestrator.core.names import CURVE, LEASE, LEASE_WISH, STATUS
@@ -44,9 +45,7 @@ def while_watching(town, desk, act, seconds=600):
 def test_others_are_shown_what_the_watcher_has_seen(town, desk):
     """On its computer and where its key is, with the age; others, and everybody afterwards, ask the cloud."""
     elsewhere, stranger = Desk(town, "elsewhere"), Desk(town, "stranger")
-    for one in (desk, elsewhere):
-        (one.state / "gcp").mkdir(parents=True, exist_ok=True)
-        (one.state / "gcp/record.key").write_bytes(b"k" * 32)
+    (stranger.state / "gcp" / RECORD_KEY).unlink()
     looks = ((desk, ()), (elsewhere, ()), (desk, ("--fresh",)), (stranger, ()))
     here, there, fresh, asked = while_watching(
         town,
@@ -276,3 +275,20 @@ def test_a_wish_is_forgotten_with_the_lease_in_hand(town, desk):
         assert town.objects(LEASE_WISH) == []
         lease.release()
     town.acting.pop()
+
+
+def test_a_record_of_a_computer_without_the_key_is_asked_about_once(town, desk):
+    """Nobody at a terminal: an error with the way out; with the flag it is taken, and known from then on."""
+    other = Desk(town, "other")
+    (other.state / "gcp" / RECORD_KEY).write_bytes(b"o" * 32)
+    assert other.run("up").code == 0
+    refused = desk.run("up")
+    assert (refused.code, "TPU-139" in refused.err) == (2, True)
+    assert "record.key" in refused.err
+    assert desk.run("up", "--account-override").code == 0
+    assert desk.run("up").code == 0
+    assert desk.run("status").code == 0
+    forged = other.run("up", "--account-override")
+    assert forged.code == 0
+    assert desk.run("down", "--yes").code == 0
+    assert not town.nodes()
