@@ -92,9 +92,7 @@ def _show(rows: list[dict[str, Any]], now: float) -> None:
         incarnation = "-" if row["incarnation"] is None else row["incarnation"]
         age = span_text(max(0.0, now - row["saved_at"]))
         start = f"{row['step']:>9}  {incarnation:>3}  {row['workers'] or '-':>7}"
-        put(
-            f"{start}  {size_text(row['size']):>8}  {age:>8}  {row['format'] or '-':<10}  {_state(row)}"
-        )
+        put(f"{start}  {size_text(row['size']):>8}  {age:>8}  {row['format'] or '-':<10}  {_state(row)}")
         for fault in row["faults"]:
             put(f"{'':>11}{fault}")
 
@@ -107,7 +105,7 @@ def _show_unclaimed(kept: "list[UnclaimedFiles]") -> None:
         first = one.parts[0].files[0].name if one.parts[0].files else ""
         more = "" if one.count == 1 else f" and {one.count - 1} more"
         partial = "" if one.complete else ", some may be missing"
-        click.echo(
+        put(
             f"unclaimed, incarnation {one.incarnation}: {first}{more}, {size_text(one.size)}{partial} "
             f"({one.why})"
         )
