@@ -50,3 +50,11 @@ def test_a_file_that_tells_no_step_is_no_step(tmp_path):
     assert _saved_since(100.0, tmp_path, format_of("auto", "COMPLETE")) == []
     np.savez(tmp_path / "model_40.npz", weights=np.zeros(4))
     assert 40 in _saved_since(100.0, tmp_path, format_of("auto", "COMPLETE"))
+
+
+def test_what_was_restored_is_not_counted_as_saved_again(tmp_path):
+    """Only what changed since the job's start on the machine tells how it counts."""
+    for step, at in ((60, 50.0), (30, 200.0)):
+        (tmp_path / f"step-{step}").mkdir()
+        write(tmp_path / f"step-{step}", "COMPLETE", b"", at)
+    assert _saved_since(100.0, tmp_path, format_of("marker", "COMPLETE")) == [30]
