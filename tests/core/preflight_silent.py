@@ -54,11 +54,12 @@ SILENT = (
     Case(
         "marker-never-written",
         files=py("import numpy as np\nnp.savez(p, w=w)\n(d / 'COMPLETE').touch()\n"),
+        spec={"job__checkpoint": {"format": "marker"}},
     ),
     Case(
         "marker-never-written",
         files=py("accelerator.save_state(d)\n"),
-        spec={"job__checkpoint": {"marker": "random_states_0.pkl"}},
+        spec={"job__checkpoint": {"format": "marker", "marker": "random_states_0.pkl"}},
     ),
     Case(
         "marker-never-written", files=py("torch.save(m, p)\n"), spec={"job__checkpoint": {"format": "torch"}}

@@ -104,6 +104,7 @@ SPEAK = (
         STOP,
         "job.checkpoint.format",
         py("import os, numpy as np\nnp.savez(os.environ['TPUCTL_CHECKPOINT_DIR'] + '/latest.npz', w=w)\n"),
+        {"job__checkpoint": {"format": "marker"}},
         number="COMPLETE",
     ),
     Case(
@@ -111,6 +112,7 @@ SPEAK = (
         STOP,
         "job.checkpoint.format",
         {**py("import torch\ntorch.save(m, p)\n"), "x.schema.json": '{"marker": "COMPLETE", "jupyter": 1}'},
+        {"job__checkpoint": {"format": "marker"}},
     ),
     Case("hollow-resume", WARN, "job.command", spec=resume('--resume_from_checkpoint "$TPUCTL_RESUME"')),
     Case("hollow-resume", WARN, "job.command", spec=resume('--ckpt_path="${TPUCTL_RESUME}" --x')),

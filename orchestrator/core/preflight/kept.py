@@ -40,12 +40,15 @@ def checkpoint_dir_unused(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterato
     Look for jobs in which nothing reads TPUCTL_CHECKPOINT_DIR: their checkpoints are not seen by the agent.
 
     It reads the command, the setup, the environment and all programs of the source folder. Silent when a
-    program could not be read, and when `job.checkpoint.dir` is a path of your own.
+    program could not be read, and when `job.checkpoint.dir` is a path of your own. With `dir: bucket`,
+    TPUCTL_BUCKET does as well.
     """
     if spec.job.checkpoint.dir not in ("local", "bucket") or facts.unread:
         return
     told = "\n".join((spec.job.command, spec.job.setup, *spec.job.env.values()))
-    if _VARIABLE not in told and _VARIABLE not in facts.variables:
+    # Programs that put folders of their own around a base get the bucket itself.
+    names = (_VARIABLE, "TPUCTL_BUCKET") if spec.job.checkpoint.dir == "bucket" else (_VARIABLE,)
+    if not any(name in told or name in facts.variables for name in names):
         message = f"nothing in the job reads {_VARIABLE}: a preemption loses every step"
         yield Hit("job.command", message, f'let the script save to "${_VARIABLE}", or set job.checkpoint.dir')
 
