@@ -87,7 +87,7 @@ def live_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) ->
     """
     Return the same for the live line, where what counts must stand within 80 columns.
     """
-    figures = _figures(beat, spec)
+    figures = _figures(beat, spec, brief=True)
     runs = beat.phase is Phase.RUN and not lost and figures
     return ", ".join([*([] if runs else [_phase(beat, lost=lost)]), *figures, usd_text(usd)])
 
@@ -96,14 +96,15 @@ def _phase(beat: Heartbeat, *, lost: bool) -> str:
     return "last heard of the job" if lost else WORDS[beat.phase]
 
 
-def _figures(beat: Heartbeat, spec: Spec) -> list[str]:
+def _figures(beat: Heartbeat, spec: Spec, *, brief: bool = False) -> list[str]:
     last = last_step(beat, spec.job.target_steps)
     parts = [] if beat.step is None else [f"step {beat.step}{f' of {last}' if last else ''}"]
     if beat.loss is not None:
         parts.append(f"loss {beat.loss:.4g}")
     if beat.phase is Phase.RUN and beat.rate:
         left = seconds_left((beat,), spec.job.target_steps)
-        parts.append(rate_text(beat.rate) + ("" if left is None else f", {span_text(left)} left"))
+        parts += [rate_text(beat.rate)] if left is None or not brief else []
+        parts += [] if left is None else [f"{span_text(left)} left"]
     if beat.committed_step is not None:
         parts.append(f"checkpoint {beat.committed_step}")
     return parts

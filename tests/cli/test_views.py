@@ -8,11 +8,12 @@ import re
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.cli.events import REMINDER, EventPrinter
-from orchestrator.cli.progress import Progress
+from orchestrator.cli.progress import Progress, live_text, progress_text
 from orchestrator.cli.status_view import resource_lines
 from orchestrator.cli.summary_view import summary_lines
 from orchestrator.config.load import read
@@ -73,6 +74,18 @@ def test_the_last_report_of_a_dead_machine_is_called_so(capsys):
     """A TPU that is being replaced is not said to run its job."""
     Progress(EventPrinter(), SPEC).show(seen(T0, GOES, step=278, loss=2.206), 0.1)
     assert lines(capsys) == ["last heard of the job, step 278 of 400, loss 2.206, 0.1000 USD, incarnation 1"]
+
+
+def test_rate_and_time_left_are_said_and_the_live_line_stays_short(capsys):
+    """A plain line has both; on 80 columns the time left is worth more than the rate."""
+    far = {"step": 120000, "total_steps": 500000, "loss": 2.345, "rate": 3.21, "committed_step": 119000}
+    (report,) = seen(T0, **far).world.heartbeats.value
+    spec = replace(SPEC, job=replace(SPEC.job, target_steps=None))
+    assert live_text(report, spec, 12.34) == (
+        "step 120000 of 500000, loss 2.345, 32 h 53 min left, checkpoint 119000, 12.34 USD"
+    )
+    assert "loss 2.345, 3.21 steps/s, 32 h 53 min left" in progress_text(report, spec, 12.34)
+    assert "3.21 steps/s, checkpoint" in live_text(replace(report, total_steps=None), spec, 12.34)
 
 
 def test_a_wait_is_said_once_and_again_after_minutes(capsys):
