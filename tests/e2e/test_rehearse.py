@@ -139,6 +139,7 @@ def test_a_job_whose_saves_nobody_claims_ends_the_rehearsal_at_once(stage):
     assert found["causes"] == ["unclaimed"]
     stage.environment["TPUCTL_LOCAL_DIR"] = found["kept"]
     stage.tpuctl("local", "reset")
+    Path(found["kept"]).parent.rmdir()
 
 
 def test_a_rehearsal_whose_local_cloud_is_gone_gives_up_and_says_so(stage):
