@@ -87,7 +87,10 @@ def _show(rows: list[dict[str, Any]], now: float) -> None:
         click.echo("no checkpoint yet", err=True)
         return
     head = f"{'step':>9}  {'inc':>3}  {'workers':>7}  {'size':>8}  {'age':>8}"
-    put(f"{head}  {'format':<10}  state")
+    wide = max((len(row["format"]) for row in rows), default=0)
+    # Checkpoints of an earlier release name no format.
+    wide = max(wide, len("format")) if wide else 0
+    put(f"{head}  " + (f"{'format':<{wide}}  " if wide else "") + "state")
     for row in rows:
         incarnation = "-" if row["incarnation"] is None else row["incarnation"]
         age = span_text(max(0.0, now - row["saved_at"]))
@@ -111,6 +114,10 @@ def _show_unclaimed(kept: "list[UnclaimedFiles]") -> None:
         )
     if kept:
         click.echo("get them with: tpuctl fetch --unclaimed")
+
+
+def _format(row: dict[str, Any], wide: int) -> str:
+    return f"{row['format'] or '-':<{wide}}  " if wide else ""
 
 
 def _state(row: dict[str, Any]) -> str:

@@ -103,7 +103,7 @@ def _facts(preview: Preview, seen: str) -> "Table":
         **_places(preview),
         "runs as": preview.account_text,
         "scopes": scopes,
-        "checkpoints": _saves(preview.spec.job.checkpoint.format),
+        "saves": _saves(preview.spec.job.checkpoint.format),
         **({"seen": seen} if seen else {}),
     }
     for name, text in facts.items():
