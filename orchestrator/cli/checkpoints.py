@@ -95,7 +95,7 @@ def _show(rows: list[dict[str, Any]], now: float) -> None:
         incarnation = "-" if row["incarnation"] is None else row["incarnation"]
         age = span_text(max(0.0, now - row["saved_at"]))
         start = f"{row['step']:>9}  {incarnation:>3}  {row['workers'] or '-':>7}"
-        put(f"{start}  {size_text(row['size']):>8}  {age:>8}  {row['format'] or '-':<10}  {_state(row)}")
+        put(f"{start}  {size_text(row['size']):>8}  {age:>8}  {_format(row, wide)}{_state(row)}")
         for fault in row["faults"]:
             put(f"{'':>11}{fault}")
 
