@@ -177,6 +177,7 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         "expires_at": "" if target.expires_at is None else _number(target.expires_at),
         "deployment": spec.name,
         "setup": spec.job.setup,
+        "python": spec.job.python,
         "command": spec.job.command,
         "secrets": json.dumps(dict(spec.job.secrets)) if spec.job.secrets else "",
         "on_vm": target.role == "vm" and spec.job.run_on == "vm" and bool(target.tpu_address),

@@ -15,6 +15,7 @@ from .outcome import Outcome, Verdict
 from .outputs import bring_outputs_back
 from .parts import Parts
 from .restore import Restored
+from .venv import own_python
 
 TICK = 0.1
 
@@ -29,6 +30,17 @@ def fetch_code(parts: Parts) -> None:
         # A torn archive may be replaced by `up`, so it is waited out like an absent one.
         raise OSError(str(error)) from error
     parts.status.time("fetched", again=False)
+
+
+def bring_python(parts: Parts) -> Optional[Outcome]:
+    """
+    Install the Python that `job.python` asks for; return how the attempt ends if that cannot be done.
+    """
+    try:
+        own_python(parts.environ, parts.settings.layout, lambda: parts.bucket)
+    except (AgentError, OSError) as error:
+        return Outcome(Verdict.FAILED, str(error))
+    return None
 
 
 class BringBack(threading.Thread):

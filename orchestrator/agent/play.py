@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Mapping, Optional
 
 from . import record as records
-from .bring_back import BringBack, fetch_code
+from .bring_back import BringBack, bring_python, fetch_code
 from .bring_data import bring_data
 from .conclusion import conclude
 from .errors import AgentError
@@ -88,7 +88,7 @@ class Player:
         back = BringBack(self._parts, attempt)
         back.start()
         self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
-        failed = bring_data(self._parts) or self._set_up(attempt)
+        failed = bring_data(self._parts) or bring_python(self._parts) or self._set_up(attempt)
         if failed is not None:
             back.rest()
             return failed

@@ -94,7 +94,32 @@ def path_of(layout: Layout, environ: Mapping[str, str]) -> str:
     """
     Return the PATH of the setup and of the job.
     """
-    return os.pathsep.join([str(commands(layout)), environ.get("PATH") or os.defpath])
+    own = [str(layout.root / "python/bin")] if environ.get(PYTHON) else []
+    return os.pathsep.join([str(commands(layout)), *own, environ.get("PATH") or os.defpath])
+
+
+def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]) -> None:
+    """
+    Make the Python that `job.python` asks for the machine's `python3` and `pip`, unless it is there.
+
+    uv takes one of the machine or fetches its own. Raises AgentError with uv's reason. What an earlier setup
+    has installed into another Python is installed again.
+    """
+    wanted, here = environ.get(PYTHON, ""), layout.root / "python"
+    if not wanted or (_ready(here) and _kept(here / "wanted") == wanted):
+        return
+    shutil.rmtree(str(here), ignore_errors=True)
+    for mark in layout.status.parent.glob("setup-*"):
+        mark.unlink()
+    words = ["venv", "--quiet", "--no-project", "--seed", "--python", wanted, str(here)]
+    reason = run(words, environ, layout, bucket, told=True)
+    if reason:
+        raise AgentError(
+            f"job.python is {wanted}, which cannot be had on this machine: {reason}. A machine without "
+            "outgoing internet has only the Python of its image"
+        )
+    write_atomically(here / "wanted", wanted)
+    write_atomically(here / "complete", _version_of(here))
 
 
 def main(
@@ -146,18 +171,32 @@ def make(wanted: Wanted, environ: Mapping[str, str], layout: Layout, bucket: Cal
 
 
 def run(
-    words: Sequence[str], environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]
-) -> None:
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    layout: Layout,
+    bucket: Callable[[], Bucket],
+    *,
+    told: bool = False,
+) -> str:
     """
     Run uv; raise AgentError when it fails, whose own words are on the standard error.
+
+    When they are *told* they are returned instead, empty when it succeeds.
     """
     check(environ)
     program = uv.program(layout, environ, bucket)
     done = subprocess.run(  # noqa: PLW1510 (its status is looked at)
-        [str(program), *words], env=uv.for_uv(for_setup(environ), layout), stdin=subprocess.DEVNULL, stdout=2
+        [str(program), *words],
+        env=uv.for_uv(for_setup(environ), layout),
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        stderr=subprocess.PIPE if told else None,
     )
-    if done.returncode != 0:
-        raise AgentError(f"{COMMAND}: uv {' '.join(words[:2])} failed with status {done.returncode}")
+    if done.returncode == 0:
+        return ""
+    if told:
+        return " ".join(done.stderr.decode("utf-8", "replace").split()) or f"status {done.returncode}"
+    raise AgentError(f"{COMMAND}: uv {' '.join(words[:2])} failed with status {done.returncode}")
 
 
 def base_python() -> str:
@@ -192,11 +231,15 @@ def _ready(venv: Path) -> bool:
     """
     Say whether the environment is whole; its interpreter may have been exchanged or taken away since.
     """
-    try:
-        kept = (venv / "complete").read_text(encoding="utf-8")
-    except OSError:
-        return False
+    kept = _kept(venv / "complete")
     return bool(kept) and kept == _version_of(venv)
+
+
+def _kept(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def _version_of(venv: Path) -> str:

@@ -2,6 +2,7 @@
 Build what is pushed: the code bundle and the agent.
 """
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from orchestrator.core.spec import Spec, VmSpec
 from orchestrator.core.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.core.world import Heartbeat, Phase, Present, Sight
 from orchestrator.engine.artifacts import agent_file, bundle_file
-from orchestrator.errors import TpuctlError
+from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.remote.bundle import build
 from orchestrator.remote.data import DataSet
 
@@ -30,6 +31,8 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
     """
     Build bundle and agent into the deployment's folder and return their sha256; *sets* are the job's data.
     """
+    if session.choice.cloud == "local":
+        need_python(session.spec)
     session.bundles.mkdir(parents=True, exist_ok=True, mode=0o700)
     source = source_folder(session.path, session.spec)
     bundle = build(source, session.bundles, more=with_code(sets))
@@ -42,6 +45,22 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
     if session.choice.cloud != "local":
         bring_uv(session.spec, session.bundles)
     return bundle.digest, digest
+
+
+def need_python(spec: Spec) -> None:
+    """
+    Raise UsageError when this computer, whose interpreters local machines use, lacks `job.python`.
+    """
+    from orchestrator.local.hosts.interpreters import interpreters
+
+    wanted, here = spec.job.python, interpreters(os.environ)
+    if wanted and ".".join(wanted.split(".")[:2]) not in here:
+        raise UsageError(
+            f"job.python is {wanted}, and local machines use this computer's interpreters: it has "
+            f"{', '.join(here)}",
+            hint=f"run: uv python install {wanted} (or pyenv install), or change job.python",
+            unchanged="nothing was created",
+        )
 
 
 def bring_uv(spec: Spec, folder: Path) -> None:

@@ -46,6 +46,13 @@ def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
             yield Problem(key, "holds a zero byte, which no environment can carry", "remove it")
 
 
+def _python(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.job.python and not re.fullmatch(r"3\.\d{1,2}(\.\d{1,2})?", spec.job.python):
+        yield Problem(
+            "job.python", f'"{spec.job.python[:20]}" is no version of Python', 'write "3.12", in quotes'
+        )
+
+
 def _data(spec: Spec, _: Catalog) -> Iterator[Problem]:
     """
     Refuse places that lead out of the code folder or into each other, and sources that are none.
@@ -189,6 +196,7 @@ RULES = (
     Rule(("job.command",), _command),
     Rule(("vm", "job.run_on"), _run_on),
     Rule(("job.env",), _env),
+    Rule(("job.python",), _python),
     Rule(("job.data",), _data),
     Rule(("job.command", "job.setup", "job.env"), _open),
     Rule(("job.checkpoint.format", "job.checkpoint.dir"), _format),

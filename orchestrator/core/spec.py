@@ -160,6 +160,8 @@ class JobSpec:
     """Data beside the code: place in the code folder, and the local path or gs:// folder it comes from."""
     setup: str = ""
     """Shell command run once for each new bundle on each machine, before the job."""
+    python: str = ""
+    """Python of setup and job, such as "3.12", installed where the image lacks it; empty: the image's own."""
     run_on: Literal["tpu", "vm"] = "tpu"
     """tpu: on every TPU worker. vm: on the VM, with the TPU's address in the environment as in 2020."""
     env: Mapping[str, str] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from orchestrator.local.admin import admin_routes
 from orchestrator.local.asgi import App, asgi_app
 from orchestrator.local.certificates import STORAGE_HOSTS, certificates
 from orchestrator.local.hosts.choose import make_hosts
+from orchestrator.local.hosts.interpreters import interpreters
 from orchestrator.local.hosts.package_sources import package_sources
 from orchestrator.local.hosts.settings import HostSettings, network_of
 from orchestrator.local.machine_room import MachineRoom
@@ -130,6 +131,7 @@ class Daemon:
             setup_proxy=f"http://127.0.0.1:{options.setup_proxy_port}",
             authorities=self._certificates.bundle(),
             shared=uv_program.shared_folder(),
+            pythons=interpreters(os.environ),
             uv=uv_program.any_program(),
             package_sources=package_sources(os.environ),
         )

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -14,11 +15,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator import uv_program
+from orchestrator.agent import venv
 from orchestrator.agent.errors import AgentError, TornError
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.uv import PROGRAMS, VERSION, for_uv, object_name, program
 from orchestrator.agent.venv import Wanted, _read, install_command, path_of
 from orchestrator.agentzip import build
+from orchestrator.local.hosts.package_sources import package_sources
 
 
 @pytest.fixture
@@ -217,3 +220,30 @@ def test_uv_takes_packages_from_where_pip_does(layout):
     assert told["UV_INSECURE_HOST"] == "h"
     assert told["UV_INDEX_STRATEGY"] == "unsafe-best-match"
     assert "VIRTUAL_ENV" not in told
+
+
+def test_job_python_becomes_the_machines_python3_and_the_setup_runs_again(layout, tmp_path):
+    """Its programs come first; another version replaces it; one that cannot be had is said."""
+    (layout.root / "state/setup-abc").write_text("")
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    environ = environ_of(layout, tmp_path, TPUCTL_PYTHON=ours, UV_PYTHON_DOWNLOADS="never")
+    environ = {
+        **environ,
+        **dict.fromkeys(("PIP_NO_INDEX", "PIP_FIND_LINKS"), ""),
+        **package_sources(os.environ),
+    }
+    venv.own_python(environ, layout, lambda: OneObject(None))
+    path = path_of(layout, environ)
+    look = [
+        shutil.which("python3", path=path),
+        "-c",
+        "import sys; print(sys.prefix, '%d.%d' % sys.version_info[:2])",
+    ]
+    assert subprocess.check_output(look, text=True).split() == [str(layout.root / "python"), ours]
+    assert shutil.which("pip", path=path) == str(layout.root / "python/bin/pip")
+    assert not (layout.root / "state/setup-abc").exists()
+    before = (layout.root / "python/complete").stat().st_mtime_ns
+    venv.own_python(environ, layout, lambda: OneObject(None))
+    assert (layout.root / "python/complete").stat().st_mtime_ns == before
+    with pytest.raises(AgentError, match=r"job.python is 3.99, which cannot be had.*3\.99"):
+        venv.own_python({**environ, "TPUCTL_PYTHON": "3.99"}, layout, lambda: OneObject(None))

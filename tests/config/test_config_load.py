@@ -198,6 +198,7 @@ VALUES = {
     "watch.deadline": ("36h", "36h"),
     "watch.ttl": ("2d", 172800.0),
     "watch.self_delete": ("true", True),
+    "job.python": ("3.12", "3.12"),
     "watch.on_vm": ("true", True),
     "sidecars.tensorboard.on": ("tpu", "tpu"),
     "sidecars.tensorboard.logdir": ("gs://mine/runs", "gs://mine/runs"),

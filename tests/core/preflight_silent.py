@@ -178,6 +178,10 @@ SILENT = (
         files=py("from tokenizers import BertWordPieceTokenizer as B\nB()\n"),
         spec={**V3, "job__memory": {"text_gb": 20}},
     ),
+    Case("python-pin", files={"requirements.txt": "numpy==2.2.6\nnumpy>=2.4\nunknown==99\n"}),
+    Case("python-pin", files={"requirements.txt": 'numpy==2.4.6; python_version >= "3.11"\n'}),
+    Case("python-pin", files={"requirements.txt": "numpy==2.4.6\n"}, spec={"job__python": "3.12"}),
+    Case("python-pin", files={"requirements.txt": "numpy==2.4.6\n"}, spec={"job__run_on": "vm"}),
     Case(
         "unpinned-torch",
         spec={

@@ -290,6 +290,14 @@ SPEAK = (
         {**V3, "job__memory": {"text_gb": 40}},
         "373 GiB",
     ),
+    Case("python-pin", WARN, "requirements.txt:1", {"requirements.txt": "numpy==2.4.6\n"}, number="3.10"),
+    Case(
+        "python-pin",
+        WARN,
+        "job.setup",
+        spec={"job__setup": "pip install transformers==5.23.0"},
+        number="3.10",
+    ),
     Case(
         "unpinned-torch",
         WARN,

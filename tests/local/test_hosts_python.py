@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import uv_program
+from orchestrator.local.hosts.interpreters import interpreters
 from orchestrator.local.hosts.own_python import FOLDER, install_python
 from orchestrator.local.hosts.package_sources import package_sources
 from orchestrator.local.hosts.settings import SYSTEM_PATH
@@ -155,3 +156,27 @@ def test_uv_is_the_pinned_one():
 
     data = uv_program.program().read_bytes()
     assert hashlib.sha256(data).hexdigest() == PROGRAMS[platform.machine()]
+
+
+def program(path: Path, data: bytes = b"\x7fELF") -> Path:
+    """Make a file that looks like a program."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    path.chmod(0o755)
+    return path
+
+
+def test_interpreters_are_those_of_path_pyenv_and_uv_not_scripts_and_environments(tmp_path):
+    """The newest patch of a version wins; scripts and environments do not count."""
+    old = program(tmp_path / ".pyenv/versions/3.9.2/bin/python3.9")
+    new = program(tmp_path / ".pyenv/versions/3.9.18/bin/python3.9")
+    other = program(tmp_path / ".local/share/uv/python/cpython-3.8.20-linux/bin/python3.8")
+    program(tmp_path / "shims/python3.7", b"#!/bin/sh\n")
+    program(tmp_path / "venv/bin/python3.6")
+    (tmp_path / "venv/pyvenv.cfg").write_text("")
+    path = f"{tmp_path / 'shims'}:{tmp_path / 'venv/bin'}"
+    found = interpreters({"HOME": str(tmp_path), "PATH": path})
+    assert found["3.9"] == new != old
+    assert found["3.8"] == other
+    assert not {"3.7", "3.6"} & found.keys()
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in found

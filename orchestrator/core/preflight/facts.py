@@ -30,11 +30,14 @@ class Line:
 class Requirement:
     """
     Hold one line of a list of packages: the *name* in lower case with `_` as `-`, and the *pin* behind `==`.
+
+    *conditional* says that it is for some machines only (`; python_version < "3.11"`).
     """
 
     where: str
     name: str
     pin: str = ""
+    conditional: bool = False
 
     @property
     def list(self) -> str:

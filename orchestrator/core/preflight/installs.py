@@ -14,6 +14,13 @@ from orchestrator.core.spec import Spec
 
 _PACKAGE: Final = re.compile(r"([A-Za-z][\w.-]*)(?:\[[^]]*\])?\s*(==\s*([\w.+!-]+)|@|$|[<>~!=])")
 _FULL: Final = "6.6 GB"
+_IMAGE_PYTHON: Final = "3.10"
+_LAST_FOR_3_10: Final = {
+    "contourpy": "1.3.2", "filelock": "4.1.0", "flax": "0.10.7", "jax": "0.6.2", "jaxlib": "0.6.2",
+    "networkx": "3.4.2", "numpy": "2.2.6", "pandas": "2.3.3", "regex": "2026.9.29", "scikit-learn": "1.7.2",
+    "scipy": "1.15.3", "transformers": "5.20.2",
+}  # fmt: skip
+"""The last release of each that a package index offers to Python 3.10, asked on 2026-11-23."""
 
 
 @rule("unpinned-torch", Level.WARN)
@@ -54,6 +61,29 @@ def torch_xla_pair(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
             yield Hit(xla.where, message, f"use torch=={xla.pin} with it")
 
 
+@rule("python-pin", Level.WARN)
+def python_pin(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for pins that the image's Python 3.10 cannot have: pip finds "no matching distribution" on the TPU.
+
+    By a table of November 2026 with the last release for 3.10 of the packages that training jobs pin most.
+    A pin with an environment marker is left alone; so is a job on the VM, or one whose `job.python` is newer.
+    """
+    python = spec.job.python or _IMAGE_PYTHON
+    if spec.job.run_on != "tpu" or numbers(python)[:2] > numbers(_IMAGE_PYTHON):
+        return
+    named = (found for where, words in _all_installs(spec, facts) for found in _packages(where, words))
+    for found in (*facts.requirements, *named):
+        last = _LAST_FOR_3_10.get(found.name)
+        if last and found.pin and not found.conditional and numbers(found.pin) > numbers(last):
+            whose = "job.python" if spec.job.python else "the TPU image's Python"
+            yield Hit(
+                found.where,
+                f"{found.name}=={found.pin} needs Python 3.11 or newer; {whose} is {python}",
+                f'write job.python: "3.12", or pin {found.name}=={last} with ; python_version < "3.11"',
+            )
+
+
 def requirement(where: str, text: str) -> Requirement | None:
     """
     Return the package that one word or line asks for, or None for a flag, a path or an address.
@@ -63,7 +93,8 @@ def requirement(where: str, text: str) -> Requirement | None:
     if not found or bare.startswith(("-", ".", "/")) or "://" in bare.partition("@")[0]:
         return None
     pin = found[3] or ("direct" if found[2] == "@" else "")
-    return Requirement(where, re.sub(r"[-_.]+", "-", found[1]).lower(), pin)
+    conditional = ";" in text.partition(" #")[0]
+    return Requirement(where, re.sub(r"[-_.]+", "-", found[1]).lower(), pin, conditional)
 
 
 def _all_installs(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -49,6 +49,7 @@ RULES: Final[tuple[Rule, ...]] = (
     room.tokenizer_memory,
     installs.unpinned_torch,
     installs.torch_xla_pair,
+    installs.python_pin,
     removed.removed_torch_xla,
     removed.removed_tensorflow,
     removed.removed_transformers,

@@ -117,6 +117,10 @@ def _python_environment(settings: HostSettings) -> dict[str, str]:
     values = {"TPUCTL_LOCAL_PYTHON": sys.executable, "UV_PYTHON_DOWNLOADS": "never"}
     if settings.shared:
         values["UV_CACHE_DIR"] = str(settings.shared / "packages")
+    if settings.pythons:
+        values["UV_PYTHON_SEARCH_PATH"] = os.pathsep.join(
+            str(one.parent) for one in settings.pythons.values()
+        )
     if settings.uv:
         values["TPUCTL_LOCAL_UV"] = str(settings.uv)
     return values

@@ -44,7 +44,8 @@ class NamespaceHosts(MachineHosts):
         script = Path(__file__).with_name("namespace-init.sh")
         unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
         arguments = [str(folder), machine.name, str(machine.disk_bytes), sys.executable]
-        arguments += [str(self.settings.shared or ""), *_needed()]
+        pythons = {str(path.parent.parent) for path in self.settings.pythons.values()}
+        arguments += [str(self.settings.shared or ""), *sorted({*_needed(), *pythons})]
         return [*unshare, "--propagation", "private", "/bin/bash", str(script), *arguments]
 
     def _leader(self, first: int) -> int:

@@ -32,7 +32,8 @@ class HostSettings:
     the machine's cron takes (60: real time). *notice_seconds* is the time between `notice` and the kill.
     *proxy* is where https_proxy leads, *setup_proxy* the same for installs, *authorities* what
     CURL_CA_BUNDLE holds, as PEM. *shared* is the folder of packages that all machines may take from and
-    add to, as from a mirror; *uv* the program on this computer, *package_sources* pip's variables.
+    add to, as from a mirror; *uv* the program on this computer, *pythons* its interpreters by version,
+    *package_sources* pip's variables.
     """
 
     root: Path
@@ -47,6 +48,7 @@ class HostSettings:
     authorities: bytes = field(default=b"", repr=False)
     shared: Path | None = None
     uv: Path | None = None
+    pythons: Mapping[str, Path] = field(default_factory=dict)
     package_sources: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def folder(self, machine_id: str) -> Path:

@@ -1,0 +1,57 @@
+"""
+Python on a machine: its own, or the one that `job.python` asks for; what a setup installs stays there.
+"""
+
+import os
+import sys
+from importlib import metadata
+
+import pytest
+
+from orchestrator.local.hosts.interpreters import interpreters
+
+pytestmark = pytest.mark.e2e
+OURS = f"{sys.version_info.major}.{sys.version_info.minor}"
+OTHER = next(
+    (one for one in ("3.12", "3.13", "3.10", "3.11") if one != OURS and one in interpreters(os.environ)), ""
+)
+LOOK = """\
+import importlib.util as u, sys
+names = ("iniconfig", "click", "pydantic", "google", "orchestrator")
+print("PYTHON %d.%d" % sys.version_info[:2], *(name for name in names if u.find_spec(name)), flush=True)
+"""
+
+
+def test_a_setup_installs_on_its_machine_alone_and_the_next_machine_installs_again(stage):
+    """`pip install` in the setup; the job sees that package and none of tpuctl's, on each of two machines."""
+    (stage.work / "look.py").write_text(LOOK)
+    version = metadata.version("iniconfig")
+    stage.write(
+        setup="pip install iniconfig", command="python3 look.py; exec sleep 600",
+        checkpoint={"format": "marker", "dir": "local"},
+    )  # fmt: skip
+    stage.tpuctl("up")
+    watch = stage.start("watch")
+    stage.wait_for("the first look", lambda: f"PYTHON {OURS} iniconfig\n" in stage.logs(1))
+    stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
+    stage.wait_for("the second look", lambda: f"PYTHON {OURS} iniconfig\n" in stage.logs(2))
+    assert "Successfully installed iniconfig" in stage.logs(2)
+    assert metadata.version("iniconfig") == version
+    watch.send_signal(2)
+    stage.end(watch, expect=None)
+
+
+@pytest.mark.skipif(not OTHER, reason="this computer has one Python only")
+def test_job_python_is_that_of_setup_and_job_and_an_absent_one_stops_up(stage):
+    """Another Python of this computer; one that it lacks is refused before anything is made."""
+    (stage.work / "look.py").write_text(LOOK)
+    stage.write(
+        python=OTHER, setup="pip install iniconfig", command="python3 look.py; exec sleep 600",
+        checkpoint={"format": "marker", "dir": "local"},
+    )  # fmt: skip
+    refused = stage.tpuctl("up", "--set", "job.python=3.99", expect=2)
+    assert "job.python is 3.99" in refused.err
+    assert OTHER in refused.err
+    assert stage.bucket() == ""
+    stage.tpuctl("up")
+    stage.wait_for("the look", lambda: f"PYTHON {OTHER} iniconfig\n" in stage.logs(1))
