@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator import agent
+from orchestrator.agent import outcome
 from orchestrator.agent.bundle import unpack
 from orchestrator.agent.checkpoints import Checkpoint, completed_by, disposable, made_progress
 from orchestrator.agent.errors import TornError
 from orchestrator.agent.formats.marker import step_of
 from orchestrator.agent.gang import Attempt, next_attempt
 from orchestrator.agent.manifest import Manifest, StoredFile, parse
-from orchestrator.agent.outcome import Verdict, judge
+from orchestrator.agent.outcome import Outcome, Verdict, judge
 from orchestrator.agent.progress import Progress, read_progress
 
 SOURCES = sorted(Path(agent.__file__).parent.rglob("*.py"))
@@ -198,3 +199,14 @@ def test_cut_archive_is_torn(tmp_path: Path) -> None:
     (tmp_path / "b.tar.gz").write_bytes(buffer.getvalue()[:-200])
     with pytest.raises(TornError):
         unpack(tmp_path / "b.tar.gz", tmp_path / "target")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.DONE, Verdict.STOPPED, Verdict.FAILED])
+def test_status_zero_with_nothing_committed_is_followed_by_no_start(verdict: Verdict) -> None:
+    """
+    Another start from step 0 would do all of it once more; whether it counts as done is not the job's to say.
+    """
+    ended = outcome.settle(Outcome(verdict, "r", 0), committed=None, saved=False, output=b"")
+    assert ended.verdict is Verdict.ENDED
+    crashed = outcome.settle(Outcome(Verdict.FAILED, "r", 1), committed=None, saved=False, output=b"")
+    assert crashed.verdict is Verdict.FAILED

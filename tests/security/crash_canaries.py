@@ -116,9 +116,9 @@ def ended(phase):
 
     def end(town, desk):
         running(town, desk)
-        town.crew.say(
-            "demo", phase=phase, message=town.crew.masked(town.values["CANARY_3"].encode()).decode()
-        )
+        saved = {"committed_step": 5} if phase == "done" else {}
+        text = town.crew.masked(town.values["CANARY_3"].encode()).decode()
+        town.crew.say("demo", phase=phase, message=text, **saved)
 
     return end
 

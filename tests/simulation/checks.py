@@ -5,6 +5,7 @@ Watch one life: gather what the invariants need, after every call, every save an
 import re
 from collections import Counter, defaultdict
 
+from orchestrator.agent.unclaimed import ended_before
 from orchestrator.core import names
 from orchestrator.core.cost import hourly
 from orchestrator.core.plan import Kind
@@ -17,6 +18,8 @@ from tests.simulation.invariants import Live, Violation
 from tests.simulation.wire import MUTATING
 from tests.simulation.world import shared_catalog
 
+LATER = 1 << 40
+"""An incarnation after all others."""
 LOOKS = {
     "tpu.nodes.list": Kind.NODE,
     "tpu.queuedResources.list": Kind.NODE,
@@ -140,7 +143,7 @@ class Checks:
         gangs = [g for g in self.world.fleet.gangs.values() if g.deployment == deployment]
         spec = self.world.specs[deployment]
         spending = spec.watch.budget_usd is not None or spec.watch.ttl < 7 * 86400
-        over = any(g.phase in {"done", "failed"} for g in gangs)
+        over = any(g.phase in {"done", "unclaimed", "failed"} for g in gangs)
         return over or spending or (history is not None and history.outcome != "")
 
     def passed(self, controller, result):
@@ -170,6 +173,9 @@ class Checks:
         if history is not None and history.started_at >= self._anew.get(deployment, 0.0):
             done = any(d == deployment for d, _ in fleet.truly_done)
             self.demand("I8", invariants.i8_truly(history.outcome == "done", done), deployment)
+            bucket = self.world.bucket(deployment)
+            kept = ended_before(bucket.unclaimed(), LATER, fleet.digests["bundle"], "s")
+            self.demand("I8", invariants.i8_saved(history.outcome, bucket.complete(), kept), deployment)
 
     def _note(self, deployment):
         """Note since when each node works."""

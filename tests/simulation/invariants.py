@@ -144,3 +144,13 @@ def i8_truly(told, really):
     I8 no false "done": told only when every worker of one incarnation has reached the target.
     """
     return "said to be done, but it is not" if told and not really else ""
+
+
+def i8_saved(outcome, complete, kept):
+    """
+    I8 no end without what was trained: done with a complete checkpoint, unclaimed with every file kept.
+    """
+    if outcome == "done" and not complete:
+        return "said to be done, and the bucket holds no complete checkpoint"
+    missing = outcome == "unclaimed" and not kept
+    return "said to be unclaimed, and files are missing in the bucket" if missing else ""

@@ -12,11 +12,13 @@ from collections import defaultdict
 from dataclasses import asdict
 from types import SimpleNamespace
 
+from orchestrator.agent import unclaimed
 from orchestrator.agent.checkpoints import completed_by, disposable
 from orchestrator.agent.errors import TornError
 from orchestrator.agent.gang import PREFIX as GANG
 from orchestrator.agent.gang import next_attempt
 from orchestrator.agent.manifest import CHECKPOINTS, Manifest, manifest_name, parse, parse_name
+from orchestrator.agent.unclaimed import Kept, Unclaimed, Why, ended_before
 from orchestrator.core import names
 from orchestrator.errors import RemoteError
 from orchestrator.local.model.machines import NoHosts
@@ -81,6 +83,11 @@ class Bucket:
                     continue
         return found
 
+    def unclaimed(self):
+        """Return the manifests of unclaimed files."""
+        found = [name for name in self.names(unclaimed.UNCLAIMED) if unclaimed.parse_name(name)]
+        return [unclaimed.parse(self.get(name), name) for name in found]
+
     def complete(self):
         """Return the complete checkpoints, newest first."""
         found = (completed_by(group) for group in self.manifests().values())
@@ -118,7 +125,7 @@ class Gang:
 
     def start(self, restart=False):
         """Start the job unless it runs; with *restart* also if it does."""
-        if self.phase in {"done", "failed"}:
+        if self.phase in {"done", "unclaimed", "failed"}:
             self._tell_the_end()
             return
         if self._turn and not restart and not self.over:
@@ -143,6 +150,9 @@ class Gang:
         if self._fenced() or self._beaten():
             return
         newest = next(iter(self.bucket.complete()), None)
+        if self._kept_before():
+            self._end("unclaimed")
+            return
         self.attempt = next_attempt(self.attempt, newest, reason, 0, counted)
         name = f"{GANG}{self.incarnation}/{self.attempt.attempt:06d}.json"
         self.bucket.put(name, json.dumps(asdict(self.attempt)).encode())
@@ -179,8 +189,41 @@ class Gang:
         return len(self.alive) < self.workers
 
     def _save(self, done=False):
+        if self.job.flat:
+            # It saves what no format knows: nothing is ever committed.
+            self._bring(0) if done else self._plan()
+            return
         step = self.job.target if done else self.step()
         self._commit(0, step, done)
+
+    def _bring(self, worker):
+        """Let *worker* bring its files, then the next one; only then is the end told, and never as done."""
+        if self._frozen() or self._fenced():
+            return
+        self._report("ended")
+        if worker == self.workers:
+            self._end("unclaimed")
+            return
+        self._kept(worker, complete=False)
+
+        def whole():
+            if not self._frozen() and not self._fenced():
+                self._kept(worker, complete=True)
+                self._bring(worker + 1)
+
+        self._after(self.job.save_seconds / 10, whole)
+
+    def _kept(self, worker, complete):
+        file = Kept("checkpoints/a.pt", 1, "", f"{unclaimed.folder_name(self.incarnation, worker)}a.pt")
+        one = Unclaimed(
+            self.incarnation, worker, self.workers, 1, self.bundle, "s", "auto", Why.ENDED, complete,
+            (file,), (), self.fleet.now(),
+        )  # fmt: skip
+        self.bucket.put(unclaimed.manifest_name(self.incarnation, worker), one.text().encode())
+
+    def _kept_before(self):
+        """Say whether an earlier machine has kept what this very job had trained to its end."""
+        return bool(ended_before(self.bucket.unclaimed(), self.incarnation, self.bundle, "s"))
 
     def _commit(self, worker, step, done):
         """Let *worker* commit its part, then the next one, then go on training."""
@@ -243,7 +286,7 @@ class Gang:
         self._report(phase)
         self.message = message or self.message
         self.beat()
-        if not self.silent and (phase in {"done", "failed"} or message == "notice"):
+        if not self.silent and (phase in {"done", "unclaimed", "failed"} or message == "notice"):
             self.bucket.put(f"{names.WAKE}{self.incarnation}", str(self.fleet.now()).encode())
         self.over = True
 

@@ -7,7 +7,7 @@ search begins: lives change with the simulation, so when it does not bite any mo
 
 from dataclasses import dataclass, replace
 
-from orchestrator.agent import expire, gang
+from orchestrator.agent import expire, gang, outcome
 from orchestrator.cli import expired
 from orchestrator.cloud import clients, errors, nodes, sights
 from orchestrator.core import decide, decide_node, end, history, names, recovery
@@ -49,6 +49,21 @@ def _errors_are_absence(look):
 def _any_end(found):
     beats = found.heartbeats.value if isinstance(found.heartbeats, Present) else ()
     return any(b.phase in {Phase.DONE, Phase.STOPPED} for b in beats)
+
+
+def _any_done(found):
+    beats = found.heartbeats.value if isinstance(found.heartbeats, Present) else ()
+    return bool(beats) and all(b.phase is Phase.DONE for b in beats)
+
+
+def _says_saved(beat):
+    """Let a gang claim a checkpoint that it never made."""
+
+    def wrong(self):
+        self.committed = self.committed or 1
+        beat(self)
+
+    return wrong
 
 
 def _left_to_the_system(path, line):
@@ -218,4 +233,13 @@ SWITCHES = {
     "I8 signals are no success": Switch(
         ((history, "finished", _any_end), (end, "finished", _any_end)),
         (f"{ENGINE}end.py::test_signals_and_silence_are_not_an_end",)),
+    "I8 done needs a checkpoint": Switch(
+        ((history, "finished", _any_done), (end, "finished", _any_done)),
+        (f"{CORE}unclaimed.py::test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine",)),
+    "I8 status 0 alone is no end": Switch(
+        ((outcome, "settle", lambda found, **_: found),),
+        ("tests/agent/test_agent_rules.py::test_status_zero_with_nothing_committed_is_followed_by_no_start",)),
+    "I8 unclaimed is not done": Switch(
+        ((machines.Gang, "_bring", lambda gang, _: gang._end("done")),
+         (machines.Gang, "beat", _says_saved(machines.Gang.beat))), invariant="I8", seed=1),
 }  # fmt: skip

@@ -102,7 +102,9 @@ class WideChecks:
         gangs = self.world.fleet.of[loop.name]
         limited = loop.spec.watch.budget_usd is not None or loop.case.ttl_ends
         return (
-            limited or loop.record.history.outcome != "" or any(g.phase in {"done", "failed"} for g in gangs)
+            limited
+            or loop.record.history.outcome != ""
+            or any(g.phase in {"done", "unclaimed", "failed"} for g in gangs)
         )
 
     def called(self, loop, method, place, seen):

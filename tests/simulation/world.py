@@ -327,7 +327,9 @@ class Controller:
         beats = heartbeats.read_heartbeats(self.cloud.store, self.record.history.incarnation)
         now = self.clock.now()
         self.record.update(
-            lambda h: want(ended(beats, h), DIGEST["bundle"], DIGEST["agent"], job_digest(self.spec), now)
+            lambda h: want(
+                ended(self.spec, beats, h), DIGEST["bundle"], DIGEST["agent"], job_digest(self.spec), now
+            )
         )
 
     def watcher(self, began):
