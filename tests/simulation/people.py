@@ -8,7 +8,14 @@ from types import SimpleNamespace
 from orchestrator.cli.up import _stop_on
 from orchestrator.core.plan import Outcome
 from orchestrator.engine.watch import raise_hopeless, raise_outcome
-from orchestrator.errors import JobFailedError, LeaseHeldError, LeftoverError, SpendStopError, TpuctlError
+from orchestrator.errors import (
+    JobFailedError,
+    LeaseHeldError,
+    LeftoverError,
+    SpendStopError,
+    TpuctlError,
+    UnclaimedError,
+)
 from tests.core.core_kit import make_spec
 from tests.simulation.baton import Kill, Process
 from tests.simulation.wire import PROJECT
@@ -171,7 +178,10 @@ class Owner:
             self._after_down(process, error, soon)
             return
         again = process.command
-        if isinstance(error, JobFailedError | SpendStopError) or getattr(process, "told", "") == "done":
+        if (
+            isinstance(error, JobFailedError | SpendStopError | UnclaimedError)
+            or getattr(process, "told", "") == "done"
+        ):
             self.ended = getattr(process, "told", "") or type(error).__name__
             return
         if error is None:
