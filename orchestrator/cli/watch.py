@@ -199,11 +199,12 @@ def _passes(session: "Session", printer: "EventPrinter", metrics: "Metrics | Non
     before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def after(result: "Pass") -> None:
+        # First of all: a fault in what follows, or the stop of our own VM, must not cost the story its end.
+        session.sink.flush()
         progress.show(result, session.cost(session.record.history, result.world.seen_at))
         publication.after(result)
         for failure in result.failures:
             printer.failure(failure, session.clock.now())
-        session.sink.flush()
         session.notifier.seen(result)
         if result.plan.outcome is None:
             raise_hopeless(session.record.history)
