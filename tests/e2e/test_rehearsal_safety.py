@@ -17,6 +17,9 @@ for name, url in (("storage", "https://www.googleapis.com/storage/v1/b?project=l
         print("SEEN", name, urllib.request.urlopen(url, context=trust, timeout=20).status, flush=True)
     except OSError as error:
         print("SEEN", name, error, flush=True)
+out = os.path.join(os.environ["TPUCTL_CHECKPOINT_DIR"], "1")
+os.makedirs(out)
+open(os.path.join(out, "COMPLETE"), "w").close()
 """
 
 
