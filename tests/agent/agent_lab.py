@@ -104,6 +104,7 @@ class Lab:
         self.storage = storage
         self.metadata = metadata
         self.url = ""
+        self.proxies: set[str] = set()
         self.fault: Callable[[Request], Response | None] = lambda _request: None
         self.writes: list[str] = []
         self.machines: list[Machine] = []
@@ -337,7 +338,7 @@ def running_lab(folder: Path) -> Iterator[Lab]:
     router = Router()
     storage_routes(router, storage)
     try:
-        with serve(router, lambda request: lab.answer(router, request)) as url:
+        with serve(router, lambda request: lab.answer(router, request), names=lab.proxies) as url:
             lab.url = url
             try:
                 yield lab

@@ -189,6 +189,7 @@ def test_an_upload_that_is_reset_leaves_no_checkpoint_and_is_done_again(chaos: C
     loop.run(proxy.open())
     loop.run(proxy.arm("reset_peer", 3000))
     (machine,) = chaos.slice(2)
+    chaos.lab.proxies.add(f"127.0.0.1:{proxy.port}")
     machine.env["STORAGE_EMULATOR_HOST"] = f"http://127.0.0.1:{proxy.port}"
     machine.start()
     machine.until(lambda: proxy.struck, "an upload of more than 3,000 bytes")

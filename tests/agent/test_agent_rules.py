@@ -111,7 +111,8 @@ def test_exit_code_alone_proves_nothing(
     [
         {"schema": 2},
         {"folder": "../x"},
-        {"folder": "a/b"},
+        {"folder": "a/../../b"},
+        {"folder": "/a"},
         {"files": [{"name": "../../etc/passwd", "size": 1, "sha256": "0" * 64}]},
         {"files": [{"name": "/etc/passwd", "size": 1, "sha256": "0" * 64}]},
         {"files": [{"name": "a", "size": 1, "sha256": "short"}]},

@@ -5,7 +5,7 @@ Serve a Router over real HTTP on a free port of 127.0.0.1, in a thread, behind t
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,20 +26,24 @@ _PIECE = 1 << 20  # bytes
 
 @contextmanager
 def serve(
-    router: Router, answer: Callable[[Request], Response] | None = None, *, storage: bool = False
+    router: Router,
+    answer: Callable[[Request], Response] | None = None,
+    *,
+    storage: bool = False,
+    names: Collection[str] = (),
 ) -> Iterator[str]:
     """
     Yield the base URL, for example `http://127.0.0.1:40123`.
 
     *answer* replaces the plain look-up in *router*, for example to inject faults. With *storage* it is
-    what a tunnel to Google's storage hosts leads to.
+    what a tunnel to Google's storage hosts leads to. *names* are more hosts that it answers for: proxies.
     """
     inner = answer or (lambda request: route(router, request))
     listener = listening("127.0.0.1", 0)
     hosts = STORAGE_HOSTS if storage else (f"127.0.0.1:{listener.getsockname()[1]}",)
 
     def reply(request: Request) -> Response:
-        return refusal(request, hosts, json=not storage) or inner(request)
+        return refusal(request, {*hosts, *names}, json=not storage) or inner(request)
 
     with served(_app(reply), listener):
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
