@@ -244,6 +244,7 @@ class Session:
             spent=self.cost,
             approve=self.approve,
             budget=CreateBudget(self.folder.parent / "creates.json"),
+            store_events=self.sink.flush,
         )
 
     @cached_property

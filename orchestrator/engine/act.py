@@ -96,7 +96,8 @@ class Actor:
                 self._close(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
             return Failure(change, error)
         self._close(entry, "ok", in_bucket=in_bucket)
-        self._say(change, text)
+        if text:
+            self._say(change, text)
         return None
 
     def _held(self, change: Change) -> bool:
@@ -188,8 +189,11 @@ class Actor:
         return f"VM {change.name}: {change.why}; start asked for"
 
     def _stop_vm(self, change: Change, world: World) -> str:
+        # The loop may run on that VM, and ends with it: what it has to say is stored first.
+        self._say(change, f"VM {change.name}: stop asked for, its disk stays ({change.why})")
+        self._deployment.store_events()
         self._remember(self._cloud.vms.stop(change.name, change.zone))
-        return f"VM {change.name}: stop asked for, its disk stays ({change.why})"
+        return ""
 
     def _delete_vm(self, change: Change, world: World) -> str:
         self._remember(self._cloud.vms.delete(change.name, change.zone))

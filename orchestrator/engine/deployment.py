@@ -32,6 +32,7 @@ class Deployment:
 
     *bundles* is the folder of built bundles and agents. *spent* estimates the cost up to a time in USD.
     *approve* raises when a plan must not be carried out. *budget* is shared with other deployments.
+    *store_events* puts what *sink* has taken into the bucket now, not at the end of the pass.
     """
 
     spec: Spec
@@ -46,6 +47,7 @@ class Deployment:
     spent: Callable[[History, float], float]
     approve: Callable[[Plan], None] = any_plan
     budget: Budget = field(default_factory=Unlimited)
+    store_events: Callable[[], None] = lambda: None
 
     @property
     def bucket(self) -> str:
