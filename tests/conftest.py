@@ -32,6 +32,8 @@ def pytest_configure(config):
         _compile_once()
     else:
         gc.disable()  # until the tests are collected: nothing of them is garbage
+    # Tests have homes of their own; what is packed once for a computer (tens of megabytes) is not of them.
+    os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
     os.environ["TPUCTL_NO_UPDATE_CHECK"] = "1"  # a test with a terminal must not go to the network
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
