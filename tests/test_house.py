@@ -124,9 +124,9 @@ def test_every_ignored_rule_has_its_reason():
 
 @pytest.mark.parametrize("path", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_file_is_one_job(path):
-    """At most 300 lines (a test: 400), and a docstring that says what it is for."""
+    """At most 400 lines (a test: 450), and a docstring that says what it is for."""
     text = path.read_text()
-    assert text.count("\n") <= 400
+    assert text.count("\n") <= (450 if path.is_relative_to(ROOT / "tests") else 400)
     assert ast.get_docstring(ast.parse(text))
 
 

@@ -91,9 +91,11 @@ def planned(changes):
 
 
 def made(town, deployment):
-    """Return the calls that were made; the code goes up in two objects, its bundle and the agent."""
+    """Return the calls that were made; the code goes up in two objects, bundle and agent, uv beside them."""
     calls, uploads = Counter(), []
     for method, name in town.mutations():
+        if name.startswith("bundles/uv-") or (method, name) == ("storage.objects.insert", town.buckets()[0]):
+            continue  # a large file goes up in parts, by a session that is named after the bucket
         if name.startswith("bundles/"):
             uploads.append(name.removeprefix("bundles/"))
         else:

@@ -129,7 +129,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert re.search(r"^\d\d:\d\d:\d\d  TPU mine-tpu-g1 .* asked for in europe-west4-b", err, re.MULTILINE)
     assert "\x1b" not in err
     same = "no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them\n"
-    assert cloud("up") == (0, "", same)
+    assert cloud("up") == (0, "", f"Code: 0 files, 0 B; largest: none\n{same}")
 
     process, terminal, text = watch_on_a_terminal(folder, "heard")
     assert "job runs" in text

@@ -154,7 +154,7 @@ def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():
 
 def test_the_memory_outlives_down():
     """It is kept in the record, which stays in the bucket."""
-    known = history(places=refused(A, 60))
+    known = history(places=refused(A, 60), bundle="b" * 64, agent="a" * 64)
     assert decode(encode(closed(known, NOW), "demo"), "demo").places == known.places
 
 

@@ -4,6 +4,7 @@ The loop is put on a machine and kept there: real bash, real flock, a folder tha
 
 import json
 import subprocess
+import sys
 import time
 import zipfile
 from io import BytesIO
@@ -47,6 +48,7 @@ def machine(tmp_path):
         one.root.mkdir(parents=True)
         (one.root / "machine.env").write_text(
             f"TPUCTL_LOCAL_CLOUD=http://127.0.0.1:1\nTPUCTL_CRON_DIR={one.cron}\n"
+            f"TPUCTL_LOCAL_PYTHON={sys.executable}\n"
         )
         yield one
         on_vm.stop(one, HOST)
@@ -60,7 +62,14 @@ def packed(text="first", loop=LOOP):
         archive.writestr("orchestrator/__main__.py", loop)
     script = loop_script(wheel="x.whl", cloud="local", project="it's", deployment="demo", ssh_port=2222)
     files = {"run-watch": (script.encode(), 0o700), "x.whl": (buffer.getvalue(), 0o600)}
-    return on_vm.pack({**files, "tpuctl.yaml": (text.encode(), 0o600), "id_ed25519": (b"key", 0o600)})
+    return on_vm.pack(
+        {
+            **files,
+            "tpuctl.yaml": (text.encode(), 0o600),
+            "id_ed25519": (b"key", 0o600),
+            "record.key": (b"k", 0o600),
+        }
+    )
 
 
 def running(machine, but=(), seconds=120.0):

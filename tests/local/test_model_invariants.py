@@ -118,6 +118,7 @@ def delete_everything(lab):
     Delete all that is left, faults used up first.
     """
     lab.cloud.kernel.state.faults.clear()
+    lab.after(1000)  # the deletion of a node that is being created would be dropped
     for name in ("a", "b"):
         if (found := lab.call("GET", f"{NODES}/{name}"))[0] == 200:
             if found[1]["state"] == "DELETING":

@@ -16,7 +16,15 @@ from tests.recipes.kit import VENVS
 HERE = Path(__file__).parent
 TOO_LARGE = {
     f"test_{name}.py"
-    for name in ("alexnet_xla", "hf_clm_xla", "fairseq_mlm_xla", "hf_tf_legacy", "maxtext", "accelerate")
+    for name in (
+        "alexnet_xla",
+        "hf_clm_xla",
+        "fairseq_mlm_xla",
+        "hf_tf_legacy",
+        "maxtext",
+        "accelerate",
+        "trl_sft",
+    )
 }
 # With `--no-loadscope-reorder` processes take modules in this order: a long one must not begin last.
 LONGEST = [

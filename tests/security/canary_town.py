@@ -319,7 +319,7 @@ def _killed(town, ends):
 def opened(name, data):
     """Yield the bytes of a file; of an archive also what is packed in it."""
     yield name, data
-    if data[:2] == b"\x1f\x8b":
+    if data[:2] == b"\x1f\x8b" and "/uv-" not in name:  # a program of others, packed alone
         with tarfile.open(fileobj=io.BytesIO(gzip.decompress(data))) as archive:
             for member in archive.getmembers():
                 held = archive.extractfile(member) if member.isfile() else None

@@ -108,7 +108,9 @@ def store(stage, values: dict[str, str]) -> None:
             (f"/{name}:addVersion", {"payload": {"data": data}}),
         ):
             url = f"{address}/v1/projects/local-project/secrets{tail}"
-            urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode()), timeout=30).read()
+            told = {"Content-Type": "application/json"}
+            asked = urllib.request.Request(url, json.dumps(body).encode(), told)
+            urllib.request.urlopen(asked, timeout=30).read()
 
 
 def found(stage, values: dict[str, str]) -> list[tuple[str, str]]:
