@@ -61,7 +61,7 @@ def test_what_a_tpu_has_cost_stays_when_the_file_asks_for_another_one():
     assert told.usd == pytest.approx(one + other)
     assert sum(told.zones.values()) == sum(told.days.values()) == pytest.approx(one + other)
     assert {"TPU v5litepod-8", "TPU v5litepod-16"} <= {item.what for item in told.items}
-    kept = replace(changed, bundle="b" * 64, agent="a" * 64, uploaded="")
+    kept = replace(changed, bundle="b" * 64, agent="a" * 64, uploaded="", pushed="")
     assert decode(encode(kept, "demo"), "demo").spans == changed.spans
 
 

@@ -40,6 +40,7 @@ def test_an_abandoned_tpu_saves_and_deletes_itself(stage):
     stage.wait_for("the node's end", lambda: stage.get(NODE) == b"")
     stage.wait_for("the machine's end", lambda: not [m for m in stage.machines() if m["running"]])
     (beat,) = stage.beats()
-    assert "this TPU deletes itself" in beat["message"]
+    # The bucket takes one report a second: the agent's own last word may come after the timer's.
+    assert any(text in beat["message"] for text in ("this TPU deletes itself", "is being taken away"))
     saved = max(int(n.split("/")[1]) for n in stage.objects("checkpoints/") if n.endswith("manifest.json"))
     assert beat["step"] - saved <= 5, "it saved before it went"
