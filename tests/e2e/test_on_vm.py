@@ -63,8 +63,8 @@ def test_the_loop_on_the_vm_needs_no_other_computer(stage):
     (other / "record.key").write_bytes((stage.cloud / "deployments/record.key").read_bytes())
     stage.environment["TPUCTL_STATE_DIR"] = str(stage.folder / "another computer")
     stage.tpuctl("up")
-    third = stage.wait_for("the loop after the VM's boot", lambda: loops(stage))
-    stage.wait_for("its lease", lambda: holder(stage).get("pid") in third)
+    stage.wait_for("the loop after the VM's boot", lambda: loops(stage))
+    stage.wait_for("its lease", lambda: holder(stage).get("pid") in loops(stage))
     body = stage.status()
     assert (body["loop"]["where"], body["loop"]["alive"], body["incarnation"]) == ("vm", True, 2)
 
