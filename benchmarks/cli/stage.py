@@ -73,7 +73,7 @@ def stage(folder: Path, nodes: int) -> Iterator[Stage]:
 
 def _fill(one: Stage, project: str, nodes: int) -> None:
     tpu = {"acceleratorType": "v5litepod-1", "runtimeVersion": "v2-alpha-tpuv5-lite"}
-    image = "projects/debian-cloud/global/images/family/debian-12"
+    image = "projects/debian-cloud/global/images/family/debian-13"
     for number in range(1, nodes):
         one.post(f"/v2/projects/{project}/locations/{ZONE}/nodes?nodeId=other{number}", dict(tpu))
     for number in range(nodes):

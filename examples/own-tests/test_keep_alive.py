@@ -18,7 +18,7 @@ def make_vm(gcp, name):
             {
                 "boot": True,
                 "auto_delete": True,
-                "initialize_params": {"source_image": "projects/debian-cloud/global/images/family/debian-12"},
+                "initialize_params": {"source_image": "projects/debian-cloud/global/images/family/debian-13"},
             }
         ],
         "network_interfaces": [{}],

@@ -20,11 +20,9 @@ from orchestrator.core.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.core.world import Heartbeat, Phase, Present, Sight
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.gcp.bodies import ARM_MACHINES
 from orchestrator.remote.bundle import build
 from orchestrator.remote.data import DataSet
-
-ARM_MACHINES = frozenset({"t2a", "c4a", "n4a", "a4x"})
-"""Families of machine types with Arm processors (Google, "Machine families", 2026)."""
 
 
 def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[str, str]:

@@ -81,7 +81,7 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
     zones = spec.tpu.zones if spec else ()
     lists = {"offers": dict.fromkeys(zones, unknown), "runtimes": dict.fromkeys(zones, unknown)}
     rules = ("private_access", "ssh_rule", "iap_rule")
-    single = ("tpu", "compute", "storage", "machine_account", "cpus", *rules, "bucket")
+    single = ("tpu", "compute", "storage", "machine_account", "cpus", "vm_image", *rules, "bucket")
     held = dict.fromkeys(secret_names(spec) if spec else (), unknown)
     sources = dict.fromkeys(bucket_sources(spec) if spec else (), unknown)
     answers = dict.fromkeys((*single, "lacking"), unknown)
@@ -143,6 +143,7 @@ def _of_deployment(probe: Any, spec: "Spec", buckets: Any, project: str) -> dict
     if vm != "none":
         place = names.vm_zone(spec)
         questions["cpus"] = lambda: probe.cpus(names.region_of(place), place, vm.machine)
+        questions["vm_image"] = lambda: probe.vm_image(vm.machine)
     return questions
 
 

@@ -11,6 +11,7 @@ from orchestrator.cloud.errors import translated
 from orchestrator.cloud.secrets import SecretManager
 from orchestrator.core.doctor.facts import CpuQuota
 from orchestrator.core.world import Sight
+from orchestrator.gcp.bodies import IMAGE_PROJECT, image_family
 from orchestrator.gcp.sights import seen
 
 T = TypeVar("T")
@@ -105,6 +106,18 @@ class Probe:
             return CpuQuota(found.limit, found.usage, int(kind.guest_cpus))
 
         return self._ask(f"read the quota of {region}", quota)
+
+    def vm_image(self, machine: str) -> Sight[str]:
+        """
+        Ask for the newest image of the VM's family; Absent when the family is gone.
+        """
+        family = image_family(machine)
+
+        def newest() -> str:
+            images = self._clients.compute("images", "ImagesClient")
+            return str(images.get_from_family(project=IMAGE_PROJECT, family=family, **self._reading).name)
+
+        return self._ask(f"read the image family '{family}'", newest)
 
     def private_access(self, region: str) -> Sight[bool]:
         """

@@ -1,7 +1,7 @@
 """
 The machines that we ask for: the bodies of our requests, in Python's field names and in JSON's.
 
-The VM is a Debian machine, labelled, with a limited life.
+The VM is an Ubuntu machine, labelled, with a limited life.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,22 @@ from typing import Any
 
 from orchestrator.ports import NodeOrder, VmOrder
 
-IMAGE = "projects/debian-cloud/global/images/family/debian-12"
+IMAGE_PROJECT = "ubuntu-os-cloud"
+IMAGE_FAMILY = "ubuntu-2404-lts-amd64"
+"""An image with cron that is supported until 2029 (docs/facts.md 2.6)."""
+ARM_FAMILY = "ubuntu-2404-lts-arm64"
+ARM_MACHINES = frozenset({"t2a", "c4a", "n4a", "a4x"})
+"""Families of machine types with Arm processors (Google, "Machine families", 2026)."""
 NETWORK = "global/networks/default"
 _MAPS = ("labels", "metadata")  # their keys are data
 MIN_RUN_SECONDS, MAX_RUN_SECONDS = 30, 120 * 86400  # limits of maxRunDuration (docs/facts.md 2.3)
+
+
+def image_family(machine: str) -> str:
+    """
+    Return the family of the image that a machine type boots.
+    """
+    return ARM_FAMILY if machine.partition("-")[0] in ARM_MACHINES else IMAGE_FAMILY
 
 
 def instance_body(order: VmOrder) -> dict[str, Any]:
@@ -22,7 +34,8 @@ def instance_body(order: VmOrder) -> dict[str, Any]:
     Guest attributes are switched on, because they are how a machine tells us its host keys.
     """
     metadata = {"enable-guest-attributes": "TRUE", **order.metadata}
-    disk = {"source_image": IMAGE, "disk_size_gb": order.disk_gb, "labels": dict(order.labels)}
+    image = f"projects/{IMAGE_PROJECT}/global/images/family/{image_family(order.machine)}"
+    disk = {"source_image": image, "disk_size_gb": order.disk_gb, "labels": dict(order.labels)}
     outside = [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}] if order.external_ip else []
     return {
         "name": order.name,

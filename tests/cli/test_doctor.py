@@ -174,7 +174,7 @@ def test_against_the_local_cloud_the_official_clients_ask(folder, capsys, monkey
         assert "gcloud services enable tpu.googleapis.com" in found["tpu-api"][2]
         assert found["vm-quota"][1] == "0 of 1 CPUS in use, the VM takes 2"
         assert found["clock"] == ("ok", "within 1 s", "")
-        for name in ("compute-api", "storage-api", "firewall", "private-access", "bucket"):
+        for name in ("compute-api", "storage-api", "firewall", "private-access", "bucket", "vm-image"):
             assert found[name][0] == "ok"
     finally:
         assert here(capsys, "local", "reset")[0] == 0

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from orchestrator.gcp.bodies import IMAGE, NETWORK, instance_body
+from orchestrator.gcp.bodies import NETWORK, instance_body
 from orchestrator.gcp.request_ids import RequestIds
 from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_vm
 
@@ -20,7 +20,10 @@ def test_the_body_asks_for_a_closed_cheap_machine():
     body = instance_body(a_vm())
     (disk,) = body["disks"]
     assert (disk["boot"], disk["auto_delete"], disk["initialize_params"]["disk_size_gb"]) == (True, True, 50)
-    assert disk["initialize_params"]["source_image"] == IMAGE
+    family = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-"
+    assert disk["initialize_params"]["source_image"] == f"{family}amd64"
+    (disk,) = instance_body(a_vm(machine="c4a-standard-1"))["disks"]
+    assert disk["initialize_params"]["source_image"] == f"{family}arm64", "amd64 does not boot there"
     assert body["network_interfaces"][0]["access_configs"][0]["type_"] == "ONE_TO_ONE_NAT"
     assert {"key": "enable-guest-attributes", "value": "TRUE"} in body["metadata"]["items"]
     assert body["shielded_instance_config"] == {"enable_vtpm": True, "enable_integrity_monitoring": True}

@@ -12,7 +12,7 @@ from tests.local.cloud_kit import PROJECT, ZONE
 
 WHERE = {"project": PROJECT, "zone": ZONE}
 ONE = {**WHERE, "instance": "v1"}
-FAMILY = "projects/debian-cloud/global/images/family/debian-12"
+FAMILY = "projects/debian-cloud/global/images/family/debian-13"
 
 
 @pytest.fixture(params=KINDS)

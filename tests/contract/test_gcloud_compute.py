@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed"),
 ]
 HERE = ("--zone", ZONE)
-VM = ("--machine-type", "e2-small", "--image-family", "debian-12", "--image-project", "debian-cloud")
+VM = ("--machine-type", "e2-small", "--image-family", "debian-13", "--image-project", "debian-cloud")
 
 
 @pytest.fixture

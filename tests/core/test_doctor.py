@@ -33,7 +33,7 @@ GOOGLE = Google(
     compute=Present("a@b"), storage=Present(""), offers={ZONE: Present("v5litepod-8")},
     runtimes={ZONE: Present("v2-alpha-tpuv5-lite")}, machine_account=Present("a@b"),
     cpus=Present(CpuQuota(24, 4, 2)), private_access=Present(True), ssh_rule=Present(True),
-    iap_rule=Present(True),
+    iap_rule=Present(True), vm_image=Present("ubuntu-1"),
     bucket=Present(Bucket("b", "europe-west4")), lacking=Present(()),
 )  # fmt: skip
 FINE = Facts(COMPUTER, FILE, Local(), GOOGLE)
@@ -120,6 +120,9 @@ CASES = [
     ("vm-quota", B, google(cpus=Present(CpuQuota(24, 23, 2))), "quotas?project=my-project"),
     ("vm-quota", U, google(cpus=SILENT), ""),
     ("vm-quota", Health.OK, google(cpus=Absent()), ""),
+    ("vm-image", B, google(vm_image=Absent()), "update tpuctl"),
+    ("vm-image", U, google(vm_image=SILENT), ""),
+    ("vm-image", Health.OK, google(make_spec(vm="none"), vm_image=Absent()), ""),
     ("tpu-quota", U, google(), "quotas?project=my-project"),
     ("private-access", B, google(INSIDE, private_access=Present(False)), "--enable-private-ip-google-access"),
     ("private-access", B, google(private_access=Absent()), "gcloud compute networks create"),

@@ -104,7 +104,7 @@ def vm_body(name: str = "v1", **fields: object) -> dict[str, object]:
     """
     Return the body of a small VM with a Debian boot disk of 20 GiB.
     """
-    image = "projects/debian-cloud/global/images/family/debian-12"
+    image = "projects/debian-cloud/global/images/family/debian-13"
     disk = {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskSizeGb": "20"}}
     return {"name": name, "machineType": f"zones/{ZONE}/machineTypes/e2-small", "disks": [disk], **fields}
 

@@ -6,11 +6,13 @@ import json
 
 import pytest
 
+from orchestrator.gcp.bodies import IMAGE_PROJECT, image_family
 from orchestrator.local.wire.dispatch import dispatch
 from orchestrator.local.wire.http import Request
 from tests.local.cloud_kit import PROJECT, SPOT_VM, VMS, ZONE, a_lab, vm_body
 
 BASE = f"/compute/v1/projects/{PROJECT}"
+IMAGES = f"/compute/v1/projects/{IMAGE_PROJECT}/global/images/family"
 
 
 def a_zone_with_three():
@@ -154,7 +156,9 @@ def test_firewall_rules_come_and_go():
         (f"{BASE}/zones/{ZONE}/machineTypes/e2-small", "guestCpus", 2),
         (f"{BASE}/global/networks/default", "autoCreateSubnetworks", True),
         (f"{BASE}/regions/europe-west4/subnetworks/default", "name", "default"),
-        ("/compute/v1/projects/debian-cloud/global/images/family/debian-12", "family", "debian-12"),
+        ("/compute/v1/projects/debian-cloud/global/images/family/debian-13", "family", "debian-13"),
+        (f"{IMAGES}/{image_family('e2-small')}", "family", "ubuntu-2404-lts-amd64"),
+        (f"{IMAGES}/{image_family('c4a-standard-1')}", "family", "ubuntu-2404-lts-arm64"),
     ],
 )
 def test_the_catalogue_is_served(path, key, value):
@@ -173,6 +177,7 @@ def test_the_catalogue_is_served(path, key, value):
         f"{BASE}/global/networks/nope",
         f"{BASE}/zones/{ZONE}/operations/nope",
         "/compute/v1/projects/debian-cloud/global/images/family/nope",
+        "/compute/v1/projects/debian-cloud/global/images/family/debian-12",  # out of support since 2026-07
     ],
 )
 def test_what_is_not_in_the_catalogue_is_not_found(path):

@@ -186,7 +186,7 @@ def body(mark, name="canary"):
         "name": name, "machineType": "zones/us-central1-b/machineTypes/e2-small",
         "metadata": {"items": [{"key": "startup-script", "value": f"#!/bin/sh\ntouch {mark}\n"}]},
         "disks": [{"boot": True, "autoDelete": True, "initializeParams": {
-            "sourceImage": "projects/debian-cloud/global/images/family/debian-12"}}],
+            "sourceImage": "projects/debian-cloud/global/images/family/debian-13"}}],
         "networkInterfaces": [{"network": "global/networks/default", "accessConfigs": [{}]}],
     }  # fmt: skip
 

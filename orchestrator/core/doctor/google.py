@@ -134,6 +134,23 @@ def vm_quota(facts: Facts) -> Answer:
     return bad(text, f"ask for more: {_page(facts)}") if short else ok(text)
 
 
+@check("vm-image", Group.GOOGLE)
+def vm_image(facts: Facts) -> Answer:
+    """
+    Look for the family of the VM's image: Google withdraws a family when its images are out of support.
+    """
+    spec, sight = facts.file.spec, facts.google.vm_image
+    if spec is None:
+        return without_spec(facts)
+    if spec.vm == "none":
+        return ok("no VM is wanted")
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Absent):
+        return bad("Google does not offer the VM's image any more", "update tpuctl, or set vm: none")
+    return ok(sight.value)
+
+
 @check("tpu-quota", Group.GOOGLE)
 def tpu_quota(facts: Facts) -> Answer:
     """

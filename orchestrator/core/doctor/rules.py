@@ -43,6 +43,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     google.machine_account,
     google.service_agent,
     google.vm_quota,
+    google.vm_image,
     google.tpu_quota,
     google.private_access,
     google.firewall,

@@ -8,8 +8,10 @@ from orchestrator.local.model.errors import ApiError
 
 _STAMP = "v20260101"
 FAMILIES = {
-    "debian-cloud": ("debian-11", "debian-12", "debian-13"),
-    "ubuntu-os-cloud": ("ubuntu-2204-lts", "ubuntu-2404-lts-amd64"),
+    # Debian 12 and older are out of support: a family whose images are all deprecated is not found any more
+    # (docs/facts.md 2.6).
+    "debian-cloud": ("debian-13",),
+    "ubuntu-os-cloud": ("ubuntu-2204-lts", "ubuntu-2404-lts-amd64", "ubuntu-2404-lts-arm64"),
     "ubuntu-os-accelerator-images": ("ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e",),
 }
 
