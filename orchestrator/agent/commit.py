@@ -14,6 +14,7 @@ from typing import List, Optional, Tuple
 from .catalogue import Catalogue
 from .errors import FencedError, PreconditionError, TornError
 from .formats.base import State, Unit
+from .formats.files import replaced_in_place
 from .formats.outputs import outputs_in
 from .gang import Gang
 from .heartbeat import Status
@@ -116,10 +117,27 @@ class Committer:
         Return what to commit: one machine commits the newest step, a gang every step so that workers meet.
         """
         floor = -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
+        late = [one for one in whole if one.step > floor]
+        if any(one.unit.leans for one in late) and self._leaning_waits():
+            late = [one for one in late if not one.unit.leans]
         # Of several names for one step the preferred one comes last.
-        by_step = {one.step: one for one in whole if one.step > floor}
+        by_step = {one.step: one for one in late}
         steps = list(by_step.values())
         return steps if self._settings.workers > 1 else steps[-1:]
+
+    def _leaning_waits(self) -> bool:
+        """
+        Say whether numbered files have to wait for those that are replaced in place.
+
+        A program that goes on from `last.ckpt` would begin at step 0 with `step=40.ckpt` alone. Machines of
+        a gang would hardly meet at one step of files that are replaced, so theirs do not wait.
+        """
+        if self._settings.workers > 1:
+            return False
+        if not self._local.at_rest:
+            return not self._local.headless
+        last = self._newest.manifest()
+        return last is not None and replaced_in_place(one.name for one in last.files)
 
     def _commit_changed(self, step: LocalStep) -> bool:
         """

@@ -16,6 +16,8 @@ def conclude(parts: Parts, attempt: Attempt, outcome: Outcome) -> Outcome:
     """
     Commit what the job has finished, and return what its end means then. Raises Interrupted.
     """
+    if outcome.code == 0:
+        parts.local.rest(in_order=True)
     trouble = last_commit(parts, at_end=outcome.verdict is Verdict.DONE)
     committed, target = parts.status.get("committed_step"), _target(parts)
     if trouble and not (outcome.code == 0 and committed is None):

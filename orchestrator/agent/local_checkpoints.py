@@ -96,6 +96,8 @@ class LocalCheckpoints:
         self._judged: Dict[str, Held] = {}
         self._look = look
         self._at_rest = True
+        self._in_order = False
+        self._headed_at = time.monotonic()
         self.newest: Optional[int] = None
 
     def steps(self) -> List[LocalStep]:
@@ -105,7 +107,11 @@ class LocalCheckpoints:
         with self._lock:
             units = self.format.find(self.folder)
             found = [step for step in map(self._step, units) if self.format.owns(step.unit)]
-            self._judged = {unit.name: self._judged[unit.name] for unit in units if unit.name in self._judged}
+            names = {_key(unit) for unit in units}
+            self._judged = {name: held for name, held in self._judged.items() if name in names}
+            heads = [one for one in found if one.unit.live]
+            if not heads or any(one.complete for one in heads):
+                self._headed_at = time.monotonic()
             found.sort(key=lambda one: (one.step, one.unit.rank, one.unit.name))
             self.newest = max((one.step for one in found if one.complete and one.step >= 0), default=None)
             return found
@@ -116,12 +122,31 @@ class LocalCheckpoints:
         """
         self.newest = None
         self._at_rest = False
+        self._in_order = False
+        self._headed_at = time.monotonic()
 
-    def rest(self) -> None:
+    def rest(self, *, in_order: bool = False) -> None:
         """
         Note that no process of the job is left, so that no file will change.
+
+        *in_order*: it left with status 0, so that it was not cut between two files of one save.
         """
         self._at_rest = True
+        self._in_order = in_order
+
+    @property
+    def at_rest(self) -> bool:
+        """
+        Say whether no process of the job is left.
+        """
+        return self._at_rest
+
+    @property
+    def headless(self) -> bool:
+        """
+        Say whether the newest save, with the files that are replaced in place, has not been whole for long.
+        """
+        return time.monotonic() - self._headed_at > LONG * self._look
 
     def chosen(self, step: int) -> Optional[LocalStep]:
         """
@@ -225,11 +250,11 @@ class LocalCheckpoints:
                 _state(self.folder, name) for name in self.format.pointers if (self.folder / name).exists()
             )
             seen = (self.files_of(unit), pointers)
-            held = self._judged.get(unit.name)
+            held = self._judged.get(_key(unit))
             if held is None or held.seen != seen:
                 judged = self.format.judge(self.folder, unit)
                 changes = 0 if held is None else held.changes + 1
-                held = self._judged[unit.name] = Held(seen, judged, time.monotonic(), changes)
+                held = self._judged[_key(unit)] = Held(seen, judged, time.monotonic(), changes)
             judged = self._rested(unit, held)
         except FileNotFoundError as error:
             judged = unfinished(f"{error.filename} vanished")
@@ -244,9 +269,9 @@ class LocalCheckpoints:
             return judged
         for_long = time.monotonic() - held.since
         if for_long >= judged.rest * self._look and not self._at_rest:
-            self._judged[unit.name] = replace(held, changes=0)
+            self._judged[_key(unit)] = replace(held, changes=0)
             return judged
-        if self._at_rest and judged.rest < LONG:
+        if self._at_rest and (judged.rest < LONG or self._in_order):
             return judged
         # Some programs save more often than we look. What proves itself whole is copied all the same.
         if judged.rest == QUIET and held.changes >= RESTLESS:
@@ -264,6 +289,13 @@ def files_below(folder: Path) -> Tuple[FileState, ...]:
     for base, _folders, names in os.walk(str(folder)):
         found += [_state(folder, (Path(base) / name).relative_to(folder).as_posix()) for name in names]
     return tuple(sorted(found, key=lambda one: one.name))
+
+
+def _key(unit: Unit) -> str:
+    """
+    Return a name that stays: the newest save of single files is called after another file each time.
+    """
+    return "newest single files" if unit.live and unit.files is not None and unit.rank else unit.name
 
 
 def _state(folder: Path, name: str) -> FileState:

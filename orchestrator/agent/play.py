@@ -178,7 +178,9 @@ class Player:
             layout.progress.unlink()
         self._follower.begin(trains=framework is not None)
         parts.log.begin_tail()
-        parts.local.forget()
+        if framework is not None:
+            # A setup runs while the checkpoint comes back, and nobody writes to that folder meanwhile.
+            parts.local.forget()
         self._remember(
             incarnation=self._settings.incarnation,
             attempt=attempt.attempt,
@@ -204,6 +206,8 @@ class Player:
             parts.status.set(phase="stopping", message=order.ending.reason)
             job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
             self._clear(job)
+            if framework is not None and job.exit_code() == 0:
+                parts.local.rest(in_order=True)
             # Before the commit, because the machine may be gone when that is over.
             self._follower.look(attempt.resume_step, last=True)
             commit_in_time(parts)

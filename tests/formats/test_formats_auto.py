@@ -5,9 +5,11 @@ What `auto` promises beyond one layout: the choice stays, steps only grow, nothi
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.agent import local_checkpoints
 from orchestrator.agent.errors import TornError
 from orchestrator.agent.formats.inside import told_by
 from orchestrator.agent.formats.names import numbered
@@ -183,6 +185,90 @@ def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(b
     assert step_now(parts) == 5
     parts.local.rest()
     assert saved(parts, "ckpt.pt", archive({"iter_num": 6})), "a job that has ended writes no more"
+
+
+def test_a_numbered_file_alone_does_not_follow_a_save_with_the_file_that_is_replaced(bench: Bench) -> None:
+    """
+    Lightning goes on from last.ckpt: with step=20.ckpt alone it would begin at step 0 on the next machine.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    parts.local.forget()
+    for step in (10, 20, 30, 40):
+        assert not _both(parts, step), "step=40.ckpt may still be written, and so may last.ckpt"
+    assert _both(parts, 50), "it never rests, and proves itself"
+    held = bench.lab.names("checkpoints/")
+    assert {name.partition("/w0/")[2] for name in held} == {"", "last.ckpt", "step=50.ckpt"}
+    put(parts.local.folder, [("step=60.ckpt", _lightning(60)), ("step=70.ckpt", _lightning(70)[:-40])])
+    parts.local.rest()
+    assert not parts.committer.commit(), "killed in a save: what was committed is the newest whole one"
+    assert step_now(parts) == 50
+
+
+def test_numbered_files_count_where_those_beside_them_are_never_whole(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A broken file that nobody replaces must not keep a whole training out of the bucket.
+    """
+    now = [1000.0]
+    monkeypatch.setattr(
+        local_checkpoints, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1)
+    )
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    parts.local.forget()
+    put(parts.local.folder, [("broken.pt", archive()[:-40]), ("step=10.ckpt", _lightning(10))])
+    put(parts.local.folder, [("step=20.ckpt", _lightning(20))])
+    for seconds in (0, 1, 1):
+        now[0] += seconds
+        assert not parts.committer.commit()
+    now[0] += 100
+    assert parts.committer.commit()
+    assert step_now(parts) == 10
+
+
+def test_a_version_of_a_name_is_no_series_of_its_own(bench: Bench) -> None:
+    """
+    Lightning saves step=40-v1.ckpt beside the step=40.ckpt that it went on from, and then step=60.ckpt.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    put(parts.local.folder, [("step=40.ckpt", _lightning(40)), ("step=40-v1.ckpt", _lightning(40))])
+    assert _both(parts, 60)
+    assert step_now(parts) == 60
+    assert {name.partition("/w0/")[2] for name in bench.lab.names("checkpoints/00000060/g1/w0/")} == {
+        "last.ckpt", "step=60.ckpt",
+    }  # fmt: skip
+
+
+def test_a_job_that_ended_in_order_has_no_file_outstanding(bench: Bench) -> None:
+    """
+    A series that has no file of the last step is waited for while the job runs, and not when it has ended.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    for step in (10, 20):
+        put(parts.local.folder, [(f"model_{step}.pt", archive()), (f"ema_{step}.pt", archive())])
+    assert parts.committer.commit()
+    put(parts.local.folder, [("model_30.pt", archive({"x": 3}))])
+    assert not parts.committer.commit()
+    assert step_now(parts) == 20
+    parts.local.rest(in_order=True)
+    assert parts.committer.commit()
+    assert step_now(parts) == 30
+
+
+def _lightning(step: int) -> bytes:
+    return archive({"global_step": step, "x": step})
+
+
+def _both(parts: Parts, step: int) -> bool:
+    """
+    Save as Lightning does with save_last: a numbered file, and the same bytes as last.ckpt.
+    """
+    put(parts.local.folder, [(f"step={step}.ckpt", _lightning(step)), ("last.ckpt", _lightning(step))])
+    return parts.committer.commit()
 
 
 @pytest.mark.parametrize("folder", ["../x", "/x", "a/../../x", "a/..", ""])

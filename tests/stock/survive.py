@@ -90,6 +90,9 @@ def survive(
     # What was in the bucket when the machine was killed is gone on from, and what a notice leaves behind too.
     assert beats[1]["resumed_from"] >= first
     assert beats[2]["resumed_from"] == beats[1]["committed_step"]
+    for beat in beats[1:]:
+        # A program that does not find what was restored begins at step 0, and comes to the same end.
+        assert beat["began_at"] is None or beat["began_at"] >= beat["resumed_from"], beat
     assert beats[2]["phase"] == "done"
     assert beats[2]["committed_step"] >= beats[1]["committed_step"]
     logs = tuple(stage.logs(number) for number in (1, 2, 3))

@@ -35,7 +35,9 @@ class Unit:
 
     *folder* is `.` when the files lie beside those of other steps. *files* are relative to it; None means
     everything below it. Of two units of one step the higher *rank* is preferred. The files of a *live* one
-    may be replaced at any moment, so it is committed from a copy; only its content may tell its step.
+    may be replaced at any moment, so it is committed from a copy; only its content may tell its step. One
+    that *leans* is whole, but the program also keeps files that it replaces in place (`last.ckpt`), and those
+    are of another step by now.
     """
 
     step: int
@@ -44,6 +46,7 @@ class Unit:
     files: Optional[Tuple[str, ...]] = None
     rank: int = 0
     live: bool = False
+    leans: bool = False
 
 
 UNKNOWN = -1

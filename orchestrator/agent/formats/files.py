@@ -119,8 +119,9 @@ class Files(Format):
         """
         names = [path.relative_to(root).as_posix() for path in self._walk(root, root, 0)]
         saves = group(list(among(names, lambda name: _is_small(root / name))))
+        leans = any(one.number is None and save_like(_base(one.name)) for one in saves.head)
         units = [
-            Unit(number, ones[0].name, ".", tuple(sorted(one.name for one in ones)))
+            Unit(number, ones[0].name, ".", tuple(sorted(one.name for one in ones)), leans=leans)
             for number, ones in saves.older
         ]
         if saves.head:
@@ -161,7 +162,7 @@ class Files(Format):
         Yield the files in the bucket, where each one is there whole or not at all.
         """
         saves = group(list(among(listing.names, lambda _name: True)))
-        main = [one for one in saves.newest or saves.head if save_like(one.name.rsplit("/", 1)[-1])]
+        main = [one for one in saves.newest or saves.head if save_like(_base(one.name))]
         if main:
             number = main[0].number if main[0].kind is not Kind.TIME else None
             names = tuple(sorted({one.name for one in saves.head}))
@@ -200,7 +201,7 @@ def among(names: Iterable[str], is_small: Callable[[str], bool]) -> Iterator[Fou
     beside = []
     for name in names:
         step_folder = _step_folder(name)
-        base = name.rsplit("/", 1)[-1]
+        base = _base(name)
         if step_folder:
             beside.append((name, step_folder))
             if save_like(base):
@@ -211,7 +212,7 @@ def among(names: Iterable[str], is_small: Callable[[str], bool]) -> Iterator[Fou
         elif name.lower().endswith(_SIDE):
             beside.append((name, ""))
     for name, step_folder in beside:
-        base = name.rsplit("/", 1)[-1]
+        base = _base(name)
         if step_folder in folders and step_folder:
             above, _, last = step_folder.rstrip("/").rpartition("/")
             number = int(re.findall(r"\d+", last)[-1])
@@ -220,6 +221,17 @@ def among(names: Iterable[str], is_small: Callable[[str], bool]) -> Iterator[Fou
             yield Found(name, series, number, kind, in_folder=True)
         elif not step_folder and name[: -len(base)] in folders and _belongs(base) and is_small(name):
             yield _found(name)
+
+
+def replaced_in_place(names: Iterable[str]) -> bool:
+    """
+    Say whether one of these files is a save that has no number: the next save has the same name.
+    """
+    return any(one.number is None and save_like(_base(one.name)) for one in among(names, lambda _name: True))
+
+
+def _base(name: str) -> str:
+    return name.rsplit("/", 1)[-1]
 
 
 def _belongs(base: str) -> bool:
@@ -235,7 +247,7 @@ def main_of(saves: Saves) -> str:
         return next("/".join(parts[: n + 1]) for n, part in enumerate(parts) if _is_step_folder(part))
 
     def rank(one: Found) -> Tuple[bool, bool, bool, bool, str]:
-        base = one.name.rsplit("/", 1)[-1].lower()
+        base = _base(one.name).lower()
         return (
             not save_like(base), _BESIDE.search(base) is not None, one not in saves.newest,
             _CURRENT.search(base) is None, one.name,
@@ -274,7 +286,7 @@ def _step(root: Path, saves: Saves) -> Optional[int]:
     steps: List[int] = []
     epochs: List[int] = []
     for one in saves.head:
-        if not save_like(one.name.rsplit("/", 1)[-1]) and not one.name.endswith(".json"):
+        if not save_like(_base(one.name)) and not one.name.endswith(".json"):
             continue
         if one.number is None:
             told = told_by(root / one.name)

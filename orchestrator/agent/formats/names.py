@@ -19,6 +19,7 @@ _NOISE = re.compile(
 _TIME = re.compile(
     r"(?<!\d)(?:20\d{6}|20\d\d[-_.]\d\d[-_.]\d\d|\d{10,})(?:[-_t.]?\d\d[-:._]?\d\d[-:._]?\d\d)?"
 )
+_VERSION = re.compile(r"[-_.]v\d+(?=\.)", re.IGNORECASE)
 _WORD = r"(?:global_?steps?|steps?|iter(?:ation)?s?|updates?|batch(?:es)?|kimg|tokens?|samples?)"
 _STEP = re.compile(rf"{_WORD}[-_=: .]?(\d+)|(?<![a-z0-9])(\d+)[-_]?{_WORD}(?![a-z]|[-_=: .]?\d)")
 _EPOCH = re.compile(r"(?<![a-z])(?:epochs?|ep|e)[-_=: .]?(\d+)")
@@ -74,8 +75,11 @@ def numbered(name: str) -> Optional[Numbered]:
 def _series(name: str, start: int, end: int) -> str:
     """
     Return the name with every other number blanked too: the metric in a name differs from save to save.
+
+    A version is left out: Lightning saves `step=40-v1.ckpt` beside the `step=40.ckpt` that it went on from.
     """
-    return re.sub(r"\d+(?:\.\d+)?", "#", name[:start]) + "#" + re.sub(r"\d+\.\d+|\d+", _kept, name[end:])
+    after = _VERSION.sub("", name[end:])
+    return re.sub(r"\d+(?:\.\d+)?", "#", name[:start]) + "#" + re.sub(r"\d+\.\d+|\d+", _kept, after)
 
 
 def _kept(match: "re.Match[str]") -> str:
