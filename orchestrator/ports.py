@@ -36,13 +36,18 @@ __all__ = [
 @dataclass(frozen=True)
 class BucketOrder:
     """
-    Describe the bucket to create: private, no soft delete; *writer*, an account, gets objectAdmin on it.
+    Describe the bucket to create: private, deleted objects kept for *soft_delete* seconds.
+
+    TPUs run as the account *writer*, the VM as *vm* (empty: the same); with *loop* the VM runs the loop.
     """
 
     name: str
     location: str
     labels: Mapping[str, str]
     writer: str
+    vm: str = ""
+    loop: bool = False
+    soft_delete: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from orchestrator.cli.job_data import with_code
 from orchestrator.cli.output import say
 from orchestrator.cli.source_folder import source_folder
 from orchestrator.cli.wiring import Session
+from orchestrator.core.grants import grants_mark
 from orchestrator.core.history import History, newest_incarnation
 from orchestrator.core.job import job_digest
 from orchestrator.core.plan import Outcome
@@ -102,6 +103,9 @@ def as_wanted(spec: Spec, history: History, bundle: str, agent: str, now: float)
     """
     Return the history with all that `up` wants: code, agent, the job's settings and the shape of the TPU.
     """
+    # A bucket whose machines have other rights than the file gives them gets those first.
+    ready = history.bucket_ready and history.grants == grants_mark(spec)
+    history = replace(history, bucket_ready=ready)
     return want(reshaped(history, shape_of(spec)), bundle, agent, job_digest(spec), now)
 
 

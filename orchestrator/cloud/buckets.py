@@ -1,5 +1,5 @@
 """
-Buckets over Cloud Storage: closed to the public, without soft delete, with one writer.
+Buckets over Cloud Storage: closed to the public; machines write all but what the controller keeps.
 """
 
 from itertools import islice
@@ -7,10 +7,19 @@ from typing import Any
 
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
+from orchestrator.core.grants import Grant
 from orchestrator.core.names import DEPLOYMENT_LABEL
 from orchestrator.core.world import Bucket, Sight
 from orchestrator.errors import ConflictError, NotFoundError
-from orchestrator.gcp.bucket_rules import BATCH, EMPTY_TRIES, POLICY_TRIES, ROLE, not_ours, still_written
+from orchestrator.gcp.bucket_rules import (
+    BATCH,
+    EMPTY_TRIES,
+    POLICY_TRIES,
+    grants_of,
+    not_ours,
+    still_written,
+    with_grants,
+)
 from orchestrator.gcp.sights import seen
 from orchestrator.ports import BucketOrder
 
@@ -44,7 +53,7 @@ class GcsBuckets:
             self._insert(order)
         except ConflictError:
             self._check_ours(order)
-        self._grant(order.name, order.writer)
+        self._grant(order)
 
     def delete(self, name: str) -> None:
         """
@@ -77,7 +86,7 @@ class GcsBuckets:
             bucket.labels = dict(order.labels)
             bucket.iam_configuration.uniform_bucket_level_access_enabled = True
             bucket.iam_configuration.public_access_prevention = "enforced"
-            bucket.soft_delete_policy.retention_duration_seconds = 0
+            bucket.soft_delete_policy.retention_duration_seconds = order.soft_delete
             self._clients.storage.create_bucket(bucket, location=order.location, **self._clients.mutating)
 
     def _check_ours(self, order: BucketOrder) -> None:
@@ -85,26 +94,32 @@ class GcsBuckets:
         mark = order.labels.get(DEPLOYMENT_LABEL)
         if held is None or mark is None or held.labels.get(DEPLOYMENT_LABEL) != mark:
             raise not_ours(order.name)
+        if order.soft_delete and held.soft_delete_seconds != order.soft_delete:
+            with translated(f"set the soft delete of bucket '{order.name}'"):
+                bucket = self._bucket(order.name)
+                bucket.soft_delete_policy.retention_duration_seconds = order.soft_delete
+                bucket.patch(**self._clients.mutating)
 
-    def _grant(self, name: str, writer: str, tries: int = POLICY_TRIES) -> None:
+    def _grant(self, order: BucketOrder, tries: int = POLICY_TRIES) -> None:
         """
-        Give *writer* the role on this bucket; others who change the policy meanwhile lose nothing.
+        Give the machines their roles on this bucket; others who change the policy meanwhile lose nothing.
         """
         try:
-            with translated(f"grant {ROLE} on bucket '{name}' to {writer}"):
-                self._grant_once(self._bucket(name), f"serviceAccount:{writer}")
+            with translated(f"grant roles on bucket '{order.name}' to {order.writer}"):
+                self._grant_once(self._bucket(order.name), grants_of(order))
         except ConflictError:
             if tries <= 1:
                 raise
-            self._grant(name, writer, tries - 1)
+            self._grant(order, tries - 1)
 
-    def _grant_once(self, bucket: Any, member: str) -> None:
+    def _grant_once(self, bucket: Any, wanted: tuple[Grant, ...]) -> None:
         policy = bucket.get_iam_policy(requested_policy_version=3, **self._clients.reading)
-        plain = [b for b in policy.bindings if b["role"] == ROLE and not b.get("condition")]
-        if any(member in binding["members"] for binding in plain):
+        held = [{**binding, "members": set(binding["members"])} for binding in policy.bindings]
+        fresh = with_grants(held, wanted)
+        if fresh == held:
             return
         policy.version = 3
-        policy.bindings.append({"role": ROLE, "members": {member}})
+        policy.bindings = fresh
         bucket.set_iam_policy(policy, **self._clients.mutating)
 
     def _empty(self, name: str) -> None:

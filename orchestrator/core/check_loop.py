@@ -5,6 +5,7 @@ Rules about the loop: on the VM, and against a deadline.
 from collections.abc import Iterator
 
 from orchestrator.core.catalog import Catalog
+from orchestrator.core.grants import shares_account
 from orchestrator.core.rule import Problem, Rule
 from orchestrator.core.spec import Spec, VmSpec
 
@@ -21,6 +22,20 @@ def _place(spec: Spec, _: Catalog) -> Iterator[Problem]:
             "leave vm.spot out; a small standard VM costs little",
             fatal=False,
         )
+
+
+def _account(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    """
+    Name a job that may do in the project what the loop may: nothing but the account keeps the two apart.
+    """
+    wide = "job.secrets" if spec.job.secrets else "watch.self_delete" if spec.watch.self_delete else ""
+    if not wide or not isinstance(spec.vm, VmSpec) or not shares_account(spec):
+        return
+    hint = "set vm.service_account, an account for the loop alone (docs/on-vm.md), or trust the job with it"
+    if spec.job.run_on == "vm":
+        hint = "run the job on the TPU and set vm.service_account, or trust the job with it"
+    text = f"with {wide} the job may do in the whole project what the loop may: both run as one account"
+    yield Problem("watch.on_vm", text, hint, fatal=False)
 
 
 def _deadline(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -43,6 +58,9 @@ def _deadline(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 RULES = (
     Rule(("watch.on_vm", "vm"), _place),
+    Rule(
+        ("watch.on_vm", "vm", "job.secrets", "job.run_on", "watch.self_delete", "service_account"), _account
+    ),
     Rule(("watch.deadline", "watch.ttl", "job.target_steps"), _deadline),
 )
 """

@@ -14,6 +14,7 @@ from orchestrator.core.suggest import did_you_mean, join
 NAME_LENGTH = 40
 NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
 SMALLEST_DISK_GB = 10
+SHORTEST_SOFT_DELETE, LONGEST_SOFT_DELETE = 7 * 86400.0, 90 * 86400.0
 MULTI_REGIONS = ("us", "eu", "asia")
 
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z0-9]+")
@@ -40,9 +41,13 @@ def _project(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _account(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    if spec.service_account is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+", spec.service_account):
-        hint = "see: gcloud iam service-accounts list"
-        yield Problem("service_account", f'"{spec.service_account[:60]}" is not an e-mail address', hint)
+    given = {"service_account": spec.service_account}
+    if spec.vm != "none":
+        given["vm.service_account"] = spec.vm.service_account
+    for key, account in given.items():
+        if account is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+", account):
+            hint = "see: gcloud iam service-accounts list"
+            yield Problem(key, f'"{account[:60]}" is not an e-mail address', hint)
 
 
 def _type(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
@@ -223,10 +228,22 @@ def _bucket(spec: Spec, _: Catalog) -> Iterator[Problem]:
         )
 
 
+def _soft_delete(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    seconds = spec.bucket.soft_delete
+    if seconds is None:
+        return
+    if seconds and not SHORTEST_SOFT_DELETE <= seconds <= LONGEST_SOFT_DELETE:
+        hint = "leave it out for none"
+        yield Problem("bucket.soft_delete", f"{seconds} is not between 7d and 90d, as Google wants it", hint)
+    elif seconds and spec.bucket.adopt:
+        text = "bucket.adopt is set, and an adopted bucket is never changed"
+        yield Problem("bucket.soft_delete", text, "set it yourself: gcloud storage buckets update")
+
+
 RULES = (
     Rule(("name", "bucket.name"), _name),
     Rule(("project",), _project),
-    Rule(("service_account",), _account),
+    Rule(("service_account", "vm.service_account"), _account),
     Rule(("tpu.type",), _type),
     Rule(("tpu.zones",), _zones),
     Rule(("tpu.zones", "tpu.across_regions", "tpu.strategy", "job.run_on"), _one_region),
@@ -237,6 +254,7 @@ RULES = (
     Rule(("vm.machine",), _machine),
     Rule(("vm.zone", "tpu.zones"), _vm_zone),
     Rule(("bucket.name", "bucket.adopt"), _bucket),
+    Rule(("bucket.soft_delete", "bucket.adopt"), _soft_delete),
     Rule(("bucket.location", "tpu.zones", "tpu.across_regions"), _location),
 )
 """

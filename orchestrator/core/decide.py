@@ -62,7 +62,13 @@ def decide_bucket(spec: Spec, world: World, history: History) -> Step:
     if isinstance(bucket, Present):
         if history.bucket_ready or spec.bucket.adopt:
             return Step()
-        change = Change(Kind.BUCKET, Verb.CREATE, bucket.value.name, "its creation may be unfinished", region)
+        change = Change(
+            Kind.BUCKET,
+            Verb.CREATE,
+            bucket.value.name,
+            "its grants may be unfinished",
+            region,
+        )
     elif history.bucket_seen:
         return Step(waiting="bucket: it was there and is gone; nothing is created in its place")
     else:

@@ -76,7 +76,8 @@ class History:
     themselves (0: never). *incarnation* is the newest one asked for (0: none yet), *accepted* says that the
     cloud took its create; *requested_at* is 0 when that node surely does not exist: its create has failed,
     or its deletion is done. *refusals* are those since the last success of their kind. *sightings* maps a
-    doubtful state to the time it was first seen in a row. *bucket_ready* says that its grant is made too.
+    doubtful state to the time it was first seen in a row. *bucket_ready* says that its grants are made too,
+    *grants* which.
     *job* is the digest of the job's settings that `up` wants, *settings_due* says that machines have others,
     *pushed* names the bundle that went there over SSH, *sidecars* has digests of their settings by machine.
     *shape* is the TPU that `up` wants, *unwanted* the last incarnation that was asked for with another one.
@@ -101,6 +102,7 @@ class History:
     vm_accepted: bool = False
     bucket_seen: bool = False
     bucket_ready: bool = False
+    grants: str = ""
     bundle: str = ""
     agent: str = ""
     job: str = ""

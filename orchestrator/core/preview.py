@@ -11,10 +11,18 @@ from orchestrator.core.catalog import Accelerator, Catalog
 from orchestrator.core.check import check
 from orchestrator.core.cost import Hourly, to_budget, to_ttl
 from orchestrator.core.dead_man import legs
+from orchestrator.core.grants import shares_account
 from orchestrator.core.history import Span
 from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.prices import ways_to_bucket
-from orchestrator.core.scopes import LOOP_ROLES, SELF_DELETE_ROLE, WRITER_ROLE, node_scopes, vm_scopes
+from orchestrator.core.scopes import (
+    LOOP_ROLES,
+    READER_ROLE,
+    SELF_DELETE_ROLE,
+    WRITER_ROLE,
+    node_scopes,
+    vm_scopes,
+)
 from orchestrator.core.secrets import grant_line, job_secrets, secret_names, told
 from orchestrator.core.sidecars import sidecars
 from orchestrator.core.spec import Spec, TpuSpec
@@ -198,9 +206,21 @@ def _bucket(view: Preview) -> dict[str, str]:
     return {
         "location": names.home_region(view.spec),
         "access": "uniform, never public",
-        "soft delete": "off",
-        "grant": f"{WRITER_ROLE} on it, to the account that the machines run as",
+        "soft delete": str(view.spec.bucket.soft_delete or "off"),
+        "grant": _grant(view.spec),
     }
+
+
+def _grant(spec: Spec) -> str:
+    """
+    Say what the accounts of the machines may do in the bucket.
+    """
+    narrow = "machines read all, and write all but records and code"
+    if not spec.watch.on_vm:
+        return f"{READER_ROLE} and, with a condition, {WRITER_ROLE}: {narrow}"
+    if shares_account(spec):
+        return f"{WRITER_ROLE}, without a condition: the job runs as the account of the loop on the VM"
+    return f"{narrow} (a condition on {WRITER_ROLE}); the VM's own account writes all"
 
 
 def _vm(view: Preview) -> dict[str, str]:

@@ -19,7 +19,12 @@ What machines get that neither delete themselves, nor run the loop, nor read sec
 
 WRITER_ROLE = "roles/storage.objectAdmin"
 """
-What `up` grants the machines' account, on the deployment's bucket alone.
+What `up` grants the machines' account on the deployment's bucket alone, but for what the controller keeps.
+"""
+
+READER_ROLE = "roles/storage.objectViewer"
+"""
+What it grants them on all objects of that bucket.
 """
 
 SELF_DELETE_ROLE = "roles/tpu.admin"
@@ -31,7 +36,7 @@ LOOP_ROLES = (
     "roles/tpu.admin",
     "roles/compute.instanceAdmin.v1",
     "roles/storage.admin",
-    "roles/iam.serviceAccountUser on itself",
+    "roles/iam.serviceAccountUser on the TPUs' account",
 )
 """
 What the VM's account needs for the loop, which calls what a person's tpuctl calls (docs/facts.md 6.2).

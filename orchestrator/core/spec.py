@@ -63,6 +63,8 @@ class VmSpec:
     """Zone of the VM; the TPU's first zone when left out. It must lie in that zone's region."""
     external_ip: bool = True
     """Give the VM an external address. Without it, SSH goes through Identity-Aware Proxy, by gcloud."""
+    service_account: str | None = None
+    """E-mail of the account the VM runs as; that of the other machines when left out."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class BucketSpec:
     """Use a bucket that exists already. An adopted bucket is never changed and never deleted."""
     location: str | None = None
     """Region of the bucket: the TPU's first; with across_regions also the multi-regions us, eu and asia."""
+    soft_delete: Duration | None = None
+    """Keep deleted objects for 7d to 90d, billed as stored; off when left out. Old checkpoints count too."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from orchestrator.core import names
 from orchestrator.core.due import asks_on_demand
 from orchestrator.core.events import Event
+from orchestrator.core.grants import grants_mark
 from orchestrator.core.history import History, Refusal, deletion_asked, forgiven
 from orchestrator.core.job import latest_try, push_mark
 from orchestrator.core.mute import with_mute
@@ -167,7 +168,10 @@ class Actor:
                 unchanged="no bucket was created",
             )
         self._cloud.buckets.create(order)
-        self._record.update(lambda h: replace(forgiven(h, Kind.BUCKET), bucket_seen=True, bucket_ready=True))
+        mark = grants_mark(self._blueprint.spec)
+        self._record.update(
+            lambda h: replace(forgiven(h, Kind.BUCKET), bucket_seen=True, bucket_ready=True, grants=mark)
+        )
         return f"bucket {order.name} is ready in {order.location}"
 
     def _upload(self, change: Change, world: World) -> str:

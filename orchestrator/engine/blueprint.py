@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from orchestrator.catalog import load_catalog
 from orchestrator.core import names
+from orchestrator.core.grants import vm_account
 from orchestrator.core.history import History
 from orchestrator.core.job import heartbeat_interval
 from orchestrator.core.scopes import node_scopes, vm_scopes
@@ -51,12 +52,26 @@ class Blueprint:
         """
         return self.spec.service_account or self.account.default_service_account
 
+    @property
+    def vm_account(self) -> str:
+        """
+        Return the account the VM runs as.
+        """
+        return vm_account(self.spec) or self.account.default_service_account
+
     def bucket_order(self) -> BucketOrder:
         """
         Return the order for the bucket.
         """
-        region = names.home_region(self.spec)
-        return BucketOrder(self.bucket, region, names.labels(self.spec, "bucket"), self.service_account)
+        return BucketOrder(
+            name=self.bucket,
+            location=names.home_region(self.spec),
+            labels=names.labels(self.spec, "bucket"),
+            writer=self.service_account,
+            vm=self.vm_account if self.spec.vm != "none" else "",
+            loop=self.spec.watch.on_vm,
+            soft_delete=int(self.spec.bucket.soft_delete or 0),
+        )
 
     def vm_order(self, history: History) -> VmOrder:
         """
@@ -74,7 +89,7 @@ class Blueprint:
             spot=vm.spot,
             labels=names.labels(self.spec, "vm"),
             metadata=self._metadata(scripts),
-            service_account=self.service_account,
+            service_account=self.vm_account,
             scopes=vm_scopes(self.spec),
             ttl=float(self.spec.watch.ttl) + (LOOP_MARGIN if self.spec.watch.on_vm else 0.0),
             external_ip=vm.external_ip,

@@ -65,4 +65,6 @@ def _request(scope: Message, body: bytes) -> Request:
     if scope["query_string"]:
         target += "?" + scope["query_string"].decode("latin-1")
     headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-    return Request.parse(scope["method"], target, headers, body)
+    client = scope.get("client")
+    peer = (str(client[0]), int(client[1])) if client and client[1] else None
+    return Request.parse(scope["method"], target, headers, body, peer)

@@ -42,12 +42,14 @@ from orchestrator.local.wire.owner import (
     Inside,
     OwnerSocket,
     check_sight,
+    holder_of,
     listening,
     unix_connection,
     unix_listening,
 )
 from orchestrator.local.wire.secrets import secret_routes
 from orchestrator.local.wire.storage import storage_routes, xml_routes
+from orchestrator.local.wire.storage_access import Callers
 from orchestrator.local.wire.tpu import tpu_routes
 
 LONGEST_NAP = 1.0
@@ -106,7 +108,10 @@ class Daemon:
         # A tunnel to the storage hosts leads to storage alone, with the reads that TensorFlow uses.
         self._tunnelled = Router()
         for router in (self._router, self._tunnelled):
-            storage_routes(router, storage, lambda inner, at=router: dispatch(at, self.cloud, inner))  # type: ignore[misc]
+            callers = Callers(self.cloud, self._machine_of, on_machine=router is self._tunnelled)
+            storage_routes(
+                router, storage, lambda inner, at=router: dispatch(at, self.cloud, inner), callers  # type: ignore[misc]
+            )  # fmt: skip
         xml_routes(self._tunnelled, storage)
         admin_routes(self._controls, self.cloud, self.halt, self._proxy.refused)
 
@@ -135,6 +140,13 @@ class Daemon:
             uv=uv_program.any_program(),
             package_sources=package_sources(os.environ),
         )
+
+    def _machine_of(self, peer: tuple[str, int]) -> str | None:
+        """
+        Return the machine that holds the other end of a connection, None for none, "" when nobody knows.
+        """
+        holder = holder_of(peer, ("127.0.0.1", self._options.port))
+        return "" if holder is None else self._hosts.machine_of(holder.inode)
 
     def halt(self) -> None:
         """

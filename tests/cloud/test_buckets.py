@@ -5,20 +5,33 @@ Buckets: closed, labelled, with one writer; never a stranger's; emptied before t
 import pytest
 
 from orchestrator.cloud.buckets import GcsBuckets
+from orchestrator.core.grants import not_controlled
+from orchestrator.core.scopes import READER_ROLE, WRITER_ROLE
 from orchestrator.core.world import Absent, Unknown
 from orchestrator.errors import AuthError, ConflictError, Retry, TransientError
-from orchestrator.gcp.bucket_rules import ROLE
 from tests.cloud.cloud_kit import ACCOUNT, LABEL, a_bucket, a_lab
 
 MEMBER = f"serviceAccount:{ACCOUNT}"
+NARROW = not_controlled("demo-bucket")
+
+
+def machines(member=MEMBER):
+    """
+    Return what the account of machines gets: all to read, and to write but for what the controller keeps.
+    """
+    return {(READER_ROLE, member, ""), (WRITER_ROLE, member, NARROW)}
 
 
 def roles(lab, name="demo-bucket"):
     """
-    Return what the bucket's policy grants to whom.
+    Return what the bucket's policy grants to whom, and on what condition.
     """
     bindings = lab.storage.buckets.policy(name)["bindings"]
-    return {(b["role"], member) for b in bindings for member in b["members"]}
+    return {
+        (b["role"], member, b.get("condition", {}).get("expression", ""))
+        for b in bindings
+        for member in b["members"]
+    }
 
 
 def test_a_bucket_is_created_closed_and_in_its_region():
@@ -35,13 +48,53 @@ def test_a_bucket_is_created_closed_and_in_its_region():
     assert bucket.soft_delete_seconds == 0
 
 
-def test_the_writer_gets_one_role_on_this_bucket():
+def test_the_machines_write_all_but_what_the_controller_keeps():
     """
-    The machines' account may write objects, nothing more.
+    On this bucket alone, by a condition that Google evaluates for each object.
     """
     lab = a_lab()
     lab.buckets.create(a_bucket())
-    assert roles(lab) == {(ROLE, MEMBER)}
+    assert roles(lab) == machines()
+    assert lab.storage.buckets.policy("demo-bucket")["version"] == 3
+
+
+@pytest.mark.parametrize("more", [{"loop": True}, {"loop": True, "vm": ACCOUNT}])
+def test_one_account_for_job_and_loop_writes_everything(more):
+    """
+    A condition cannot tell the two apart.
+    """
+    lab = a_lab()
+    lab.buckets.create(a_bucket(**more))
+    assert roles(lab) == {(WRITER_ROLE, MEMBER, "")}
+
+
+def test_an_account_of_its_own_keeps_the_loop_apart_from_the_job():
+    """
+    The VM's account writes everything with a loop there, and what machines write without one.
+    """
+    lab = a_lab()
+    lab.buckets.create(a_bucket(loop=True, vm="vm@example.com"))
+    assert roles(lab) == {*machines(), (WRITER_ROLE, "serviceAccount:vm@example.com", "")}
+    lab.buckets.create(a_bucket(vm="vm@example.com"))
+    assert roles(lab) == {*machines(), *machines("serviceAccount:vm@example.com")}
+
+
+def test_a_grant_of_before_conditions_is_narrowed():
+    """
+    What earlier versions gave the account is taken back; what it has besides, and what others have, stays.
+    """
+    lab = a_lab()
+    lab.buckets.create(a_bucket())
+    held = lab.storage.buckets.policy("demo-bucket")
+    wide = {"role": WRITER_ROLE, "members": [MEMBER, "user:a@example.com"]}
+    more = {"role": "roles/storage.legacyBucketReader", "members": [MEMBER]}
+    lab.storage.buckets.set_policy("demo-bucket", {**held, "bindings": [wide, more]})
+    lab.buckets.create(a_bucket())
+    assert roles(lab) == {
+        *machines(),
+        (WRITER_ROLE, "user:a@example.com", ""),
+        ("roles/storage.legacyBucketReader", MEMBER, ""),
+    }
 
 
 def test_create_twice_changes_nothing_more():
@@ -51,7 +104,7 @@ def test_create_twice_changes_nothing_more():
     lab = a_lab()
     lab.buckets.create(a_bucket())
     lab.buckets.create(a_bucket())
-    assert roles(lab) == {(ROLE, MEMBER)}
+    assert roles(lab) == machines()
     assert lab.local.calls["storage.buckets.setIamPolicy"] == 1
 
 
@@ -65,7 +118,7 @@ def test_a_killed_create_is_finished():
         lab.buckets.create(a_bucket())
     assert roles(lab) == set()
     lab.buckets.create(a_bucket())
-    assert roles(lab) == {(ROLE, MEMBER)}
+    assert roles(lab) == machines()
 
 
 def test_a_lost_answer_to_create_is_finished_by_the_next():
@@ -77,7 +130,7 @@ def test_a_lost_answer_to_create_is_finished_by_the_next():
     with pytest.raises(TransientError):
         lab.buckets.create(a_bucket())
     lab.buckets.create(a_bucket())
-    assert roles(lab) == {(ROLE, MEMBER)}
+    assert roles(lab) == machines()
 
 
 def test_other_peoples_grants_stay():
@@ -91,9 +144,9 @@ def test_other_peoples_grants_stay():
     lab.storage.buckets.set_policy("demo-bucket", {**held, "bindings": [*held["bindings"], other]})
     lab.buckets.create(a_bucket())
     assert roles(lab) == {
-        (ROLE, "serviceAccount:first@example.com"),
-        (ROLE, MEMBER),
-        ("roles/storage.objectViewer", "user:a@example.com"),
+        *machines("serviceAccount:first@example.com"),
+        *machines(),
+        ("roles/storage.objectViewer", "user:a@example.com", ""),
     }
 
 
@@ -104,7 +157,7 @@ def test_a_grant_that_loses_a_race_is_made_on_the_new_policy():
     lab = a_lab()
     lab.local.fail_next("storage.buckets.setIamPolicy", ["precondition"])
     lab.buckets.create(a_bucket())
-    assert roles(lab) == {(ROLE, MEMBER)}
+    assert roles(lab) == machines()
     assert lab.local.calls["storage.buckets.getIamPolicy"] == 2
 
 
@@ -248,3 +301,16 @@ def test_an_object_that_somebody_else_deleted_is_no_obstacle():
     lab.local.fail_next("storage.buckets.delete", ["bucket not empty"])
     lab.buckets.delete("demo-bucket")
     assert lab.buckets.observe("demo-bucket") == Absent()
+
+
+def test_soft_delete_is_set_where_it_is_asked_for():
+    """
+    At creation, and for a bucket that is there; one that somebody has set is left alone otherwise.
+    """
+    lab, week = a_lab(), 7 * 86400
+    lab.buckets.create(a_bucket(soft_delete=week))
+    assert lab.buckets.observe("demo-bucket").value.soft_delete_seconds == week
+    lab.buckets.create(a_bucket())
+    assert lab.buckets.observe("demo-bucket").value.soft_delete_seconds == week
+    lab.buckets.create(a_bucket(soft_delete=2 * week))
+    assert lab.buckets.observe("demo-bucket").value.soft_delete_seconds == 2 * week

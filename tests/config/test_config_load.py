@@ -165,6 +165,8 @@ VALUES = {
     "vm.spot": ("true", True),
     "vm.zone": ("europe-west4-c", "europe-west4-c"),
     "vm.external_ip": ("false", False),
+    "vm.service_account": ("a@b.c", "a@b.c"),
+    "bucket.soft_delete": ("7d", 604800.0),
     "bucket.name": ("mine", "mine"),
     "bucket.adopt": ("true", True),
     "bucket.location": ("europe-west4", "europe-west4"),

@@ -7,6 +7,7 @@ import pytest
 from orchestrator.catalog import load_catalog
 from orchestrator.config.settings import settings
 from orchestrator.core.check import RULES, check
+from orchestrator.core.units import Duration
 from tests.core.core_kit import make_spec
 
 MISTAKES = [
@@ -28,6 +29,13 @@ MISTAKES = [
     ({"vm__disk_gb": 9}, "vm.disk_gb", "too small"),
     ({"bucket__location": "us-west4"}, "bucket.location", "not the TPU's region europe-west4"),
     ({"bucket__location": "EU"}, "bucket.location", "not the TPU's region europe-west4"),
+    ({"bucket__soft_delete": Duration(86400)}, "bucket.soft_delete", "1d is not between 7d and 90d"),
+    (
+        {"bucket__soft_delete": Duration(604800), "bucket__name": "bbb", "bucket__adopt": True},
+        "bucket.soft_delete",
+        "never changed",
+    ),
+    ({"vm__service_account": "me"}, "vm.service_account", "not an e-mail"),
     ({"bucket__name": "No_Caps"}, "bucket.name", "cannot name a bucket"),
     ({"bucket__name": "ab"}, "bucket.name", "cannot name a bucket"),
     ({"bucket__name": "goog-1"}, "bucket.name", "refuses"),

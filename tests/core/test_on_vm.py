@@ -4,6 +4,8 @@ A deployment whose loop may run on its VM: the VM goes last, and only such a VM 
 
 from dataclasses import replace
 
+import pytest
+
 from orchestrator.catalog import load_catalog
 from orchestrator.core.check import check
 from orchestrator.core.decide import decide
@@ -91,3 +93,35 @@ def test_a_loop_needs_a_vm_that_somebody_starts_again():
     ((fatal, text),) = said(replace(LOOPED, vm=VmSpec(spot=True)))
     assert not fatal
     assert "nobody starts a preempted VM" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({}, False), ({"secrets": {"A": "secret://a"}}, True), ({"self_delete": True}, True),
+        ({"secrets": {"A": "secret://a"}, "vm": VmSpec(service_account="loop@p")}, False),
+        ({"secrets": {"A": "secret://a"}, "vm": VmSpec(service_account="loop@p"), "run_on": "vm"}, True),
+        ({"secrets": {"A": "secret://a"}, "vm": VmSpec(service_account="me@p"), "account": "me@p"}, True),
+    ],
+)  # fmt: skip
+def test_a_job_that_may_do_what_the_loop_may_is_named(changes, named):
+    """In `plan` and `check`; an account for the loop alone ends it, where the job runs elsewhere."""
+    job = replace(
+        LOOPED.job, secrets=changes.get("secrets", {}), run_on=changes.get("run_on", LOOPED.job.run_on)
+    )
+    watch = replace(LOOPED.watch, self_delete=changes.get("self_delete", False))
+    found = replace(
+        LOOPED, job=job, watch=watch, vm=changes.get("vm", VmSpec()), service_account=changes.get("account")
+    )
+    told = [p for p in check(found, load_catalog()) if p.key == "watch.on_vm"]
+    assert [not p.fatal and "both run as one account" in p.message for p in told] == [True] * named
+
+
+def test_a_loop_with_an_account_of_its_own_is_made_with_it():
+    """The TPU keeps the other one."""
+    own = replace(LOOPED, vm=VmSpec(service_account="loop@p"))
+    blueprint = Blueprint(own, CloudAccount("p", "me@p"), "key")
+    assert blueprint.vm_order(history()).service_account == "loop@p"
+    assert blueprint.node_order(history(), node().zone, 1).service_account == "me@p"
+    order = blueprint.bucket_order()
+    assert (order.writer, order.vm, order.loop) == ("me@p", "loop@p", True)

@@ -42,6 +42,7 @@ from orchestrator.local.wire.dispatch import dispatch
 from orchestrator.local.wire.http import Router
 from orchestrator.local.wire.mount import BASE, CloudAdapter
 from orchestrator.local.wire.storage import storage_routes
+from orchestrator.local.wire.storage_access import Callers
 from orchestrator.local.wire.tpu import tpu_routes
 from orchestrator.ports import CloudAccount
 from tests.core.core_kit import make_spec
@@ -124,7 +125,8 @@ class Lab:
         router = Router()
         tpu_routes(router, self.cloud)
         compute_routes(router, self.cloud)
-        storage_routes(router, self.storage, lambda request: dispatch(router, self.cloud, request))
+        callers = Callers(self.cloud, lambda _: None)
+        storage_routes(router, self.storage, lambda request: dispatch(router, self.cloud, request), callers)
         self.wire = Watched(router, self.cloud)
         self.remote = Push(self.machines)
         self.settings = CloudSettings(PROJECT, BASE, read_retry=0, adapter=CURRENT)

@@ -3,12 +3,21 @@ Buckets straight on the model.
 """
 
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from orchestrator.core.names import DEPLOYMENT_LABEL
 from orchestrator.core.world import Bucket, Sight
 from orchestrator.errors import ConflictError, NotFoundError, TpuctlError
-from orchestrator.gcp.bucket_rules import BATCH, EMPTY_TRIES, POLICY_TRIES, ROLE, not_ours, still_written
+from orchestrator.gcp.bucket_rules import (
+    BATCH,
+    EMPTY_TRIES,
+    POLICY_TRIES,
+    grants_of,
+    not_ours,
+    still_written,
+    with_grants,
+)
 from orchestrator.gcp.sights import seen
 from orchestrator.local.direct.door import Door
 from orchestrator.local.model.storage import values as model
@@ -41,7 +50,7 @@ class DirectBuckets:
             self._insert(order)
         except ConflictError:
             self._check_ours(order)
-        self._grant(order.name, order.writer)
+        self._grant(order)
 
     def delete(self, name: str) -> None:
         """
@@ -76,7 +85,7 @@ class DirectBuckets:
                 "uniformBucketLevelAccess": {"enabled": True},
                 "publicAccessPrevention": "enforced",
             },
-            "softDeletePolicy": {"retentionDurationSeconds": 0},
+            "softDeletePolicy": {"retentionDurationSeconds": order.soft_delete},
         }
         self._door.storage(
             f"create bucket '{order.name}' in {order.location}",
@@ -89,22 +98,33 @@ class DirectBuckets:
         mark = order.labels.get(DEPLOYMENT_LABEL)
         if held is None or mark is None or held.labels.get(DEPLOYMENT_LABEL) != mark:
             raise not_ours(order.name)
+        if order.soft_delete and held.soft_delete_seconds != order.soft_delete:
+            body = {"softDeletePolicy": {"retentionDurationSeconds": order.soft_delete}}
+            self._door.storage(
+                f"set the soft delete of bucket '{order.name}'",
+                "storage.buckets.patch",
+                lambda: self._store.buckets.patch(order.name, body, Preconditions()),
+            )
 
-    def _grant(self, name: str, writer: str, tries: int = POLICY_TRIES) -> None:
+    def _grant(self, order: BucketOrder, tries: int = POLICY_TRIES) -> None:
         try:
-            self._grant_once(name, f"serviceAccount:{writer}", f"grant {ROLE} on bucket '{name}' to {writer}")
+            self._grant_once(order, f"grant roles on bucket '{order.name}' to {order.writer}")
         except ConflictError:
             if tries <= 1:
                 raise
-            self._grant(name, writer, tries - 1)
+            self._grant(order, tries - 1)
 
-    def _grant_once(self, name: str, member: str, what: str) -> None:
-        buckets = self._store.buckets
+    def _grant_once(self, order: BucketOrder, what: str) -> None:
+        buckets, name = self._store.buckets, order.name
         policy = self._door.storage(what, "storage.buckets.getIamPolicy", lambda: buckets.policy(name))
-        plain = [b for b in policy["bindings"] if b["role"] == ROLE and not b.get("condition")]
-        if any(member in binding["members"] for binding in plain):
+        held = [{**binding, "members": set(binding["members"])} for binding in policy["bindings"]]
+        fresh = with_grants(held, grants_of(order))
+        if fresh == held:
             return
-        bindings = [*policy["bindings"], {"role": ROLE, "members": [member]}]
+        bindings = [
+            {**binding, "members": sorted(binding["members"])}
+            for binding in sorted(fresh, key=itemgetter("role"))
+        ]
         body = {"etag": policy["etag"], "version": 3, "bindings": bindings}
         self._door.storage(what, "storage.buckets.setIamPolicy", lambda: buckets.set_policy(name, body))
 

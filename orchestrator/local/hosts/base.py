@@ -20,6 +20,7 @@ from orchestrator.local.model.machines import Machine
 
 TRASH = ".trash"
 AUTHORITIES = "authorities.pem"
+MOST_HOLDERS = 4096
 
 
 class MachineHosts(ABC):
@@ -37,6 +38,7 @@ class MachineHosts(ABC):
         self.settings = settings
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._sweepers: list[threading.Thread] = []
+        self._holders: dict[int, str | None] = {}
 
     @abstractmethod
     def _command(self, machine: Machine, config: Path) -> list[str]:
@@ -116,6 +118,24 @@ class MachineHosts(ABC):
         Tell whether the socket *inode* is held on one of the machines by another user than this one.
         """
         return False
+
+    def machine_of(self, inode: int) -> str | None:
+        """
+        Return the machine whose processes hold the socket *inode*, None when none of any machine does.
+
+        What is known is remembered: a socket stays with who made it, and numbers of sockets grow.
+        """
+        if inode not in self._holders:
+            entry = f"{MARKER}={self.settings.cloud_id}/"
+            leaders = {first: name for name in self._known() if (first := self._first(name))}
+            pids = processes.members(entry, leaders)
+            holder = processes.socket_holder(inode, pids)
+            if len(self._holders) >= MOST_HOLDERS:
+                self._holders.clear()
+            self._holders[inode] = (
+                None if holder is None else processes.machine_marker(holder, entry, leaders)
+            )
+        return self._holders[inode]
 
     def serial(self, machine_id: str) -> bytes:
         """

@@ -5,7 +5,7 @@ Find and kill every process of a machine, and no other: by marker and by descent
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,16 +69,39 @@ def socket_held(inode: int, spaces: set[str]) -> bool:
     """
     Tell whether a process of these pid namespaces holds the socket *inode* (proc(5), fd).
     """
+    return socket_holder(inode, (pid for pid in table() if pid_namespace(pid) in spaces)) is not None
+
+
+def socket_holder(inode: int, pids: Iterable[int]) -> int | None:
+    """
+    Return one of *pids* that holds the socket *inode*, None when none does (proc(5), fd).
+    """
     wanted = f"socket:[{inode}]"
-    for pid in table():
-        if pid_namespace(pid) not in spaces:
-            continue
+    for pid in pids:
         with suppress(OSError):
             for held in Path(f"/proc/{pid}/fd").iterdir():
                 with suppress(OSError):
                     if str(held.readlink()) == wanted:
-                        return True
-    return False
+                        return pid
+    return None
+
+
+def machine_marker(pid: int, entry: str, leaders: Mapping[int, str]) -> str:
+    """
+    Return the machine of a process: a process that hides its marker has a parent that shows one.
+
+    *leaders* maps first processes to machines; empty when nobody on the way up tells.
+    """
+    processes, start = table(), entry.encode()
+    while pid in processes:
+        if pid in leaders:
+            return leaders[pid]
+        with suppress(OSError):
+            for item in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                if item.startswith(start):
+                    return item[len(start) :].decode(errors="replace")
+        pid = processes[pid].parent
+    return ""
 
 
 def marked(pid: int, entry: bytes) -> bool:

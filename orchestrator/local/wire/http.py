@@ -18,6 +18,8 @@ from urllib.parse import parse_qsl, unquote
 class Request:
     """
     One HTTP request. *path* is still percent-encoded; header names are lower case.
+
+    *peer* is the address and port from which it came over TCP, None otherwise.
     """
 
     method: str
@@ -25,15 +27,23 @@ class Request:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes = b""
+    peer: tuple[str, int] | None = None
 
     @classmethod
-    def parse(cls, method: str, target: str, headers: Mapping[str, str], body: bytes) -> "Request":
+    def parse(
+        cls,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        peer: tuple[str, int] | None = None,
+    ) -> "Request":
         """
         Build a request from its target `path?query`; a repeated query key keeps its last value.
         """
         path, query = split_target(target)
         lowered = {key.lower(): value for key, value in headers.items()}
-        return cls(method, path, dict(query), lowered, body)
+        return cls(method, path, dict(query), lowered, body, peer)
 
     def json(self) -> dict[str, Any]:
         """

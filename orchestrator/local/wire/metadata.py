@@ -17,6 +17,7 @@ PREFIX = "/computeMetadata/v1"
 FLAVOR = {"metadata-flavor": "Google", "server": "Metadata Server for VM"}
 GUEST_ATTRIBUTE = re.compile(r"instance/guest-attributes/([A-Za-z0-9_.-]+)/([A-Za-z0-9_.-]+)$")
 TOKEN_SECONDS = 3599
+TOKEN_START = "local-cloud-"  # noqa: S105 - how a token begins
 Tree = dict[str, Any]  # a leaf is text, a number or a list; a directory is a Tree
 
 
@@ -217,7 +218,7 @@ def token_of(machine: Machine) -> str:
     """
     Return the machine's access token, which no Google service accepts.
     """
-    return "local-cloud-" + hashlib.sha256(machine.id.encode()).hexdigest()[:32]
+    return TOKEN_START + hashlib.sha256(machine.id.encode()).hexdigest()[:32]
 
 
 def _text(text: str, status: int = 200) -> Response:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from orchestrator.local.model.storage.errors import StorageError
 from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.wire.http import Handler, Request, Response, Router
+from orchestrator.local.wire.storage_access import Accounts, nobody
 from orchestrator.local.wire.storage_batch import answer_batch
 from orchestrator.local.wire.storage_buckets import BucketRequests
 from orchestrator.local.wire.storage_objects import ObjectRequests
@@ -22,13 +23,17 @@ _UPLOADS = ("/upload/storage/v1/b/{bucket}/o", "/resumable/upload/storage/v1/b/{
 Dispatch = Callable[[Request], Response]
 
 
-def storage_routes(router: Router, storage: Storage, dispatch: Dispatch | None = None) -> None:
+def storage_routes(
+    router: Router, storage: Storage, dispatch: Dispatch | None = None, accounts: Accounts = nobody
+) -> None:
     """
     Register the JSON API. Each handler's `__name__` is its method, for example `storage.objects.insert`.
 
-    *dispatch* answers the requests inside a batch; by default they go straight to *router*.
+    *dispatch* answers the requests inside a batch; by default they go straight to *router*. *accounts* tells
+    which account makes a request.
     """
-    buckets, objects, uploads = BucketRequests(storage), ObjectRequests(storage), UploadRequests(storage)
+    buckets, objects = BucketRequests(storage, accounts), ObjectRequests(storage, accounts)
+    uploads = UploadRequests(storage, accounts)
 
     def batch(request: Request) -> Response:
         return answer_batch(request, dispatch or (lambda inner: route(router, inner)))

@@ -24,14 +24,14 @@ def answer_batch(request: Request, dispatch: Callable[[Request], Response]) -> R
     for headers, content in found:
         name = headers.get("content-id", "<>").strip("<>")
         head = f"--{_BOUNDARY}\r\nContent-Type: application/http\r\nContent-ID: <response-{name}>\r\n\r\n"
-        text += head.encode() + _as_http(dispatch(_inner(content))) + b"\r\n"
+        text += head.encode() + _as_http(dispatch(_inner(content, request))) + b"\r\n"
     closing = f"--{_BOUNDARY}--\r\n".encode()
     return Response(200, text + closing, {"content-type": f"multipart/mixed; boundary={_BOUNDARY}"})
 
 
-def _inner(content: bytes) -> Request:
+def _inner(content: bytes, outer: Request) -> Request:
     """
-    Parse one request, whose target may be a whole URL.
+    Parse one request, whose target may be a whole URL; it comes from who sent the *outer* one.
     """
     line, _, rest = content.lstrip().partition(b"\n")
     words = line.decode("latin-1").split()
@@ -41,7 +41,9 @@ def _inner(content: bytes) -> Request:
     if "://" in target:
         target = "/" + target.partition("://")[2].partition("/")[2]
     headers, body = split_head(rest)
-    return Request.parse(words[0], target, headers, body)
+    if "authorization" in outer.headers:
+        headers = {"authorization": outer.headers["authorization"], **headers}
+    return Request.parse(words[0], target, headers, body, outer.peer)
 
 
 def _as_http(response: Response) -> bytes:

@@ -6,6 +6,7 @@ from orchestrator.local.model.storage.errors import StorageError
 from orchestrator.local.model.storage.names import location_type
 from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.wire.http import Request, Response
+from orchestrator.local.wire.storage_access import Accounts, Door, nobody
 from orchestrator.local.wire.storage_shapes import body_of, bucket_json, preconditions
 
 
@@ -14,8 +15,9 @@ class BucketRequests:
     Answer each bucket method of the JSON API.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage = storage
+        self._door = Door(storage, accounts)
         self._buckets = storage.buckets
 
     def insert(self, request: Request) -> Response:
@@ -38,6 +40,7 @@ class BucketRequests:
         """
         Return the bucket resource.
         """
+        self._door.admit(request, bucket, "storage.buckets.get")
         held = self._buckets.get(bucket)
         preconditions(request.query).check_read(held.generation, held.metageneration)
         return Response.of(bucket_json(held))
@@ -46,6 +49,7 @@ class BucketRequests:
         """
         Merge the body into the bucket.
         """
+        self._door.admit(request, bucket, "storage.buckets.update")
         asked = preconditions(request.query)
         return Response.of(bucket_json(self._buckets.patch(bucket, body_of(request.body), asked)))
 
@@ -53,20 +57,23 @@ class BucketRequests:
         """
         Delete an empty bucket.
         """
+        self._door.admit(request, bucket, "storage.buckets.delete")
         empty = self._storage.objects.is_empty(bucket)
         self._buckets.delete(bucket, empty, preconditions(request.query))
         return Response(204)
 
-    def get_policy(self, _request: Request, bucket: str) -> Response:
+    def get_policy(self, request: Request, bucket: str) -> Response:
         """
         Return the IAM policy.
         """
+        self._door.admit(request, bucket, "storage.buckets.getIamPolicy")
         return Response.of(self._buckets.policy(bucket))
 
     def set_policy(self, request: Request, bucket: str) -> Response:
         """
         Replace the IAM policy.
         """
+        self._door.admit(request, bucket, "storage.buckets.setIamPolicy")
         return Response.of(self._buckets.set_policy(bucket, body_of(request.body)))
 
     def layout(self, _request: Request, bucket: str) -> Response:

@@ -7,6 +7,7 @@ from orchestrator.local.model.storage.objects import Source
 from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.model.storage.values import Preconditions, without_nulls
 from orchestrator.local.wire.http import Request, Response
+from orchestrator.local.wire.storage_access import Accounts, Door, nobody
 from orchestrator.local.wire.storage_media import download
 from orchestrator.local.wire.storage_shapes import (
     base_of,
@@ -23,15 +24,15 @@ class ObjectRequests:
     Answer each object method of the JSON API, and the read of the XML API.
     """
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._objects = storage.objects
+        self._door = Door(storage, accounts)
 
     def list(self, request: Request, bucket: str) -> Response:
         """
         Return one page of objects and prefixes; soft-deleted objects are not kept, so none is listed.
         """
-        self._storage.buckets.get(bucket, "storage.objects.list")
+        self._door.admit(request, bucket, "storage.objects.list")
         answer: dict[str, object] = {"kind": "storage#objects"}
         if request.query.get("softDeleted") == "true":
             return Response.of(answer)
@@ -50,7 +51,7 @@ class ObjectRequests:
         """
         if request.query.get("alt") == "media":
             return self.media(request, bucket, name)
-        self._storage.buckets.get(bucket, "storage.objects.get")
+        self._door.admit(request, bucket, "storage.objects.get", name)
         held = self._objects.get(bucket, name, number(request.query, "generation"))
         preconditions(request.query).check_read(held.generation, held.metageneration)
         return Response.of(object_json(held, base_of(request)))
@@ -59,7 +60,7 @@ class ObjectRequests:
         """
         Return the object's bytes, or the range that was asked for.
         """
-        self._storage.buckets.get(bucket, "storage.objects.get")
+        self._door.admit(request, bucket, "storage.objects.get", name)
         held = self._objects.get(bucket, name, number(request.query, "generation"))
         preconditions(request.query).check_read(held.generation, held.metageneration)
         return download(self._objects, held, request.headers.get("range", ""))
@@ -68,7 +69,7 @@ class ObjectRequests:
         """
         Merge the body into the object's metadata.
         """
-        self._storage.buckets.get(bucket, "storage.objects.update")
+        self._door.admit(request, bucket, "storage.objects.update", name)
         self._objects.get(bucket, name, number(request.query, "generation"))
         asked = preconditions(request.query)
         return Response.of(
@@ -79,7 +80,7 @@ class ObjectRequests:
         """
         Delete the object.
         """
-        self._storage.buckets.get(bucket, "storage.objects.delete")
+        self._door.admit(request, bucket, "storage.objects.delete", name)
         generation = number(request.query, "generation")
         self._objects.delete(bucket, name, generation, preconditions(request.query))
         return Response(204)
@@ -88,7 +89,7 @@ class ObjectRequests:
         """
         Join objects of one bucket.
         """
-        self._storage.buckets.get(bucket, "storage.objects.create")
+        self._door.admit_write(request, bucket, name)
         body = without_nulls(body_of(request.body))
         parts = body.get("sourceObjects", [])
         if not isinstance(parts, list):
@@ -102,8 +103,8 @@ class ObjectRequests:
         """
         Copy an object and return the copy.
         """
-        self._storage.buckets.get(bucket, "storage.objects.get")
-        self._storage.buckets.get(to_bucket, "storage.objects.create")
+        self._door.admit(request, bucket, "storage.objects.get", name)
+        self._door.admit_write(request, to_bucket, to_name)
         generation = number(request.query, "sourceGeneration")
         source = Source(bucket, name, generation, preconditions(request.query, "Source"))
         asked = preconditions(request.query)
@@ -131,6 +132,7 @@ class ObjectRequests:
 
         A kill halfway may leave both names, which the real service does not.
         """
+        self._door.admit(request, bucket, "storage.objects.delete", name)
         answer = self.copy(request, bucket, name, bucket, to_name)
         if to_name != name:
             self._objects.delete(bucket, name, None, Preconditions())

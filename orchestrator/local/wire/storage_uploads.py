@@ -10,6 +10,7 @@ from orchestrator.local.model.storage.errors import invalid
 from orchestrator.local.model.storage.names import check_object_name
 from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.wire.http import Request, Response
+from orchestrator.local.wire.storage_access import Accounts, Door, nobody
 from orchestrator.local.wire.storage_multipart import parts
 from orchestrator.local.wire.storage_shapes import base_of, body_of, object_json, preconditions
 
@@ -22,8 +23,9 @@ class UploadRequests:
     Answer the three kinds of upload.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage = storage
+        self._door = Door(storage, accounts)
         self._uploads = storage.uploads
 
     def insert(self, request: Request, bucket: str) -> Response:
@@ -76,6 +78,7 @@ class UploadRequests:
         if "x-upload-content-type" in request.headers:
             body = {"contentType": request.headers["x-upload-content-type"], **body}
         name = check_object_name(request.query.get("name") or body.get("name"))
+        self._door.admit_write(request, bucket, name)
         session = self._uploads.start(bucket, name, body, preconditions(request.query))
         base = base_of(request) or "http://localhost"
         url = f"{base}{request.path}?uploadType=resumable&upload_id={session.id}"
@@ -91,6 +94,7 @@ class UploadRequests:
 
     def _store(self, request: Request, bucket: str, body: Mapping[str, Any], data: bytes) -> Response:
         name = check_object_name(request.query.get("name") or body.get("name"))
+        self._door.admit_write(request, bucket, name)
         wanted = {**body, **_hashes(request.headers)}
         made = self._storage.objects.insert(bucket, name, data, wanted, preconditions(request.query))
         return Response.of(object_json(made, base_of(request)))

@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.local.model.storage import names
+from orchestrator.local.model.storage.access import check_policy
 from orchestrator.local.model.storage.blobs import Blobs
 from orchestrator.local.model.storage.errors import StorageError, invalid, known, no_access
 from orchestrator.local.model.storage.values import (
@@ -125,6 +126,8 @@ class Buckets:
         if wanted.get("etag", "") not in ("", self.policy(name)["etag"]):
             raise known("precondition")
         policy: Fields = {key: wanted[key] for key in ("version", "bindings") if key in wanted}
+        uniform = bucket.fields.get("iamConfiguration", {}).get("uniformBucketLevelAccess", {})
+        check_policy(policy, uniform=bool(uniform.get("enabled")))
         self._keep(replace(bucket, policy=policy, policy_version=bucket.policy_version + 1))
         return self.policy(name)
 

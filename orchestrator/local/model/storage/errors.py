@@ -50,6 +50,15 @@ def invalid(message: str) -> StorageError:
     return StorageError(400, "invalid", message)
 
 
+def denied(email: str, permission: str, *, on: str) -> StorageError:
+    """
+    Build the 403 for an account without a *permission* on a bucket or an object of it (*on*).
+    """
+    error = known("no access", email=email)
+    message = error.message.replace("storage.objects.list", permission).replace("bucket.", f"{on}.", 1)
+    return StorageError(error.status, error.reason, message)
+
+
 def no_access(permission: str) -> StorageError:
     """
     Build the 403 for a caller without credentials that touches somebody else's bucket.

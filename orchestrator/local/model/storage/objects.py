@@ -77,6 +77,12 @@ class Objects:
         """
         return not self._objects.get(bucket)
 
+    def holds(self, bucket: str, name: str) -> bool:
+        """
+        Say whether there is a live object of that name.
+        """
+        return name in self._objects.get(bucket, {})
+
     def get(self, bucket: str, name: str, generation: int | None = None) -> StoredObject:
         """
         Return the live object; raise 404 when there is none, or none of that *generation*.
