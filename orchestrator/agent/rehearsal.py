@@ -124,7 +124,7 @@ def _fault(name: str, value: str) -> str:
     """
     if name in ADDRESSES and not _is_here(value):
         return ", which is not on this computer"
-    if name in VALUES and value != VALUES[name]:
+    if name in VALUES and value.lower() != VALUES[name]:
         return f", expected {VALUES[name]}"
     if name in FILES and not Path(value).is_file():
         return ", and there is no such file"

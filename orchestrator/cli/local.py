@@ -28,7 +28,7 @@ def command() -> None:
     help="From the preemption notice to the kill: 30 on a real one, 2 in profile scaled.",
 )
 @click.option("--project", default="local-project", show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, help="Ids of resources repeat; without it each local cloud has its own.")
 @click.option(
     "--stockout",
     "stockouts",

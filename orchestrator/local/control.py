@@ -223,19 +223,22 @@ def reset() -> None:
 def environment(address: Address) -> dict[str, str]:
     """
     Return the variables that point gcloud, Google's clients and tpuctl at the local cloud.
+
+    What gcloud would ask any other host goes to a proxy that refuses it. Where machines cannot listen on
+    port 22, PATH begins with programs that know their port.
     """
-    endpoint = address.endpoint
-    return {
+    from orchestrator.local.hosts.client_variables import client_variables
+    from orchestrator.local.ssh_programs import ssh_programs, standard_port_opens
+
+    options = load_options(local_folder())
+    variables = {
         "TPUCTL_CLOUD": "local",
-        "GOOGLE_CLOUD_PROJECT": address.project,
-        "STORAGE_EMULATOR_HOST": endpoint,
-        "TENSORSTORE_GCS_HTTP_URL": endpoint,
-        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
-        "CLOUDSDK_CORE_PROJECT": address.project,
-        "CLOUDSDK_CORE_CHECK_GCE_METADATA": "false",
-        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{endpoint}/storage/v1/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/compute/v1/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{endpoint}/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": f"{endpoint}/",
+        **client_variables(address.endpoint, address.project),
+        "CLOUDSDK_PROXY_TYPE": "http",
+        "CLOUDSDK_PROXY_ADDRESS": "127.0.0.1",
+        "CLOUDSDK_PROXY_PORT": str(options.proxy_port),
     }
+    if not standard_port_opens(options.address_base):
+        programs = ssh_programs(local_folder(), options.address_base, options.ssh_port)
+        variables["PATH"] = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
+    return variables

@@ -95,6 +95,12 @@ class MachineRoom:
         self.metadata.changed(machine_id)
         self._hosts.notice(machine_id)
 
+    def changed(self, machine_id: str) -> None:
+        """
+        Wake the long-polls of the machine's metadata server.
+        """
+        self.metadata.changed(machine_id)
+
     def stop(self, machine_id: str) -> None:
         """
         Kill the machine and keep its disk.

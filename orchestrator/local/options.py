@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 import socket
+import sys
 import uuid
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from orchestrator.local.model.settings import PROFILES, CloudSettings
 LOWEST_PORT = 10_000
 USUAL_LOWEST_GIVEN = 32_768
 """Where Linux begins to give ports to outgoing connections unless somebody has changed it."""
+LOWEST_NETWORK, NETWORKS = 64, 128
+LOOPBACK, LISTENING = 127, "0A"
 PORTS = ("port", "ssh_port", "metadata_port", "proxy_port", "setup_proxy_port", "iap_port")
 
 
@@ -26,8 +29,9 @@ class Options:
     Hold the settings of one local cloud (file `options.json`).
 
     *notice* is the time in seconds from the warning to the kill; the latency profile's when None.
-    *object_interval* is the time in seconds that must lie between two changes of one object. *quota*
-    entries read `ID@PLACE=LIMIT`, for example `CPUS@us-central1=8`. The ports are chosen once.
+    *object_interval* is the time in seconds that must lie between two changes of one object. Without *seed*
+    the ids of resources are this cloud's own. *quota* entries read `ID@PLACE=LIMIT`, for example
+    `CPUS@us-central1=8`. The ports are chosen once.
     """
 
     cloud_id: str = ""
@@ -35,7 +39,7 @@ class Options:
     latency: str = "scaled"
     notice: float | None = None
     project: str = "local-project"
-    seed: int = 0
+    seed: int | None = None
     stockouts: tuple[str, ...] = ()
     quota: tuple[str, ...] = ()
     disabled_apis: tuple[str, ...] = ()
@@ -61,7 +65,8 @@ class Options:
         latency = PROFILES[self.latency]
         return CloudSettings(
             project=self.project,
-            seed=self.seed,
+            # Numeric ids name host keys in gcloud's known_hosts: those of another local cloud were refused.
+            seed=int(self.cloud_id or "0", 16) if self.seed is None else self.seed,
             latency=latency if self.notice is None else replace(latency, notice=self.notice),
             quotas=dict(_quota(entry) for entry in self.quota),
             stockouts=frozenset(self.stockouts),
@@ -93,11 +98,36 @@ def load_options(folder: Path) -> Options:
         kept = Options()
     missing = [name for name in PORTS if not getattr(kept, name)]
     ports: dict[str, Any] = dict(zip(missing, free_ports(len(missing)), strict=True))
-    network = 64 + hashlib.sha256(str(folder).encode()).digest()[0] % 128
     return replace(
         kept, **ports, cloud_id=kept.cloud_id or uuid.uuid4().hex[:12],
-        address_base=kept.address_base or f"127.{network}.0.0",
+        address_base=kept.address_base or free_network(folder),
     )  # fmt: skip
+
+
+def free_network(folder: Path) -> str:
+    """
+    Return the base of an address range of loopback: the folder's own, or the next where nobody listens.
+
+    Machines of two clouds in one range would meet at port 22.
+    """
+    first = hashlib.sha256(str(folder).encode()).digest()[0] % NETWORKS
+    taken = _listening_networks()
+    wanted = [LOWEST_NETWORK + (first + step) % NETWORKS for step in range(NETWORKS)]
+    return f"127.{next((one for one in wanted if one not in taken), wanted[0])}.0.0"
+
+
+def _listening_networks() -> set[int]:
+    """
+    Return the second byte of each loopback address at which somebody listens (proc(5), /proc/net/tcp).
+    """
+    try:
+        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    except OSError:
+        return set()
+    found = [line.split() for line in lines]
+    ends = [fields[1].partition(":")[0] for fields in found if fields[3] == LISTENING]
+    addresses = [int(end, 16).to_bytes(4, sys.byteorder) for end in ends]
+    return {address[1] for address in addresses if address[0] == LOOPBACK}
 
 
 def save_options(folder: Path, options: Options) -> None:

@@ -171,13 +171,14 @@ def test_a_simulated_maintenance_preempts_spot_and_only_shows_on_standard():
     lab.vm("spot", **SPOT_VM)
     lab.vm("standard")
     standard = next(m for m in lab.cloud.machines() if m.name == "standard")
-    for name in ("spot", "standard"):
-        lab.ok("POST", f"{VMS}/{name}/simulateMaintenanceEvent")
+    asked = [lab.ok("POST", f"{VMS}/{name}/simulateMaintenanceEvent") for name in ("spot", "standard")]
     assert lab.cloud.machine_state(standard.id).maintenance_event == "MIGRATE_ON_HOST_MAINTENANCE"
     lab.after(2)
     assert lab.cloud.machine_state(standard.id).maintenance_event == "NONE"
     assert lab.ok("GET", f"{VMS}/spot")["status"] == "TERMINATED"
     assert lab.ok("GET", f"{VMS}/standard")["status"] == "RUNNING"
+    ends = [lab.operation(one) for one in asked]
+    assert [(end["status"], "error" in end) for end in ends] == [("DONE", False)] * 2
 
 
 def test_a_vm_stopped_during_its_notice_is_not_started_again_by_it():

@@ -4,12 +4,16 @@ Logging in to a machine, whichever host kind runs it.
 
 import asyncio
 import io
+import shutil
+import socket
+import subprocess
 
 import asyncssh
 import paramiko
 import pytest
 
 from orchestrator.local.hosts.process import ProcessHosts
+from orchestrator.local.ssh_programs import standard_port_opens
 from tests.local.hosts_lab import until
 
 
@@ -91,6 +95,40 @@ def test_terminals_files_and_tunnels_work(booted):
 
     assert asyncio.run(visit()) == ("31 91", b"text", b"HTTP/1.1 200 OK\r\n")
     assert booted.output("cat ~/note") == "text"
+
+
+@pytest.mark.skipif(shutil.which("scp") is None, reason="scp is not installed")
+def test_scp_leaves_with_0(booted, tmp_path):
+    """
+    OpenSSH's scp takes a session that ends without an exit status for a failure, though the file is there.
+    """
+    key = tmp_path / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(booted.key.export_private_key("openssh"))
+    (tmp_path / "note").write_text("text")
+    options = [f"-oIdentityFile={key}", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null"]
+    command = ["scp", "-P", str(booted.hosts.settings.ssh_port), *options, str(tmp_path / "note")]
+    done = subprocess.run(
+        [*command, f"ada@{booted.machine.address}:note"], capture_output=True, timeout=120, check=False
+    )
+    assert (done.returncode, booted.output("cat ~/note")) == (0, "text"), done.stderr
+
+
+def test_machines_listen_where_gcloud_looks(booted):
+    """
+    Gcloud has no setting for another port than 22.
+    """
+    if not standard_port_opens(booted.machine.address):
+        pytest.skip("this user may not listen on port 22")
+    until(lambda: _greets(booted.machine.address, 22))
+
+
+def _greets(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), timeout=60) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
 
 
 def test_large_streams_arrive_whole(booted):

@@ -3,16 +3,22 @@ What a local cloud is started with survives its restart.
 """
 
 import json
+import shutil
+import socket
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.local.control import environment
 from orchestrator.local.hosts.environment import machine_environment
 from orchestrator.local.hosts.settings import HostSettings
 from orchestrator.local.model.machines import Machine
 from orchestrator.local.model.settings import PROFILES
 from orchestrator.local.options import free_ports, load_options, save_options
+from orchestrator.local.places import Address
+from orchestrator.local.ssh_programs import ssh_programs
 
 
 def test_notice_replaces_that_of_the_profile_and_is_kept(tmp_path):
@@ -43,6 +49,49 @@ def test_no_outgoing_connection_takes_a_port_between_the_choice_and_the_start():
     ports = free_ports(300)
     assert len(set(ports)) == 300
     assert all(10_000 <= port < first for port in ports)
+
+
+def test_two_clouds_give_their_machines_other_ids(tmp_path):
+    """Gcloud keeps host keys by them, and takes another machine with the id of an old one for an attack."""
+    seeds = {load_options(tmp_path / name).cloud_settings().seed for name in ("a", "b", "c")}
+    assert len(seeds) == 3
+    known = replace(load_options(tmp_path), seed=7)
+    assert known.cloud_settings().seed == 7
+
+
+def test_two_clouds_do_not_share_a_range_of_addresses(tmp_path):
+    """Their machines would meet at port 22: a range where somebody listens is passed over."""
+    usual = load_options(tmp_path).address_base
+    with socket.socket() as machine:
+        machine.bind((usual.replace(".0.0", ".0.9"), 0))
+        machine.listen()
+        assert load_options(tmp_path).address_base != usual
+    assert load_options(tmp_path).address_base == usual
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh is not installed")
+def test_ssh_finds_machines_where_nobody_may_listen_on_port_22(tmp_path):
+    """The programs for PATH know the port of this cloud's machines, and of no others."""
+    programs = ssh_programs(tmp_path, "127.99.0.0", 23456)
+
+    def port(*words: str) -> str:
+        shown = subprocess.run([programs / "ssh", "-G", *words], capture_output=True, text=True, check=True)
+        return next(line.split()[1] for line in shown.stdout.splitlines() if line.startswith("port "))
+
+    assert [port("127.99.0.2"), port("127.98.0.2"), port("-p", "22", "127.99.0.2")] == ["23456", "22", "22"]
+    assert (programs / "scp").exists()
+
+
+def test_the_shell_is_led_to_the_local_cloud_alone(tmp_path, monkeypatch):
+    """Every endpoint is the local cloud's; gcloud's way to any other host is a proxy that refuses."""
+    monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path))
+    options = replace(load_options(tmp_path), proxy_port=4711)
+    save_options(tmp_path, options)
+    seen = environment(Address(1, 1, "http://127.0.0.1:8", options.ssh_port, "p", "process"))
+    overrides = {k: v for k, v in seen.items() if "ENDPOINT" in k}
+    assert len(overrides) > 15
+    assert all(value.startswith("http://127.0.0.1:8") for value in overrides.values())
+    assert (seen["CLOUDSDK_PROXY_TYPE"], seen["CLOUDSDK_PROXY_PORT"]) == ("http", "4711")
 
 
 def test_ports_stay_and_missing_ones_are_added(tmp_path):

@@ -217,8 +217,20 @@ def test_guest_attributes_are_read_by_worker_and_path():
     answer = lab.ok("POST", f"{NODES}/n1:getGuestAttributes", body)
     items = answer["guestAttributes"][0]["queryValue"]["items"]
     assert items == [{"namespace": "hostkeys", "key": "ssh-ed25519", "value": "AAAA"}]
-    everyone = lab.ok("POST", f"{NODES}/n1:getGuestAttributes", {"queryPath": "hostkeys/"})
-    assert len(everyone["guestAttributes"]) == 4
+    for named in ({}, {"workerIds": []}, {"workerIds": [""]}):  # the last is what gcloud sends
+        everyone = lab.ok("POST", f"{NODES}/n1:getGuestAttributes", {"queryPath": "hostkeys/", **named})
+        assert len(everyone["guestAttributes"]) == 4
+
+
+def test_a_slice_publishes_host_keys_unless_its_metadata_says_otherwise():
+    """
+    Gcloud reads them of every slice; a user can turn that off.
+    """
+    lab = a_lab()
+    lab.node("usual")
+    lab.node("silent", metadata={"enable-guest-attributes": "FALSE"})
+    seen = [machine.attributes["enable-guest-attributes"] for machine in lab.cloud.machines()]
+    assert seen == ["TRUE", "FALSE"]
 
 
 def test_operations_are_listed_and_can_be_forgotten():

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from orchestrator.local.hosts.client_variables import client_variables
 from orchestrator.local.hosts.own_python import programs
 from orchestrator.local.hosts.settings import MARKER, SYSTEM_PATH, HostSettings
 from orchestrator.local.model.machines import Machine
@@ -55,31 +56,15 @@ def cloud_environment(machine: Machine, settings: HostSettings) -> dict[str, str
     """
     Return the variables that point Google's clients, TensorStore and gcloud at the local cloud.
 
-    gcsfs asks for hierarchical namespaces over gRPC unless told not to, and the storage client's
-    telemetry thread asks for the bucket by itself (docs/facts.md 3.2): both are turned off. A cluster
-    of GCE_METADATA_* names is needed because google-auth, JAX and gcloud read different ones.
+    A cluster of GCE_METADATA_* names is needed because google-auth, JAX and gcloud read different ones.
     """
     metadata = f"{machine.address}:{settings.metadata_port}"
-    endpoint = settings.endpoint.rstrip("/")
     return {
         "GCE_METADATA_HOST": metadata,
         "GCE_METADATA_IP": metadata,
         "GCE_METADATA_ROOT": metadata,
-        "GOOGLE_CLOUD_PROJECT": machine.project,
-        "STORAGE_EMULATOR_HOST": endpoint,
-        "TENSORSTORE_GCS_HTTP_URL": endpoint,
-        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
-        "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA": "true",
-        "CLOUDSDK_CORE_PROJECT": machine.project,
         "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
-        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
-        "CLOUDSDK_CORE_CHECK_GCE_METADATA": "false",
-        "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "true",
-        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{endpoint}/storage/v1/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/compute/v1/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{endpoint}/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": f"{endpoint}/",
+        **client_variables(settings.endpoint, machine.project),
     }
 
 
@@ -97,7 +82,8 @@ def proxy_environment(settings: HostSettings, authorities: Path) -> dict[str, st
         "no_proxy": NO_PROXY,
         "NO_PROXY": NO_PROXY,
         "CURL_CA_BUNDLE": str(authorities),
-        "NO_GCE_CHECK": "true",
+        # TensorFlow reads it in any case; google-auth knows only "true", and finds the machine's token.
+        "NO_GCE_CHECK": "True",
     }
 
 

@@ -16,6 +16,7 @@ from orchestrator.local.hosts.settings import GuestConfig
 
 SSHD_CONFIG = """\
 ListenAddress {address}:{port}
+ListenAddress {address}:22
 HostKey {host_key}
 PidFile /run/sshd.pid
 AuthorizedKeysFile {keys}/%u

@@ -12,6 +12,8 @@ from orchestrator.local.hosts.own_python import base_interpreter
 from orchestrator.local.model.machines import Machine
 
 MARKER = "TPUCTL_MACHINE"
+STANDARD_PORT = 22
+"""Where SSH clients look that cannot be told another port, such as gcloud."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

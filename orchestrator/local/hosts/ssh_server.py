@@ -8,6 +8,7 @@ word is said. Machines share the computer's network, so what a machine forwards 
 import asyncio
 import os
 from collections.abc import Awaitable
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from asyncssh.forward import SSHForwarder
 
 from orchestrator.local.hosts.accounts import Accounts
 from orchestrator.local.hosts.environment import user_environment
-from orchestrator.local.hosts.settings import GuestConfig
+from orchestrator.local.hosts.settings import STANDARD_PORT, GuestConfig
 from orchestrator.local.hosts.ssh_session import run_session
 
 SHELL = "/bin/bash"
@@ -30,16 +31,24 @@ class SshServer:
 
     def __init__(self, config: GuestConfig) -> None:
         self._config = config
-        self._listener: asyncssh.SSHAcceptor | None = None
+        self._listeners: list[asyncssh.SSHAcceptor] = []
         self.accounts: Accounts = {}
 
     async def start(self, host_key: Path) -> None:
         """
         Listen on the machine's address. Raises OSError when the port is taken.
+
+        gcloud knows no port but 22, which may need privileges: it is a second one, where it can be had.
         """
-        self._listener = await asyncssh.listen(
+        await self._listen(self._config.ssh_port, host_key)
+        if self._config.ssh_port != STANDARD_PORT:
+            with suppress(OSError):
+                await self._listen(STANDARD_PORT, host_key)
+
+    async def _listen(self, port: int, host_key: Path) -> None:
+        listener = await asyncssh.listen(
             self._config.address,
-            self._config.ssh_port,
+            port,
             server_factory=lambda: _Login(self),
             server_host_keys=[str(host_key)],
             process_factory=self._session,
@@ -49,13 +58,14 @@ class SshServer:
             line_editor=False,
             agent_forwarding=False,
         )
+        self._listeners.append(listener)
 
     async def stop(self) -> None:
         """
-        Close the port and every connection.
+        Close the ports and every connection.
         """
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     def environment(self, user: str) -> dict[str, str]:
         """
@@ -143,7 +153,13 @@ class _Files(asyncssh.SFTPServer):
 
     def __init__(self, channel: "asyncssh.SSHServerChannel[bytes]", home: Path) -> None:
         super().__init__(channel)
+        self._channel = channel
         self._home = os.fsencode(home)
+
+    def exit(self) -> None:
+        super().exit()
+        # OpenSSH's scp takes a channel without an exit status for a failed copy.
+        self._channel.exit(0)
 
     def map_path(self, path: bytes) -> bytes:
         return os.path.join(self._home, path)  # noqa: PTH118 - bytes, which Path refuses

@@ -248,6 +248,16 @@ class Kernel:
         Give a machine new attributes and tags; its metadata server shows them from now on.
         """
         self.state.machines[machine.id] = replace(machine, attributes=attributes, tags=tags)
+        self.hosts.changed(machine.id)
+
+    def show_maintenance(self, machine_id: str, event: str) -> None:
+        """
+        Show a maintenance event to a machine, if it is still there.
+        """
+        if flags := self.state.flags.get(machine_id):
+            self.state.flags[machine_id] = replace(flags, maintenance_event=event)
+            self.touch()
+            self.hosts.changed(machine_id)
 
     def boot(self, machine_id: str) -> None:
         """

@@ -53,6 +53,11 @@ class Hosts(Protocol):
         Give the machine its notice: shutdown scripts start now (ACPI G2 soft off).
         """
 
+    def changed(self, machine_id: str) -> None:
+        """
+        Learn that the machine's metadata has changed: who waits for a change is to be woken.
+        """
+
     def stop(self, machine_id: str) -> None:
         """
         Kill every process of the machine and keep its disk.
@@ -88,6 +93,11 @@ class NoHosts:
         Record a notice.
         """
         self.calls.append(("notice", machine_id))
+
+    def changed(self, machine_id: str) -> None:
+        """
+        Do nothing: nobody waits.
+        """
 
     def stop(self, machine_id: str) -> None:
         """

@@ -51,6 +51,8 @@ def attributes(
     """
     queued = {"queued-resource-name": node.queued} if node.queued else {}
     return {
+        # gcloud looks there for the host keys of every slice, whose creator need not have asked for them.
+        "enable-guest-attributes": "TRUE",
         **node.body.get("metadata", {}),
         **queued,
         "accelerator-type": node.accelerator.type,

@@ -6,7 +6,6 @@ fingerprint the second gets 412.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from orchestrator.local.model import vm_rules
@@ -91,7 +90,7 @@ class VmChanges:
             self._vms.preempt(instance, notice=True)
         elif operation.planned is None:
             ends = instance.scheduling.get("onHostMaintenance") == "TERMINATE"
-            self._show(instance.machine_id, _MAINTENANCE[ends])
+            self._kernel.show_maintenance(instance.machine_id, _MAINTENANCE[ends])
             self._kernel.schedule(self._kernel.settings.latency.notice, "vm.maintained", instance.machine_id)
         return operation
 
@@ -107,11 +106,5 @@ class VmChanges:
         if machine:
             self._kernel.change_machine(machine, dict(instance.metadata), instance.tags)
 
-    def _show(self, machine_id: str, event: str) -> None:
-        flags = self._kernel.state.flags.get(machine_id)
-        if flags:
-            self._kernel.state.flags[machine_id] = replace(flags, maintenance_event=event)
-            self._kernel.touch()
-
     def _maintained(self, machine_id: str) -> None:
-        self._show(machine_id, "NONE")
+        self._kernel.show_maintenance(machine_id, "NONE")

@@ -14,6 +14,7 @@ from orchestrator.local.model.vm_disks import VmDisks
 
 _DAY = 24 * 3600.0
 S = Status
+_STARTS = frozenset({"insert", "start"})
 _UP = frozenset({S.PROVISIONING, S.STAGING, S.RUNNING})
 
 
@@ -45,7 +46,8 @@ class VmLife:
         operation = self.begin(instance, "compute.instances.preempted", user="system")
         lost = compute_case("preempted while creating").operation_error(**kernel.values(_place(instance)))
         for other in kernel.open_on(instance.numeric_id):
-            if other is not operation:
+            # Other calls end as they would have: the one that asked for this preemption is one of them.
+            if other.verb in _STARTS:
                 kernel.finish(other, lost)
         delay = kernel.settings.latency.notice if notice and instance.status is S.RUNNING else 0.0
         self.wind_down(instance, operation, delay, instance.action, preempted=True, notice=notice)

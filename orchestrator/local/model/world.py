@@ -237,6 +237,7 @@ class LocalCloud:
         with self.lock:
             self.kernel.state.guest[machine_id][namespace, key] = value
             self.kernel.touch()
+            self.kernel.hosts.changed(machine_id)
 
     def bill(self) -> list[BillLine]:
         """

@@ -116,7 +116,8 @@ class NodeRequests:
         """
         body = body_of(call.request)
         found, query = self._cloud.tpu.get(call.zone, call.name), body.get("queryPath", "")
-        indices = [int(i) for i in body.get("workerIds") or range(len(found.workers))]
+        # gcloud asks for all workers by the one id "".
+        indices = [int(i) for i in body.get("workerIds", ()) if i] or range(len(found.workers))
         for index in indices:
             node_rules.check_worker(found, index)
         return Response.of({"guestAttributes": [self._worker(found.workers[i].id, query) for i in indices]})
