@@ -182,19 +182,33 @@ def test_boot_fails_loudly_when_a_step_fails(box):
     assert "mkdir" in box.status()["message"]
 
 
-def test_restart_waits_for_the_lock_and_starts_again(box):
-    """`start-job --restart` asks the agent to stop, waits until its lock is free, then starts."""
-    box.boot(machine_scripts(make_spec(), make_target()))
+@pytest.mark.parametrize("newer", [True, False])
+def test_restart_replaces_only_what_was_started_with_other_files(box, newer):
+    """
+    `start-job --restart` asks an old agent to stop and waits for its lock; one with these files is left alone.
+
+    The startup script or cron may start the agent in the moment before who sent its files does.
+    """
+    scripts = machine_scripts(make_spec(), make_target())
+    box.boot(scripts)
     box.ran()
     held = box.root / "held"
-    holder = subprocess.Popen(["flock", box.root / "job.lock", "sh", "-c", 'touch "$0"; sleep 1', held])
+    holder = subprocess.Popen(
+        ["flock", box.root / "job.lock", "sh", "-c", 'touch "$0"; read -r word', held], stdin=subprocess.PIPE
+    )
     while not held.exists():
         time.sleep(0.01)
+    if newer:
+        (box.root / "job.env.local").write_text(scripts.job_env)
+        threading.Timer(1.0, lambda: holder.communicate(b"end\n")).start()
     assert box.run([str(box.root / "start-job"), "--restart"]).returncode == 0
-    assert holder.poll() == 0, "it did not wait for the lock"
-    box.ran("run")
-    box.ran("stop")
-    holder.wait()
+    assert (holder.poll() is not None) == newer
+    if newer:
+        box.ran("run")
+        box.ran("stop")
+    else:
+        assert not (box.root / "state/ran-stop").exists()
+        holder.communicate(b"end\n")
 
 
 def test_shutdown_tells_the_agent(box):

@@ -78,7 +78,7 @@ def survive(
     first = max(first, committed(stage, 1))
     stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1", "--no-notice")
 
-    stage.wait_for("a save of the second machine", lambda: committed(stage, 2) > first, patience, 0.1)
+    stage.wait_for("a save of the second machine", lambda: _saved_more(stage, 2), patience, 0.1)
     leave(stage, 2)
     if hurry:
         stage.hurry()
@@ -97,6 +97,12 @@ def survive(
     assert beats[2]["committed_step"] >= beats[1]["committed_step"]
     logs = tuple(stage.logs(number) for number in (1, 2, 3))
     return Life(beats, worker, logs, tuple(stage.objects("checkpoints/")))
+
+
+def _saved_more(stage: Stage, incarnation: int) -> bool:
+    """Return whether a machine has committed a step of its own, beyond the one that it began with."""
+    beats = stage.beats(incarnation)
+    return bool(beats) and (beats[0]["committed_step"] or 0) > (beats[0]["resumed_from"] or 0)
 
 
 def _told(stage: Stage) -> Mapping[str, Any] | None:
