@@ -185,7 +185,7 @@ def test_boot_fails_loudly_when_a_step_fails(box):
 @pytest.mark.parametrize("newer", [True, False])
 def test_restart_replaces_only_what_was_started_with_other_files(box, newer):
     """
-    `start-job --restart` asks an old agent to stop and waits for its lock; one with these files is left alone.
+    `start-job --restart` asks an old agent to stop, then waits for its lock; one with these files stays.
 
     The startup script or cron may start the agent in the moment before who sent its files does.
     """

@@ -43,6 +43,7 @@ WRONG = [
     ("up", "--set", "tpu.type=v99-8"), ("up", "--set", "nonsense"), ("plan", "--set", "tpu.zones=[]"),
 ]  # fmt: skip
 PASSING = ("REPAIRING", "STOPPED", "TERMINATED", "HIDDEN", "vanish", "UNHEALTHY_MAINTENANCE")
+TAKEN = {"STOPPED", "TERMINATED", "vanish"}
 STRIKES = ("preempt", "kill", *PASSING)
 CALLS = st.tuples(st.integers(1, 30), st.sampled_from(["before", "after"]))
 COUNTED = Counter()
@@ -87,10 +88,13 @@ class Commands(RuleBasedStateMachine):
         """After an `up` that ends well there is one TPU with the job, or the job is over."""
         said = self._type(self._desk(desk), "up", interrupt=3000)
         if said.code == 0 and "the job is done" not in said.err:
-            assert len(self.town.in_use("demo-tpu-")) == 1, self.town.nodes()
+            running = any(worker.running for worker in self.town.crew.workers.values())
+            # Machines that report keep a TPU whose state is strange; without reports its state decides.
+            usable = {"CREATING", "READY"} | (set(PASSING) - TAKEN if running else set())
+            kept = [node for node, state in self.town.nodes("demo-tpu-").items() if state in usable]
+            assert len(kept) == 1, self.town.nodes()
             # A machine that died a moment ago is not missed before its reports are.
-            fresh = self.town.clock.monotonic() - self.struck < 300
-            assert fresh or any(worker.running for worker in self.town.crew.workers.values())
+            assert running or self.town.clock.monotonic() - self.struck < 300
 
     @rule(desk=desks, seconds=st.sampled_from([40, 300, 1500]))
     def watch(self, desk, seconds):
