@@ -25,7 +25,18 @@ if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 RAW_NAMES = frozenset(
-    ("job_env", "run_job", "start_job", "run_sidecars", "cron", "run_expire", "expire_cron", "mark", "name")
+    (
+        "job_env",
+        "run_job",
+        "start_job",
+        "run_sidecars",
+        "cron",
+        "run_expire",
+        "expire_cron",
+        "minute",
+        "mark",
+        "name",
+    )
 )
 LONGEST_SCRIPT = 256 * 1024  # bytes; limit of one metadata value (docs/facts.md 2.4)
 STOP_SECONDS = 60  # how long `start-job --restart` waits for the old agent, unless the grace is longer
@@ -72,6 +83,7 @@ class Scripts:
 
     *cron* carries `@ROOT@` where the machine's root folder goes; startup fills it in. *run_sidecars* is
     empty on a machine without any, *run_expire* and *expire_cron* on one that does not delete itself.
+    *minute* stands in for cron on a machine that has none.
     """
 
     startup: str
@@ -83,6 +95,7 @@ class Scripts:
     run_sidecars: str
     run_expire: str
     expire_cron: str
+    minute: str
 
 
 def machine_scripts(spec: Spec, target: Target) -> Scripts:
@@ -102,6 +115,7 @@ def machine_scripts(spec: Spec, target: Target) -> Scripts:
         "run_sidecars": sidecar_script(spec, target.role, target.bucket, wanted_only=True),
         "run_expire": _render("run-expire.sh.j2", values) if target.expires_at is not None else "",
         "expire_cron": _render("expire-cron.j2", values) if target.expires_at is not None else "",
+        "minute": _render("minute.sh.j2", values),
     }
     startup = _render("startup.sh.j2", {**values, **files, "mark": _mark(files)})
     size = len(startup.encode())

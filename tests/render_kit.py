@@ -96,7 +96,8 @@ class Box:
         self.cron = folder / "cron.d"
         self.environment = {
             "PATH": f"{folder}/bin:/usr/bin:/bin", "HOME": str(folder), "TPUCTL_ROOT": str(self.root),
-            "TPUCTL_CRON_DIR": str(self.cron), "GCE_METADATA_HOST": cloud.address,
+            "TPUCTL_CRON_DIR": str(self.cron), "TPUCTL_APT_DIR": str(folder / "apt.conf.d"),
+            "TPUCTL_HAS_CRON": "yes", "GCE_METADATA_HOST": cloud.address,
             "STORAGE_EMULATOR_HOST": f"http://{cloud.address}", "TPUCTL_FETCH_SECONDS": "20",
             "CLOUDSDK_CORE_PROJECT": "it's mine", "XLA_FLAGS": "--a --b", "UNRELATED": "1",
         }  # fmt: skip

@@ -2,10 +2,14 @@
 A machine boots with the rendered scripts: real bash, real cron line, real flock.
 """
 
+import os
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +28,34 @@ def cloud() -> Iterator[Cloud]:
 def box(tmp_path, cloud) -> Box:
     """Offer a machine without anything on it."""
     return Box(tmp_path, cloud)
+
+
+def started_with(part: str) -> list[int]:
+    """Return the processes whose command line contains *part*."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if part.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def until(check: Callable[[], bool], seconds: float = 90) -> None:
+    """Wait until *check* holds."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def scratch() -> Iterator[list[str]]:
+    """Offer a list of command lines whose processes are killed at the end."""
+    parts: list[str] = []
+    yield parts
+    for pid in [pid for part in parts for pid in started_with(part)]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_boot_prepares_the_machine_and_starts_the_job(box, cloud):
@@ -55,11 +87,42 @@ def test_cron_gets_the_same_environment(box):
     bare = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh"}
     subprocess.run(["/bin/sh", "-c", command], env=bare, cwd="/", check=True)
     seen = box.ran()
-    kept = {
-        key: box.environment[key] for key in box.environment.keys() - {"UNRELATED", "TPUCTL_FETCH_SECONDS"}
-    }
+    boots = {"UNRELATED", "TPUCTL_FETCH_SECONDS", "TPUCTL_APT_DIR", "TPUCTL_HAS_CRON"}
+    kept = {key: box.environment[key] for key in box.environment.keys() - boots}
     assert {key: seen.get(key) for key in kept} == kept
     assert "UNRELATED" not in seen
+
+
+def test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again(box, scratch):
+    """Each minute, with cron's bare environment; one process, however often the startup script runs."""
+    scripts = machine_scripts(make_spec(), make_target())
+    without = {"TPUCTL_HAS_CRON": "no", "TPUCTL_CRON_MINUTE": "0.1"}
+    for _ in range(2):
+        done = box.boot(scripts, **without)
+        assert (done.returncode, done.stderr) == (0, "")
+    box.ran()
+    scratch.append(f"{box.root}/minute")
+    for _ in range(2):
+        seen = box.ran()  # nobody else starts it
+    assert (seen["TPUCTL_INCARNATION"], "UNRELATED" in seen) == ("3", False)
+    # The loop and the flock that holds its lock; the second boot's own flock may still be leaving.
+    until(lambda: len(started_with(f"{box.root}/minute\0run")) == 2)
+
+
+def test_where_there_is_cron_it_is_left_to_cron(box):
+    """Nothing of ours stands beside it."""
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    box.ran()
+    assert not (box.root / "minute").exists()
+
+
+def test_apt_is_told_to_wait_for_its_lock(box):
+    """Where there is an apt; a boot does not fail without it."""
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert not (box.folder / "apt.conf.d").exists()
+    (box.folder / "apt.conf.d").mkdir()
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert (box.folder / "apt.conf.d/90tpuctl").read_text() == 'DPkg::Lock::Timeout "600";\n'
 
 
 @pytest.mark.parametrize("runs_job", [True, False])

@@ -1,5 +1,5 @@
 """
-Commands of the agent: run | stop | notice | expire | status | fetch | exec | venv.
+Commands of the agent: run | stop | notice | expire | status | fetch | exec | venv | apt.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import List, Mapping, Optional
 
+from . import apt
 from .bundle import fetch
 from .errors import AgentError
 from .expire import Timer, made_until
@@ -28,7 +29,7 @@ from .rehearsal import check, for_job, for_setup, trusted
 from .settings import layout_of, read_settings
 from .storage import Bucket
 from .threads import say
-from .venv import install_command
+from .venv import commands, install_command
 from .venv import main as venv
 
 LEAVE_SECONDS = 25.0
@@ -55,10 +56,13 @@ def main(argv: Optional[List[str]] = None) -> int:
     start.add_argument("--install", action="store_true", help="foreign hosts may be reached, as by setup")
     start.add_argument("program", nargs="+", help="program and arguments; write -- before them")
     commands.add_parser("venv", help="make a virtual environment and run a command in it: tpuctl-venv --help")
+    commands.add_parser("apt", help="wait for the lock of apt's lists, then run apt-get or apt")
     words = sys.argv[1:] if argv is None else argv
     try:
         if words[:1] == ["venv"]:
             return _venv(words[1:], os.environ)
+        if words[:1] == ["apt"] and len(words) > 1:
+            return apt.main(words[1:], os.environ, layout_of(os.environ), time.sleep, time.monotonic)
         asked = parser.parse_args(words)
         return _dispatch(asked, os.environ)
     except AgentError as error:
@@ -96,7 +100,9 @@ def _run(environ: Mapping[str, str]) -> int:
     if settings.layout.stop.exists() or environ.get("TPUCTL_RUNS_JOB") == "0":
         return 0
     settings.layout.make()
-    install_command(settings.layout, Path(sys.argv[0]).absolute())
+    own = Path(sys.argv[0]).absolute()
+    install_command(settings.layout, own)
+    apt.install_commands(commands(settings.layout), own, environ)
     return Agent(wire(settings, environ)).run()
 
 

@@ -53,18 +53,47 @@ def command() -> None:
 @click.option(
     "--taken-bucket", "taken_buckets", multiple=True, metavar="NAME", help="A name that somebody else owns."
 )
+@click.option(
+    "--package-lock",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="How long apt and dpkg are locked on a new machine: minutes on a real one, 6 s in profile scaled.",
+)
+@click.option(
+    "--python",
+    default="",
+    metavar="VERSION",
+    help="The python3 of all machines; by default that of Google's images (TPU 3.10, VM 3.12) if it is here.",
+)
+@click.option(
+    "--without",
+    "absent",
+    multiple=True,
+    type=click.Choice(["cron", "gcloud"]),
+    help="What the images of machines lack besides.",
+)
 @json_option
 def start(as_json: bool, **choices: object) -> None:
     """
     Start it with these settings. They are kept; `reset` forgets them.
     """
+    import os
     from dataclasses import replace
 
     from orchestrator.cli.output import print_json, say
+    from orchestrator.errors import UsageError
     from orchestrator.local import control
+    from orchestrator.local.hosts.interpreters import interpreters
     from orchestrator.local.options import load_options
     from orchestrator.local.places import local_folder
 
+    here = interpreters(os.environ)
+    if choices["python"] and choices["python"] not in here:
+        raise UsageError(
+            f"--python {choices['python']}: this computer has {', '.join(here)}",
+            hint=f"run: uv python install {choices['python']} (or pyenv install)",
+            unchanged="nothing was started",
+        )
     options = replace(load_options(local_folder()), **choices)  # type: ignore[arg-type]
     address, fresh = control.ensure_running(options)
     if as_json:
@@ -117,6 +146,9 @@ def status(as_json: bool) -> None:
         )
         return
     click.echo(f"running at {address.endpoint}" if address else "not running")
+    for image in body.get("images", []):
+        lacking = "" if image["python"] == image["python_of_image"] else _other_python(image)
+        click.echo(f"{image['kind']} machines: {image['image']}, Python {image['python']}{lacking}")
     for machine in body.get("machines", []):
         click.echo(
             f"{machine['name']}  {machine['address']}  {'running' if machine['running'] else 'stopped'}"
@@ -127,6 +159,10 @@ def status(as_json: bool) -> None:
         click.echo(f"fault not met yet: {fault['method']} {fault['fault']}")
     if body.get("bill"):
         click.echo(f"it would have cost {sum(line['usd'] or 0 for line in body['bill']):.4f} USD")
+
+
+def _other_python(image: dict[str, str]) -> str:
+    return f" (Google's image has {image['python_of_image']})"
 
 
 @command.command("env")

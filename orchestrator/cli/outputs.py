@@ -190,6 +190,7 @@ KINDS: Mapping[str, Any] = {
         "machines?": [{"id": str, "name": str, "address": str, "running": bool}],
         "queued?": [{"name": str, "zone": str, "state": str}],
         "unused_faults?": [object], "bill?": [object], "calls?": table(int), "refused?": table(int),
+        "images?": [{"kind": str, "image": str, "python": str, "python_of_image": str}],
     },
     "local-env": {"variables": table(str)},
     "notify": {"results": [{"receiver": str, "told": bool, "why": str}]},

@@ -2,7 +2,7 @@
 The control routes that `tpuctl local` uses: /_local/...
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from orchestrator.local.model.world import LocalCloud
@@ -11,10 +11,16 @@ from orchestrator.local.wire.http import Request, Response, Router
 
 
 def admin_routes(
-    router: Router, cloud: LocalCloud, stop: Callable[[], None], refused: Mapping[str, int]
+    router: Router,
+    cloud: LocalCloud,
+    stop: Callable[[], None],
+    refused: Mapping[str, int],
+    images: Sequence[Mapping[str, str]] = (),
 ) -> None:
     """
     Register status, preempt, kill, state, fault and stop; *refused* counts what the proxy kept machines from.
+
+    *images* says what the machines of each kind have.
     """
 
     def status(request: Request) -> Response:
@@ -33,6 +39,7 @@ def admin_routes(
                 "bill": bill,
                 "calls": dict(cloud.calls),
                 "refused": dict(refused),
+                "images": list(images),
             }
         )
 

@@ -23,6 +23,7 @@ from orchestrator.local.asgi import App, asgi_app
 from orchestrator.local.certificates import STORAGE_HOSTS, certificates
 from orchestrator.local.hosts.choose import make_hosts
 from orchestrator.local.hosts.interpreters import interpreters
+from orchestrator.local.hosts.machine_image import described
 from orchestrator.local.hosts.package_sources import package_sources
 from orchestrator.local.hosts.settings import HostSettings, network_of
 from orchestrator.local.machine_room import MachineRoom
@@ -113,7 +114,8 @@ class Daemon:
                 router, storage, lambda inner, at=router: dispatch(at, self.cloud, inner), callers  # type: ignore[misc]
             )  # fmt: skip
         xml_routes(self._tunnelled, storage)
-        admin_routes(self._controls, self.cloud, self.halt, self._proxy.refused)
+        images = described(self._hosts.settings.pythons, options.python)
+        admin_routes(self._controls, self.cloud, self.halt, self._proxy.refused, images)
 
     @property
     def endpoint(self) -> str:
@@ -137,6 +139,9 @@ class Daemon:
             authorities=self._certificates.bundle(),
             shared=uv_program.shared_folder(),
             pythons=interpreters(os.environ),
+            python=options.python,
+            package_lock_seconds=options.package_lock_seconds,
+            absent=frozenset(options.absent),
             uv=uv_program.any_program(),
             package_sources=package_sources(os.environ),
         )

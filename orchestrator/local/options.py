@@ -20,6 +20,8 @@ USUAL_LOWEST_GIVEN = 32_768
 """Where Linux begins to give ports to outgoing connections unless somebody has changed it."""
 LOWEST_NETWORK, NETWORKS = 64, 128
 LOOPBACK, LISTENING = 127, "0A"
+PACKAGE_LOCK = {"instant": 3.0, "scaled": 6.0, "realistic": 240.0}
+"""Seconds by latency profile."""
 PORTS = ("port", "ssh_port", "metadata_port", "proxy_port", "setup_proxy_port", "iap_port")
 
 
@@ -30,7 +32,9 @@ class Options:
 
     *notice* is the time in seconds from the warning to the kill; the latency profile's when None.
     *object_interval* is the time in seconds that must lie between two changes of one object. Without *seed*
-    the ids of resources are this cloud's own. *quota* entries read `ID@PLACE=LIMIT`, for example
+    the ids of resources are this cloud's own. *package_lock* is for how many seconds of its first boot a
+    machine's dpkg is locked; the profile's when None. *python* is the version of all machines; their images'
+    when empty. *absent* names what images lack. *quota* entries read `ID@PLACE=LIMIT`, for example
     `CPUS@us-central1=8`. The ports are chosen once.
     """
 
@@ -46,6 +50,9 @@ class Options:
     denied_permissions: tuple[str, ...] = ()
     taken_buckets: tuple[str, ...] = ()
     object_interval: float = 1.0
+    package_lock: float | None = None
+    python: str = ""
+    absent: tuple[str, ...] = ()
     port: int = 0
     ssh_port: int = 0
     metadata_port: int = 0
@@ -53,6 +60,13 @@ class Options:
     setup_proxy_port: int = 0
     iap_port: int = 0
     address_base: str = field(default="")
+
+    @property
+    def package_lock_seconds(self) -> float:
+        """
+        Return for how many seconds dpkg is locked: minutes on a real machine (docs/facts.md 5.5).
+        """
+        return PACKAGE_LOCK.get(self.latency, 0.0) if self.package_lock is None else self.package_lock
 
     def cloud_settings(self) -> CloudSettings:
         """

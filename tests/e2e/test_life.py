@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from orchestrator.local.hosts.own_python import base_interpreter, version_of
 from tests.e2e.stage import losses
 
 pytestmark = pytest.mark.e2e
@@ -32,8 +33,10 @@ def test_a_job_survives_notice_kill_and_interrupted_watches_to_the_same_loss(sta
     Two preemptions, a Ctrl-C and a SIGKILL of watch: the losses equal those of an unbroken run.
     """
     stage.use_example(steps=STEPS)
-    # Google's notice is 30 s; the local cloud's own 2 s are too few for a last save on a busy computer.
-    stage.tpuctl("local", "start", "--notice", "30")
+    # Google's notice is 30 s; the local cloud's own 2 s are too few for a last save on a busy computer. The
+    # example reads the sources of its Python, so the unbroken run must have the same.
+    python = version_of(base_interpreter())
+    stage.tpuctl("local", "start", "--notice", "30", "--python", python)
     assert "e2e is up" in stage.tpuctl("up").err
     again = stage.tpuctl("up", "--json")
     assert '"changes": 0' in again.out

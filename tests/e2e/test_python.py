@@ -3,18 +3,18 @@ Python on a machine: its own, or the one that `job.python` asks for; what a setu
 """
 
 import os
-import sys
 from importlib import metadata
 
 import pytest
 
 from orchestrator.local.hosts.interpreters import interpreters
+from orchestrator.local.hosts.machine_image import interpreter_for
+from orchestrator.local.hosts.own_python import version_of
 
 pytestmark = pytest.mark.e2e
-OURS = f"{sys.version_info.major}.{sys.version_info.minor}"
-OTHER = next(
-    (one for one in ("3.12", "3.13", "3.10", "3.11") if one != OURS and one in interpreters(os.environ)), ""
-)
+HERE = interpreters(os.environ)
+OURS = version_of(interpreter_for("tpu", HERE))
+OTHER = next((one for one in ("3.12", "3.13", "3.11", "3.10") if one != OURS and one in HERE), "")
 LOOK = """\
 import importlib.util as u, sys
 names = ("iniconfig", "click", "pydantic", "google", "orchestrator")

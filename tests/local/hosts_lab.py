@@ -179,10 +179,13 @@ def lab(
     kind: str = "tpu",
     disk_bytes: int = 0,
     sources: Mapping[str, str] | None = None,
+    host: Mapping[str, Any] | None = None,
     **attributes: str,
 ) -> Iterator[Lab]:
     """
     Serve the metadata of one machine that is not booted yet; everything is killed at the end.
+
+    *host* has further settings of the hosts.
     """
     address = free_address()
     settings = HostSettings(
@@ -193,6 +196,7 @@ def lab(
         metadata_port=free_port(address),
         cron_minute_seconds=1.0,
         package_sources=sources or {},
+        **(host or {}),
     )
     settings.root.mkdir(parents=True)
     hosts = build(settings)

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.local.hosts.own_python import base_interpreter, version_of
+from orchestrator.local.options import Options, save_options
 from tests.e2e.stage import Stage
 from tests.recipes.kit import VENVS
 
 HERE = Path(__file__).parent
+OURS = version_of(base_interpreter())
 TOO_LARGE = {
     f"test_{name}.py"
     for name in (
@@ -50,6 +53,8 @@ def stage(tmp_path) -> Iterator[Stage]:
     """Return an empty stage whose machines share the virtual environments; it leaves nothing behind."""
     one = Stage(tmp_path)
     one.environment["TPUCTL_VENV_CACHE"] = str(VENVS)
+    # The CPU builds of torch that an index may offer are for few versions; the other tests use the image's.
+    save_options(one.cloud, Options(python=OURS))
     try:
         yield one
     finally:

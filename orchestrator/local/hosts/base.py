@@ -14,6 +14,7 @@ from pathlib import Path
 
 from orchestrator.local.hosts import processes
 from orchestrator.local.hosts.environment import machine_environment
+from orchestrator.local.hosts.machine_image import GCLOUD
 from orchestrator.local.hosts.settings import MARKER, GuestConfig, HostSettings
 from orchestrator.local.hosts.standin import install_stand_ins, package_parent
 from orchestrator.local.model.machines import Machine
@@ -187,7 +188,7 @@ class MachineHosts(ABC):
         state = folder / "guest"
         state.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
-        install_stand_ins(state / "bin")
+        install_stand_ins(state / "bin", gcloud=GCLOUD not in self.settings.absent)
         (state / AUTHORITIES).write_bytes(self.settings.authorities)
         config = state / "config.json"
         self._guest_config(machine, folder, state).write(config)

@@ -2,11 +2,14 @@
 Choose the host kind.
 """
 
+import shutil
+
 from orchestrator.errors import LocalCloudError
 from orchestrator.local.hosts.base import MachineHosts
+from orchestrator.local.hosts.machine_image import GCLOUD
 from orchestrator.local.hosts.namespace import NamespaceHosts, available
 from orchestrator.local.hosts.process import ProcessHosts
-from orchestrator.local.hosts.settings import HostSettings
+from orchestrator.local.hosts.settings import SYSTEM_PATH, HostSettings
 
 
 def make_hosts(kind: str, settings: HostSettings) -> MachineHosts:
@@ -25,10 +28,17 @@ def make_hosts(kind: str, settings: HostSettings) -> MachineHosts:
     reason = available(settings.root) if kind != "process" else "not asked for"
     if reason is None:
         return NamespaceHosts(settings)
+    hidden = GCLOUD not in settings.absent or shutil.which("gcloud", path=SYSTEM_PATH) is None
     if kind == "namespace":
         raise LocalCloudError(
             f"Machines cannot run in namespaces: {reason}.",
             hint="Use the host kind `process`.",
+            unchanged="No machine was started.",
+        )
+    if not hidden:
+        raise LocalCloudError(
+            "Machines of the kind `process` have this computer's gcloud, which cannot be left out.",
+            hint="Use the host kind `namespace`, or leave out --without gcloud.",
             unchanged="No machine was started.",
         )
     return ProcessHosts(settings)

@@ -15,6 +15,7 @@ from orchestrator.local.hosts.accounts import accounts
 from orchestrator.local.hosts.environment import user_environment
 from orchestrator.local.hosts.guest_metadata import MetadataClient
 from orchestrator.local.hosts.own_python import install_python
+from orchestrator.local.hosts.package_locks import hold_locks
 from orchestrator.local.hosts.processes import members
 from orchestrator.local.hosts.scripts import Serial, run_script
 from orchestrator.local.hosts.services import OwnServices, Services, SystemServices
@@ -55,7 +56,11 @@ class Guest:
         """
         config = self._config
         await asyncio.to_thread(
-            install_python, Path(config.files), Path(config.python), Path(config.shared) / "pip"
+            install_python,
+            Path(config.files),
+            Path(config.python),
+            Path(config.shared) / "pip",
+            with_pip=config.pip,
         )
         key = self._state / "ssh_host_ed25519_key"
         public = await asyncio.to_thread(_host_key, key)
@@ -135,7 +140,9 @@ def main() -> None:
     """
     Run the guest that the configuration file of the first argument describes.
     """
-    asyncio.run(Guest(GuestConfig.read(Path(sys.argv[1]))).run())
+    config = GuestConfig.read(Path(sys.argv[1]))
+    hold_locks(Path(config.files), Path(config.state), config.package_lock_seconds)
+    asyncio.run(Guest(config).run())
 
 
 if __name__ == "__main__":

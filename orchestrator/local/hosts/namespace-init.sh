@@ -3,12 +3,12 @@
 # ipc namespaces. It builds the machine's file system, moves into it and runs the guest agent; when the
 # agent ends, pid 1 ends, and the kernel kills and unmounts everything else.
 #
-# Arguments: machine folder, host name, disk limit in bytes (0: none), python, a folder that all machines
-# share (empty: none), then folders that the guest needs. The machine's own /root, /home or /tmp may hide these.
+# Arguments: machine folder, host name, disk limit in bytes (0: none), python, a program that the image lacks
+# (empty: none), a folder that all machines share (empty: none), then folders that the guest needs. The machine's own /root, /home or /tmp may hide these.
 set -euo pipefail
 
-folder=$1 name=$2 limit=$3 python=$4 shared=$5
-shift 5
+folder=$1 name=$2 limit=$3 python=$4 lacking=$5 shared=$6
+shift 6
 guest=""
 pressed=""
 
@@ -39,6 +39,7 @@ mkdir -p disk/upper disk/work disk/home disk/root
 
 # Relative paths: commas and colons in the folder's own path would end an option.
 mount -t overlay -o lowerdir=/,upperdir=disk/upper,workdir=disk/work overlay merged
+if [ -n "$lacking" ]; then rm -f merged/{usr/,}{local/,}bin/"$lacking"; fi
 cp --remove-destination -L /etc/resolv.conf merged/etc/resolv.conf
 mount -t proc proc merged/proc
 mount --rbind /sys merged/sys

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from orchestrator.local.hosts import processes
 from orchestrator.local.hosts.base import MachineHosts
+from orchestrator.local.hosts.machine_image import GCLOUD
 from orchestrator.local.hosts.own_python import base_interpreter
 from orchestrator.local.hosts.settings import SYSTEM_PATH, GuestConfig
 from orchestrator.local.model.machines import Machine
@@ -44,6 +45,7 @@ class NamespaceHosts(MachineHosts):
         script = Path(__file__).with_name("namespace-init.sh")
         unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
         arguments = [str(folder), machine.name, str(machine.disk_bytes), sys.executable]
+        arguments.append("gcloud" if GCLOUD in self.settings.absent else "")
         pythons = {str(path.parent.parent) for path in self.settings.pythons.values()}
         arguments += [str(self.settings.shared or ""), *sorted({*_needed(), *pythons})]
         return [*unshare, "--propagation", "private", "/bin/bash", str(script), *arguments]

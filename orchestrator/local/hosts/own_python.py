@@ -15,10 +15,52 @@ FOLDER = "usr/lib/local-cloud/python"
 LINE = "import _machine\n"
 # As on the image, packages go into the interpreter itself and into the user's folder; those of the computer's
 # interpreter, which lends only its standard library, are not looked at.
+# Nor has the image python3-venv, in which Debian and Ubuntu keep ensurepip: venv cannot bring pip.
 MODULE = """\
 import site
+import sys
 
 site.PREFIXES.clear()
+WORDS = \"\"\"\\
+The virtual environment was not created successfully because ensurepip is not
+available.  On Debian/Ubuntu systems, you need to install the python3-venv
+package using the following command.
+
+    apt install python%d.%d-venv
+
+You may need to use sudo with that command.  After installing the python3-venv
+package, recreate your virtual environment.
+
+Failing command: %s
+\"\"\"
+
+
+def _refuse(builder, context):
+    print(WORDS % (*sys.version_info[:2], context.env_exe))
+    sys.exit(1)
+
+
+class _Image:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "ensurepip":
+            raise ModuleNotFoundError("No module named 'ensurepip'", name=name)
+        if name != "venv":
+            return None
+        from importlib.machinery import PathFinder
+
+        spec = PathFinder.find_spec(name, path, target)
+        load = spec.loader.exec_module
+
+        def changed(module):
+            load(module)
+            module.EnvBuilder._setup_pip = _refuse
+
+        spec.loader.exec_module = changed
+        return spec
+
+
+sys.meta_path.insert(0, _Image)
 """
 PIP = """\
 #!{python}
@@ -28,6 +70,13 @@ from pip._internal.cli.main import main
 
 sys.exit(main())
 """
+NO_PIP = """\
+#!/bin/sh
+echo "Command '${0##*/}' not found, but can be installed with:" >&2
+echo "apt install python3-pip" >&2
+exit 127
+"""
+"""Stands before the pip of the computer, which would install there."""
 WHEELS = ("lib/python{version}/ensurepip/_bundled", "/usr/share/python-wheels")
 
 
@@ -45,11 +94,12 @@ def programs(files: Path) -> Path:
     return files / FOLDER / "bin"
 
 
-def install_python(files: Path, base: Path, cache: Path) -> None:
+def install_python(files: Path, base: Path, cache: Path, *, with_pip: bool = True) -> None:
     """
     Give the machine a Python over the interpreter *base*, unless it has one.
 
-    *cache* keeps pip, unpacked once. The folder gets its name last, so that a killed boot leaves none.
+    *cache* keeps pip, unpacked once, where the machine is to have it. The folder gets its name last, so that
+    a killed boot leaves none.
     """
     target = files / FOLDER
     if target.exists():
@@ -67,13 +117,13 @@ def install_python(files: Path, base: Path, cache: Path) -> None:
     (fresh / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = true\n")
     (packages / "_machine.py").write_text(MODULE)
     (packages / "_machine.pth").write_text(LINE)
-    pip = _pip(base, version, cache)
+    pip = _pip(base, version, cache) if with_pip else None
     if pip is not None:
         shutil.copytree(pip, packages, copy_function=_link, dirs_exist_ok=True)
-        for name in ("pip", "pip3", f"pip{version}"):
-            script = fresh / "bin" / name
-            script.write_text(PIP.format(python=target / "bin/python3"))
-            script.chmod(0o755)
+    for name in ("pip", "pip3", f"pip{version}"):
+        script = fresh / "bin" / name
+        script.write_text(PIP.format(python=target / "bin/python3") if pip else NO_PIP)
+        script.chmod(0o755)
     fresh.rename(target)
 
 

@@ -6,7 +6,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from orchestrator.local.hosts.apt_standin import SETTINGS, install_apt
 from orchestrator.local.hosts.base import MachineHosts
+from orchestrator.local.hosts.machine_image import CRON
 from orchestrator.local.hosts.settings import GuestConfig
 from orchestrator.local.model.machines import Machine
 
@@ -31,5 +33,9 @@ class ProcessHosts(MachineHosts):
         shutil.rmtree(temporary, ignore_errors=True)
         for path in (temporary, folder / "home/root", folder / "opt", folder / "etc/cron.d"):
             path.mkdir(parents=True, exist_ok=True)
+        install_apt(state / "bin", folder)
         environment = self._environment(machine, folder, state / "bin", temporary)
+        environment["TPUCTL_APT_DIR"] = str(folder / SETTINGS)
+        environment["TPUCTL_CRON_MINUTE"] = str(self.settings.cron_minute_seconds)
+        environment["TPUCTL_HAS_CRON"] = "no" if CRON in self.settings.absent else "yes"
         return GuestConfig.build("process", machine, self.settings, state, environment)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.local.hosts.accounts import Accounts
+from orchestrator.local.hosts.machine_image import CRON
 from orchestrator.local.hosts.scripts import Serial
 from orchestrator.local.hosts.settings import GuestConfig
 
@@ -62,7 +63,7 @@ class OwnServices:
         from orchestrator.local.hosts.ssh_server import SshServer
 
         self._ssh = SshServer(config)
-        self._cron = Cron(config, serial)
+        self._cron = None if CRON in config.absent else Cron(config, serial)
         self._cron_task: asyncio.Task[None] | None = None
 
     async def start(self, host_key: Path) -> None:
@@ -70,7 +71,8 @@ class OwnServices:
         Start both in this process.
         """
         await self._ssh.start(host_key)
-        self._cron_task = asyncio.create_task(self._cron.run())
+        if self._cron is not None:
+            self._cron_task = asyncio.create_task(self._cron.run())
 
     async def set_accounts(self, accounts: Accounts) -> None:
         """
@@ -125,7 +127,9 @@ class SystemServices:
         )
         sshd = shutil.which("sshd") or "/usr/sbin/sshd"
         cron = shutil.which("cron") or "/usr/sbin/cron"
-        self._children = [_daemon([sshd, "-D", "-e", "-f", str(config)]), _daemon([cron, "-f"])]
+        self._children = [_daemon([sshd, "-D", "-e", "-f", str(config)])]
+        if CRON not in self._config.absent:
+            self._children.append(_daemon([cron, "-f"]))
 
     async def set_accounts(self, accounts: Accounts) -> None:
         """

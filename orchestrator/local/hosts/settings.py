@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from orchestrator.local.hosts.own_python import base_interpreter
+from orchestrator.local.hosts.machine_image import IMAGES, interpreter_for
 from orchestrator.local.model.machines import Machine
 
 MARKER = "TPUCTL_MACHINE"
@@ -35,7 +35,8 @@ class HostSettings:
     *proxy* is where https_proxy leads, *setup_proxy* the same for installs, *authorities* what
     CURL_CA_BUNDLE holds, as PEM. *shared* is the folder of packages that all machines may take from and
     add to, as from a mirror; *uv* the program on this computer, *pythons* its interpreters by version,
-    *package_sources* pip's variables.
+    *package_sources* pip's variables. *python* is the version that machines have instead of their image's,
+    *absent* what their image lacks besides, *package_lock_seconds* how long dpkg is locked at a first boot.
     """
 
     root: Path
@@ -51,6 +52,9 @@ class HostSettings:
     shared: Path | None = None
     uv: Path | None = None
     pythons: Mapping[str, Path] = field(default_factory=dict)
+    python: str = ""
+    package_lock_seconds: float = 0.0
+    absent: frozenset[str] = frozenset()
     package_sources: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def folder(self, machine_id: str) -> Path:
@@ -75,6 +79,7 @@ class GuestConfig:
     `process` kind keeps home, opt, etc and tmp; *environment* is what every session inherits. *peers* is
     the network whose members alone reach a machine without external address; empty lets everybody in.
     *python* is the interpreter of the computer that the machine's own stands on, *shared* a folder for it.
+    *absent* and *package_lock_seconds* are those of HostSettings.
     """
 
     kind: str  # "process" or "namespace"
@@ -89,7 +94,10 @@ class GuestConfig:
     environment: Mapping[str, str] = field(default_factory=dict)
     peers: str = ""
     python: str = ""
+    pip: bool = True
     shared: str = ""
+    package_lock_seconds: float = 0.0
+    absent: tuple[str, ...] = ()
 
     @classmethod
     def build(
@@ -110,8 +118,11 @@ class GuestConfig:
             files=str(settings.folder(machine.id)) if kind == "process" else "/",
             environment=environment,
             peers=str(network_of(machine.address)) if machine.private else "",
-            python=str(base_interpreter()),
+            python=str(interpreter_for(machine.kind, settings.pythons, settings.python)),
+            pip=IMAGES[machine.kind].pip,
             shared=str(settings.shared or state),
+            package_lock_seconds=settings.package_lock_seconds,
+            absent=tuple(sorted(settings.absent)),
         )
 
     @classmethod

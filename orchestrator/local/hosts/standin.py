@@ -18,23 +18,27 @@ exec {python} -m orchestrator.local.hosts.gcloud_standin "$@"
 """
 
 
-def install_stand_ins(folder: Path) -> None:
+def install_stand_ins(folder: Path, *, gcloud: bool = True) -> None:
     """
     Fill the machine's folder of programs that its system folders lack; a real gcloud goes before ours.
+
+    Without *gcloud* there is none, but where the system folders hold one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in PROGRAMS:
         found = shutil.which(name)
         (folder / name).unlink(missing_ok=True)
+        if name == "gcloud" and not gcloud:
+            continue
         if found is not None and shutil.which(name, path=SYSTEM_PATH) is None:
             (folder / name).symlink_to(Path(found).absolute())
-    if shutil.which("gcloud") is not None:
+    if not gcloud or shutil.which("gcloud") is not None:
         return
-    gcloud = folder / "gcloud"
-    gcloud.write_text(
+    program = folder / "gcloud"
+    program.write_text(
         SCRIPT.format(python=shlex.quote(sys.executable), package=shlex.quote(package_parent()))
     )
-    gcloud.chmod(0o755)
+    program.chmod(0o755)
 
 
 def package_parent() -> str:

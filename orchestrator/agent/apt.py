@@ -1,0 +1,110 @@
+"""
+`apt-get` and `apt` of setup and job: they wait for who is updating the lists of packages on a new machine.
+
+apt's own setting DPkg::Lock::Timeout, which the startup script writes, makes it wait for dpkg's lock only
+(docs/facts.md 5.5).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable, Mapping, Sequence
+
+from .errors import AgentError
+from .layout import Layout, write_atomically
+
+COMMANDS = ("apt-get", "apt")
+PATIENCE = 600.0
+"""Seconds after which apt is started all the same, and says itself who holds the lock."""
+PAUSE = 1.0
+USUAL = "/var/lib/apt/lists/"
+SCRIPT = """\
+#!/bin/sh
+# Wait until nobody updates the lists of packages, then become the real program. Made by tpuctl.
+exec {python} -E {agent} apt {name} "$@"
+"""
+
+
+def install_commands(folder: Path, agent: Path, environ: Mapping[str, str]) -> None:
+    """
+    Put the commands that the machine itself has into the folder of programs. Raises OSError.
+    """
+    for name in COMMANDS:
+        target = folder / name
+        if _real(name, folder, environ) is None:
+            continue
+        text = SCRIPT.format(python=shlex.quote(sys.executable), agent=shlex.quote(str(agent)), name=name)
+        if not target.exists() or target.read_text(encoding="utf-8") != text:
+            write_atomically(target, text)
+            target.chmod(0o755)
+
+
+def main(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    layout: Layout,
+    wait: Callable[[float], object],
+    clock: Callable[[], float],
+) -> int:
+    """
+    Wait for the lock of the lists and become the program. Raises AgentError.
+    """
+    name, arguments = words[0], list(words[1:])
+    real = _real(name, layout.root / "bin", environ)
+    if real is None:
+        raise AgentError(f"{name} is not on this machine")
+    lock = _lists(real, environ) / "lock"
+    end, told = clock() + PATIENCE, False
+    while _taken(lock) and clock() < end:
+        if not told:
+            print(f"{name}: waiting for {lock}, which another program holds", file=sys.stderr, flush=True)
+        told = True
+        wait(PAUSE)
+    try:
+        os.execve(real, [name, *arguments], dict(environ))  # noqa: S606 (no shell is wanted)
+    except OSError as error:
+        raise AgentError(f"{name} cannot be started: {error.strerror}") from error
+
+
+def _real(name: str, ours: Path, environ: Mapping[str, str]) -> "str | None":
+    folders = (environ.get("PATH") or os.defpath).split(os.pathsep)
+    return shutil.which(name, path=os.pathsep.join(one for one in folders if one and Path(one) != ours))
+
+
+def _lists(real: str, environ: Mapping[str, str]) -> Path:
+    """
+    Return the folder of the lists, as apt's own configuration says.
+    """
+    folders = os.pathsep.join([str(Path(real).parent), environ.get("PATH") or os.defpath])
+    config = shutil.which("apt-config", path=folders)
+    said = ""
+    if config is not None:
+        try:
+            words = [config, "shell", "D", "Dir::State::Lists/d"]
+            said = subprocess.run(
+                words, stdout=subprocess.PIPE, env=dict(environ), check=True
+            ).stdout.decode()
+        except (OSError, subprocess.CalledProcessError):
+            said = ""
+    found = [word[2:] for word in shlex.split(said) if word.startswith("D=")]
+    return Path(found[0] if found and found[0] else USUAL)
+
+
+def _taken(lock: Path) -> bool:
+    """
+    Say whether another process holds the lock; who may not look does not wait.
+    """
+    try:
+        with lock.open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
