@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional, Pattern, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Pattern, Sequence, Set, Tuple
 
 from .secret_forms import forms_of
 
@@ -62,6 +62,19 @@ SHAPES = (
     Shape("a Google API key", b"AIza", rb"A-Za-z0-9_\-", 35),
 )
 _WANDB = "a W&B API key"
+_BREAK = re.compile(rb"\r?\n[ \t]*|\r\Z")
+"""What a value may be wrapped by: `base64` does so after 76 columns, programs at the width of a terminal."""
+_TOLD = 2
+"""Bytes of a value at the end of a line for which the next line is waited for; one would delay many lines."""
+CONTEXT = 80
+"""Bytes before a text of 40 hexadecimal digits that say whether it is a key."""
+_REVISION = re.compile(
+    rb"(?:[/@#]|\bpy[0-9.]*-"
+    rb"|\b(?:commit|revision|rev|sha-?1|tree|parent|head|checkout(?: -\w+)*|snapshot|hash)\b"
+    rb"[\s:='\"(\[]{0,3})\Z",
+    re.IGNORECASE,
+)
+_KEYISH = re.compile(rb"key|token|secret|passw|login|auth", re.IGNORECASE)
 _HEX = re.compile(rb"(?<![0-9A-Za-z])[0-9a-f]{40}(?![0-9A-Za-z])")
 _HEX_BEGUN = re.compile(rb"(?<![0-9A-Za-z])[0-9a-f]{1,40}\Z")
 _PATTERNS = [(shape, shape.whole, shape.begun) for shape in SHAPES]
@@ -109,7 +122,8 @@ class Redactor:
                 return
             self._values[name].add(value)
             self.forms = {**self.forms, **dict.fromkeys(forms_of(value), name)}
-            self.lookers = (*(_value(form, name) for form, name in self.forms.items()), *_SHAPED)
+            values = [_value(form, name) for form, name in self.forms.items()]
+            self.lookers = (*values, _wrapped(self.forms), *_SHAPED)
 
     def text(self, text: str) -> str:
         """
@@ -147,7 +161,7 @@ class Stream:
         return shown
 
     def _take(self, data: bytes, last: bool) -> bytes:
-        # One byte of what was shown before is kept, because a token begins where no word does.
+        # Some of what was shown before is kept: a token begins where no word does, and a revision is told so.
         text = self._before + self._held + data
         at, shown = len(self._before), b""
         hits: List[Optional[_Span]] = []
@@ -160,7 +174,7 @@ class Stream:
             span = min((hit for hit in hits if hit is not None and hit[0] < hold), key=_order, default=None)
             if span is None:
                 shown += text[at:hold]
-                self._before, self._held = text[max(0, hold - 1) : hold], text[hold:]
+                self._before, self._held = text[max(0, hold - CONTEXT) : hold], text[hold:]
                 return shown
             start, end, name, self._inside = span
             shown += text[at:start] + f"[masked: {name}]".encode()
@@ -185,7 +199,7 @@ class Stream:
             return found.end() if found is not None else at
         end = found.end() if found is not None else at
         if end == len(text):
-            self._before, self._held = text[-1:], b""
+            self._before, self._held = text[-CONTEXT:], b""
             return -1
         self._inside = None
         return end
@@ -205,8 +219,10 @@ class Stream:
         Return where the first thing begins that may become a secret with the bytes that are still to come.
         """
         first = len(text)
-        for form in self._redactor.forms:
+        forms = self._redactor.forms
+        for form in forms:
             first = min(first, _begun(form, text, at))
+        first = min(first, _begun_above(forms, text, at))
         for pattern in (_BEGINS, _HEX_BEGUN, *(begun for _, _, begun in _PATTERNS)):
             match = pattern.search(text, max(at, len(text) - 160))
             if match is not None:
@@ -229,6 +245,52 @@ def _value(form: bytes, name: str) -> _Looker:
     return look
 
 
+def _wrapped(forms: Mapping[bytes, str]) -> _Looker:
+    """
+    Look for values that lines are broken in, by reading the lines as one.
+    """
+
+    def look(text: bytes, at: int) -> Optional[_Span]:
+        if text.find(b"\n", at) < 0:
+            return None
+        flat = _BREAK.sub(b"", text[at:])
+        found = [(start, -len(form), name) for form, name in forms.items() if (start := flat.find(form)) >= 0]
+        if not found:
+            return None
+        start, size, name = min(found)
+        first, last = _places(text, at, start, start - size - 1)
+        return first, last + 1, name, None
+
+    return look
+
+
+def _places(text: bytes, at: int, *offsets: int) -> List[int]:
+    """
+    Return where bytes stand in *text* that have these rising *offsets* from *at* on without breaks.
+    """
+    found, gone = [], at
+    breaks = iter([(one.start(), one.end()) for one in _BREAK.finditer(text, at)])
+    start, end = next(breaks, (len(text), len(text)))
+    for offset in offsets:
+        while offset + gone >= start < len(text):
+            gone += end - start
+            start, end = next(breaks, (len(text), len(text)))
+        found.append(offset + gone)
+    return found
+
+
+def _hexadecimal(text: bytes, at: int) -> Optional[_Span]:
+    """
+    Look for 40 hexadecimal digits that nothing calls a revision: a folder of that name or a commit is none.
+    """
+    for match in _HEX.finditer(text, at):
+        line = text[max(0, match.start() - CONTEXT) : match.start()].rpartition(b"\n")[2]
+        revision = _REVISION.search(line) or text.startswith(b"/", match.end())
+        if not revision or _KEYISH.search(line):
+            return match.start(), match.end(), _WANDB, None
+    return None
+
+
 def _pattern(pattern: Pattern[bytes], name: str, start: bytes, inside: Optional[Pattern[bytes]]) -> _Looker:
     def look(text: bytes, at: int) -> Optional[_Span]:
         # To look for plain bytes first is many times faster.
@@ -241,14 +303,30 @@ def _pattern(pattern: Pattern[bytes], name: str, start: bytes, inside: Optional[
 _SHAPED = (
     *(_pattern(whole, one.name, one.start, re.compile(b"[%s]*" % one.more)) for one, whole, _ in _PATTERNS),
     _pattern(_BEGIN, _KEY, b"-----BEGIN ", _END),
-    _pattern(_HEX, _WANDB, b"", None),
+    _hexadecimal,
 )
+
+
+def _begun_above(forms: Mapping[bytes, str], text: bytes, at: int) -> int:
+    """
+    Return where a value begins that may go on in the next line; the length of *text* for none.
+    """
+    longest = max(map(len, forms), default=0)
+    at = max(at, len(text) - 2 * longest)
+    if not longest or (text.find(b"\n", at) < 0 and not text.endswith(b"\r")):
+        return len(text)
+    flat = _BREAK.sub(b"", text[at:])
+    first = min(_begun(form, flat, 0) for form in forms)
+    return _places(text, at, first)[0] if first <= len(flat) - _TOLD else len(text)
 
 
 def _begun(form: bytes, text: bytes, at: int) -> int:
     """
     Return where the longest end of *text* begins that *form* begins with; the length of *text* for none.
     """
+    if text[-2:] not in form:
+        # Most often so, and told many times faster: no more than its first byte can be there.
+        return len(text) - 1 if len(text) > at and text.endswith(form[:1]) else len(text)
     place = text.find(form[:1], max(at, len(text) - len(form) + 1))
     while place >= 0:
         if form.startswith(text[place:]):

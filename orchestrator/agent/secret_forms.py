@@ -5,6 +5,7 @@ The ways in which programs write one value: as it is, quoted, escaped, encoded.
 from __future__ import annotations
 
 import base64
+import html
 import json
 import shlex
 from typing import Callable, Iterator, List
@@ -12,6 +13,8 @@ from urllib.parse import quote, quote_plus
 
 SHORTEST = 6
 """Shorter texts are not masked: they would be found everywhere."""
+_ANSI_C = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'", "\x1b": "\\E"}
+_BASH_QUOTED = frozenset(" !\"$&'()*,;<>?[\\]^`{|}")
 
 
 def forms_of(value: str) -> List[bytes]:
@@ -27,13 +30,55 @@ def forms_of(value: str) -> List[bytes]:
 def _forms(text: str) -> Iterator[bytes]:
     data = text.encode("utf-8", "surrogateescape")
     yield data
-    yield data.hex().encode()
+    yield from _hex(data)
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield from _base64(data, encode)
     quoted = (quote(data, safe=""), quote(data), quote_plus(data))
     escaped = (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1])
-    for form in (*quoted, *escaped, shlex.quote(text), text.replace("'", "'\\''")):
+    more = (
+        *(_lower_percent(form) for form in quoted),
+        quote(quoted[0], safe=""),
+        json.dumps(escaped[0])[1:-1],
+        repr(data)[2:-1],
+        html.escape(text),
+        html.escape(text, quote=False),
+        shlex.quote(text),
+        text.replace("'", "'\\''"),
+        *_bash(text),
+    )
+    for form in (*quoted, *escaped, *more):
         yield form.encode("utf-8", "surrogateescape")
+
+
+def _hex(data: bytes) -> Iterator[bytes]:
+    """
+    Yield the bytes in hexadecimal, in either case, alone or in pairs as `xxd` and OpenSSL write them.
+    """
+    small = data.hex()
+    pairs = [small[at : at + 2] for at in range(0, len(small), 2)]
+    for form in (small, ":".join(pairs), " ".join(pairs)):
+        yield form.encode()
+        yield form.upper().encode()
+
+
+def _lower_percent(quoted: str) -> str:
+    """
+    Return a URL-encoded text with its escapes in lower case.
+    """
+    first, *rest = quoted.split("%")
+    return first + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
+
+
+def _bash(text: str) -> Iterator[str]:
+    """
+    Yield the text as `printf %q` of bash writes it: with backslashes, or inside $'...', where octal may be.
+    """
+    yield "".join(f"\\{sign}" if sign in _BASH_QUOTED else sign for sign in text)
+    escaped = "".join(_ANSI_C.get(sign, sign) for sign in text)
+    yield escaped
+    if not escaped.isascii():
+        data = escaped.encode("utf-8", "surrogateescape")
+        yield "".join(chr(byte) if byte < 127 else f"\\{byte:03o}" for byte in data)
 
 
 def _base64(data: bytes, encode: Callable[[bytes], bytes]) -> Iterator[bytes]:

@@ -60,7 +60,15 @@ def check_record(session: "Session") -> None:
 
     Raise UsageError when nobody is there to answer.
     """
+    from orchestrator.cli.output import say
+
     record = session.record
+    if record.unproven:
+        say(
+            f"this computer has no copy of {session.spec.name}'s record and takes the one in the bucket as "
+            "it is: it was written under another key, or none",
+            style="yellow",
+        )
     context = click.get_current_context(silent=True)
     allowed = context is not None and context.meta.get(OVERRIDE)
     if record.doubt and not allowed:

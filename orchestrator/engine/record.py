@@ -43,7 +43,8 @@ class Record:
     The bucket's copy is written with its generation as precondition, so of two controllers one loses
     and says so. Until the bucket exists, the synced local copy stands in for it. *disk* says why the copy
     here is older than the bucket's; it is empty when it is not. *key* proves who has written a record.
-    *doubt* says why the bucket's is not believed; until somebody does `believe` it, nothing is written.
+    *doubt* says why the bucket's is not believed; until somebody does `believe` it, nothing is written. A
+    record is *unproven* that this computer takes as it is, because it has no copy to compare it with.
     """
 
     def __init__(self, path: Path, store: Store, deployment: str, key: bytes = b"") -> None:
@@ -57,6 +58,7 @@ class Record:
         self._damaged_copy = b""
         self.damaged = ""
         self.doubt = ""
+        self.unproven = False
         self.disk = ""
         self.history = History()
 
@@ -79,7 +81,9 @@ class Record:
         here = self._path.read_bytes() if self._path.exists() else None
         kept, broken = self._read(here, forgiving=forgiving)
         found, damage = self._read(stored.data if stored else None, forgiving=forgiving)
-        self.doubt = ""
+        self.doubt, self.unproven = "", False
+        if found is not None and kept is None and here is None and stored is not None:
+            self.unproven = origin_of(json.loads(stored.data), self._key) is not Origin.OURS
         if found is not None and kept is not None and found.serial < kept.serial:
             # The bucket is written first: its copy is older only when somebody has put an old one back.
             damage = f"its serial {found.serial} is older than that of the copy here, {kept.serial}"

@@ -248,7 +248,15 @@ class Daemon:
         )  # fmt: skip
         servers = [
             uvicorn.Server(
-                uvicorn.Config(app, log_level="error", lifespan="off", ws="none", timeout_graceful_shutdown=2)
+                # No header may say who the client is: a machine could name the user's connection.
+                uvicorn.Config(
+                    app,
+                    log_level="error",
+                    lifespan="off",
+                    ws="none",
+                    proxy_headers=False,
+                    timeout_graceful_shutdown=2,
+                )
             )
             for app in self.apps(executor)
         ]

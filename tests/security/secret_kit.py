@@ -3,10 +3,14 @@ What the tests of secrets share: values with every character that somebody may q
 """
 
 import base64
+import functools
+import html
 import json
 import random
+import re
 import shlex
 import string
+import subprocess
 from urllib.parse import quote, quote_plus
 
 KEY = "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"
@@ -25,6 +29,27 @@ def canaries(count: int = 20) -> dict[str, str]:
     return {**found, f"CANARY_{count - 1}": KEY.format(lines)}
 
 
+def more_spellings(value: str) -> set[bytes]:
+    """Return what shells, tools and web pages make of a value."""
+    data, percent = value.encode(), quote(value, safe="")
+    pairs = [f"{byte:02x}" for byte in data]
+    lower = re.sub("%..", lambda match: match[0].lower(), percent)
+    said = {
+        data.hex().upper(), ":".join(pairs), ":".join(pairs).upper(), " ".join(pairs), lower,
+        quote(percent, safe=""), json.dumps(json.dumps(value))[3:-3], html.escape(value), repr(data)[2:-1],
+    }  # fmt: skip
+    shell = {quoted(value, locale) for locale in ("C", "C.UTF-8")}
+    return {text.encode() for text in said} | shell
+
+
+@functools.cache
+def quoted(value: str, locale: str) -> bytes:
+    """Return what the real bash makes of a value, inside its quotes."""
+    words = ["bash", "-c", 'printf %q "$1"', "-", value]
+    said = subprocess.run(words, env={"LC_ALL": locale}, capture_output=True, check=True).stdout
+    return said[2:-1] if said.startswith(b"$'") else said
+
+
 def spellings(value: str) -> set[bytes]:
     """Return a value as programs write it; of one with several lines also each line."""
     data = value.encode()
@@ -33,4 +58,5 @@ def spellings(value: str) -> set[bytes]:
         quote(value, safe="").encode(), quote_plus(value).encode(), shlex.quote(value).encode(),
         json.dumps(value)[1:-1].encode(), repr(value)[1:-1].encode(), data.hex().encode(),
     }  # fmt: skip
+    found |= more_spellings(value)
     return found | {line.encode() for line in value.splitlines() if "-----" not in line}

@@ -28,7 +28,7 @@ import os, sys
 if "orchestrator.local.daemon" in sys.orig_argv:
     from orchestrator.local.wire import http
     parse = http.Request.parse.__func__
-    def spied(cls, method, target, headers, body):
+    def spied(cls, method, target, headers, body, peer=None):
         if not target.startswith("/v1/"):
             with open(os.environ["SPY"], "ab") as file:
                 file.write(repr((method, target, dict(headers))).encode() + b"\\n" + body + b"\\n")

@@ -77,8 +77,10 @@ def test_a_record_under_another_key_or_none_is_asked_about(lab, known, key):
 
 
 def test_a_computer_that_never_saw_the_deployment_takes_the_record_as_it_is(lab, known):
-    """It knows nothing better; so does one whose own copy is of before there were keys."""
-    assert opened(lab, OTHER, "elsewhere").doubt == ""
+    """It knows nothing better, and says so; one whose own copy is of before there were keys takes it too."""
+    elsewhere = opened(lab, OTHER, "elsewhere")
+    assert (elsewhere.doubt, elsewhere.unproven) == ("", True)
+    assert not opened(lab, KEY, "new").unproven
     forge(lab, b"", serial=50)
     (lab.folder / "before").mkdir()
     (lab.folder / "before/record.json").write_bytes(lab.get(RECORD))

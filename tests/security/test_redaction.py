@@ -2,9 +2,11 @@
 Masking: nothing that is known or looks like a token gets into a log, however the output was cut.
 """
 
+import base64
 import json
 import random
 import string
+import textwrap
 
 import pytest
 
@@ -90,6 +92,78 @@ def fed(redactor: Redactor, pieces: list[bytes]) -> bytes:
     """Return what is shown of a stream; nothing that was held back is lost."""
     stream = Stream(redactor)
     return b"".join(stream.feed(piece) for piece in pieces) + stream.end()
+
+
+WRAPPED = (
+    lambda value: base64.encodebytes(value.encode() * 4).decode(),
+    lambda value: "\n".join(textwrap.wrap(f"the value of the variable is {value}, and more", 35)),
+    lambda value: "\r\n\t".join(value[at : at + 7] for at in range(0, len(value), 7)),
+    lambda value: value[:9] + "\n" + value[9:],
+    lambda value: value[:-1] + "\n    " + value[-1],
+)
+
+
+@pytest.mark.parametrize("wrap", WRAPPED)
+def test_a_value_that_lines_are_broken_in_is_masked(wrap):
+    """By `base64`, by a library, by the width of a terminal; wherever the output is cut as well."""
+    value = "".join(random.Random(9).choices(ALPHABET, k=100))
+    redactor = Redactor()
+    redactor.know("wandb", value)
+    redactor.know("doubled", value * 4)
+    text = f"step 1\n{wrap(value)}\nstep 2\n".encode()
+    whole = fed(redactor, [text])
+    assert whole.startswith(b"step 1\n")
+    assert whole.endswith(b"\nstep 2\n")
+    assert b"[masked: " in whole
+    for line in text.split()[2:-2]:
+        assert len(line) < 7 or line == b"variable" or line[-8:] not in whole, line
+    for cut in range(len(text)):
+        assert fed(redactor, [text[:cut], text[cut:]]) == whole, cut
+
+
+def test_lines_that_end_like_a_value_begins_are_shown_at_once():
+    """Only two letters and more of one are waited for; and what is not one appears with the next line."""
+    redactor = Redactor()
+    redactor.know("wandb", "qzxvbnmkjhgf")
+    stream = Stream(redactor)
+    assert stream.feed(b"loss q\n") == b"loss q\n"
+    assert stream.feed(b"loss qz\n") == b"loss "
+    assert stream.feed(b"step 2\n") == b"qz\nstep 2\n"
+
+
+HEX = "3f786850e387550fdab836ed7e6dc881de23001b"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"/opt/tpuctl/venv/py3.10-{HEX}/bin/python", f"Running git checkout -q {HEX}", f"commit {HEX}",
+        f"Resolved https://x.invalid/a to commit {HEX}", f"a @ git+https://x.invalid/a@{HEX}", f"sha1: {HEX}",
+        f"/root/.cache/huggingface/hub/models--x/snapshots/{HEX}/config.json", f"revision='{HEX}'",
+        f"{HEX}/model.safetensors", f"py-{HEX}",
+    ],
+)  # fmt: skip
+def test_a_folder_or_a_commit_is_no_key(line):
+    """Forty hexadecimal digits are a W&B key only where nothing calls them something else; in any pieces."""
+    text = f"{line}\nnext\n".encode()
+    for cut in range(len(text)):
+        assert fed(Redactor(), [text[:cut], text[cut:]]) == text, cut
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{HEX}", f"WANDB_API_KEY={HEX}", f"wandb login {HEX}", f"commit abc\n{HEX}", f"key /{HEX}",
+        f"token for commit {HEX}", f"password: {HEX}", f"recommit{HEX[0]} {HEX}", f"x:{HEX}",
+    ],
+)  # fmt: skip
+def test_forty_digits_that_nothing_explains_are_masked(line):
+    """And those that something calls a key, whatever else is said."""
+    text = f"{line}\n".encode()
+    for cut in range(len(text)):
+        shown = fed(Redactor(), [text[:cut], text[cut:]])
+        assert HEX.encode() not in shown, cut
+        assert b"[masked: a W&B API key]" in shown
 
 
 def test_no_piece_shows_the_beginning_of_a_value():
