@@ -51,6 +51,15 @@ class Catalogue:
             raise TornError(f"{name} is not there")
         return parse(held.data, name)
 
+    def part_of(self, step: int, incarnation: int, worker: int) -> Manifest:
+        """
+        Return the manifest of what a worker is to have: worker 0's where it saved nothing itself.
+
+        A program that saves on its first machine only may read on all of them. Raises TornError.
+        """
+        own = self.manifest(step, incarnation, worker)
+        return own if own.files or worker == 0 else self.manifest(step, incarnation, 0)
+
     def steps(self, seconds: float = SECONDS) -> List[Tuple[int, str]]:
         """
         Return every step that has objects, complete or not, with its prefix; newest first.

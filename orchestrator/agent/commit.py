@@ -4,12 +4,14 @@ Commit finished checkpoints: upload, verify that nothing changed meanwhile, writ
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import List, Optional, Set, Tuple
 
 from .catalogue import Catalogue
 from .errors import FencedError, PreconditionError, TornError
@@ -26,6 +28,8 @@ from .storage import Bucket
 from .threads import say
 
 PARALLEL = 4
+WITHOUT_US = 2
+"""Saves of worker 0 after which a worker that has written nothing has no part in them."""
 
 
 class Committer:
@@ -54,15 +58,24 @@ class Committer:
         self._floor: Optional[int] = None
         self._newest = Newest(settings.worker, catalogue, local)
         self._same: Tuple[FileState, ...] = ()
+        self._before: Tuple[FileState, ...] = ()
+        self._start = -1
+        self._followed: Set[int] = set()
         self.proven: Optional[int] = None
 
-    def begin(self, attempt: int, floor: Optional[int], *, proven: bool = True) -> None:
+    def begin(
+        self, attempt: int, floor: Optional[int], *, proven: bool = True, starting: bool = False
+    ) -> None:
         """
         Commit for *attempt* from now on, and only steps after *floor*; *proven*: a save told that step.
+
+        *starting*: the job is about to start, so that what lies in the folder now is not of its making.
         """
         with self._lock:
             self._attempt, self._floor = attempt, floor
             self._same = ()
+            self._before = files_below(self._local.folder) if starting and not self._in_bucket() else ()
+            self._start, self._followed = -1 if floor is None else floor, set()
             self._newest.begin()
             self.proven = floor if proven else None
 
@@ -83,14 +96,29 @@ class Committer:
                 return False
             if self._local.format.at_end:
                 return False
-            if self._settings.checkpoints.in_bucket:
+            if self._in_bucket():
                 return self._note()
             whole = [one for one in self._local.steps() if one.complete]
             self._status.set(format=self._local.format.chosen)
             steps = self._pending(whole)
             for step in steps:
                 self._commit_step(step)
-            return bool(steps) or any(self._commit_changed(one) for one in whole if one.unit.live)
+            changed = bool(steps) or any(self._commit_changed(one) for one in whole if one.unit.live)
+            return changed or self._follow_first(ended=False)
+
+    def follow_first(self) -> bool:
+        """
+        Commit the empty part of a worker whose job has ended and has saved nothing, where worker 0 has.
+        """
+        with self._lock:
+            apart = not self._attempt or self._in_bucket() or self._local.format.at_end
+            return not apart and self._follow_first(ended=True)
+
+    def saved_nothing(self) -> bool:
+        """
+        Say whether this worker's job has written nothing below the folder of all checkpoints.
+        """
+        return not self._in_bucket() and files_below(self._local.folder) == self._before
 
     def commit_outputs(self) -> None:
         """
@@ -101,7 +129,7 @@ class Committer:
         with self._lock:
             if not self._attempt:
                 return
-            if self._settings.checkpoints.in_bucket:
+            if self._in_bucket():
                 newest = self._catalogue.newest()
                 if newest is not None:
                     self._committed(newest.step)
@@ -124,6 +152,35 @@ class Committer:
         by_step = {one.step: one for one in late}
         steps = list(by_step.values())
         return steps if self._settings.workers > 1 else steps[-1:]
+
+    def _in_bucket(self) -> bool:
+        return self._settings.checkpoints.in_bucket
+
+    def _follow_first(self, *, ended: bool) -> bool:
+        """
+        Say with a manifest without files that only worker 0 saves, so that its saves are whole checkpoints.
+
+        Workers train in step: one that has written nothing when worker 0 has finished a second save has had
+        no part in the first. Return whether a manifest was written.
+        """
+        one = self._settings
+        if one.worker == 0 or not self.saved_nothing():
+            return False
+        firsts = []
+        for step, _folder in self._catalogue.steps():
+            if step > self._start:
+                with contextlib.suppress(TornError):
+                    first = self._catalogue.manifest(step, one.incarnation, 0)
+                    firsts += [first] if first.attempt == self._attempt and first.files else []
+        new = [first for first in firsts if first.step not in self._followed]
+        if not new or (len(firsts) < WITHOUT_US and not self._followed and not ended):
+            return False
+        self._fence()
+        for first in sorted(new, key=lambda held: held.step):
+            self._write(replace(first, worker=one.worker, files=(), at=time.time()))
+            self._followed.add(first.step)
+            self._committed(first.step, proven=first.proven)
+        return True
 
     def _leaning_waits(self) -> bool:
         """

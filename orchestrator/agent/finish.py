@@ -15,7 +15,7 @@ from .gang import Attempt
 from .orders import Ending, Interrupted, Kind
 from .outcome import Outcome
 from .parts import Parts
-from .peers import all_ended
+from .peers import all_ended, first_ended
 from .play import Player
 from .rescue import Rescue
 from .storage import SECONDS
@@ -46,6 +46,11 @@ class Finish:
         Without a checkpoint that every worker has a part of, the job is not done, whatever its exit status.
         """
         parts, since = self._parts, self._player.record.trains_since
+        if parts.settings.worker and parts.committer.saved_nothing():
+            # Worker 0 looks for a whole checkpoint when it has heard of our end, so our part comes before it.
+            if not first_ended(parts, attempt):
+                return None
+            parts.patiently("commit an empty part", parts.committer.follow_first)
         if not all_ended(parts, attempt, outcome.reason):
             return None
         newest = parts.patiently("look for checkpoints", self._committed)

@@ -82,9 +82,9 @@ class Follower:
 
     def _saved(self) -> Optional[int]:
         """
-        Return the newest step that the job has saved, on its disk or in the bucket.
+        Return the newest step that the job has saved, on its disk or in the bucket; a count of saves is none.
         """
-        return self._newest(self._parts.status.get("committed_step"))
+        return self._newest(self._parts.committer.proven)
 
     def _newest(self, committed: Optional[int]) -> Optional[int]:
         return max((step for step in (self._parts.local.newest, committed) if step is not None), default=None)

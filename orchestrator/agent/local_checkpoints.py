@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from .errors import TornError
-from .formats.base import LONG, QUIET, Format, Judgement, State, Unit, unfinished
+from .formats.base import LONG, PATIENT, QUIET, Format, Judgement, State, Unit, unfinished
 from .settings import CheckpointSettings
 from .threads import say
 
@@ -69,12 +69,17 @@ Seen = Tuple[Tuple[FileState, ...], Tuple[FileState, ...]]
 class Held:
     """
     Hold what was judged of a unit as it was *seen*, since when it is so, and how often it changed in a row.
+
+    *alike* counts the changes in a row that left names and sizes as they were; *renewed* says that another
+    file was put into the place of one.
     """
 
     seen: Seen
     judged: Judgement
     since: float
     changes: int
+    alike: int = 0
+    renewed: bool = False
 
 
 class LocalCheckpoints:
@@ -254,7 +259,10 @@ class LocalCheckpoints:
             if held is None or held.seen != seen:
                 judged = self.format.judge(self.folder, unit)
                 changes = 0 if held is None else held.changes + 1
-                held = self._judged[_key(unit)] = Held(seen, judged, time.monotonic(), changes)
+                alike = held.alike + 1 if held is not None and _sizes(held.seen) == _sizes(seen) else 0
+                renewed = held is not None and (held.renewed or _is_renewed(held.seen, seen))
+                held = Held(seen, judged, time.monotonic(), changes, alike, renewed)
+                self._judged[_key(unit)] = held
             judged = self._rested(unit, held)
         except FileNotFoundError as error:
             judged = unfinished(f"{error.filename} vanished")
@@ -276,6 +284,10 @@ class LocalCheckpoints:
         # Some programs save more often than we look. What proves itself whole is copied all the same.
         if judged.rest == QUIET and held.changes >= RESTLESS:
             return judged
+        # What nobody can read is whole when each save is a new file of the same size: one that is written
+        # where it lies keeps its inode, and a new one is shorter at first.
+        if judged.rest == PATIENT and held.renewed and held.alike >= RESTLESS:
+            return judged
         return unfinished(
             "a file of it is not there yet" if judged.rest == LONG else "it may still be written"
         )
@@ -289,6 +301,18 @@ def files_below(folder: Path) -> Tuple[FileState, ...]:
     for base, _folders, names in os.walk(str(folder)):
         found += [_state(folder, (Path(base) / name).relative_to(folder).as_posix()) for name in names]
     return tuple(sorted(found, key=lambda one: one.name))
+
+
+def _is_renewed(before: Seen, now: Seen) -> bool:
+    """
+    Say whether another file was put into the place of one. Pure.
+    """
+    old = {one.name: one.inode for one in before[0]}
+    return any(old.get(one.name, one.inode) != one.inode for one in now[0])
+
+
+def _sizes(seen: Seen) -> Dict[str, int]:
+    return {one.name: one.size for one in seen[0]}
 
 
 def _key(unit: Unit) -> str:

@@ -40,7 +40,7 @@ class Newest:
         if self._manifest is None:
             newest = self._catalogue.newest()
             if newest is not None:
-                self._manifest = self._catalogue.manifest(newest.step, newest.incarnation, self._worker)
+                self._manifest = self._catalogue.part_of(newest.step, newest.incarnation, self._worker)
         return self._manifest
 
     def gives_way(self, floor: Optional[int]) -> bool:

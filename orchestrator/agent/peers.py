@@ -46,6 +46,17 @@ def all_ended(parts: Parts, attempt: Attempt, reason: str) -> bool:
     return True
 
 
+def first_ended(parts: Parts, attempt: Attempt) -> bool:
+    """
+    Wait until the job of worker 0 has ended well; return False when the gang goes on instead.
+    """
+    while not parts.patiently("read heartbeats", partial(_has_ended, parts, 0, attempt)):
+        if parts.orders.overtaken(attempt.attempt):
+            return False
+        parts.orders.wait(parts.settings.poll)
+    return True
+
+
 def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
     """
     Return a worker that reports nothing for PATIENCE heartbeats from now on, None when all do.

@@ -137,7 +137,8 @@ class Player:
         with contextlib.suppress(AgentError, OSError):
             parts.reporter.report(5.0, at_once=True)
         # Beyond the target only a count can be here: what proves its step has ended the job before.
-        parts.committer.begin(attempt.attempt, attempt.resume_step, proven=not self._is_beyond(attempt))
+        proven = not self._is_beyond(attempt)
+        parts.committer.begin(attempt.attempt, attempt.resume_step, proven=proven, starting=True)
         environ = {**for_job(job_environ(parts, attempt, self._restored.path)), **secrets}
         parts.pace.begin()
         try:

@@ -92,7 +92,7 @@ class Restorer:
                 f"the checkpoint of step {step} was saved by {workers} workers, this slice has "
                 f"{self._settings.workers}; nothing was changed"
             )
-        return self._catalogue.manifest(step, incarnation, self._settings.worker)
+        return self._catalogue.part_of(step, incarnation, self._settings.worker)
 
     def _put_doubtful_aside(self, step: Optional[int]) -> List[str]:
         for leftover in self._local.folder.glob(f"{RESTORING}*"):

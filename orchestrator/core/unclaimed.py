@@ -18,6 +18,9 @@ _PLACES = {
 }
 
 
+_ELSEWHERE = ("work", "home")
+
+
 def ended_unclaimed(reports: Sight[tuple[Heartbeat, ...]]) -> tuple[Heartbeat, ...]:
     """
     Return the reports when the job of every worker is over and one of them lacks a checkpoint, else none.
@@ -38,12 +41,13 @@ def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
     count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
     if not count:
         return f"the job ended with status 0 and saved nothing; {wants_text(saving)}"
-    first = next((b.uncommitted for b in beats if b.uncommitted), "")
+    shown = next((b for b in beats if b.uncommitted), beats[0])
+    first, wanted = shown.uncommitted, _wanted_text(saving, shown)
     more = "" if count == 1 else f" and {count - 1} more file{'s' if count > 2 else ''}"
     verb = "lies" if count == 1 else "lie"
     return (
         f"the job ended with status 0 and nothing was committed: {first}{more} {verb} in unclaimed/ in the "
-        f"bucket ({_bytes(size)}); {wants_text(saving)}"
+        f"bucket ({_bytes(size)}); {wanted}"
     )
 
 
@@ -54,7 +58,7 @@ def uncommitted_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
     for beat in beats:
         if beat.uncommitted and beat.committed_step is None and beat.phase is Phase.RUN:
             where = _PLACES.get(beat.uncommitted_place, "on the machine")
-            return f"{beat.uncommitted} is {where}, nothing is committed ({wants_text(saving)})"
+            return f"{beat.uncommitted} is {where}, nothing is committed ({_wanted_text(saving, beat)})"
     return ""
 
 
@@ -68,6 +72,15 @@ def kept_text(beats: Sequence[Heartbeat]) -> str:
     partial = any(b.unclaimed_complete is False for b in beats)
     rest = ", some may be missing" if partial else ""
     return f"{count} file{'' if count == 1 else 's'}, {_bytes(size)}{rest} ({FETCH})"
+
+
+def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
+    """
+    Return why a save that a report names is not committed: its place, or what the format wants.
+    """
+    if beat.uncommitted_place in _ELSEWHERE:
+        return "only what lies below $TPUCTL_CHECKPOINT_DIR is committed"
+    return wants_text(saving)
 
 
 def wants_text(saving: CheckpointSpec) -> str:

@@ -210,8 +210,8 @@ def raise_outcome(result: Pass) -> None:
     if outcome is Outcome.UNCLAIMED:
         raise UnclaimedError(
             reason,
-            hint=f"`{FETCH}` copies what it saved; then let the job save as the format wants, or choose "
-            "another job.checkpoint.format, and run `tpuctl up`",
+            hint=f"`{FETCH}` copies what it saved; then let the job save below $TPUCTL_CHECKPOINT_DIR as "
+            "the format wants, or choose another job.checkpoint.format, and run `tpuctl up`",
             unchanged="the TPU was deleted and the VM stopped; files and logs are kept in the bucket",
         )
     if outcome is Outcome.FAILED:

@@ -6,8 +6,10 @@ import json
 import os
 import time
 
+from orchestrator.agent.parts import wire
+from orchestrator.agent.settings import read_settings
 from orchestrator.local.wire.http import Response
-from tests.agent.agent_lab import Lab, Machine
+from tests.agent.agent_lab import TRAIN, Lab, Machine
 
 VERDICT = ".tpuctl/gang/1/verdict.json"
 
@@ -175,3 +177,84 @@ def test_a_gang_does_not_give_up_while_a_worker_is_missing(lab: Lab) -> None:
 
     first.until(lambda: VERDICT in lab.names(), "the verdict")
     assert lab.json(VERDICT)["failed"]
+
+
+ONLY_FIRST = "    if os.environ['TPUCTL_WORKER_ID'] != '0':\n        return\n"
+
+
+def first_saves(lab: Lab, incarnation: int = 1, **changes: object) -> tuple[Machine, Machine]:
+    """
+    Start a slice whose program saves on its first worker only.
+    """
+    script = TRAIN.read_text().replace("    folder = FOLDER /", f"{ONLY_FIRST}    folder = FOLDER /", 1)
+    code = lab.put_bundle({"train.py": script.encode()})
+    first, second = (
+        lab.machine(
+            f"g{incarnation}w{n}", WORKER_ID=n, WORKERS=2, INCARNATION=incarnation, BUNDLE=code, **changes
+        )
+        for n in (0, 1)
+    )
+    return first.start(), second.start()
+
+
+def test_a_program_that_saves_on_its_first_worker_only_has_whole_checkpoints(lab: Lab) -> None:
+    """
+    The others say so with a manifest without files; the next slice has the checkpoint on each machine.
+    """
+    first, second = first_saves(lab)
+    assert (first.wait(), second.wait()) == (0, 0)
+    assert {first.heartbeat()["phase"], second.heartbeat()["phase"]} == {"done"}
+    assert first.heartbeat()["committed_step"] == second.heartbeat()["committed_step"] == 40
+    part = lab.json("checkpoints/00000040/g1/w1.manifest.json")
+    assert (part["files"], part["workers"]) == ([], 2)
+
+    first, second = first_saves(lab, 2, _STEPS=60)
+    assert (first.wait(), second.wait()) == (0, 0)
+    for worker, machine in enumerate((first, second)):
+        assert machine.heartbeat()["resumed_from"] == 40
+        assert "begin after 40, asked for 40" in lab.log(2, worker)
+        assert machine.heartbeat()["committed_step"] == 60
+    assert lab.json("checkpoints/00000060/g2/w1.manifest.json")["files"] == []
+
+
+def test_a_slice_that_is_killed_has_the_save_before_the_newest_of_its_first_worker(lab: Lab) -> None:
+    """
+    While the job runs, a second save of worker 0 tells that the others had no part in the first.
+    """
+    first, second = first_saves(lab, _STEPS=100000, _STEP_SECONDS=0.02)
+    second.until_committed(10)
+    whole = second.heartbeat()["committed_step"]
+    for machine in (first, second):
+        machine.kill_all()
+    assert {"w0", "w1"} <= {name.split("/")[3][:2] for name in lab.names(f"checkpoints/{whole:08d}/g1/")}
+
+
+def test_a_worker_that_has_written_anything_makes_no_empty_part(lab: Lab) -> None:
+    """
+    Its shard may be late or torn: what worker 0 has saved is no checkpoint then.
+    """
+    parts = []
+    for worker in (0, 1):
+        machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2)
+        parts.append(wire(read_settings(machine.env), machine.env))
+        parts[-1].local.folder.mkdir(parents=True, exist_ok=True)
+        parts[-1].committer.begin(1, None, starting=True)
+    zero, one = parts
+    for step in (10, 20, 30):
+        whole = zero.local.folder / f"step-{step}"
+        whole.mkdir()
+        (whole / "COMPLETE").write_text("")
+        assert zero.committer.commit()
+        if step == 10:
+            assert not one.committer.commit(), "the first save of worker 0 proves nothing yet"
+            (one.local.folder / "step-20").mkdir()
+            (one.local.folder / "step-20" / "shard").write_text("half of it")
+        else:
+            assert not one.committer.commit()
+    assert not one.committer.follow_first()
+    assert zero.catalogue.newest() is None
+    (one.local.folder / "step-20" / "shard").unlink()
+    assert one.committer.commit()
+    newest = zero.catalogue.newest()
+    assert newest is not None
+    assert newest.step == 30

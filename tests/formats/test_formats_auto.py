@@ -29,7 +29,7 @@ folder = pathlib.Path(os.environ["TPUCTL_CHECKPOINT_DIR"])
 path, step = folder / "ckpt.pt", 0
 if path.exists():
     with zipfile.ZipFile(path) as file:
-        step = int(re.search(rb"iter_numq.K(.)", file.read("archive/data.pkl"))[1][0])
+        step = int(re.search(rb"(?s)iter_numq.K(.)", file.read("archive/data.pkl"))[1][0])
 print("begin after", step, "resume", os.environ["TPUCTL_RESUME"], flush=True)
 while step < 60:
     step += 1
@@ -269,6 +269,27 @@ def _both(parts: Parts, step: int) -> bool:
     """
     put(parts.local.folder, [(f"step={step}.ckpt", _lightning(step)), ("last.ckpt", _lightning(step))])
     return parts.committer.commit()
+
+
+@pytest.mark.parametrize("renamed", [True, False])
+def test_bytes_that_nobody_can_read_are_committed_when_each_save_is_renamed(
+    bench: Bench, *, renamed: bool
+) -> None:
+    """
+    A program of one's own that saves `weights.bin` all the time: only a rename proves that it is whole.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    parts.local.forget()
+    path = parts.local.folder / "weights.bin"
+    done = []
+    for step in range(1, 8):
+        target = path.with_suffix(".tmp") if renamed else path
+        put(parts.local.folder, [(target.name, bytes([step]) * 5000)])
+        target.replace(path)
+        done.append(parts.committer.commit())
+    assert done == [False] * 4 + [renamed] * 3
+    assert (step_now(parts) is not None) == renamed
 
 
 @pytest.mark.parametrize("folder", ["../x", "/x", "a/../../x", "a/..", ""])
