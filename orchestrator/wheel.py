@@ -18,6 +18,8 @@ from orchestrator.agentzip import EPOCH
 from orchestrator.errors import UsageError
 
 PACKAGE = Path(__file__).resolve().parent
+LOCK = "loop.lock"
+"""What the loop needs, each package pinned by its content: a part of requirements.lock."""
 NAME = f"tpuctl-{__version__}-py3-none-any.whl"
 INFO = f"tpuctl-{__version__}.dist-info"
 LEFT_OUT = frozenset({"__pycache__", "examples"})
@@ -46,6 +48,13 @@ def build() -> bytes:
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, content)
     return buffer.getvalue()
+
+
+def lock() -> bytes:
+    """
+    Return the list from which the machine installs what the loop needs: nothing but these very files.
+    """
+    return (PACKAGE / "data" / LOCK).read_bytes()
 
 
 def requirements() -> tuple[str, ...]:

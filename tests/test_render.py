@@ -57,7 +57,9 @@ def test_rendered_scripts_are_clean(variant, tmp_path):
     scripts = machine_scripts(*VARIANTS[variant])
     begin = {f"begin {restart}": begin_script(restart=restart) for restart in (True, False)}
     if variant == "tpu":
-        begin["loop"] = loop_script(wheel="x.whl", cloud="gcp", project="it's", deployment="d", ssh_port=22)
+        begin["loop"] = loop_script(
+            wheel="x.whl", lock="x.lock", cloud="gcp", project="it's", deployment="d", ssh_port=22
+        )
     for field, text in {**dataclasses.asdict(scripts), **begin}.items():
         if field == "cron":
             continue

@@ -131,6 +131,7 @@ def _packed(session: Session) -> on_vm.Packed:
     spec = replace(session.spec, project=project, service_account=session.blueprint.service_account)
     script = loop_script(
         wheel=wheel.NAME,
+        lock=wheel.LOCK,
         cloud=session.choice.cloud,
         project=project,
         deployment=spec.name,
@@ -140,6 +141,7 @@ def _packed(session: Session) -> on_vm.Packed:
         {
             "run-watch": (script.encode(), 0o700),
             wheel.NAME: (wheel.build(), 0o600),
+            wheel.LOCK: (wheel.lock(), 0o600),
             "tpuctl.yaml": (document_of(spec).encode(), 0o600),
             "id_ed25519": (session.ssh.settings.key.read_bytes(), 0o600),
             RECORD_KEY: (session.key, 0o600),

@@ -9,6 +9,8 @@ import click
 from orchestrator.cli.options import deployment_options
 from orchestrator.cli.output import put
 
+PAGE = "tunnel.html"
+
 
 @click.command("tunnel")
 @deployment_options
@@ -58,6 +60,8 @@ def command(
         keep_open(session, wanted, tunnel, ready)
     finally:
         tunnel.close()
+        # The page holds the token of the notebook.
+        (session.folder / PAGE).unlink(missing_ok=True)
 
 
 def _browse(url: str, folder: Path) -> None:
@@ -67,7 +71,7 @@ def _browse(url: str, folder: Path) -> None:
     import webbrowser
     from html import escape
 
-    page = folder / "tunnel.html"
+    page = folder / PAGE
     page.unlink(missing_ok=True)
     page.touch(mode=0o600)
     page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(url)}">')

@@ -129,7 +129,14 @@ class Session:
 
         key = ensure_key(self.folder)
         known, source = self.folder / "known_hosts", own_address() if self.choice.cloud == "local" else ""
-        return Ssh(SshSettings(SSH_USER, key.path, ROOT, known, source=source))
+        settings = SshSettings(SSH_USER, key.path, ROOT, known, source=source, tell=self._tell)
+        return Ssh(settings)
+
+    def _tell(self, text: str) -> None:
+        """
+        Tell the user at once of what no command fails for.
+        """
+        self._sink(Event(self.clock.now(), "failure", text))
 
     @cached_property
     def cloud(self) -> "Cloud":

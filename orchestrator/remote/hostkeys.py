@@ -7,7 +7,7 @@ name (a TPU's name holds its incarnation), so that a pin outlives an unreadable 
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -52,13 +52,16 @@ def forget(folder: Path, name: str) -> None:
     _file(folder, name).unlink(missing_ok=True)
 
 
-def pinned(host: Host, folder: Path | None) -> tuple["paramiko.PKey", ...]:
+def pinned(
+    host: Host, folder: Path | None, tell: Callable[[str], None] = lambda _: None
+) -> tuple["paramiko.PKey", ...]:
     """
-    Return the keys *host* may show, the preferred kind first.
+    Return the keys *host* may show, the preferred kind first; *tell* of a machine whose keys are other ones.
 
     Raise HostKeyError when there is none, or a line is no key we know.
     """
-    lines = host.host_keys or (recall(folder, host.name) if folder is not None else ())
+    before = recall(folder, host.name) if folder is not None else ()
+    lines = host.host_keys or before
     if not lines:
         raise HostKeyError(
             f"the host key of {host.name} ({host.address}) is not known: the machine has not published one",
@@ -67,6 +70,12 @@ def pinned(host: Host, folder: Path | None) -> tuple["paramiko.PKey", ...]:
         )
     keys = sorted((_parse(host, line) for line in lines), key=lambda key: _rank(key.get_name()))
     if host.host_keys and folder is not None:
+        if before and not set(before) & set(host.host_keys):
+            # A machine made anew under its old name has new keys; so has one whose owner publishes others.
+            tell(
+                f"{host.name} publishes other host keys than before, now {fingerprint(keys[0])}: expected if "
+                "the machine was made anew, otherwise somebody on it, or in the project, has changed them"
+            )
         remember(folder, host)
     return tuple(keys)
 

@@ -186,7 +186,7 @@ class Link:
         from orchestrator.remote.transport import open_transport
 
         logging.getLogger("paramiko").addHandler(logging.NullHandler())
-        keys = pinned(self.host, self.settings.known_hosts)
+        keys = pinned(self.host, self.settings.known_hosts, self.settings.tell)
         sock = self._way.open(self._patience())
         limit = self._patience()
         self._connection = fabric.Connection(

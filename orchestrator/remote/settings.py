@@ -2,6 +2,7 @@
 How we reach machines: user, key, folder and the bounds of every step.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,7 @@ class SshSettings:
     *root* is the machine folder (TPUCTL_ROOT on the machine overrides it), *known_hosts* the folder
     of remembered host keys, *stall* the longest silence of a link, *parallel* the hosts at a time, *source*
     the address of ours that connections start from (the system's choice when empty), *jumps* what stands
-    to machines through which others are reached.
+    to machines through which others are reached. *tell* is told of what the user should know.
     """
 
     user: str
@@ -29,3 +30,4 @@ class SshSettings:
     push: float = 900.0
     source: str = ""
     jumps: Jumps = field(default_factory=Jumps, repr=False, compare=False)
+    tell: Callable[[str], None] = field(default=lambda _: None, repr=False, compare=False)

@@ -60,7 +60,9 @@ def packed(text="first", loop=LOOP):
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("orchestrator/__init__.py", "")
         archive.writestr("orchestrator/__main__.py", loop)
-    script = loop_script(wheel="x.whl", cloud="local", project="it's", deployment="demo", ssh_port=2222)
+    script = loop_script(
+        wheel="x.whl", lock="x.lock", cloud="local", project="it's", deployment="demo", ssh_port=2222
+    )
     files = {"run-watch": (script.encode(), 0o700), "x.whl": (buffer.getvalue(), 0o600)}
     return on_vm.pack(
         {

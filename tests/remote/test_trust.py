@@ -89,6 +89,22 @@ def test_a_pin_is_remembered_by_machine_name_when_the_attributes_cannot_be_read(
         ssh.run([bare], "true", 20)
 
 
+def test_other_keys_of_a_machine_are_told(tmp_path):
+    """
+    Not the first ones, not those that stay, not one more kind of key.
+    """
+    from orchestrator.ports import Host
+
+    told, folder, first = [], tmp_path / "pins", fresh_pin()
+    for pins in [(first,), (first,), (first, fresh_pin("ecdsa-sha2-nistp256"))]:
+        hostkeys.pinned(Host("demo-vm", "127.0.0.1", pins), folder, told.append)
+    assert told == []
+    hostkeys.pinned(Host("demo-vm", "127.0.0.1", (fresh_pin(),)), folder, told.append)
+    hostkeys.pinned(Host("demo-vm-2", "127.0.0.1", (fresh_pin(),)), folder, told.append)
+    (text,) = told
+    assert "demo-vm publishes other host keys than before" in text
+
+
 @pytest.mark.parametrize("order", [0, 1])
 def test_any_pinned_kind_of_key_is_enough(machine, ssh, order):
     """

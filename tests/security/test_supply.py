@@ -3,6 +3,7 @@ What is installed with tpuctl is pinned by content, and the same sources give th
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -107,3 +108,55 @@ def test_the_source_archive_is_the_same_when_built_again(tmp_path):
     built = [next(SdistBuilder(str(ROOT)).build(directory=str(tmp_path / name))) for name in ("one", "two")]
     one, two = (Path(path).read_bytes() for path in built)
     assert one == two
+
+
+LOOP = ROOT / "orchestrator/data/loop.lock"
+
+
+def needed_by_the_loop():
+    """Return the names of what tpuctl needs without any extra, by what the installed packages say."""
+    pinned = {name for name, _, _ in PINNED.findall(LOCK)}
+    waiting = [Requirement(line) for line in PROJECT["dependencies"]]
+    found: set[tuple[str, str]] = set()
+    while waiting:
+        need = waiting.pop()
+        for extra in ("", *need.extras):
+            place = (canonicalize_name(need.name), extra)
+            if place in found or place[0] not in pinned:
+                continue
+            found.add(place)
+            try:
+                lines = metadata.requires(need.name) or []
+            except metadata.PackageNotFoundError:
+                continue
+            for line in lines:
+                more = Requirement(line)
+                # Of any system and Python: the lock is for all of them, and holds what some do not need.
+                marker = str(more.marker or "")
+                if not re.search(r"\bextra\b", marker) or (extra and f'extra == "{extra}"' in marker):
+                    waiting.append(more)
+    return {name for name, _ in found}
+
+
+def test_the_loop_on_the_vm_is_installed_from_a_lock_of_its_own():
+    """The same versions and checksums, of what it needs alone: `TPUCTL_UPDATE_LOCK=1` writes it anew."""
+    names = needed_by_the_loop()
+    if os.environ.get("TPUCTL_UPDATE_LOCK"):
+        LOOP.write_text("".join(match[0] for match in PINNED.finditer(LOCK) if match[1] in names))
+    entries = [match[0] for match in PINNED.finditer(LOOP.read_text())]
+    assert "".join(entries) == LOOP.read_text()
+    held = {PINNED.match(entry)[1] for entry in entries}
+    assert entries == [match[0] for match in PINNED.finditer(LOCK) if match[1] in held]
+    assert {"google-cloud-tpu", "paramiko", "pydantic-core", "certifi", "protobuf"} <= names <= held
+    assert not {"uvicorn", "asyncssh", "uv"} & held
+
+
+def test_what_continuous_integration_installs_is_pinned_by_content():
+    """The tools of the tests, and pip-audit itself."""
+    for name in ("dev-requirements.txt", "audit-requirements.txt"):
+        text = (ROOT / ".github" / name).read_text()
+        assert PINNED.sub("", text) == "", name
+    tools = {name for name, _, _ in PINNED.findall((ROOT / ".github/dev-requirements.txt").read_text())}
+    for line in PROJECT["optional-dependencies"]["dev"]:
+        wanted = Requirement(line)
+        assert wanted.name == "tpuctl" or canonicalize_name(wanted.name) in tools, line
