@@ -5,7 +5,7 @@ Outputs of a job without steps that a machine had made before it was taken away:
 from __future__ import annotations
 
 import shutil
-from typing import Optional
+from typing import Dict
 
 from .errors import TornError
 from .formats.outputs import outputs_in
@@ -14,25 +14,30 @@ from .parts import Parts
 from .rescue import read_manifests
 from .storage import sha256_of
 from .threads import say
-from .unclaimed import Place, Unclaimed, Why
+from .unclaimed import Kept, Place, outputs_before
 
 
 def bring_outputs_back(parts: Parts) -> None:
     """
-    Fill an empty folder with what the last machine of this very job had brought to the bucket in time.
+    Fill an empty folder with what earlier machines of this very job had brought to the bucket in time.
 
     Raises AgentError or OSError. Bytes that are not as they were saved are left out: the job makes them anew.
     """
     folder = parts.local.folder
     folder.mkdir(parents=True, exist_ok=True)
-    one = None if outputs_in(folder) else _last(parts)
-    if one is None:
+    mine = parts.settings
+    files: Dict[str, Kept] = {}
+    if not outputs_in(folder):
+        held = read_manifests(parts.bucket, mine.incarnation)
+        job = (mine.bundle, mine.settings_digest, mine.workers)
+        files = outputs_before(held, mine.worker, mine.incarnation, job)
+    if not files:
         return
     temporary = folder / f"{RESTORING}outputs"
     shutil.rmtree(str(temporary), ignore_errors=True)
     temporary.mkdir()
     start, count = f"{Place.CHECKPOINTS.value}/", 0
-    for kept in one.files:
+    for kept in files.values():
         if not kept.name.startswith(start):
             continue
         place, target = temporary / "file", folder / kept.name[len(start) :]
@@ -48,20 +53,4 @@ def bring_outputs_back(parts: Parts) -> None:
         place.replace(target)
         count += 1
     shutil.rmtree(str(temporary), ignore_errors=True)
-    parts.log.line(f"--- {count} outputs of incarnation {one.incarnation} are back ---")
-
-
-def _last(parts: Parts) -> Optional[Unclaimed]:
-    """
-    Return what this worker's last machine had brought, if that is all it had and of the same job.
-    """
-    mine = parts.settings
-    for one in reversed(read_manifests(parts.bucket, mine.incarnation)):
-        if one.worker == mine.worker and one.incarnation < mine.incarnation:
-            same = (one.bundle, one.settings, one.workers) == (
-                mine.bundle,
-                mine.settings_digest,
-                mine.workers,
-            )
-            return one if same and one.complete and one.why is Why.NOTICE and mine.settings_digest else None
-    return None
+    parts.log.line(f"--- {count} outputs of earlier machines are back ---")

@@ -219,3 +219,24 @@ def ended_before(
         for one in found
     )
     return tuple(found) if whole and same else ()
+
+
+def outputs_before(
+    manifests: List[Unclaimed], worker: int, incarnation: int, job: Tuple[str, str, int]
+) -> Dict[str, Kept]:
+    """
+    Return by name what one worker's earlier machines have brought at a notice, of the same *job* only. Pure.
+
+    *job* is bundle, settings and number of workers. What the newest complete manifest names is what a machine
+    had; a later one that was cut short adds what it names. *manifests* are in ascending order.
+    """
+    found: Dict[str, Kept] = {}
+    for one in manifests:
+        if one.worker != worker or one.incarnation >= incarnation:
+            continue
+        same = (one.bundle, one.settings, one.workers) == job and bool(one.settings)
+        if not same or one.why is not Why.NOTICE or one.complete:
+            found = {}
+        if same and one.why is Why.NOTICE:
+            found.update((kept.name, kept) for kept in one.files)
+    return found

@@ -129,12 +129,12 @@ class Evidence:
         slowest = min(beats, key=newest_step)
         step = newest_step(slowest)
         incarnation = slowest.incarnation
-        committed = any(b.committed_step is not None for b in beats)
+        committed = max(b.committed_step or 0 for b in beats)
         began = max(b.timings.get(mark, 0.0) for b in beats for mark in ("boot", "setup_done", "spawned"))
         return Shown(
             step=None if step < 0 else step,
             saves=len({s.step for s in self.saves if s.incarnation == incarnation}),
-            saved=bool(self.saves) or committed,
+            saved=max([committed, *(s.step for s in self.saves)]),
             seconds=time.time() - began if began else 0.0,
             line=moment.sign is Sign.LOG and self._said(moment.pattern, incarnation),
         )

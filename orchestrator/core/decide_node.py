@@ -133,7 +133,9 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
         return Judgement(Verdict.REPLACE, place.why if place and place.lost else f"it is {state.name}")
     if has_left(spec, world, node):
-        return Judgement(Verdict.REPLACE, f"it is being preempted; {lost_text(world, history)}")
+        return Judgement(
+            Verdict.REPLACE, f"it is being preempted; {lost_text(spec.job.checkpoint, world, history)}"
+        )
     if unwanted(history):
         return Judgement(Verdict.REPLACE, f"tpuctl.yaml wants another TPU: {history.shape}")
     if place is not None:

@@ -69,12 +69,13 @@ class Shown:
     Hold what the machine that is to be taken away has shown so far.
 
     *step* is the newest that was reported or committed, *saves* counts the checkpoints that this machine
-    completed, *saved* says that the job has one at all; *seconds* have passed since the job's start on it.
+    completed, *saved* is the newest step that the job has one of (of step 0 nothing is lost); *seconds* have
+    passed since the job's start on it.
     """
 
     step: int | None = None
     saves: int = 0
-    saved: bool = False
+    saved: int = 0
     seconds: float = 0.0
     line: bool = False
 
@@ -94,7 +95,7 @@ def come(moment: Moment, shown: Shown) -> bool:
     """
     Say whether the moment has come.
     """
-    if moment.saved and not shown.saved:
+    if moment.saved and shown.saved <= 0:
         return False
     if moment.sign is Sign.STEP:
         return shown.step is not None and shown.step >= moment.number

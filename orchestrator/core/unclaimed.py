@@ -62,6 +62,13 @@ def uncommitted_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
     return ""
 
 
+def has_no_steps(saving: CheckpointSpec) -> bool:
+    """
+    Say whether nothing is committed before the job has ended.
+    """
+    return format_of(saving.format, saving.marker).at_end
+
+
 def kept_text(beats: Sequence[Heartbeat]) -> str:
     """
     Return how much lies in `unclaimed/` as the newest reports tell, empty for nothing.
@@ -90,7 +97,7 @@ def wants_text(saving: CheckpointSpec) -> str:
     return f"format {saving.format} wants {format_of(saving.format, saving.marker).wants}"
 
 
-def lost_text(world: World, history: History) -> str:
+def lost_text(saving: CheckpointSpec, world: World, history: History) -> str:
     """
     Return what became of the work of a machine that is being taken away.
     """
@@ -103,6 +110,9 @@ def lost_text(world: World, history: History) -> str:
         return f"its work is committed up to step {min(step for step in saved if step is not None)}"
     kept = kept_text(mine)
     also = f"; {kept} came to unclaimed/" if kept else ""
+    if has_no_steps(saving):
+        stay = "; what it wrote to the bucket stays there" if saving.dir == "bucket" else also
+        return f"its job has no steps and starts again{stay}"
     return f"NOTHING is committed, so the next one begins at step 0{also}"
 
 

@@ -12,7 +12,7 @@ from orchestrator.core.guard import broken
 from orchestrator.core.history import TERMINAL, History, current_node, noted
 from orchestrator.core.learn import learn
 from orchestrator.core.plan import Outcome, Plan
-from orchestrator.core.unclaimed import lost_text
+from orchestrator.core.unclaimed import has_no_steps, lost_text
 from orchestrator.core.world import Phase, Present, Unknown, World
 from orchestrator.engine.act import Actor, Failure
 from orchestrator.engine.budget import tell_stockouts, with_budget
@@ -163,7 +163,7 @@ class Reconciler:
         if node is None or has_failed(node) or known or not signs & set(after.sightings):
             return after
         what = node.state.name if node.state in TERMINAL else "being preempted"
-        work = lost_text(world, after)
+        work = lost_text(self._deployment.spec.job.checkpoint, world, after)
         text = f"TPU {node.name} is {what}{f'; {work}' if work else ''}"
         self._sink(Event(world.seen_at, "preempted", text, {"incarnation": node.incarnation}))
         return replace(after, preemptions=after.preemptions + 1)
@@ -189,7 +189,8 @@ class Reconciler:
         runs = [b for b in beats if b.incarnation == history.incarnation and b.phase is Phase.RUN]
         if history.preemptions and history.incarnation > self._anew and runs:
             self._anew = history.incarnation
-            if all(b.resumed_from is None for b in runs):
+            stepless = has_no_steps(self._deployment.spec.job.checkpoint)
+            if not stepless and all(b.resumed_from is None for b in runs):
                 text = f"incarnation {history.incarnation} begins at STEP 0: nothing was committed before"
                 self._sink(Event(world.seen_at, "anew", text, {"incarnation": history.incarnation}))
 

@@ -6,11 +6,16 @@ import hashlib
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator.agent.unclaimed import Why, ended_before, parse
+from orchestrator.agent.leftovers import leftovers
+from orchestrator.agent.parts import wire
+from orchestrator.agent.settings import read_settings
+from orchestrator.agent.unclaimed import Kept, Unclaimed, Why, ended_before, outputs_before, parse
 from tests.agent.agent_lab import Lab, Machine
 
 FLAT = """\
@@ -303,3 +308,57 @@ def test_only_the_very_same_job_had_ended_before(bundle: str, settings: str, fou
     one = parse(json.dumps(body).encode(), "m")
     assert len(ended_before([one], 2, bundle, settings)) == found
     assert ended_before([one], 1, "b", settings) == ()
+
+
+def brought(incarnation: int, *names: str, complete: bool = True, **changes: Any) -> Unclaimed:
+    """
+    Return the manifest of outputs that were brought at a notice; each object is called after its machine.
+    """
+    files = tuple(Kept(name, 1, "0" * 64, f"g{incarnation}/{name}") for name in names)
+    one = Unclaimed(incarnation, 0, 1, 1, "b", "s", "outputs", Why.NOTICE, complete, files, (), 1.0)
+    return replace(one, **changes)
+
+
+@pytest.mark.parametrize(
+    ("manifests", "objects"),
+    [
+        ([brought(1, "a", "b")], ["g1/a", "g1/b"]),
+        ([brought(1, "a", "b"), brought(2, "b", "c", complete=False)], ["g1/a", "g2/b", "g2/c"]),
+        ([brought(1, "a", complete=False)], ["g1/a"]),
+        ([brought(1, "a", "b"), brought(2, "b")], ["g2/b"]),
+        ([brought(1, "a"), brought(2, "b", bundle="new")], []),
+        ([brought(1, "a"), brought(2, "b", why=Why.FAILED)], []),
+        ([brought(1, "a", worker=1), brought(3, "b")], []),
+        ([brought(1, "a", settings="")], []),
+    ],
+    ids=["whole", "cut short", "only a part", "newer", "other code", "failed", "others", "of nobody"],
+)
+def test_outputs_come_back_from_the_newest_whole_rescue_and_what_came_after(
+    manifests: list[Unclaimed], objects: list[str]
+) -> None:
+    """
+    A machine that had no time for all of its files costs none of those that an earlier one has brought.
+    """
+    found = outputs_before(manifests, 0, 3, ("b", manifests[0].settings, 1))
+    assert sorted(kept.object for kept in found.values()) == objects
+
+
+def test_what_a_commit_contains_is_no_leftover(lab: Lab) -> None:
+    """
+    Steps up to the newest commit are in the bucket or were removed as old; a later or torn one is brought.
+    """
+    machine = lab.machine()
+    parts = wire(read_settings(machine.env), machine.env)
+    for step, last in ((10, "COMPLETE"), (20, "COMPLETE"), (25, "shard"), (30, "COMPLETE")):
+        folder = parts.local.folder / f"step-{step}"
+        folder.mkdir(parents=True)
+        (folder / last).write_text("x")
+    (parts.local.folder / "notes.txt").write_text("x")
+
+    def left(committed: int | None) -> set[str]:
+        return {one.relative for one in leftovers(parts.settings, parts.local, committed, 0.0, "")[0]}
+
+    both = {"notes.txt", "step-25/shard"}
+    assert left(20) == both | {"step-30/COMPLETE"}
+    assert left(30) == both
+    assert left(None) == both | {"step-10/COMPLETE", "step-20/COMPLETE", "step-30/COMPLETE"}

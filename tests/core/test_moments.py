@@ -52,7 +52,8 @@ def test_a_step_waits_for_a_checkpoint_where_the_job_saves_before_its_end():
     moment = default_moment(1, 2, None, Pace(100, 4, 30.0))
     assert moment == Moment(Sign.STEP, 25, saved=True)
     assert not come(moment, Shown(step=30))
-    assert come(moment, Shown(step=30, saved=True))
+    assert come(moment, Shown(step=30, saved=10))
+    assert not come(moment, Shown(step=30, saved=0)), "of a checkpoint of step 0 nothing is lost"
     assert not default_moment(1, 2, None, Pace(100, 1, 30.0)).saved
 
 

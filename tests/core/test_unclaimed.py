@@ -9,7 +9,8 @@ import pytest
 from orchestrator.core.decide import decide
 from orchestrator.core.notices import due
 from orchestrator.core.plan import Outcome
-from orchestrator.core.unclaimed import uncommitted_text
+from orchestrator.core.spec import CheckpointSpec
+from orchestrator.core.unclaimed import lost_text, uncommitted_text
 from orchestrator.core.world import NodeState, Phase, Present
 from orchestrator.engine.watch import raise_outcome
 from orchestrator.errors import UnclaimedError
@@ -89,6 +90,33 @@ def test_a_preemption_tells_what_became_of_the_work():
 
     assert "NOTHING is committed, so the next one begins at step 0" in nothing.changes[0].why
     assert "its work is committed up to step 40" in saved.changes[0].why
+
+
+@pytest.mark.parametrize(
+    ("folder", "text"),
+    [
+        ("bucket", "has no steps and starts again; what it wrote to the bucket stays there"),
+        ("local", "has no steps and starts again; 2 files, 3 kB"),
+    ],
+)
+def test_of_a_job_without_steps_nothing_is_said_to_be_lost(folder, text):
+    """
+    Its files count when it has ended: what is there already is in the bucket, and comes back.
+    """
+    saving = CheckpointSpec(format="outputs", dir=folder)
+    left = beat(phase=Phase.STOPPED, notice=True, preempted=True, **LIES)
+    assert text in lost_text(saving, world(heartbeats=Present((left,))), history())
+
+
+def test_a_save_elsewhere_is_named_with_its_reason():
+    """
+    The format is not to blame for a file in the working folder.
+    """
+    wrong = beat(uncommitted="out/ckpt.pt", uncommitted_place="work")
+    told = uncommitted_text(spec().job.checkpoint, [wrong])
+    assert told.endswith("(only what lies below $TPUCTL_CHECKPOINT_DIR is committed)")
+    ended = planned(beat(phase=Phase.UNCLAIMED, **{**LIES, "uncommitted_place": "home"}))
+    assert ended.reason.endswith("; only what lies below $TPUCTL_CHECKPOINT_DIR is committed")
 
 
 @pytest.mark.parametrize(

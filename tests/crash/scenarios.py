@@ -5,22 +5,26 @@ What is going on when the process is killed: the commands, with the world in whi
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.agent.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.agent.unclaimed import Kept, Unclaimed, Why, folder_name
+from orchestrator.agent.unclaimed import manifest_name as unclaimed_name
 from orchestrator.core.history import History
 from orchestrator.core.names import LEASE, RECORD
 from orchestrator.core.seal import sealed
 from orchestrator.engine.blueprint import Blueprint
-from orchestrator.errors import AuthError, CapacityError, QuotaError
+from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError
 from tests.crash import commands
-from tests.crash.oracle import check_done, check_gone, check_running
+from tests.crash.oracle import check_done, check_gone, check_over, check_running
 from tests.crash.stage import HERE
 from tests.engine.engine_lab import KEY, QUOTA, ZONE, a_spec
 
 STEP = 20
 """The step of the checkpoint that a running job has committed."""
+KEPT = f"{folder_name(1, 0)}checkpoints/ckpt.pt"
 SPEC = a_spec(vm__spot=True)
 QUEUED = a_spec(vm__spot=True, tpu__request="queued")
 RACE = a_spec(
@@ -119,6 +123,24 @@ def reported(stage):
     stage.machines.report(phase="done")
 
 
+def unclaimed(stage):
+    """The job has ended with status 0, nothing was committed, and its files are in unclaimed/."""
+    strangers(stage)
+    commands.up(stage, SPEC)
+    stage.wait(300)
+    kept = Kept("checkpoints/ckpt.pt", 5, hashlib.sha256(b"model").hexdigest(), KEPT)
+    stage.put(KEPT, b"model")
+    body = Unclaimed(1, 0, 1, 1, "b", "s", "auto", Why.ENDED, True, (kept,), (), stage.clock.now())
+    stage.put(unclaimed_name(1, 0), body.text().encode())
+    stage.machines.report(
+        phase="unclaimed",
+        uncommitted="ckpt.pt",
+        unclaimed_files=1,
+        unclaimed_bytes=5,
+        unclaimed_complete=True,
+    )
+
+
 def older(**changes):
     """Return what prepares a deployment whose record and lease an older tpuctl has written."""
 
@@ -202,6 +224,21 @@ UP = Way("up again", commands.up, check_running)
 WATCH = Way("watch again", commands.watch, check_running)
 DOWN = Way("down", machines_gone, check_gone)
 DOWN_DATA = Way("down --delete-data", all_gone, check_gone)
+
+
+def watch_to_unclaimed(stage, spec, place=HERE):
+    """`tpuctl watch`, which says at its end that nothing was committed."""
+    with suppress(UnclaimedError):
+        commands.watch(stage, spec, place)
+
+
+def check_unclaimed(stage, scenario, before):
+    """It is over and not done, nothing is paid for but a stopped VM's disk, and what was trained is there."""
+    check_over(stage, scenario, before, "unclaimed")
+    assert {KEPT, unclaimed_name(1, 0)} <= set(stage.objects()), "what was trained is gone"
+
+
+UNCLAIMED = Way("watch again", watch_to_unclaimed, check_unclaimed)
 DONE = Way("watch again", commands.watch, check_done)
 MENDED = Way("up, mended", mended, check_running)
 OTHER_JOB = replace(SPEC, job=replace(SPEC.job, env={"EPOCHS": "3"}))
@@ -237,6 +274,7 @@ SCENARIOS = (
         "upgrade, first records", older(seal=False), commands.up, (UP, DOWN_DATA), journal=True, swept=False
     ),
     Scenario("done", reported, commands.watch, (DONE, DOWN_DATA), again=commands.watch),
+    Scenario("unclaimed", unclaimed, watch_to_unclaimed, (UNCLAIMED, DOWN), again=watch_to_unclaimed),
     Scenario("queued", strangers, commands.up, (UP, DOWN_DATA, DOWN), spec=QUEUED),
     Scenario("queued, preempted", suspended, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=QUEUED),
     Scenario("queued, down", in_queue, machines_gone, (DOWN, DOWN_DATA), spec=QUEUED),
