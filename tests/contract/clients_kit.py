@@ -14,6 +14,7 @@ from orchestrator.clock import SystemClock, VirtualClock
 from orchestrator.local.model.settings import Latencies
 from orchestrator.local.wire.dispatch import dispatch
 from orchestrator.local.wire.mount import BASE, CloudAdapter
+from tests.contract.discovery import Witness
 from tests.local.cloud_kit import Lab, a_lab
 from tests.local.http_fixture import serve
 
@@ -85,8 +86,12 @@ def open_clients(kind: str, **settings: Any) -> Iterator[CloudClients]:
     if kind == "in-process":
         yield _clients(lab, BASE)
         return
-    with serve(lab.router, lambda request: dispatch(lab.router, lab.cloud, request)) as url:
+    witness = Witness()
+    with serve(
+        lab.router, lambda request: witness.look(request, dispatch(lab.router, lab.cloud, request))
+    ) as url:
         yield _clients(lab, url)
+    assert witness.faults == {}
 
 
 def _clients(lab: Lab, url: str) -> CloudClients:

@@ -12,6 +12,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.local.wire.dispatch import dispatch
 from tests.contract import warm_gcloud
 from tests.contract.clients_kit import QUICK
+from tests.contract.discovery import Witness
 from tests.local.cloud_kit import PROJECT, ZONE, a_lab
 from tests.local.http_fixture import serve
 
@@ -28,8 +29,10 @@ def gcloud(tmp_path):
     """
     Return a function that runs `gcloud compute` and reads its JSON.
     """
-    lab = a_lab(SystemClock(), latency=QUICK)
-    with serve(lab.router, lambda request: dispatch(lab.router, lab.cloud, request)) as url:
+    lab, witness = a_lab(SystemClock(), latency=QUICK), Witness()
+    with serve(
+        lab.router, lambda request: witness.look(request, dispatch(lab.router, lab.cloud, request))
+    ) as url:
         environment = {
             **os.environ,
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{url}/",
@@ -49,6 +52,7 @@ def gcloud(tmp_path):
 
         run.lab = lab
         yield run
+    assert witness.faults == {}
 
 
 def test_tpu_vms(gcloud):

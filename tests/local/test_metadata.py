@@ -95,6 +95,18 @@ def test_recursive_answers_are_json_in_camel_case(view):
     assert shown["project"]["numericProjectId"] == 123
 
 
+def test_a_token_is_given_by_the_name_of_the_account_too(view):
+    """
+    Google's C++ client, and with it Arrow, asks for the address of the account and then for its token.
+    """
+    tokens = [
+        json.loads(ask(view, f"instance/service-accounts/{name}/token").body)["access_token"]
+        for name in ("default", view.machine.service_account)
+    ]
+    assert tokens[0] == tokens[1]
+    assert ask(view, "instance/service-accounts/stranger@example.org/token").status == 404
+
+
 @pytest.mark.parametrize(
     "path",
     ["instance/attributes/none", "instance/name/", "nothing/", "instance/service-accounts/default/identity"],

@@ -132,4 +132,4 @@ def test_versioning_is_refused_as_not_modelled():
     """
     Pretending to keep old versions would hide a loss.
     """
-    assert refused(a_storage().buckets.patch, "data", {"versioning": {"enabled": True}}, ANY)[0] == 501
+    assert refused(a_storage().buckets.patch, "data", {"versioning": {"enabled": True}}, ANY)[0] == 400

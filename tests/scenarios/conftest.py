@@ -41,5 +41,6 @@ def finish(town):
     for desk in town.desks:
         town.judge.gone(desk.deployment)
     assert town.judge.verdict == []
+    assert town.witness.faults == {}
     assert town.nodes() == {}
     assert town.vms() == {}

@@ -31,6 +31,7 @@ from orchestrator.local.wire.mount import BASE, shorten
 from orchestrator.local.wire.storage import storage_routes
 from orchestrator.local.wire.tpu import tpu_routes
 from orchestrator.ports import CloudAccount
+from tests.contract.discovery import Witness
 from tests.engine.engine_lab import Kill
 from tests.quick_clients import QUICK
 from tests.scenarios.crew import Crew, Ssh
@@ -80,6 +81,7 @@ class Town:
         self.log, self.plans = [], []
         self.distort = lambda method, response: response
         self.judge = Judge(self)
+        self.witness = Witness()
 
     # What is there, as only a god sees it.
 
@@ -162,7 +164,7 @@ class Town:
     def answer(self, request, limit):
         """Carry one request of the command that runs now, if it is alive and has a network."""
         if not self.acting:
-            return dispatch(self.router, self.cloud, request)
+            return self._dispatched(request)
         process = self.acting[-1]
         process.must_live()
         method, name = self._called(request)
@@ -171,14 +173,18 @@ class Town:
         if process.desk.expired:
             return plain_error(request, 401, "UNAUTHENTICATED", "Request had invalid credentials.")
         if request.method == "GET":
-            return self.distort(method, dispatch(self.router, self.cloud, request))
+            return self.distort(method, self._dispatched(request))
         process.before_call(f"{method} {name}")
-        response = self.distort(method, dispatch(self.router, self.cloud, request))
+        response = self.distort(method, self._dispatched(request))
         self.log.append(Call(self.clock.monotonic(), method, name, response.status))
         if method == "storage.buckets.delete" and response.status < 400:
             self.judge.newest.pop(name, None)  # The owner wanted it so.
         process.after_call(f"{method} {name}")
         return response
+
+    def _dispatched(self, request):
+        """Answer a request; what it and its answer say is held against Google's discovery documents."""
+        return self.witness.look(request, dispatch(self.router, self.cloud, request))
 
     def _called(self, request):
         """Return the method of a request, and the name of what it is about."""

@@ -17,6 +17,8 @@ _DEFAULT_RULES = {
     "default-allow-internal": ("10.128.0.0/9", [{"IPProtocol": "all"}]),
 }
 
+_OUTPUT_ONLY = ("kind", "id", "selfLink", "creationTimestamp", "created")
+
 
 class Network:
     """
@@ -78,7 +80,8 @@ class Network:
     def _keep(self, body: Mapping[str, Any]) -> dict[str, Any]:
         defaults = {"direction": "INGRESS", "priority": 1000, "disabled": False}
         own = {"id": str(self._kernel.numeric_id()), "created": self._kernel.state.time}
-        rule = {**defaults, **body, **own}
+        given = {key: value for key, value in body.items() if key not in _OUTPUT_ONLY}
+        rule = {**defaults, **given, **own}
         self._kernel.state.firewalls[rule["name"]] = rule
         return rule
 

@@ -83,4 +83,19 @@ def check_shape(value: Any, shape: Any, path: str = "") -> None:
                 check_shape(item, inner, f"{path}.{key}".lstrip("."))
 
 
+def with_lists(value: Any, shape: Any) -> Any:
+    """
+    Return *value* with one object made a list where *shape* has a list of objects.
+
+    The JSON parser of Google's RPC services takes one value for a repeated field; SkyPilot 0.14 relies on it.
+    """
+    if isinstance(shape, list) and isinstance(value, dict) and isinstance(shape[0], dict):
+        value = [value]
+    if isinstance(value, list) and isinstance(shape, list):
+        return [with_lists(item, shape[0]) for item in value]
+    if isinstance(value, dict) and isinstance(shape, dict):
+        return {key: with_lists(item, shape.get(key, shape.get("*"))) for key, item in value.items()}
+    return value
+
+
 _JSON_NAMES = {int: "number", str: "string", dict: "JSON object", list: "list", bool: "boolean"}

@@ -3,19 +3,20 @@ One way in for every request: time passes, faults strike, the handler answers.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.local.model import methods
 from orchestrator.local.model.errors import ApiError, compute_case, tpu_case
 from orchestrator.local.model.gate import admitted, admitted_storage
 from orchestrator.local.model.kernel import Place
-from orchestrator.local.model.shapes import Shape, check_shape
+from orchestrator.local.model.shapes import Shape, check_shape, with_lists
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.errors import error_response, is_api_error, plain_error
 from orchestrator.local.wire.http import Handler, Request, Response, Router
 
-_RPC = ("/v1/", "/v2/")  # APIs whose errors have the form of google.rpc.Status
+_RPC = ("/v1/", "/v2/", "/v2alpha1/")  # APIs whose errors have the form of google.rpc.Status
+_SITE = b"https://www.googleapis.com/compute/v1/"
 _NAMES = ("name", "node", "instance", "disk", "firewall", "operation", "queued")
 
 
@@ -72,7 +73,18 @@ def _answer(
         _check_project(cloud, method, place, parts)
         return call()
 
-    return admitted(cloud, method, place, checked)
+    return _linked(request, admitted(cloud, method, place, checked))
+
+
+def _linked(request: Request, response: Response) -> Response:
+    """
+    Let the links of a Compute answer lead to where the client came: some clients follow them.
+    """
+    host = request.headers.get("host", "")
+    if not request.path.startswith("/compute/") or host.partition(":")[0] not in ("127.0.0.1", "localhost"):
+        return response
+    here = f"http://{host}/compute/v1/".encode()
+    return replace(response, body=response.body.replace(_SITE, here))
 
 
 def _place(method: str, request: Request, parts: dict[str, str]) -> Place:
@@ -105,8 +117,13 @@ def body_of(request: Request, shape: Shape | None = None) -> dict[str, Any]:
 
     Errors: ValueError when it is no JSON object or its fields have not the types of *shape*.
     """
-    body = _without_nulls(request.json())
-    check_shape(body, dict(shape or {}))
+    try:
+        body = _without_nulls(request.json())
+        if request.path.startswith(_RPC):
+            body = with_lists(body, dict(shape or {}))
+        check_shape(body, dict(shape or {}))
+    except RecursionError:
+        raise ValueError("the body is nested too deeply") from None
     known: dict[str, Any] = body
     return known
 

@@ -35,7 +35,7 @@ def error_body(path: str, error: Any) -> dict[str, Any]:
     """
     Return the `error` object of the answer to a request for *path*.
     """
-    if path.startswith(("/v1/", "/v2/")):
+    if path.startswith(("/v1/", "/v2/", "/v2alpha1/")):
         body = {"code": error.status, "message": error.message, "status": error.reason}
     else:
         domain = "usageLimits" if error.reason in _USAGE_LIMITS else "global"

@@ -47,9 +47,17 @@ class Request:
 
     def json(self) -> dict[str, Any]:
         """
-        Return the body as a JSON object; an empty body is an empty object.
+        Return the body as a JSON object; an empty body and null, which Go sends, are empty objects.
+
+        Raises ValueError for anything else.
         """
-        return json.loads(self.body) if self.body else {}
+        try:
+            value = json.loads(self.body) if self.body.strip() else {}
+        except RecursionError:
+            raise ValueError("the body is nested too deeply") from None
+        if value is not None and not isinstance(value, dict):
+            raise ValueError("the body is not a JSON object")
+        return value or {}
 
 
 @lru_cache(maxsize=1024)

@@ -15,6 +15,7 @@ from orchestrator.local.wire.http import Request, Response
 
 PREFIX = "/computeMetadata/v1"
 FLAVOR = {"metadata-flavor": "Google", "server": "Metadata Server for VM"}
+_ACCOUNT_TOKEN = re.compile(r"instance/service-accounts/[^/]+/token")
 GUEST_ATTRIBUTE = re.compile(r"instance/guest-attributes/([A-Za-z0-9_.-]+)/([A-Za-z0-9_.-]+)$")
 TOKEN_SECONDS = 3599
 TOKEN_START = "local-cloud-"  # noqa: S105 - how a token begins
@@ -126,7 +127,7 @@ def _get(view: MachineView, path: str, query: Mapping[str, str]) -> Response:
     """
     Answer a GET: a leaf, a directory's listing, or with recursive=true the whole directory.
     """
-    if path == "instance/service-accounts/default/token":
+    if _ACCOUNT_TOKEN.fullmatch(path) and _find(tree(view), path.removesuffix("/token")) is not None:
         return _json(
             {"access_token": token_of(view.machine), "expires_in": TOKEN_SECONDS, "token_type": "Bearer"}
         )

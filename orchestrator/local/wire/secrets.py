@@ -11,8 +11,10 @@ from orchestrator.local.model import methods
 from orchestrator.local.model.errors import ApiError, cases
 from orchestrator.local.model.gate import admitted_storage
 from orchestrator.local.model.secrets import DESTROYED, DISABLED, ENABLED, Secret, Secrets, Version
+from orchestrator.local.model.shapes import TEXTS, Shape
 from orchestrator.local.model.storage.values import rfc3339
 from orchestrator.local.model.world import LocalCloud
+from orchestrator.local.wire.dispatch import body_of
 from orchestrator.local.wire.errors import error_response
 from orchestrator.local.wire.http import Handler, Request, Response, Router
 from orchestrator.local.wire.metadata import token_of
@@ -23,6 +25,9 @@ PAGE = 25000
 _P = "/v1/projects/{project}/secrets"
 _S = _P + "/{name}"
 _V = _S + "/versions"
+_SECRET: Shape = {"labels": TEXTS, "replication": {}}
+_PAYLOAD: Shape = {"payload": {"data": str}}
+_POLICY: Shape = {"policy": {"bindings": [{"role": str, "members": [str]}], "etag": str}}
 _CHECKSUM_ERROR = "The payload does not match its checksum."
 
 
@@ -91,7 +96,7 @@ class SecretRequests:
         Answer CreateSecret.
         """
         return Response.of(
-            self._secret(self._secrets.create(request.query.get("secretId", ""), request.json()))
+            self._secret(self._secrets.create(request.query.get("secretId", ""), body_of(request, _SECRET)))
         )
 
     def list(self, request: Request) -> Response:
@@ -117,7 +122,7 @@ class SecretRequests:
         """
         Answer AddSecretVersion; a payload that does not match its checksum is refused.
         """
-        payload = request.json().get("payload", {})
+        payload = body_of(request, _PAYLOAD).get("payload", {})
         # Clients send base64 of either alphabet.
         data = base64.b64decode(str(payload.get("data", "")).replace("-", "+").replace("_", "/"))
         if str(payload.get("dataCrc32c", _crc32c(data))) != _crc32c(data):
@@ -166,7 +171,9 @@ class SecretRequests:
         """
         Answer SetIamPolicy.
         """
-        return Response.of(_tagged(self._secrets.set_policy(name, request.json().get("policy", {}))))
+        return Response.of(
+            _tagged(self._secrets.set_policy(name, body_of(request, _POLICY).get("policy", {})))
+        )
 
     def _secret(self, secret: Secret) -> dict[str, Any]:
         shown: dict[str, Any] = {
@@ -192,7 +199,14 @@ def _tagged(body: dict[str, Any]) -> dict[str, Any]:
     """
     Add the etag.
     """
-    return {**body, "etag": '"' + hashlib.sha256(repr(body).encode()).hexdigest()[:14] + '"'}
+    return {**body, "etag": _etag(body)}
+
+
+def _etag(body: dict[str, Any]) -> str:
+    """
+    Return an etag in base64: gcloud decodes that of a policy.
+    """
+    return base64.b64encode(hashlib.sha256(repr(body).encode()).digest()[:9]).decode()
 
 
 def _listed(request: Request, key: str, items: list[dict[str, Any]]) -> Response:

@@ -11,7 +11,7 @@ from orchestrator.local.wire.storage_access import Accounts, nobody
 from orchestrator.local.wire.storage_batch import answer_batch
 from orchestrator.local.wire.storage_buckets import BucketRequests
 from orchestrator.local.wire.storage_objects import ObjectRequests
-from orchestrator.local.wire.storage_shapes import refusal
+from orchestrator.local.wire.storage_shapes import check_encryption, refusal
 from orchestrator.local.wire.storage_uploads import UploadRequests
 
 _B = "/storage/v1/b"
@@ -95,6 +95,7 @@ def _answering(method: str, storage: Storage, handler: Handler) -> Handler:
 
     def answer(request: Request, **values: str) -> Response:
         try:
+            check_encryption(request)
             with storage.lock:
                 return handler(request, **values)
         except StorageError as error:

@@ -2,24 +2,34 @@
 Downloads: whole objects and byte ranges, with the headers that clients check.
 """
 
+import gzip
 import re
+import zlib
 from email.utils import formatdate
 
 from orchestrator.local.model.storage.objects import Objects
 from orchestrator.local.model.storage.values import StoredObject, etag
-from orchestrator.local.wire.http import Response
+from orchestrator.local.wire.http import Request, Response
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
-def download(objects: Objects, held: StoredObject, wanted: str) -> Response:
+def download(objects: Objects, held: StoredObject, request: Request) -> Response:
     """
-    Answer 200 with everything, 206 with the range *wanted*, or 416 when it lies outside.
+    Answer 200 with everything, 206 with the range that is asked for, or 416 when it lies outside.
 
-    Several ranges, and a range that is no range, get the whole object. Stored gzip stays gzip.
+    Several ranges, and a range that is no range, get the whole object. Stored gzip is unpacked for a client
+    that does not accept it (cloud.google.com/storage/docs/transcoding); ranges are ignored then.
     """
-    match = _RANGE.fullmatch(wanted.strip())
+    match = _RANGE.fullmatch(request.headers.get("range", "").strip())
     headers = _headers(held)
+    if _unpacked(held, request):
+        try:
+            data = gzip.decompress(objects.read(held))
+        except (OSError, EOFError, zlib.error):
+            data = objects.read(held)  # its owner called it gzip, and it is none
+        del headers["content-encoding"]
+        return Response(200, data, {**headers, "x-guploader-response-body-transformations": "gunzipped"})
     if match is None or match.groups() == ("", ""):
         return Response(200, objects.read(held), headers)
     start, end = _bounds(match[1], match[2], held.size)
@@ -27,6 +37,15 @@ def download(objects: Objects, held: StoredObject, wanted: str) -> Response:
         return Response(416, b"", {**headers, "content-range": f"bytes */{held.size}"})
     shown = f"bytes {start}-{end - 1}/{held.size}"
     return Response(206, objects.read(held, start, end), {**headers, "content-range": shown})
+
+
+def _unpacked(held: StoredObject, request: Request) -> bool:
+    """
+    Tell whether an object is to be unpacked for this client.
+    """
+    fixed = "no-transform" in str(held.fields.get("cacheControl", ""))
+    accepts = "gzip" in request.headers.get("accept-encoding", "").lower()
+    return held.fields.get("contentEncoding") == "gzip" and not accepts and not fixed
 
 
 def _bounds(first: str, last: str, size: int) -> tuple[int, int]:

@@ -5,13 +5,15 @@ Requests about objects, other than moving their bytes.
 from orchestrator.local.model.storage.errors import invalid
 from orchestrator.local.model.storage.objects import Source
 from orchestrator.local.model.storage.service import Storage
-from orchestrator.local.model.storage.values import Preconditions, without_nulls
+from orchestrator.local.model.storage.values import Preconditions, etag, without_nulls
 from orchestrator.local.wire.http import Request, Response
 from orchestrator.local.wire.storage_access import Accounts, Door, nobody
 from orchestrator.local.wire.storage_media import download
 from orchestrator.local.wire.storage_shapes import (
     base_of,
     body_of,
+    boolean,
+    check_etags,
     list_query,
     number,
     object_json,
@@ -34,7 +36,7 @@ class ObjectRequests:
         """
         self._door.admit(request, bucket, "storage.objects.list")
         answer: dict[str, object] = {"kind": "storage#objects"}
-        if request.query.get("softDeleted") == "true":
+        if boolean(request.query, "softDeleted"):
             return Response.of(answer)
         found, page = self._objects.page(bucket, list_query(request.query))
         if found:
@@ -54,6 +56,7 @@ class ObjectRequests:
         self._door.admit(request, bucket, "storage.objects.get", name)
         held = self._objects.get(bucket, name, number(request.query, "generation"))
         preconditions(request.query).check_read(held.generation, held.metageneration)
+        check_etags(request.headers, etag(held.generation, held.metageneration))
         return Response.of(object_json(held, base_of(request)))
 
     def media(self, request: Request, bucket: str, name: str) -> Response:
@@ -63,7 +66,8 @@ class ObjectRequests:
         self._door.admit(request, bucket, "storage.objects.get", name)
         held = self._objects.get(bucket, name, number(request.query, "generation"))
         preconditions(request.query).check_read(held.generation, held.metageneration)
-        return download(self._objects, held, request.headers.get("range", ""))
+        check_etags(request.headers, etag(held.generation, held.metageneration))
+        return download(self._objects, held, request)
 
     def patch(self, request: Request, bucket: str, name: str) -> Response:
         """
@@ -92,8 +96,8 @@ class ObjectRequests:
         self._door.admit_write(request, bucket, name)
         body = without_nulls(body_of(request.body))
         parts = body.get("sourceObjects", [])
-        if not isinstance(parts, list):
-            raise invalid("sourceObjects must be a list.")
+        if not isinstance(parts, list) or not isinstance(body.get("destination", {}), dict):
+            raise invalid("sourceObjects must be a list, and destination an object.")
         sources = [_component(bucket, part) for part in parts]
         asked = preconditions(request.query)
         made = self._objects.compose(sources, bucket, name, body.get("destination", {}), asked)
@@ -146,6 +150,8 @@ def _component(bucket: str, part: object) -> Source:
     if not isinstance(part, dict):
         raise invalid("Each of sourceObjects must be an object with a name.")
     match = part.get("objectPreconditions") or {}
+    if not isinstance(match, dict):
+        raise invalid("objectPreconditions must be an object.")
     asked = Preconditions(_integer(match.get("ifGenerationMatch")))
     return Source(bucket, str(part.get("name", "")), _integer(part.get("generation")), asked)
 

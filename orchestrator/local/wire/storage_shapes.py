@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from orchestrator.local.model.storage.errors import StorageError, invalid
+from orchestrator.local.model.storage.errors import StorageError, invalid, known
 from orchestrator.local.model.storage.listing import PAGE_LIMIT, Query
 from orchestrator.local.model.storage.names import location_type
 from orchestrator.local.model.storage.values import Bucket, Preconditions, StoredObject, etag, rfc3339
 from orchestrator.local.wire.http import Request, Response
+
+_KEYS = ("x-goog-encryption-", "x-goog-copy-source-encryption-")
 
 
 def bucket_json(bucket: Bucket) -> dict[str, Any]:
@@ -82,7 +84,8 @@ def body_of(content: bytes) -> dict[str, Any]:
     """
     try:
         value = json.loads(content) if content else {}
-    except ValueError as error:
+        value = {} if value is None else value  # what Go clients send for no body
+    except (ValueError, RecursionError) as error:
         raise StorageError(400, "parseError", f"Parse Error: {error}") from None
     if not isinstance(value, dict):
         raise invalid("The body must be a JSON object.")
@@ -112,6 +115,16 @@ def number(query: Mapping[str, str], key: str) -> int | None:
         raise invalid(f"Invalid value for {key}: {query[key]}") from None
 
 
+def boolean(query: Mapping[str, str], key: str) -> bool:
+    """
+    Return a boolean parameter, False when it is absent; Google's Python client writes True and False.
+    """
+    value = query.get(key, "false").lower()
+    if value not in ("true", "false"):
+        raise invalid(f"Invalid value for {key}: {query[key]}")
+    return value == "true"
+
+
 def preconditions(query: Mapping[str, str], of: str = "") -> Preconditions:
     """
     Return the conditions of a request; *of* is `Source` for those on the source of a copy.
@@ -122,6 +135,30 @@ def preconditions(query: Mapping[str, str], of: str = "") -> Preconditions:
         number(query, f"if{of}MetagenerationMatch"),
         number(query, f"if{of}MetagenerationNotMatch"),
     )
+
+
+def check_etags(headers: Mapping[str, str], tag: str) -> None:
+    """
+    Raise 412 for an If-Match that does not hold, 304 for an If-None-Match that does.
+    """
+    wanted, known_tags = (_tags(headers.get(name, "")) for name in ("if-match", "if-none-match"))
+    if wanted and not wanted & {tag, "*"}:
+        raise known("precondition")
+    if known_tags & {tag, "*"}:
+        raise StorageError(304, "notModified", "")
+
+
+def _tags(text: str) -> set[str]:
+    return {tag.strip().strip('"') for tag in text.split(",") if tag.strip()}
+
+
+def check_encryption(request: Request) -> None:
+    """
+    Raise 400 for keys that only a real service keeps: silence would leave data unencrypted.
+    """
+    named_keys = [name for name in request.headers if name.startswith(_KEYS)]
+    if named_keys or request.query.get("kmsKeyName"):
+        raise invalid("The local cloud does not implement customer-supplied or customer-managed keys.")
 
 
 def list_query(query: Mapping[str, str]) -> Query:
@@ -136,7 +173,8 @@ def list_query(query: Mapping[str, str]) -> Query:
         delimiter=query.get("delimiter", ""),
         start_offset=query.get("startOffset", ""),
         end_offset=query.get("endOffset", ""),
-        include_trailing_delimiter=query.get("includeTrailingDelimiter") == "true",
+        include_trailing_delimiter=boolean(query, "includeTrailingDelimiter"),
         max_results=limit or PAGE_LIMIT,
         page_token=query.get("pageToken", ""),
+        match_glob=query.get("matchGlob", ""),
     )

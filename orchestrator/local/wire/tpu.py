@@ -1,5 +1,5 @@
 """
-The routes of Cloud TPU v2: nodes, queued resources, catalogue, operations.
+The routes of Cloud TPU: nodes, queued resources, catalogue, operations.
 """
 
 from collections.abc import Callable
@@ -15,39 +15,63 @@ from orchestrator.local.wire.queued import queued_routes
 from orchestrator.local.wire.tpu_catalog import Catalog, TpuOperations, listed
 from orchestrator.local.wire.tpu_shapes import node_json, operation_json
 
-_L = "/v2/projects/{project}/locations/{zone}"
+VERSIONS = ("/v2", "/v2alpha1")
+_P = "/projects/{project}/locations"
 
 
 def tpu_routes(router: Router, cloud: LocalCloud) -> None:
     """
-    Register the TPU API.
+    Register the TPU API: v2, the same as v2alpha1, and of v1 what only reads the catalogue.
     """
+    for version in VERSIONS:
+        _version_routes(router, cloud, version + _P)
+    catalog = Catalog(cloud)
+    at = f"/v1{_P}"
+    table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
+        ("tpu.locations.list", "GET", at, catalog.locations),
+        ("tpu.locations.get", "GET", at + "/{zone}", catalog.location),
+        ("tpu.nodes.list", "GET", at + "/{zone}/nodes", catalog.no_nodes),
+        ("tpu.acceleratortypes.list", "GET", at + "/{zone}/acceleratorTypes", catalog.types),
+        ("tpu.acceleratortypes.get", "GET", at + "/{zone}/acceleratorTypes/{name}", catalog.type),
+        ("tpu.runtimeversions.list", "GET", at + "/{zone}/tensorflowVersions", catalog.tensorflow),
+    ]
+    for method, verb, pattern, handler in table:
+        router.add(verb, pattern, named(method, handler))
+
+
+def _version_routes(router: Router, cloud: LocalCloud, locations: str) -> None:
     nodes, catalog, operations = NodeRequests(cloud), Catalog(cloud), TpuOperations(cloud)
-    node, operation = _L + "/nodes/{node}", _L + "/operations/{operation}"
+    zone = locations + "/{zone}"
+    node, operation = zone + "/nodes/{node}", zone + "/operations/{operation}"
     table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
         ("tpu.nodes.getGuestAttributes", "POST", node + ":getGuestAttributes", nodes.guest_attributes),
         ("tpu.nodes.stop", "POST", node + ":stop", nodes.stop),
         ("tpu.nodes.start", "POST", node + ":start", nodes.start),
-        ("tpu.nodes.create", "POST", _L + "/nodes", nodes.create),
-        ("tpu.nodes.list", "GET", _L + "/nodes", nodes.list),
+        ("tpu.nodes.create", "POST", zone + "/nodes", nodes.create),
+        ("tpu.nodes.list", "GET", zone + "/nodes", nodes.list),
         ("tpu.nodes.get", "GET", node, nodes.get),
         ("tpu.nodes.delete", "DELETE", node, nodes.delete),
         ("tpu.nodes.update", "PATCH", node, nodes.update),
         ("tpu.operations.cancel", "POST", operation + ":cancel", operations.cancel),
-        ("tpu.operations.list", "GET", _L + "/operations", operations.list),
+        ("tpu.operations.list", "GET", zone + "/operations", operations.list),
         ("tpu.operations.get", "GET", operation, operations.get),
         ("tpu.operations.delete", "DELETE", operation, operations.delete),
-        ("tpu.acceleratortypes.list", "GET", _L + "/acceleratorTypes", catalog.types),
-        ("tpu.acceleratortypes.get", "GET", _L + "/acceleratorTypes/{name}", catalog.type),
-        ("tpu.runtimeversions.list", "GET", _L + "/runtimeVersions", catalog.runtimes),
-        ("tpu.runtimeversions.get", "GET", _L + "/runtimeVersions/{name}", catalog.runtime),
-        ("tpu.locations.generateServiceIdentity", "POST", _L + ":generateServiceIdentity", catalog.identity),
-        ("tpu.locations.list", "GET", "/v2/projects/{project}/locations", catalog.locations),
-        ("tpu.locations.get", "GET", _L, catalog.location),
+        ("tpu.acceleratortypes.list", "GET", zone + "/acceleratorTypes", catalog.types),
+        ("tpu.acceleratortypes.get", "GET", zone + "/acceleratorTypes/{name}", catalog.type),
+        ("tpu.runtimeversions.list", "GET", zone + "/runtimeVersions", catalog.runtimes),
+        ("tpu.runtimeversions.get", "GET", zone + "/runtimeVersions/{name}", catalog.runtime),
+        (
+            "tpu.locations.generateServiceIdentity",
+            "POST",
+            zone + ":generateServiceIdentity",
+            catalog.identity,
+        ),
+        ("tpu.locations.list", "GET", locations, catalog.locations),
+        ("tpu.locations.get", "GET", zone, catalog.location),
     ]
     for method, verb, pattern, handler in table:
         router.add(verb, pattern, named(method, handler))
-    queued_routes(router, cloud, _L)
+    queued_routes(router, cloud, zone)
 
 
 class NodeRequests:
@@ -114,7 +138,7 @@ class NodeRequests:
         What the real API answers for a worker without such attributes was not seen; here its
         entry has no items.
         """
-        body = body_of(call.request)
+        body = body_of(call.request, {"queryPath": str, "workerIds": [str]})
         found, query = self._cloud.tpu.get(call.zone, call.name), body.get("queryPath", "")
         # gcloud asks for all workers by the one id "".
         indices = [int(i) for i in body.get("workerIds", ()) if i] or range(len(found.workers))

@@ -68,6 +68,24 @@ class Catalog:
             call.request, "runtimeVersions", [self._runtime(call.zone, r) for r in sorted(tables.runtimes())]
         )
 
+    def tensorflow(self, call: Call) -> Response:
+        """
+        Answer ListTensorFlowVersions of v1, with the runtime versions.
+        """
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        names = sorted(tables.runtimes())
+        versions = [
+            {"name": f"{self._parent(call.zone)}/tensorflowVersions/{one}", "version": one} for one in names
+        ]
+        return listed(call.request, "tensorflowVersions", versions)
+
+    def no_nodes(self, call: Call) -> Response:
+        """
+        Answer ListNodes of v1: TPU Nodes, an architecture that the local cloud does not have.
+        """
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        return Response.of({})
+
     def runtime(self, call: Call) -> Response:
         """
         Answer GetRuntimeVersion.

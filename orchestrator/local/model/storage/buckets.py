@@ -10,7 +10,7 @@ from orchestrator.clock import Clock
 from orchestrator.local.model.storage import names
 from orchestrator.local.model.storage.access import check_policy
 from orchestrator.local.model.storage.blobs import Blobs
-from orchestrator.local.model.storage.errors import StorageError, invalid, known, no_access
+from orchestrator.local.model.storage.errors import invalid, known, no_access
 from orchestrator.local.model.storage.values import (
     Bucket,
     Fields,
@@ -21,7 +21,13 @@ from orchestrator.local.model.storage.values import (
     without_nulls,
 )
 
-_ASKED_FOR_SET = ("name", "location", "project")  # kept apart from the fields; never changed later
+# Kept apart from the fields, or computed: gcloud's PATCH sends whole resources back.
+_NO_FIELDS = frozenset({
+    "name", "location", "project", "kind", "id", "selfLink", "timeCreated", "updated", "generation",
+    "metageneration", "etag", "projectNumber", "locationType", "owner", "satisfiesPZI", "satisfiesPZS",
+    "softDeleteTime", "hardDeleteTime",
+})  # fmt: skip
+_NOT_KEPT = ("retentionPolicy", "objectRetention", "autoclass", "hierarchicalNamespace")
 _SOFT_DELETE_SECONDS = str(7 * 24 * 3600)  # the default of new buckets (docs/facts.md 3.2)
 
 
@@ -54,7 +60,7 @@ class Buckets:
             raise known("bucket owned by you")
         location = names.check_location(wanted.get("location"))
         now = self._clock.now()
-        fields = self._settled({k: v for k, v in wanted.items() if k not in _ASKED_FOR_SET}, now)
+        fields = self._settled({k: v for k, v in wanted.items() if k not in _NO_FIELDS}, now)
         return self._keep(Bucket(name, project, location, now, now, self._next_generation(), fields=fields))
 
     def get(self, name: str, permission: str = "storage.buckets.get") -> Bucket:
@@ -83,7 +89,7 @@ class Buckets:
         location = body.get("location")
         if location is not None and str(location).upper() != bucket.location:
             raise invalid("The location of a bucket cannot be changed.")
-        change = {key: value for key, value in body.items() if key not in _ASKED_FOR_SET}
+        change = {key: value for key, value in body.items() if key not in _NO_FIELDS}
         now = self._clock.now()
         fields = self._settled(merged(bucket.fields, change), now)
         newer = replace(bucket, fields=fields, updated=now, metageneration=bucket.metageneration + 1)
@@ -139,12 +145,19 @@ class Buckets:
             if not isinstance(fields.get(key, {}), dict):
                 raise invalid(f"{key} must be an object.")
         if fields.get("versioning", {}).get("enabled"):
-            message = "The local cloud keeps no old object versions: leave versioning off."
-            raise StorageError(501, "notImplemented", message)
+            raise invalid("The local cloud keeps no old object versions: leave versioning off.")
+        for key in _NOT_KEPT:
+            if (
+                fields.get(key, {}).get("enabled", True)
+                if isinstance(fields.get(key), dict)
+                else key in fields
+            ):
+                raise invalid(f"The local cloud does not implement {key}: leave it out.")
         soft = fields.get("softDeletePolicy", {})
         seconds = str(soft.get("retentionDurationSeconds", _SOFT_DELETE_SECONDS))
         kept = {"retentionDurationSeconds": seconds, "effectiveTime": soft.get("effectiveTime", rfc3339(now))}
-        return {"storageClass": "STANDARD", **fields, "softDeletePolicy": kept}
+        storage_class = str(fields.get("storageClass", "STANDARD")).upper()
+        return {**fields, "storageClass": storage_class, "softDeletePolicy": kept}
 
     def _keep(self, bucket: Bucket) -> Bucket:
         self._blobs.save("bucket", bucket.name, bucket.as_record())

@@ -27,6 +27,7 @@ _SETTABLE = (
     "metadata",
     "storageClass",
 )
+_PROTECTIONS = ("temporaryHold", "eventBasedHold", "retention", "contexts")
 
 
 @dataclass(frozen=True)
@@ -274,6 +275,9 @@ class Objects:
 
 
 def _settable(body: Mapping[str, Any]) -> Fields:
+    for key in _PROTECTIONS:
+        if body.get(key):
+            raise invalid(f"The local cloud does not implement {key}: leave it out.")
     return {key: body[key] for key in _SETTABLE if key in body}
 
 

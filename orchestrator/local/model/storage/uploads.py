@@ -93,6 +93,8 @@ class Uploads:
         if held != total:
             raise invalid(f"The upload has {held} bytes where {total} were announced.")
         body = {**session.body, **sums}
+        if any(session.body.get(name, given) != given for name, given in sums.items()):
+            raise invalid("The checksums of the first and the last request of the upload differ.")
         try:
             made = self._objects.adopt(session.bucket, session.name, session.id, body, session.asked)
         except StorageError:
