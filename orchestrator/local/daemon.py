@@ -27,8 +27,10 @@ from orchestrator.local.hosts.machine_image import described
 from orchestrator.local.hosts.package_sources import package_sources
 from orchestrator.local.hosts.settings import HostSettings, network_of
 from orchestrator.local.machine_room import MachineRoom
+from orchestrator.local.model.errors import ApiError
 from orchestrator.local.model.secrets import Secrets
 from orchestrator.local.model.storage.blobs import FolderBlobs
+from orchestrator.local.model.storage.errors import StorageError
 from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.options import Options, load_options, save_options
@@ -36,6 +38,7 @@ from orchestrator.local.places import CONTROL, STORAGE, Address, start_of, write
 from orchestrator.local.wire.compute import compute_routes
 from orchestrator.local.wire.connect_proxy import ConnectProxy
 from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.local.wire.errors import error_response
 from orchestrator.local.wire.guard import refusal
 from orchestrator.local.wire.http import Request, Response, Router
 from orchestrator.local.wire.iap import PERMISSION, IapRelay
@@ -55,6 +58,8 @@ from orchestrator.local.wire.tpu import tpu_routes
 
 LONGEST_NAP = 1.0
 MANY_FILES = 16384
+APIS = ("/v2/", "/compute/", "/v1/")
+"""Where the APIs are for which a machine needs the scope cloud-platform."""
 CRON_MINUTE = {"instant": 1.0, "scaled": 2.0, "realistic": 60.0}
 
 
@@ -108,8 +113,11 @@ class Daemon:
         )
         # A tunnel to the storage hosts leads to storage alone, with the reads that TensorFlow uses.
         self._tunnelled = Router()
+        self._callers = Callers(self.cloud, self._machine_of)
         for router in (self._router, self._tunnelled):
-            callers = Callers(self.cloud, self._machine_of, on_machine=router is self._tunnelled)
+            callers = self._callers
+            if router is self._tunnelled:
+                callers = Callers(self.cloud, self._machine_of, on_machine=True)
             storage_routes(
                 router, storage, lambda inner, at=router: dispatch(at, self.cloud, inner), callers  # type: ignore[misc]
             )  # fmt: skip
@@ -186,7 +194,11 @@ class Daemon:
 
         def answer(request: Request) -> Response:
             try:
+                if router is self._router and request.path.startswith(APIS):
+                    self._callers.check_scope(request)
                 response = dispatch(router, self.cloud, request)
+            except (ApiError, StorageError) as error:
+                response = error_response(request, error)
             except TpuctlError as error:
                 if router is not self._controls:
                     raise

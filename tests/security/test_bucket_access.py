@@ -5,12 +5,14 @@ The attacks are those of somebody who owns a TPU: he has its token and talks to 
 """
 
 import json
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
 
 from orchestrator.core.grants import CONTROLLED, REPORTED, grants, grants_mark, not_controlled, shares_account
-from orchestrator.core.scopes import WRITER_ROLE
+from orchestrator.core.scopes import CLOUD_PLATFORM, WRITER_ROLE
+from orchestrator.local.model.errors import ApiError
 from orchestrator.local.model.storage.conditions import MOST_OPERATORS, holds
 from orchestrator.local.model.storage.errors import StorageError
 from orchestrator.local.wire.dispatch import dispatch
@@ -163,6 +165,34 @@ def test_a_caller_without_a_token_is_known_by_his_machine(lab):
         found(2)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "refused"),
+    [
+        ("DELETE", "/v2/projects/p/locations/z/nodes/n", True), ("GET", "/v2/projects/p/locations", False),
+        ("POST", "/v2/projects/p/locations/z/nodes", True), ("GET", "/v1/projects/p/secrets", True),
+        ("POST", "/compute/v1/projects/p/zones/z/instances", True),
+        ("GET", "/v1/projects/p/secrets/s/versions/1:access", True),
+    ],
+)  # fmt: skip
+def test_a_machine_without_the_scope_changes_nothing_elsewhere_and_reads_no_secret(
+    lab, method, path, refused
+):
+    """It needs no token for that: its connection tells; with the scope for every API it may."""
+    tpu = next(one for one in lab.cloud.machines() if one.kind == "tpu")
+    wide = next(one for one in lab.cloud.machines() if one.kind == "vm")
+    wide = replace(wide, scopes=(CLOUD_PLATFORM,))
+    lab.cloud.kernel.state.machines[wide.id] = wide
+    by_peer = {1: None, 2: tpu.id, 3: wide.id, 4: ""}
+    callers = Callers(lab.cloud, lambda peer: by_peer[peer[1]])
+    for port in by_peer:
+        request = Request(method, path, {}, {}, peer=("127.0.0.1", port))
+        if refused and port in (2, 4):
+            with pytest.raises(ApiError, match="insufficient authentication scopes"):
+                callers.check_scope(request)
+        else:
+            callers.check_scope(request)
+
+
 def test_the_loop_on_a_vm_with_its_own_account_writes_what_the_job_cannot(tmp_path):
     """The job's account keeps to its own; with one account for both a condition would not help."""
     lab = Lab(tmp_path)
@@ -184,8 +214,6 @@ def test_a_deployment_of_before_gets_the_conditions_at_its_next_up(lab):
     held = lab.storage.buckets.policy(lab.bucket)
     lab.storage.buckets.set_policy(lab.bucket, {**held, "bindings": [wide]})
     controller = lab.controller()
-    from dataclasses import replace
-
     controller.record.update(lambda h: replace(h, grants=""))
     controller.up()
     assert not any(b == wide for b in lab.storage.buckets.policy(lab.bucket)["bindings"])

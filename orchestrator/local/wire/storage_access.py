@@ -4,6 +4,8 @@ Who calls the storage API: the user of the local cloud, or the account of a mach
 
 from collections.abc import Callable
 
+from orchestrator.local.model.errors import cases
+from orchestrator.local.model.machines import Machine
 from orchestrator.local.model.storage.access import check_access
 from orchestrator.local.model.storage.errors import StorageError
 from orchestrator.local.model.storage.service import Storage
@@ -11,6 +13,8 @@ from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.http import Request
 from orchestrator.local.wire.metadata import TOKEN_START, token_of
 
+CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
+SECRETS = "/v1/"
 Accounts = Callable[[Request, bool], tuple[str, ...]]
 """Return the accounts that a request, which writes or not, may come from; none for the user's own."""
 MachineOf = Callable[[tuple[str, int]], str | None]
@@ -41,22 +45,38 @@ class Callers:
         """
         Return the accounts; raise 401 for the token of a machine that is gone.
         """
+        return tuple(sorted({one.service_account for one in self._machines(request, look=writes)}))
+
+    def check_scope(self, request: Request) -> None:
+        """
+        Raise 403 for a machine without the scope for every API that changes something or reads secrets.
+        """
+        look = request.method != "GET" or request.path.startswith(SECRETS)
+        if any(CLOUD_PLATFORM not in one.scopes for one in self._machines(request, look=look)):
+            raise cases()["secretmanager v1", "scope insufficient"].error()
+
+    def _machines(self, request: Request, *, look: bool) -> list[Machine]:
+        """
+        Return the machines that a request may come from, none for the user's own.
+
+        Whoever shows no token is looked for by his connection, which takes some milliseconds, only to *look*.
+        """
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token.startswith(TOKEN_START):
-            found = next((one for one in self._cloud.machines() if token_of(one) == token), None)
-            if found is None:
+            found = [one for one in self._cloud.machines() if token_of(one) == token]
+            if not found:
                 raise _gone()
-            return (found.service_account,)
-        if not writes or (request.peer is None and not self._on_machine):
-            return ()
+            return found
+        if not look or (request.peer is None and not self._on_machine):
+            return []
         machine = "" if request.peer is None else self._machine_of(request.peer)
         if machine is None:
-            return ()
+            return []
         # Of a caller that has hung up nobody knows which machine it was: all of them must be allowed.
         among = [one for one in self._cloud.machines() if machine in ("", one.id)]
         if machine and not among:
             raise _gone()
-        return tuple(sorted({one.service_account for one in among}))
+        return among
 
 
 def _gone() -> StorageError:
