@@ -2,12 +2,15 @@
 Stand-ins for TensorBoard and JupyterLab, small but real servers, in environments that count as installed.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 from orchestrator.agent.venv import Wanted
 from orchestrator.core.sidecars import REQUIREMENTS
+from orchestrator.local.hosts.interpreters import interpreters
+from orchestrator.local.hosts.machine_image import IMAGES, interpreter_for
 from orchestrator.local.options import free_ports
 
 PROGRAM = """\
@@ -45,11 +48,17 @@ http.server.ThreadingHTTPServer((address, port), Page).serve_forever()
 
 def fake_environments(cache: Path) -> Path:
     """Make both environments in *cache*, as if they had been installed; return it."""
-    ours = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
-    said = subprocess.run(
-        ["/usr/bin/python3", "--version"], capture_output=True, text=True, check=True
-    ).stdout
-    for name, version in ((name, version) for name in REQUIREMENTS for version in {ours, said.split()[1]}):
+    here = interpreters(os.environ)
+    pythons = {
+        Path("/usr/bin/python3"),
+        Path(sys.executable),
+        *(interpreter_for(one, here) for one in IMAGES),
+    }
+    versions = {
+        subprocess.run([one, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+        for one in pythons
+    }
+    for name, version in ((name, version) for name in REQUIREMENTS for version in versions):
         wanted = REQUIREMENTS[name]
         cache.mkdir(parents=True, exist_ok=True)
         pins = cache.with_name(f"{cache.name}-pins.txt")

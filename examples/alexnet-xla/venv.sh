@@ -38,7 +38,9 @@ make() {
     exec 9>&-
 }
 
+# A rehearsal sets PJRT_DEVICE as a TPU does, and JAX_PLATFORMS=cpu: it needs no TPU library.
 pins=$here/requirements.txt
+[ "${PJRT_DEVICE:-}" != TPU ] || [ "${JAX_PLATFORMS:-}" = cpu ] || pins=$here/requirements-tpu.txt
 more=$here/requirements-more.txt
 # On a machine of tpuctl uv makes it: no apt, and neither pip nor venv of the image's Python are needed.
 if command -v tpuctl-venv >/dev/null; then
@@ -46,11 +48,11 @@ if command -v tpuctl-venv >/dev/null; then
     [ ! -f "$more" ] || set -- --no-deps "$more" "$@"
     exec tpuctl-venv --no-deps "$pins" "$@"
 fi
-venv=$cache/$(key "$pins")
+venv=$cache/$(key "$here/requirements.txt" "$pins")
 make "$venv" "$pins"
 if [ -f "$more" ]; then
     below=$venv
-    venv=$cache/$(key "$pins" "$more")
+    venv=$cache/$(key "$here/requirements.txt" "$pins" "$more")
     make "$venv" "$more" "$below"
 fi
 [ $# -gt 0 ] || exit 0

@@ -34,6 +34,18 @@ def test_deployment_file_is_valid(name, tmp_path):
     subprocess.run(["bash", "-n", startup], check=True)
 
 
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in EXAMPLES.glob("*/tpuctl.yaml")))
+def test_example_uses_the_tpu_or_asks_for_the_smallest(name):
+    """A list for the TPU brings what drives it; who trains on CPUs does not pay for chips, and says so."""
+    lists = [path.read_text() for path in (EXAMPLES / name).glob("requirements*.txt")]
+    text = (EXAMPLES / name / "tpuctl.yaml").read_text()
+    if any("libtpu" in one or "[tpu]" in one for one in lists):
+        assert "CPUs" not in text
+    else:
+        assert load(EXAMPLES / name / "tpuctl.yaml", environ={}).tpu.type == "v5litepod-1"
+        assert "# trains on the machine's CPUs: the smallest there is" in text
+
+
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_example_has_what_a_user_needs(name):
     """Each example has its file, its script, its requirements and a page that says how to run it."""

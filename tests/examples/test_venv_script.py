@@ -61,6 +61,43 @@ def test_environment_that_cannot_be_made_runs_nothing(recipe):
     assert not list((recipe.parent / "cache").glob("*/complete"))
 
 
+def handed_over(name: str, folder: Path, **more: str) -> str:
+    """Return the lists that venv.sh of a recipe hands to tpuctl-venv, beside the command."""
+    command = folder / "tpuctl-venv"
+    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    command.chmod(0o755)
+    recipe = SCRIPT.parents[1] / name
+    path = f"{folder}:{os.environ['PATH']}"
+    env = {"PATH": path, "HOME": str(folder), "CC": "true", "CXX": "true", **more}
+    done = subprocess.run(
+        ["sh", recipe / "venv.sh", "python", "a b"], env=env, capture_output=True, text=True, check=True
+    )
+    *lists, stop, program, word = done.stdout.splitlines()
+    assert (stop, program, word) == ("--", "python", "a b")
+    return " ".join(one.removeprefix(f"{recipe}/") for one in lists)
+
+
+@pytest.mark.parametrize(
+    ("name", "lists"),
+    [
+        ("jax-lm", "-r requirements-tpu.txt"),
+        ("bert-tf2", "-r requirements-tpu.txt --no-deps requirements-tpu-no-deps.txt"),
+        ("hf-tf-legacy", "-r requirements-tpu.txt --no-deps requirements-tpu-no-deps.txt"),
+        ("hf-clm-xla", "--no-deps requirements-tpu.txt --no-deps requirements-more.txt"),
+        ("alexnet-xla", "--no-deps requirements-tpu.txt"),
+        ("fairseq-mlm-xla", "--no-deps requirements-tpu.txt --no-deps requirements-more.txt"),
+    ],
+)
+def test_on_a_tpu_the_lists_bring_what_drives_it(name, lists, tmp_path):
+    """A machine of the local cloud says PJRT_DEVICE=TPU too, and JAX_PLATFORMS=cpu: it needs none of that."""
+    assert handed_over(name, tmp_path, PJRT_DEVICE="TPU") == lists
+    at_home = lists.replace("-tpu", "")
+    assert handed_over(name, tmp_path, PJRT_DEVICE="TPU", JAX_PLATFORMS="cpu") == at_home
+    assert handed_over(name, tmp_path) == at_home
+    texts = [(SCRIPT.parents[1] / name / one).read_text() for one in lists.split() if one.endswith(".txt")]
+    assert any("libtpu" in text or "jax[tpu]" in text for text in texts)
+
+
 @pytest.mark.parametrize(
     ("name", "lists"),
     [
@@ -76,12 +113,4 @@ def test_environment_that_cannot_be_made_runs_nothing(recipe):
 )
 def test_on_a_machine_uv_makes_it_from_every_list(name, lists, tmp_path):
     """With tpuctl-venv on the PATH, venv.sh hands its lists and the command over."""
-    command = tmp_path / "tpuctl-venv"
-    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    command.chmod(0o755)
-    folder = SCRIPT.parents[1] / name
-    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "CC": "true", "CXX": "true"}
-    words = ["sh", folder / "venv.sh", "python", "a b"]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
-    asked = [f"{folder}/{word}" if word.endswith(".txt") else word for word in lists.split()]
-    assert done.stdout.splitlines() == [*asked, "--", "python", "a b"]
+    assert handed_over(name, tmp_path) == lists
