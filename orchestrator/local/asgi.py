@@ -37,7 +37,7 @@ def asgi_app(
             response = await loop.run_in_executor(executor, answer, _request(scope, body))
         # TensorFlow compares names letter by letter with those that Google sends, such as Location.
         headers = [(k.title().encode("latin-1"), v.encode("latin-1")) for k, v in response.headers.items()]
-        if response.status not in WITHOUT_BODY:
+        if response.status not in WITHOUT_BODY and "content-length" not in response.headers:
             headers.append((b"content-length", str(len(response.body)).encode()))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})

@@ -52,8 +52,9 @@ from orchestrator.local.wire.owner import (
     unix_listening,
 )
 from orchestrator.local.wire.secrets import secret_routes
-from orchestrator.local.wire.storage import storage_routes, xml_routes
+from orchestrator.local.wire.storage import storage_routes
 from orchestrator.local.wire.storage_access import Callers
+from orchestrator.local.wire.storage_xml import xml_routes
 from orchestrator.local.wire.tpu import tpu_routes
 
 LONGEST_NAP = 1.0
@@ -94,7 +95,10 @@ class Daemon:
         self._certificates = certificates(folder / "tls")
         self._hosts = make_hosts(options.hosts, self._host_settings(settings.latency.notice))
         self._proxy = ConnectProxy(
-            self._certificates.context(), lambda: unix_connection(folder, STORAGE), self._hosts.holds
+            self._certificates.context(),
+            lambda: unix_connection(folder, STORAGE),
+            self._hosts.holds,
+            self._metadata_of,
         )
         self._room = MachineRoom(self._hosts, loop)
         self.cloud = LocalCloud(clock, self._room, settings)
@@ -121,7 +125,7 @@ class Daemon:
             storage_routes(
                 router, storage, lambda inner, at=router: dispatch(at, self.cloud, inner), callers  # type: ignore[misc]
             )  # fmt: skip
-        xml_routes(self._tunnelled, storage)
+        xml_routes(self._tunnelled, storage, Callers(self.cloud, self._machine_of, on_machine=True))
         images = described(self._hosts.settings.pythons, options.python)
         admin_routes(self._controls, self.cloud, self.halt, self._proxy.refused, images)
 
@@ -160,6 +164,15 @@ class Daemon:
         """
         holder = holder_of(peer, ("127.0.0.1", self._options.port))
         return "" if holder is None else self._hosts.machine_of(holder.inode)
+
+    def _metadata_of(self, peer: tuple[str, int], here: tuple[str, int]) -> tuple[str, int] | None:
+        """
+        Return the metadata server of the machine that holds one end of a connection; None for no machine.
+        """
+        holder = holder_of(peer, here)
+        name = self._hosts.machine_of(holder.inode) if holder else None
+        machine = self.cloud.machine(name) if name else None
+        return (machine.address, self._options.metadata_port) if machine else None
 
     def halt(self) -> None:
         """

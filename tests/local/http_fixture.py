@@ -87,7 +87,7 @@ def _app(answer: Callable[[Request], Response]) -> Callable[[Message, Receive, S
         pieces.clear()
         response = await asyncio.to_thread(answer, request)
         pairs = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in response.headers.items()]
-        if response.status not in (204, 304):
+        if response.status not in (204, 304) and "content-length" not in response.headers:
             pairs.append((b"content-length", str(len(response.body)).encode()))
         await send({"type": "http.response.start", "status": response.status, "headers": pairs})
         # Pieces let the server wait for the client, instead of holding a second copy of a large body.

@@ -10,7 +10,8 @@ from orchestrator.local.model.storage.objects import Source
 from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.model.storage.values import Preconditions, StoredObject
 from orchestrator.local.wire.http import Router
-from orchestrator.local.wire.storage import storage_routes, xml_routes
+from orchestrator.local.wire.storage import storage_routes
+from orchestrator.local.wire.storage_xml import xml_routes
 
 ANY = Preconditions()
 MUST_NOT_EXIST = Preconditions(generation=0)

@@ -23,7 +23,8 @@ from orchestrator.local.options import free_ports
 from orchestrator.local.wire.connect_proxy import ConnectProxy
 from orchestrator.local.wire.http import Response, Router
 from orchestrator.local.wire.proxy_request import RefusedError, is_link_local, target_of
-from orchestrator.local.wire.storage import storage_routes, xml_routes
+from orchestrator.local.wire.storage import storage_routes
+from orchestrator.local.wire.storage_xml import xml_routes
 from tests.local.http_fixture import serve
 
 HOST = "storage.googleapis.com"
@@ -299,3 +300,40 @@ def test_a_metadata_server_is_known_by_its_address(address):
     assert is_link_local(address)
     assert not is_link_local("127.0.0.1")
     assert not is_link_local("2001:db8::1")
+
+
+def test_the_metadata_server_is_the_one_of_the_machine_that_asks(tmp_path):
+    """
+    A startup script takes what curl prints for the value: it got a refusal, with exit status 0.
+    """
+    asked = []
+
+    def metadata(peer: tuple[str, int], here: tuple[str, int]) -> tuple[str, int] | None:
+        asked.append((peer[0], here[1]))
+        return there if len(asked) == 1 else None
+
+    with socket.create_server(("127.0.0.1", 0)) as server, looping() as call:
+        there = server.getsockname()
+        one = Way(tmp_path, Storage(SystemClock()), "http://127.0.0.1:1")
+        one.proxy = ConnectProxy(
+            one.certificates.context(), lambda: socket.create_connection(there), metadata=metadata
+        )
+        call(one.proxy.start(one.closed, one.open))
+
+        def serve_one() -> None:
+            connection, _ = server.accept()
+            head = connection.recv(4096)
+            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + head.splitlines()[0])
+            connection.close()
+
+        thread = threading.Thread(target=serve_one)
+        thread.start()
+        get = (
+            "GET http://metadata.google.internal/computeMetadata/v1/instance/name HTTP/1.1\r\nHost: metadata"
+        )
+        assert one.status(get) == 200
+        thread.join()
+        assert one.status(get) == 403  # nobody's machine
+        assert one.status("CONNECT metadata.google.internal:80 HTTP/1.1\r\nHost: m") == 403
+        assert asked == [("127.0.0.1", one.closed)] * 2
+        call(one.proxy.close())

@@ -15,6 +15,7 @@ from orchestrator.errors import LocalCloudError
 from orchestrator.local.hosts import processes
 from orchestrator.local.hosts.choose import make_hosts
 from orchestrator.local.hosts.namespace import available
+from orchestrator.local.hosts.process import ProcessHosts
 from orchestrator.local.hosts.settings import HostSettings
 from tests.local.hosts_lab import KINDS, lab, until
 
@@ -203,3 +204,23 @@ def test_namespaces_say_why_they_cannot_work(monkeypatch):
     """
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "need root" in str(available())
+
+
+def test_unix_sockets_fit_below_tmpdir(tmp_path):
+    """A manager of multiprocessing, and a connection through a queue, as torch's loaders of data use it."""
+    deep = tmp_path / ("a-folder-with-a-long-name-" * 3)
+    deep.mkdir()
+    with lab(ProcessHosts, deep) as it:
+        it.boot()
+        program = (
+            "import multiprocessing as m\nif __name__ == '__main__':\n"
+            "    one, other = m.Pipe()\n    q = m.Queue()\n    q.put(one)\n    got = q.get(timeout=60)\n"
+            "    got.send('text')\n    print(other.recv(), m.Manager().list([1]))\n"
+        )
+        (deep / "program.py").write_text(program)
+        assert it.output(f"python3 {deep}/program.py") == "text [1]"
+        short = Path(it.output("echo $TMPDIR"))
+        assert short.is_symlink()
+        assert short.resolve().is_relative_to(deep)
+        it.hosts.stop(it.machine.id)
+        assert not short.parent.exists()

@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator.local.wire.dispatch import dispatch
 from orchestrator.local.wire.http import Request
-from orchestrator.local.wire.storage import storage_routes, xml_routes
+from orchestrator.local.wire.storage import storage_routes
+from orchestrator.local.wire.storage_xml import xml_routes
 from tests.local.cloud_kit import NODES, a_lab
 from tests.local.storage_kit import a_storage
 

@@ -99,6 +99,13 @@ class MachineHosts(ABC):
         if child is not None:
             child.wait()
         self._pid_file(machine_id).unlink(missing_ok=True)
+        self._stopped(machine_id)
+
+    @abstractmethod
+    def _stopped(self, machine_id: str) -> None:
+        """
+        Take away what a machine has outside of its folder while it runs.
+        """
 
     def remove(self, machine_id: str) -> None:
         """

@@ -82,6 +82,7 @@ def proxy_environment(settings: HostSettings, authorities: Path) -> dict[str, st
         "no_proxy": NO_PROXY,
         "NO_PROXY": NO_PROXY,
         "CURL_CA_BUNDLE": str(authorities),
+        "SSL_CERT_FILE": str(authorities),
         # TensorFlow reads it in any case; google-auth knows only "true", and finds the machine's token.
         "NO_GCE_CHECK": "True",
     }

@@ -54,6 +54,9 @@ class NamespaceHosts(MachineHosts):
         children = [p.pid for p in processes.table().values() if p.parent == first]
         return children[0] if children else 0
 
+    def _stopped(self, machine_id: str) -> None:
+        pass  # its mounts end with its first process
+
     def holds(self, inode: int) -> bool:
         """
         Look at the processes of the machines' pid namespaces, which nobody else can enter.

@@ -10,6 +10,7 @@ from orchestrator.local.hosts.apt_standin import SETTINGS, install_apt
 from orchestrator.local.hosts.base import MachineHosts
 from orchestrator.local.hosts.machine_image import CRON
 from orchestrator.local.hosts.settings import GuestConfig
+from orchestrator.local.hosts.short_names import forget_short_name, short_name
 from orchestrator.local.model.machines import Machine
 
 
@@ -34,8 +35,12 @@ class ProcessHosts(MachineHosts):
         for path in (temporary, folder / "home/root", folder / "opt", folder / "etc/cron.d"):
             path.mkdir(parents=True, exist_ok=True)
         install_apt(state / "bin", folder)
-        environment = self._environment(machine, folder, state / "bin", temporary)
+        short = short_name(self.settings.cloud_id, machine.id, temporary)
+        environment = self._environment(machine, folder, state / "bin", short)
         environment["TPUCTL_APT_DIR"] = str(folder / SETTINGS)
         environment["TPUCTL_CRON_MINUTE"] = str(self.settings.cron_minute_seconds)
         environment["TPUCTL_HAS_CRON"] = "no" if CRON in self.settings.absent else "yes"
         return GuestConfig.build("process", machine, self.settings, state, environment)
+
+    def _stopped(self, machine_id: str) -> None:
+        forget_short_name(self.settings.cloud_id, machine_id)

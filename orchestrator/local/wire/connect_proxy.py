@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from orchestrator.local.wire.framing import copy_requests
-from orchestrator.local.wire.owner import Inside, listening
+from orchestrator.local.wire.owner import End, Inside, listening
 from orchestrator.local.wire.proxy_request import (
     HEAD_SECONDS,
     LONGEST_HEAD,
@@ -41,16 +41,22 @@ class ConnectProxy:
     """
     Serve two ports of 127.0.0.1: the closed one leads to storage only, the open one also to foreign hosts.
 
-    *storage* connects to the local cloud's storage. *refused* counts refused targets. All methods belong to
-    the event loop's thread.
+    *storage* connects to the local cloud's storage. *metadata* returns the metadata server of the
+    machine that holds a connection, named by its two ends. *refused* counts refused targets.
+    All methods belong to the event loop's thread.
     """
 
     def __init__(
-        self, context: ssl.SSLContext, storage: Callable[[], socket.socket], inside: Inside | None = None
+        self,
+        context: ssl.SSLContext,
+        storage: Callable[[], socket.socket],
+        inside: Inside | None = None,
+        metadata: Callable[[End, End], End | None] = lambda _, __: None,
     ) -> None:
         self._context = context
         self._storage = storage
         self._inside = inside
+        self._metadata = metadata
         self._inner_port = 0
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -102,7 +108,10 @@ class ConnectProxy:
             target = await read_target(reader)
             if target is None:
                 return
-            host, port = self._route(target, outside=outside)
+            if target.is_metadata:
+                host, port = await self._own_metadata(target, writer)
+            else:
+                host, port = self._route(target, outside=outside)
             there = await _reached(target, host, port)
         except RefusedError as refusal:
             await _refuse(reader, writer, refusal)
@@ -120,6 +129,16 @@ class ConnectProxy:
         # In a thread: with many tunnels at once it may wait for this very loop to accept.
         there = await asyncio.open_connection(sock=await asyncio.to_thread(self._storage))
         await _join((reader, writer), there, copy_requests)
+
+    async def _own_metadata(self, target: Target, writer: Writer) -> tuple[str, int]:
+        """
+        Return the metadata server of the machine that asks. Raises RefusedError.
+        """
+        peer, here = (writer.get_extra_info(name) for name in ("peername", "sockname"))
+        found = await asyncio.to_thread(self._metadata, peer[:2], here[:2])
+        if found is None:
+            raise RefusedError(403, f"{target.host}:{target.port} {NEVER}")
+        return found
 
     def _route(self, target: Target, *, outside: bool) -> tuple[str, int]:
         """

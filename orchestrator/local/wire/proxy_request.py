@@ -14,6 +14,7 @@ HEAD_SECONDS = 30.0
 GOOGLE = ("googleapis.com", "cloud.google.com", "google.internal")
 METADATA = ("fd20:ce::254", "fd00:ec2::254")
 """Metadata servers by IPv6 (cloud.google.com/compute/docs/metadata/querying-metadata; AWS IMDS)."""
+METADATA_NAMES = ("metadata.google.internal", "169.254.169.254")
 HOP = (b"connection", b"proxy-connection", b"keep-alive", b"proxy-authorization")
 
 
@@ -55,6 +56,13 @@ class Target:
         Say whether the local cloud answers in its place.
         """
         return self.host in STORAGE_HOSTS and self.port == 443 and not self.head
+
+    @property
+    def is_metadata(self) -> bool:
+        """
+        Say whether it is the metadata server, by plain HTTP as it is served.
+        """
+        return self.host in METADATA_NAMES and self.port == 80 and bool(self.head)
 
     @property
     def is_google(self) -> bool:

@@ -67,16 +67,6 @@ def storage_routes(
         router.add(verb, pattern, _answering(method, storage, handler))
 
 
-def xml_routes(router: Router, storage: Storage) -> None:
-    """
-    Register reads by `GET /BUCKET/OBJECT` (the XML API). Call it last: the pattern fits most paths.
-
-    Errors are in the JSON form, unlike the real XML API's.
-    """
-    media = _answering("storage.objects.get", storage, ObjectRequests(storage).media)
-    router.add("GET", "/{bucket}/{name:path}", media)
-
-
 def route(router: Router, request: Request) -> Response:
     """
     Answer a request from the router; a path that nobody serves is a 404 in the JSON form.

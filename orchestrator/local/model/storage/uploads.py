@@ -3,12 +3,12 @@ Resumable uploads: bytes arrive in chunks, the session outlives a restart.
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.local.model.storage.blobs import Blobs
+from orchestrator.local.model.storage.blobs import Blobs, pieces
 from orchestrator.local.model.storage.errors import StorageError, invalid
 from orchestrator.local.model.storage.objects import Objects
 from orchestrator.local.model.storage.values import Preconditions, StoredObject
@@ -41,6 +41,7 @@ class Uploads:
         self._blobs = blobs
         self._objects = objects
         self._sessions: dict[str, Session] = {}
+        self._parts: dict[str, set[int]] = {}
         # A process killed between object and session record left a session that looks open.
         made = {held.blob: held.as_record() for held in objects.all()}
         for record in blobs.records("upload"):
@@ -80,6 +81,42 @@ class Uploads:
             return held
         return self._blobs.append(session_id, data[held - start :] if held > start else data)
 
+    def keep_part(self, session_id: str, part: int, data: bytes) -> None:
+        """
+        Keep a part of an upload that is made of numbered ones, in place of an earlier one of that number.
+
+        Parts do not outlive a restart: their upload is begun anew then.
+        """
+        blob = self._part(self._session(session_id).id, part)
+        if part in self._parts.setdefault(session_id, set()):
+            self._blobs.remove(blob)
+        self._blobs.append(blob, data)
+        self._parts[session_id].add(part)
+
+    def join(self, session_id: str, parts: Sequence[int]) -> int:
+        """
+        Make the session's bytes of its *parts*, in this order; return how many. Raises 400 for a missing one.
+        """
+        session = self._session(session_id)
+        if session.done:
+            return int(session.done["size"])
+        missing = sorted(set(parts) - self._parts.get(session_id, set()))
+        if missing:
+            raise StorageError(400, "InvalidPart", f"The upload has no part {missing[0]}.")
+        for part in parts:
+            for piece in pieces(self._blobs, self._part(session_id, part)):
+                self._blobs.append(session_id, piece)
+        self._drop_parts(session_id)
+        return self._blobs.size(session_id)
+
+    def _drop_parts(self, session_id: str) -> None:
+        for part in self._parts.pop(session_id, ()):
+            self._blobs.remove(self._part(session_id, part))
+
+    @staticmethod
+    def _part(session_id: str, part: int) -> str:
+        return f"{session_id}.{part}"
+
     def finish(self, session_id: str, total: int, sums: Mapping[str, str]) -> StoredObject:
         """
         Make the object from *total* bytes; a finished session gives its object again.
@@ -116,6 +153,7 @@ class Uploads:
         """
         session = self._session(session_id)
         self._forget(session_id)
+        self._drop_parts(session_id)
         if not session.done:
             self._blobs.remove(session_id)
 
