@@ -39,6 +39,7 @@ COMMANDS = {
     "tunnel": ("orchestrator.cli.tunnel", "Reach TensorBoard, JupyterLab or a port of a machine."),
     "down": ("orchestrator.cli.down", "Delete everything that tpuctl made; data stays unless you say so."),
     "doctor": ("orchestrator.cli.doctor", "Look for what is missing or wrong, here and in the project."),
+    "selftest": ("orchestrator.cli.selftest", "Run all of tpuctl once on the cloud, and leave nothing."),
     "support": (
         "orchestrator.cli.support",
         "Write an archive for a bug report: no secrets, nothing is sent.",

@@ -178,6 +178,11 @@ KINDS: Mapping[str, Any] = {
         "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_kept": bool,
         "saved_usd_hour": float,
     },
+    "selftest": {
+        "name": str, "cloud": str, "left": [str], "interrupted": bool,
+        "steps": table({"outcome": str, "seconds": float, "proves": str}),
+        "differences": maybe([{"topic": str, "where": str, "recorded": str, "here": str}]),
+    },
     "doctor": {
         "ok": bool, "counts": table(int), "fixed": [str],
         "checks": [{"check": str, "group": str, "health": str, "text": str, "fix": str}],

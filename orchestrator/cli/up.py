@@ -2,6 +2,7 @@
 tpuctl up: create what is missing, push the code, start the job.
 """
 
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,10 +28,11 @@ GO_ON = "go on with `tpuctl up`, or remove it all with `tpuctl down`"
 @deployment_options
 @click.option("--dry-run", is_flag=True, help="Show the plan only: no credentials, no network.")
 @click.option("--wait", is_flag=True, help="Keep asking when no zone has capacity.")
+@click.option("--no-tpu", is_flag=True, help="Create bucket and VM only; a later `up` makes the TPU.")
 @click.argument("plan", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def command(
     file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, dry_run: bool, wait: bool,
-    plan: Path | None,
+    no_tpu: bool, plan: Path | None,
 ) -> None:  # fmt: skip
     """
     Create bucket, VM and TPU side by side, push the job over SSH and start it.
@@ -51,12 +53,42 @@ def command(
 
         preview(choice, scripts=False)
         return
-    bring_up(choice, wait=wait, plan=plan)
+    if no_tpu and plan:
+        raise UsageError(
+            "--no-tpu does not go with a plan", hint="tpuctl plan", unchanged="nothing was changed"
+        )
+    bring_up(choice, wait=wait, plan=plan, goal=Goal.MACHINE_ROOM if no_tpu else Goal.JOB)
 
 
-def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
+class Goal(Enum):
     """
-    Run passes until the job runs everywhere with the wanted code; with *plan*, do nothing beyond that file.
+    Name what `up` waits for: the job runs everywhere, bucket and VM are there, or a TPU has been asked for.
+    """
+
+    JOB = "job"
+    MACHINE_ROOM = "bucket and VM"
+    TPU_ASKED = "TPU asked for"
+
+    def reached(self, result: "Pass") -> bool:
+        """
+        Say whether a pass was the last one.
+        """
+        from orchestrator.core.plan import Kind, Verb
+        from orchestrator.core.world import Absent, Present, VmState
+
+        plan, vm = result.plan, result.world.vm
+        if self is Goal.TPU_ASKED:
+            return any((c.kind, c.verb) == (Kind.NODE, Verb.CREATE) for c in plan.changes)
+        if self is Goal.MACHINE_ROOM:
+            made = isinstance(result.world.bucket, Present)
+            runs = isinstance(vm, Absent) or (isinstance(vm, Present) and vm.value.state is VmState.RUNNING)
+            return plan.empty and made and runs
+        return plan.empty and not plan.waiting
+
+
+def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None, goal: Goal = Goal.JOB) -> None:
+    """
+    Run passes until *goal* is reached; with *plan*, do nothing beyond that file.
     """
     from orchestrator.cli.events import EventPrinter
     from orchestrator.cli.expired import sweep_expired
@@ -70,13 +102,15 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
     from orchestrator.cli.leaving import leaving
     from orchestrator.cli.plan_file import open_approved
     from orchestrator.cli.wiring import Session
-    from orchestrator.core.plan import Outcome
+    from orchestrator.core.plan import Kind, Outcome
     from orchestrator.core.recovery import hopeless
     from orchestrator.engine.reconcile import Pass
     from orchestrator.engine.watch import raise_hopeless, raise_outcome, raise_stockout
 
     printer = EventPrinter()
     session, approved = open_approved(choice, plan, printer) if plan else (Session(choice, printer), None)
+    if goal is Goal.MACHINE_ROOM:
+        session.only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE})
     sweep_expired(session)
     sets = read_data(session.path, session.spec, session.choice.cloud)
     say_what_is_sent(session, sets)
@@ -110,12 +144,12 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None) -> None:
                 raise_stockout(record.history, session.spec.tpu.zones)
             printer.waiting(result.plan.waiting, session.clock.now())
 
-        result = session.watcher().run(lambda r: r.plan.empty and not r.plan.waiting, after)
+        result = session.watcher().run(goal.reached, after)
         raise_outcome(result)
-    _tell(session, result, changes)
+    _tell(session, result, changes, goal)
 
 
-def _tell(session: "Session", result: "Pass", changes: int) -> None:
+def _tell(session: "Session", result: "Pass", changes: int, goal: Goal) -> None:
     """
     Say how it ended, what stays as it is, and what comes next.
     """
@@ -129,6 +163,11 @@ def _tell(session: "Session", result: "Pass", changes: int) -> None:
         print_json("up", {**body, "outcome": result.plan.outcome.value if result.plan.outcome else "running"})
     elif result.plan.outcome is not None:
         say(f"nothing to do: the job is done ({result.plan.reason})")
+    elif goal is Goal.MACHINE_ROOM:
+        say(
+            f"{session.spec.name}: bucket and VM are there, no TPU was asked for. Next: tpuctl up",
+            style="green",
+        )
     elif changes == 0:
         say("no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them")
     else:

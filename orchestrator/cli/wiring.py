@@ -19,7 +19,7 @@ from orchestrator.core.bill import spent
 from orchestrator.core.events import Event, Sink
 from orchestrator.core.history import History
 from orchestrator.core.lease import Holder
-from orchestrator.core.plan import Plan
+from orchestrator.core.plan import Kind, Plan
 from orchestrator.core.spec import Spec
 from orchestrator.engine.blueprint import ROOT, Blueprint
 from orchestrator.engine.create_budget import CreateBudget
@@ -77,6 +77,7 @@ class Session:
         self.take_over: Callable[[LeaseHeldError], None] | None = None
         self.lists: ZoneLists | None = None
         self.interrupted = False
+        self.only = frozenset(Kind)
         self.approve: Callable[[Plan], None] = any_plan
         self.holder = this_process("?", 0.0)
         self.path, self.spec = (Path(), spec) if spec else read_spec(choice)
@@ -252,6 +253,7 @@ class Session:
             approve=self.approve,
             budget=CreateBudget(self.folder.parent / "creates.json"),
             store_events=self.sink.flush,
+            only=self.only,
         )
 
     @cached_property

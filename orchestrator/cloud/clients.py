@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from orchestrator.cloud.compute import client_class
 from orchestrator.cloud.errors import translated
 from orchestrator.cloud.lean import imported
+from orchestrator.cloud.recorder import let_hear
 from orchestrator.cloud.unknown_types import step_over_unknown_types
 from orchestrator.errors import AuthError, UsageError
 
@@ -204,6 +205,7 @@ class Clients:
 
         The sessions are private names of the clients: there is no public way to either setting.
         """
+        let_hear(session)
         if self.settings.endpoint:
             session.trust_env = False
         if self.settings.endpoint and self.settings.adapter is not None:

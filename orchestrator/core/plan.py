@@ -3,7 +3,7 @@ The plan: what one pass will change, in order, and why; or why nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 
@@ -111,3 +111,11 @@ class Plan:
         Say whether nothing would be changed.
         """
         return not self.changes
+
+    def making(self, kinds: frozenset[Kind]) -> "Plan":
+        """
+        Return the plan without what it would make of other kinds; what it takes away or stops stays.
+        """
+        ends = {Verb.DELETE, Verb.STOP}
+        changes = tuple(c for c in self.changes if c.kind in kinds or c.verb in ends)
+        return self if len(changes) == len(self.changes) else replace(self, changes=changes)

@@ -10,7 +10,7 @@ from orchestrator.clock import Clock
 from orchestrator.core.budget import Budget, Unlimited
 from orchestrator.core.events import Sink
 from orchestrator.core.history import History
-from orchestrator.core.plan import Plan
+from orchestrator.core.plan import Kind, Plan
 from orchestrator.core.spec import Spec
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.journal import Journal
@@ -32,7 +32,8 @@ class Deployment:
 
     *bundles* is the folder of built bundles and agents. *spent* estimates the cost up to a time in USD.
     *approve* raises when a plan must not be carried out. *budget* is shared with other deployments.
-    *store_events* puts what *sink* has taken into the bucket now, not at the end of the pass.
+    *store_events* puts what *sink* has taken into the bucket now, not at the end of the pass. *only* names
+    the kinds of things that a pass may make.
     """
 
     spec: Spec
@@ -48,6 +49,7 @@ class Deployment:
     approve: Callable[[Plan], None] = any_plan
     budget: Budget = field(default_factory=Unlimited)
     store_events: Callable[[], None] = lambda: None
+    only: frozenset[Kind] = frozenset(Kind)
 
     @property
     def bucket(self) -> str:

@@ -74,7 +74,7 @@ class Reconciler:
             self._record.claim(parts.lease.token)
             learned = self._record.history
         world, plan = self._decided(world, learned)
-        plan = self._guarded(plan, world, learned)
+        plan = self._guarded(plan, world, learned).making(parts.only)
         parts.approve(plan)
         failures = self._actor.act(plan, world)
         self._tell_of_the_disk(world.seen_at)

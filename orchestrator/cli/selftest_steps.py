@@ -1,0 +1,394 @@
+"""
+The steps of a self-test: the public commands in one process, and a few questions to the cloud between them.
+
+Nothing here creates machines by a way of its own: `up`, `push`, `watch` and `down` do, with their record,
+lease, time to live and budget. So whatever ends this process, what it has made is found and ends as always.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from datetime import datetime, timezone
+from functools import cached_property
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from orchestrator import __version__
+from orchestrator.cli.output import say
+from orchestrator.cli.places import state_folder
+from orchestrator.cli.selftest_scripts import (
+    NO_SUCH_TYPE,
+    NO_SUCH_ZONE,
+    PROBE,
+    SAVES,
+    TRAIN,
+    facts,
+    redactor_for,
+)
+from orchestrator.cli.wiring import Choice, Session
+from orchestrator.config.load import FILE_NAME
+from orchestrator.core import names
+from orchestrator.core.cost import Hourly, hourly
+from orchestrator.core.selftest.recording import Recording
+from orchestrator.core.world import Absent, Present
+from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
+
+FOLDER = "selftest"
+BURST = 12
+"""Writes of one object, as fast as they go: how many the service takes in a row is published nowhere."""
+POLL = "5s"
+WAIT = 240.0
+"""Seconds within which the job must have saved, or must have saved again."""
+
+
+class StepError(Exception):
+    """
+    End a step that did not go as it must.
+    """
+
+
+def earlier(cloud: str) -> Iterator[Path]:
+    """
+    Yield the folders of self-tests that have ended without their end: nobody holds their lock.
+    """
+    from filelock import FileLock, Timeout
+
+    for file in sorted((state_folder(cloud) / FOLDER).glob(f"*/{FILE_NAME}")):
+        try:
+            with FileLock(file.parent / "lock", timeout=0):
+                pass
+        except Timeout:
+            continue
+        yield file.parent
+
+
+def take_down(folder: Path, cloud: str) -> int:
+    """
+    Delete a self-test's deployment with its data, and forget it when that worked. Return the exit code.
+    """
+    from orchestrator.cli.main import run
+
+    file = str(folder / FILE_NAME)
+    code = run(["down", "--yes", "--delete-data", "--file", file, "--cloud", cloud])
+    if code == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+    return code
+
+
+class Run:
+    """
+    Run one self-test. *tpu* is False without TPU quota.
+    """
+
+    def __init__(
+        self, name: str, cloud: str, project: str | None, zone: str, kind: str, *, tpu: bool
+    ) -> None:
+        self.name, self.cloud, self.zone, self.kind, self.tpu = name, cloud, zone, kind, tpu
+        self._project = project
+        self.folder = state_folder(cloud) / FOLDER / name
+        self.file = self.folder / FILE_NAME
+        today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+        self.recording = Recording(
+            {"tpuctl": __version__, "date": today, "cloud": cloud, "tpu": tpu, "type": kind, "zone": zone}
+        )
+
+    def price(self, budget: float) -> Hourly:
+        """
+        Return the prices of all machines. The deployment file is checked for that, and not kept.
+        """
+        self._write(3600.0, budget)
+        try:
+            return hourly(self.session.spec, self.session.catalog, self.zone)
+        finally:
+            shutil.rmtree(self.folder)
+
+    @cached_property
+    def session(self) -> Session:
+        """
+        Return the deployment for questions between the commands.
+        """
+        return Session(Choice(self.file, (), self.cloud), lambda _: None)
+
+    @contextmanager
+    def begun(self, ttl: float, budget: float) -> Iterator[None]:
+        """
+        Write the deployment file with its limits; from here on the next self-test would take it down.
+        """
+        from filelock import FileLock
+
+        self._write(ttl, budget)
+        self.__dict__.pop("session", None)
+        with FileLock(self.folder / "lock"):
+            yield
+
+    def _write(self, ttl: float, budget: float) -> None:
+        body = {
+            "name": self.name,
+            **({"project": self._project} if self._project else {}),
+            "tpu": {"type": self.kind, "zones": [self.zone], "spot": True},
+            "vm": {"machine": "e2-small", "disk_gb": 10},
+            "job": {
+                "source": "src",
+                "command": "python3 train.py",
+                "checkpoint": {"format": "marker", "dir": "local"},
+            },
+            "watch": {"poll": POLL, "budget_usd": budget, "ttl": f"{int(ttl)}s", "self_delete": True},
+        }
+        (self.folder / "src").mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._train(ends=False)
+        self.file.write_text(json.dumps(body, indent=2) + "\n")
+
+    def _train(self, *, ends: bool) -> None:
+        text = TRAIN.format(ends=ends, steps=5 * SAVES, saves=SAVES)
+        (self.folder / "src" / "train.py").write_text(text)
+
+    # The steps.
+
+    def steps(self, ttl: float) -> None:
+        """
+        Run all steps in order; one that fails stops nothing but those that need what it makes.
+        """
+        from orchestrator.cloud.recorder import Recorder, hearing
+
+        clock = self.session.clock
+        self._ends = clock.monotonic() + ttl
+        recorder = Recorder(self.recording, redactor_for(self.session), clock.monotonic)
+        with hearing(recorder):
+            for name, proves, needs, step in self._all():
+                recorder.begin(name)
+                self._step(name, proves, needs, step)
+
+    def _all(self) -> "list[tuple[str, str, str, Callable[[], None]]]":
+        every = [
+            ("look", "APIs, type, runtime and image are there", "", self._look),
+            ("vm", "bucket and VM come up", "", lambda: self._do("up", "--no-tpu")),
+            ("bucket", "writes in a row, preconditions", "vm", self._bucket),
+            ("refusals", "a bad type and a bad zone are refused", "vm", self._refusals),
+            ("vm-probe", "what the VM's image has", "vm", lambda: self._probe("vm", "--vm")),
+        ]
+        if self.tpu:
+            every += [
+                ("tpu", "TPU comes up, the job starts", "vm", lambda: self._do("up")),
+                ("tpu-probe", "what the TPU's image has", "tpu", lambda: self._probe("tpu")),
+                ("job", "it saves, is killed, comes back; logs, exec, fetch", "tpu", self._job),
+                ("lost", "a TPU deleted behind our back is replaced", "tpu", self._lost),
+                ("end", "new code is pushed, the job ends, the model comes", "tpu", self._to_the_end),
+                ("early", "a TPU that is deleted while it is made goes", "vm", self._early),
+                ("queued", "a queued resource becomes a TPU and goes", "vm", self._queued),
+            ]
+        return every
+
+    def _step(self, name: str, proves: str, needs: str, step: "Callable[[], None]") -> None:
+        clock = self.session.clock
+        began, outcome = clock.monotonic(), "ok"
+        if needs and self.recording.steps.get(needs, {}).get("outcome") != "ok":
+            outcome = "skipped"
+        elif began >= self._ends:
+            outcome = "late"
+        else:
+            say(f"\n== {name}: {proves}", style="bold")
+            try:
+                step()
+            except (StepError, TpuctlError) as error:
+                say(f"{name}: {error}", style="red")
+                outcome = "failed"
+        self.recording.steps[name] = {
+            "outcome": outcome, "seconds": round(clock.monotonic() - began, 1), "proves": proves,
+        }  # fmt: skip
+
+    def _do(self, *words: str) -> None:
+        """
+        Run a command; raise StepError when it fails, and KeyboardInterrupt when Ctrl-C has ended it.
+        """
+        code = self._run(*words)
+        if code == 130:
+            raise KeyboardInterrupt
+        if code != 0:
+            raise StepError(f"tpuctl {words[0]} left with {code}")
+
+    def _run(self, *words: str) -> int:
+        from orchestrator.cli.main import run
+
+        flags = words.index("--") if "--" in words else len(words)
+        own = ("--file", str(self.file), "--cloud", self.cloud)
+        return run([*words[:flags], *own, *words[flags:]])
+
+    def _heard(self, *words: str) -> str:
+        """
+        Run a command and return what it prints to stdout.
+        """
+        with redirect_stdout(StringIO()) as out:
+            self._do(*words)
+        return out.getvalue()
+
+    def _look(self) -> None:
+        from orchestrator.cloud.probe import Probe
+
+        probe, spec = Probe(self.session.clients), self.session.spec
+        machine = spec.vm.machine if spec.vm != "none" else ""
+        region = names.region_of(self.zone)
+        asked: dict[str, Any] = {
+            "the TPU API": probe.tpu_api(self.zone),
+            "the type": probe.offers(self.zone, self.kind),
+            "the runtime": probe.has_runtime(self.zone, spec.tpu.runtime or ""),
+            "Compute Engine": probe.machine_account(),
+            "Cloud Storage": probe.storage_api(),
+            "the image": probe.vm_image(machine),
+            "the quota of CPUs": probe.cpus(region, self.zone, machine),
+        }
+        of_tpu = {"the TPU API", "the type", "the runtime"}
+        needed = [name for name in asked if self.tpu or name not in of_tpu]
+        missing = [name for name in needed if not isinstance(asked[name], Present)]
+        if isinstance(asked["the quota of CPUs"], Absent):
+            missing.remove("the quota of CPUs")  # A region without a limit.
+        if missing:
+            raise StepError(f"not there, or not to be seen: {', '.join(missing)}")
+
+    def _bucket(self) -> None:
+        """
+        Write one object as fast as it goes, and see that a wrong generation is refused.
+        """
+        store, name = self.session.store, f"{FOLDER}/burst"
+        generation = 0
+        for number in range(BURST):
+            generation = store.write(name, str(number).encode())
+        try:
+            store.write(name, b"x", if_generation=generation + 1)
+        except PreconditionError:
+            store.delete(name, if_generation=generation)
+            return
+        raise StepError("a write with a wrong generation was taken")
+
+    def _refusals(self) -> None:
+        """
+        Ask for what does not exist. A type that exists is never asked for: it might be granted, and cost.
+        """
+        session = self.session
+        order = session.blueprint.node_order(session.record.history, self.zone, 1)
+        order = replace(order, name=f"{self.name}-tpu-refused")
+        for other in (replace(order, type=NO_SUCH_TYPE), replace(order, zone=NO_SUCH_ZONE)):
+            try:
+                session.cloud.nodes.create(other)
+            except LeaseHeldError:
+                raise
+            except TpuctlError as error:
+                say(f"refused as it must be: {error.code}")
+                continue
+            session.cloud.nodes.delete(other.name, other.zone)
+            raise StepError(f"{other.type} in {other.zone} was not refused")
+
+    def _probe(self, name: str, *where: str) -> None:
+        answer = json.loads(self._heard("exec", "--json", *where, "--", PROBE))
+        self.recording.machines[name] = facts(str(answer["results"][0]["stdout"]))
+
+    def _job(self) -> None:
+        """
+        Let the job save, kill it, and see that it goes on.
+        """
+        first = self._saved(0)
+        self._run("exec", "--", "pkill -KILL -f '[t]rain.py'")
+        self._saved(first)
+        for words in (("status",), ("logs",), ("checkpoints",), ("cost",)):
+            self._heard(*words)
+        self._do("fetch", "--output", str(self.folder / "model"))
+
+    def _saved(self, before: int) -> int:
+        """
+        Wait for a complete checkpoint after step *before*; return its step.
+        """
+        from orchestrator.engine.checkpoints import read_checkpoints
+
+        clock, store = self.session.clock, self.session.store
+        kept, end = self.session.spec.job.checkpoint, clock.monotonic() + WAIT
+        while clock.monotonic() < end:
+            steps = [one.step for one in read_checkpoints(store, kept) if one.complete]
+            if max(steps, default=0) > before:
+                return max(steps)
+            clock.wait(2.0)
+        raise StepError(f"no checkpoint after step {before} within {WAIT:.0f} s")
+
+    def _lost(self) -> None:
+        """
+        Delete the TPU as a stranger would, and let `up` bring another one.
+        """
+        for node in self._nodes():
+            self.session.cloud.nodes.delete(node, self.zone)
+        clock = self.session.clock
+        end = clock.monotonic() + WAIT
+        while self._nodes() and clock.monotonic() < end:
+            clock.wait(2.0)
+        self._do("up")
+
+    def _nodes(self) -> list[str]:
+        seen = self.session.cloud.nodes.labelled(names.DEPLOYMENT_LABEL, self.name, (self.zone,))
+        if not isinstance(seen, Present):
+            raise StepError("the list of TPUs could not be read")
+        return [node.name for node in seen.value]
+
+    def _to_the_end(self) -> None:
+        self._train(ends=True)
+        self._do("push")
+        self._do("watch")
+        self._do("fetch", "--output", str(self.folder / "last"))
+
+    def _early(self) -> None:
+        """
+        Ask for a TPU and take it back while it is being made.
+        """
+        from orchestrator.cli.up import Goal, bring_up
+
+        self._do("down", "--yes")
+        bring_up(Choice(self.file, (), self.cloud), wait=False, goal=Goal.TPU_ASKED)
+        self._do("down", "--yes")
+
+    def _queued(self) -> None:
+        self._do("up", "--set", "tpu.request=queued")
+        self._do("down", "--yes", "--set", "tpu.request=queued")
+
+    # The end.
+
+    def end(self) -> list[str]:
+        """
+        Delete everything, look for what carries our label, and return what is left or could not be seen.
+        """
+        say("\n== down: everything goes, and lists prove it", style="bold")
+        clock = self.session.clock
+        began = clock.monotonic()
+        bucket = names.bucket_name(self.session.spec, self.session.project)
+        take_down(self.folder, self.cloud)
+        left = self._left(self._anew(), bucket)
+        self.recording.steps["down"] = {
+            "outcome": "failed" if left else "ok", "seconds": round(clock.monotonic() - began, 1),
+            "proves": "nothing is left",
+        }  # fmt: skip
+        return left
+
+    def _anew(self) -> Session:
+        """
+        Return the deployment once more: the last `down` has stopped a local cloud that was idle.
+        """
+        return Session(self.session.choice, lambda _: None, self.session.spec)
+
+    def _left(self, session: Session, bucket: str) -> list[str]:
+        """
+        List by label in the zone used. What cannot be listed counts as left: nobody has proven it gone.
+        """
+        label, cloud = names.DEPLOYMENT_LABEL, session.cloud
+        lists: dict[str, Any] = {
+            "TPU": cloud.nodes.labelled(label, self.name, (self.zone,)),
+            "VM": cloud.vms.labelled(label, self.name, (self.zone,)),
+            "queued resource": cloud.queued.labelled(label, self.name, (self.zone,)),
+        }
+        left = [kind for kind, seen in lists.items() if not (isinstance(seen, Present) and not seen.value)]
+        if not isinstance(cloud.buckets.observe(bucket), Absent):
+            left.append(f"bucket {bucket}")
+        if not left and self.folder.exists():
+            left.append(f"the folder {self.folder}")
+        if self.cloud == "local":
+            from orchestrator.local.control import stop_if_idle
+
+            stop_if_idle()
+        return left

@@ -1,0 +1,3 @@
+"""
+What a self-test may write down of a real cloud, and how two such recordings differ. Pure.
+"""
