@@ -16,6 +16,7 @@ pytestmark = [
     ),
 ]
 HERE = ("--zone", "us-central1-a", "--quiet")
+IMAGE = ("--image-project", "debian-cloud", "--image-family", "debian-13")
 SLICE = ("--accelerator-type", "v5litepod-16", "--version", "v2-alpha-tpuv5-lite")
 
 
@@ -45,6 +46,6 @@ def test_gcloud_reaches_every_worker_of_a_fresh_slice(stage, tmp_path):
     assert sorted(line[-3:] for line in said.split()) == ["-w0", "-w1", "-w2", "-w3", *["ext"] * 4]
     gcloud(*tpu, "scp", "t1:note", str(copy), "--worker", "3")
     assert copy.read_text() == "text\n"
-    gcloud("compute", "instances", "create", "v1", "--machine-type", "e2-small")
+    gcloud("compute", "instances", "create", "v1", "--machine-type", "e2-small", *IMAGE)
     gcloud("compute", "scp", str(note), "v1:note")
     assert gcloud("compute", "ssh", "v1", "--command", "cat note") == "text\n"

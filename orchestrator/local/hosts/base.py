@@ -133,17 +133,18 @@ class MachineHosts(ABC):
 
         What is known is remembered: a socket stays with who made it, and numbers of sockets grow.
         """
-        if inode not in self._holders:
-            entry = f"{MARKER}={self.settings.cloud_id}/"
-            leaders = {first: name for name in self._known() if (first := self._first(name))}
-            pids = processes.members(entry, leaders)
-            holder = processes.socket_holder(inode, pids)
-            if len(self._holders) >= MOST_HOLDERS:
-                self._holders.clear()
-            self._holders[inode] = (
-                None if holder is None else processes.machine_marker(holder, entry, leaders)
-            )
-        return self._holders[inode]
+        holders = self._holders  # another thread may begin a new one
+        if inode in holders:
+            return holders[inode]
+        entry = f"{MARKER}={self.settings.cloud_id}/"
+        leaders = {first: name for name in self._known() if (first := self._first(name))}
+        pids = processes.members(entry, leaders)
+        holder = processes.socket_holder(inode, pids)
+        machine = None if holder is None else processes.machine_marker(holder, entry, leaders)
+        if len(self._holders) >= MOST_HOLDERS:
+            self._holders = {}
+        self._holders[inode] = machine
+        return machine
 
     def serial(self, machine_id: str) -> bytes:
         """
