@@ -89,6 +89,14 @@ class AuthError(TpuctlError):
     exit_code = 3
 
 
+class MissingPermissionError(AuthError):
+    """
+    Report that the login may not do this one thing; it may do others.
+    """
+
+    code = "TPU-202"
+
+
 class CapacityError(TpuctlError):
     """
     Report that the zone has no such machine to give at present.

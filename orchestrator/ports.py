@@ -5,7 +5,7 @@ Adapters raise only errors of `orchestrator.errors`, return states and never wai
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +20,7 @@ __all__ = [
     "CloudAccount",
     "Host",
     "Iap",
+    "NetworkInterface",
     "NodeOrder",
     "Nodes",
     "PushResult",
@@ -51,6 +52,17 @@ class BucketOrder:
 
 
 @dataclass(frozen=True)
+class NetworkInterface:
+    """
+    Describe the network of a machine: names or paths of network and subnetwork (may be empty), network tags.
+    """
+
+    network: str = "default"
+    subnetwork: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class VmOrder:
     """
     Describe the VM to create. *ttl* in seconds becomes maxRunDuration: DELETE, or STOP for spot.
@@ -67,6 +79,9 @@ class VmOrder:
     scopes: tuple[str, ...]
     ttl: float
     external_ip: bool = True
+    interface: NetworkInterface = field(default_factory=NetworkInterface)
+    secure_boot: bool = False
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +100,8 @@ class NodeOrder:
     metadata: Mapping[str, str]
     service_account: str
     scopes: tuple[str, ...]
+    interface: NetworkInterface = field(default_factory=NetworkInterface)
+    secure_boot: bool = False
 
 
 class Buckets(Protocol):

@@ -16,6 +16,7 @@ from orchestrator.errors import Retry, TpuctlError
 
 PACKAGE = Path(orchestrator.__file__).parent
 EXITS = {
+    "MissingPermissionError": 3,
     "TpuctlError": 1, "UsageError": 2, "AuthError": 3, "CapacityError": 4, "QuotaError": 4,
     "TransientError": 1, "DiskError": 1, "NotFoundError": 1, "ConflictError": 1, "PreconditionError": 1,
     "DamagedRecordError": 1, "UnknownCloudError": 1, "RemoteError": 1,

@@ -19,6 +19,7 @@ from orchestrator.core.data import bucket_sources
 from orchestrator.core.doctor.facts import Google, Login
 from orchestrator.core.secrets import secret_names
 from orchestrator.core.world import Absent, Present, Sight, Unknown
+from orchestrator.ports import NetworkInterface
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Choice
@@ -81,7 +82,17 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
     zones = spec.tpu.zones if spec else ()
     lists = {"offers": dict.fromkeys(zones, unknown), "runtimes": dict.fromkeys(zones, unknown)}
     rules = ("private_access", "ssh_rule", "iap_rule")
-    single = ("tpu", "compute", "storage", "machine_account", "cpus", "vm_image", *rules, "bucket")
+    single = (
+        "tpu",
+        "compute",
+        "storage",
+        "machine_account",
+        "cpus",
+        "vm_image",
+        "vm_machine",
+        *rules,
+        "bucket",
+    )
     held = dict.fromkeys(secret_names(spec) if spec else (), unknown)
     sources = dict.fromkeys(bucket_sources(spec) if spec else (), unknown)
     answers = dict.fromkeys((*single, "lacking"), unknown)
@@ -93,7 +104,7 @@ def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> di
     from orchestrator.cloud.probe import Probe
     from orchestrator.core.doctor.google import IAP_RANGE
 
-    probe = Probe(clients)
+    probe = Probe(clients, network_of(spec))
     zone = spec.tpu.zones[0] if spec else SOME_ZONE
     region = names.region_of(zone)
     questions: dict[str, Question] = {
@@ -125,6 +136,13 @@ def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> di
     return {**found, "compute": found["machine_account"], **lists}
 
 
+def network_of(spec: "Spec | None") -> NetworkInterface:
+    """
+    Return the network that a deployment's machines get.
+    """
+    return NetworkInterface(spec.network, spec.subnetwork or "", spec.tags) if spec else NetworkInterface()
+
+
 def _of_deployment(probe: Any, spec: "Spec", buckets: Any, project: str) -> dict[str, Question]:
     """
     Return the questions that need a deployment file.
@@ -143,7 +161,8 @@ def _of_deployment(probe: Any, spec: "Spec", buckets: Any, project: str) -> dict
     if vm != "none":
         place = names.vm_zone(spec)
         questions["cpus"] = lambda: probe.cpus(names.region_of(place), place, vm.machine)
-        questions["vm_image"] = lambda: probe.vm_image(vm.machine)
+        questions["vm_image"] = lambda: probe.vm_image(vm.machine, vm.image or "")
+        questions["vm_machine"] = lambda: probe.has_machine(place, vm.machine)
     return questions
 
 

@@ -51,6 +51,21 @@ def command() -> None:
     help="Refuse (429) a change of an object that comes sooner after its last one.",
 )
 @click.option(
+    "--network",
+    "networks",
+    multiple=True,
+    default=("default",),
+    metavar="NAME",
+    help="A network of the project; none: no network; NAME/SUBNETWORK@REGION: custom mode.",
+)
+@click.option(
+    "--constraint",
+    "constraints",
+    multiple=True,
+    metavar="NAME",
+    help="A policy of the organisation, such as compute.vmExternalIpAccess.",
+)
+@click.option(
     "--taken-bucket", "taken_buckets", multiple=True, metavar="NAME", help="A name that somebody else owns."
 )
 @click.option(

@@ -13,10 +13,10 @@ from orchestrator.core.doctor.facts import CpuQuota
 from orchestrator.core.world import Sight
 from orchestrator.gcp.bodies import IMAGE_PROJECT, image_family
 from orchestrator.gcp.sights import seen
+from orchestrator.ports import NetworkInterface
 
 T = TypeVar("T")
 
-NETWORK = "default"
 ON_BUCKET = (
     "storage.objects.create",
     "storage.objects.delete",
@@ -34,8 +34,9 @@ class Probe:
     Ask one cloud; errors become Unknown, "not found" becomes Absent.
     """
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, interface: NetworkInterface | None = None) -> None:
         self._clients = clients
+        self._interface = interface or NetworkInterface()
         self._project = clients.project
 
     def tpu_api(self, zone: str) -> Sight[str]:
@@ -107,15 +108,30 @@ class Probe:
 
         return self._ask(f"read the quota of {region}", quota)
 
-    def vm_image(self, machine: str) -> Sight[str]:
+    def has_machine(self, zone: str, machine: str) -> Sight[str]:
         """
-        Ask for the newest image of the VM's family; Absent when the family is gone.
+        Ask whether a zone has a machine type.
         """
-        family = image_family(machine)
+
+        def name() -> str:
+            types = self._clients.compute("machine_types", "MachineTypesClient")
+            shown = types.get(project=self._project, zone=zone, machine_type=machine, **self._reading)
+            return str(shown.name)
+
+        return self._ask(f"ask for {machine} in {zone}", name)
+
+    def vm_image(self, machine: str, image: str = "") -> Sight[str]:
+        """
+        Ask for the newest image of the VM's family, or for *image*; Absent when it is gone.
+        """
+        family = image.rpartition("/")[2] or image_family(machine)
+        project = image.removeprefix("projects/").partition("/")[0] if image else IMAGE_PROJECT
 
         def newest() -> str:
             images = self._clients.compute("images", "ImagesClient")
-            return str(images.get_from_family(project=IMAGE_PROJECT, family=family, **self._reading).name)
+            if image and "/family/" not in image:
+                return str(images.get(project=project, image=family, **self._reading).name)
+            return str(images.get_from_family(project=project, family=family, **self._reading).name)
 
         return self._ask(f"read the image family '{family}'", newest)
 
@@ -126,7 +142,8 @@ class Probe:
 
         def access() -> bool:
             subnets = self._clients.compute("subnetworks", "SubnetworksClient")
-            shown = subnets.get(project=self._project, region=region, subnetwork=NETWORK, **self._reading)
+            project, name = self._subnetwork
+            shown = subnets.get(project=project, region=region, subnetwork=name, **self._reading)
             return bool(shown.private_ip_google_access)
 
         return self._ask(f"read the subnetwork of {region}", access)
@@ -138,15 +155,35 @@ class Probe:
 
         def lets_in() -> bool:
             rules = self._clients.compute("firewalls", "FirewallsClient")
-            shown = rules.list(project=self._project, **self._reading)
+            shown = rules.list(project=self._network[0], **self._reading)
+            tags = set(self._interface.tags)
             return any(
-                rule.network.endswith(f"/{NETWORK}") and rule.direction == "INGRESS" and not rule.disabled
+                rule.network.endswith(f"/{self._network[1]}")
+                and rule.direction == "INGRESS" and not rule.disabled
+                and (not rule.target_tags or not tags.isdisjoint(rule.target_tags))
                 and any(_opens_ssh(allowed) for allowed in rule.allowed)
                 and (not source or _covers(rule.source_ranges, source))
                 for rule in shown
             )  # fmt: skip
 
         return self._ask("list the firewall rules", lets_in)
+
+    @property
+    def _network(self) -> tuple[str, str]:
+        """
+        Return the project of the network, which is another one's for a shared network, and its name.
+        """
+        return self._owned(self._interface.network, self._project)
+
+    @property
+    def _subnetwork(self) -> tuple[str, str]:
+        host, network = self._network
+        return self._owned(self._interface.subnetwork or network, host)
+
+    @staticmethod
+    def _owned(path: str, project: str) -> tuple[str, str]:
+        parts = path.partition("projects/")[2].split("/")
+        return parts[0] or project, path.rpartition("/")[2]
 
     def lacking(self, bucket: str) -> Sight[tuple[str, ...]]:
         """

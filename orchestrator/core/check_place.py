@@ -13,6 +13,8 @@ from orchestrator.core.suggest import did_you_mean, join
 
 NAME_LENGTH = 40
 NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
+LABEL = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
+"""What Compute Engine takes for names of networks, images and tags (RFC 1035)."""
 SMALLEST_DISK_GB = 10
 SHORTEST_SOFT_DELETE, LONGEST_SOFT_DELETE = 7 * 86400.0, 90 * 86400.0
 MULTI_REGIONS = ("us", "eu", "asia")
@@ -33,6 +35,32 @@ def _name(spec: Spec, _: Catalog) -> Iterator[Problem]:
     elif "google" in spec.name and spec.bucket.name is None:
         hint = "choose another name, or set bucket.name"
         yield Problem("name", 'holds "google", which Cloud Storage refuses in the name of a bucket', hint)
+
+
+def _network(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if not _named(spec.network, "projects/[^/]+/global/networks/"):
+        text = f'"{spec.network[:80]}" is neither the name of a network nor projects/P/global/networks/NAME'
+        yield Problem("network", text, "see: gcloud compute networks list")
+    if spec.subnetwork is not None and not _named(
+        spec.subnetwork, "projects/[^/]+/regions/[^/]+/subnetworks/"
+    ):
+        text = f'"{spec.subnetwork[:80]}" is neither a name nor projects/P/regions/R/subnetworks/NAME'
+        yield Problem("subnetwork", text, "see: gcloud compute networks subnets list")
+    for index, tag in enumerate(spec.tags):
+        if not re.fullmatch(LABEL, tag):
+            hint = "use lower-case letters, digits and '-', first a letter"
+            yield Problem(f"tags[{index}]", f'"{tag[:63]}" is not a network tag', hint)
+
+
+def _named(text: str, path: str) -> bool:
+    return re.fullmatch(f"(?:{path})?{LABEL}", text) is not None
+
+
+def _image(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    image = spec.vm.image if spec.vm != "none" else None
+    if image is not None and not re.fullmatch(f"projects/[^/]+/global/images/(?:family/)?{LABEL}", image):
+        hint = "write projects/P/global/images/family/F or projects/P/global/images/NAME"
+        yield Problem("vm.image", f'"{image[:80]}" is not the path of an image', hint)
 
 
 def _project(spec: Spec, _: Catalog) -> Iterator[Problem]:
@@ -243,6 +271,8 @@ def _soft_delete(spec: Spec, _: Catalog) -> Iterator[Problem]:
 RULES = (
     Rule(("name", "bucket.name"), _name),
     Rule(("project",), _project),
+    Rule(("network", "subnetwork", "tags"), _network),
+    Rule(("vm.image",), _image),
     Rule(("service_account", "vm.service_account"), _account),
     Rule(("tpu.type",), _type),
     Rule(("tpu.zones",), _zones),

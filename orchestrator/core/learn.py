@@ -164,7 +164,7 @@ def _refused(history: History, result: OperationResult, now: float) -> tuple[Ref
     kind, text = Kind(operation.kind), f"{result.code} {result.message}".strip()
     dear = kind is Kind.NODE and operation.incarnation in history.on_demand
     retry = result.retry or Retry.UNKNOWN
-    return (*history.refusals, Refusal(now, operation.zone, retry, text, kind, on_demand=dear))
+    return (*history.refusals, Refusal(now, operation.zone, retry, text, kind, result.hint, dear))
 
 
 def _learn_success(history: History, world: World) -> History:

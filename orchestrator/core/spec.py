@@ -65,6 +65,8 @@ class VmSpec:
     """Give the VM an external address. Without it, SSH goes through Identity-Aware Proxy, by gcloud."""
     service_account: str | None = None
     """E-mail of the account the VM runs as; that of the other machines when left out."""
+    image: str | None = None
+    """Image of the VM, as projects/P/global/images/family/F: Debian or Ubuntu; Ubuntu 24.04 when left out."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +284,16 @@ class Spec:
     """The bucket."""
     service_account: str | None = None
     """E-mail of the account the machines run as; the project's default compute account when left out."""
+    network: str = "default"
+    """VPC network of TPU and VM; of a shared one the path projects/HOST/global/networks/NAME."""
+    subnetwork: str | None = None
+    """Subnetwork in each region, or its path; left out, the one that is named like the network."""
+    tags: tuple[str, ...] = ()
+    """Network tags of TPU and VM, which firewall rules name."""
+    secure_boot: bool = False
+    """Boot TPU and VM with Secure Boot, as the constraint compute.requireShieldedVm wants it."""
+    os_login: bool = False
+    """Leave logins to OS Login, as compute.requireOsLogin wants it: then only gcloud reaches the machines."""
     watch: WatchSpec = field(default_factory=WatchSpec)
     """How the deployment is watched."""
     notify: NotifySpec = field(default_factory=NotifySpec)

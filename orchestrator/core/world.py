@@ -37,11 +37,14 @@ class Absent:
 class Unknown:
     """
     Say that nobody knows: an error, a time-out or a partial answer. *hint* is the error's next step.
+
+    *denied* says that the login may not look.
     """
 
     why: str
     retry: Retry = Retry.TRANSIENT
     hint: str = ""
+    denied: bool = False
 
 
 Sight = Present[T] | Absent | Unknown
@@ -246,7 +249,7 @@ class Operation:
 @dataclass(frozen=True)
 class OperationResult:
     """
-    Hold what a poll of an operation showed; *retry* and *message* are set when it failed.
+    Hold what a poll of an operation showed; *retry*, *message* and the next step are set when it failed.
     """
 
     operation: Operation
@@ -254,6 +257,7 @@ class OperationResult:
     retry: Retry | None = None
     code: str = ""
     message: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True)

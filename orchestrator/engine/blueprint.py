@@ -13,7 +13,7 @@ from orchestrator.core.scopes import node_scopes, vm_scopes
 from orchestrator.core.spec import Spec, VmSpec
 from orchestrator.core.world import Node
 from orchestrator.errors import UsageError
-from orchestrator.ports import BucketOrder, CloudAccount, NodeOrder, VmOrder
+from orchestrator.ports import BucketOrder, CloudAccount, NetworkInterface, NodeOrder, VmOrder
 from orchestrator.render import Scripts, Target, machine_scripts, sidecar_script
 
 ROOT = "/opt/tpuctl"
@@ -93,6 +93,9 @@ class Blueprint:
             scopes=vm_scopes(self.spec),
             ttl=float(self.spec.watch.ttl) + (LOOP_MARGIN if self.spec.watch.on_vm else 0.0),
             external_ip=vm.external_ip,
+            interface=self._interface,
+            secure_boot=self.spec.secure_boot,
+            image=vm.image or "",
         )
 
     def node_order(self, history: History, zone: str, incarnation: int) -> NodeOrder:
@@ -116,7 +119,13 @@ class Blueprint:
             metadata=self._metadata(scripts),
             service_account=self.service_account,
             scopes=node_scopes(self.spec),
+            interface=self._interface,
+            secure_boot=self.spec.secure_boot,
         )
+
+    @property
+    def _interface(self) -> NetworkInterface:
+        return NetworkInterface(self.spec.network, self.spec.subnetwork or "", self.spec.tags)
 
     def scripts(
         self,
@@ -176,11 +185,16 @@ class Blueprint:
         return scripts.job_env
 
     def _metadata(self, scripts: Scripts) -> dict[str, str]:
+        # Under OS Login the guest agent ignores keys in the metadata.
+        logins = (
+            {"enable-oslogin": "TRUE"}
+            if self.spec.os_login
+            else {"ssh-keys": self.public_key, "enable-oslogin": "FALSE"}
+        )
         return {
             "startup-script": scripts.startup,
             "shutdown-script": scripts.shutdown,
-            "ssh-keys": self.public_key,
             "enable-guest-attributes": "TRUE",
-            "enable-oslogin": "FALSE",
             "block-project-ssh-keys": "TRUE",
+            **logins,
         }

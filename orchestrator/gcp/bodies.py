@@ -7,7 +7,8 @@ The VM is an Ubuntu machine, labelled, with a limited life.
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.ports import NodeOrder, VmOrder
+from orchestrator.core.names import region_of
+from orchestrator.ports import NetworkInterface, NodeOrder, VmOrder
 
 IMAGE_PROJECT = "ubuntu-os-cloud"
 IMAGE_FAMILY = "ubuntu-2404-lts-amd64"
@@ -15,7 +16,6 @@ IMAGE_FAMILY = "ubuntu-2404-lts-amd64"
 ARM_FAMILY = "ubuntu-2404-lts-arm64"
 ARM_MACHINES = frozenset({"t2a", "c4a", "n4a", "a4x"})
 """Families of machine types with Arm processors (Google, "Machine families", 2026)."""
-NETWORK = "global/networks/default"
 _MAPS = ("labels", "metadata")  # their keys are data
 MIN_RUN_SECONDS, MAX_RUN_SECONDS = 30, 120 * 86400  # limits of maxRunDuration (docs/facts.md 2.3)
 
@@ -34,7 +34,7 @@ def instance_body(order: VmOrder) -> dict[str, Any]:
     Guest attributes are switched on, because they are how a machine tells us its host keys.
     """
     metadata = {"enable-guest-attributes": "TRUE", **order.metadata}
-    image = f"projects/{IMAGE_PROJECT}/global/images/family/{image_family(order.machine)}"
+    image = order.image or f"projects/{IMAGE_PROJECT}/global/images/family/{image_family(order.machine)}"
     disk = {"source_image": image, "disk_size_gb": order.disk_gb, "labels": dict(order.labels)}
     outside = [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}] if order.external_ip else []
     return {
@@ -43,9 +43,14 @@ def instance_body(order: VmOrder) -> dict[str, Any]:
         "labels": dict(order.labels),
         "metadata": {"items": [{"key": key, "value": value} for key, value in sorted(metadata.items())]},
         "disks": [{"boot": True, "auto_delete": True, "initialize_params": disk}],
-        "network_interfaces": [{"network": NETWORK, "access_configs": outside}],
+        "network_interfaces": [{**_vm_network(order.interface, order.zone), "access_configs": outside}],
+        **({"tags": {"items": list(order.interface.tags)}} if order.interface.tags else {}),
         "service_accounts": [{"email": order.service_account, "scopes": list(order.scopes)}],
-        "shielded_instance_config": {"enable_vtpm": True, "enable_integrity_monitoring": True},
+        "shielded_instance_config": {
+            "enable_vtpm": True,
+            "enable_integrity_monitoring": True,
+            **({"enable_secure_boot": True} if order.secure_boot else {}),
+        },
         "scheduling": _scheduling(order),
     }
 
@@ -59,12 +64,51 @@ def node_body(order: NodeOrder) -> dict[str, Any]:
     return {
         "accelerator_type": order.type,
         "runtime_version": order.runtime,
-        "network_config": {"enable_external_ips": order.external_ip},
+        "network_config": {"enable_external_ips": order.external_ip, **_tpu_network(order)},
         "service_account": {"email": order.service_account, "scope": list(order.scopes)},
         "scheduling_config": {"spot": order.spot},
         "labels": dict(order.labels),
         "metadata": {"enable-guest-attributes": "TRUE", **order.metadata},
+        **({"tags": list(order.interface.tags)} if order.interface.tags else {}),
+        **({"shielded_instance_config": {"enable_secure_boot": True}} if order.secure_boot else {}),
     }
+
+
+def _vm_network(interface: NetworkInterface, zone: str) -> dict[str, str]:
+    """
+    Return network and subnetwork as Compute Engine names them: a subnetwork only where one is named.
+
+    Without one, it takes that of the region in a network of automatic mode, and refuses any other network.
+    """
+    network = interface.network if "/" in interface.network else f"global/networks/{interface.network}"
+    if not interface.subnetwork:
+        return {"network": network}
+    return {"network": network, "subnetwork": _subnetwork_path(interface, region_of(zone))}
+
+
+def _tpu_network(order: NodeOrder) -> dict[str, str]:
+    """
+    Return network and subnetwork for a TPU: what is left out counts as `default` (tpu v2 NetworkConfig).
+    """
+    interface = order.interface
+    if interface == NetworkInterface(tags=interface.tags):
+        return {}
+    like_network = interface.network.rpartition("/")[2]  # how automatic mode names its subnetworks
+    subnetwork = interface.subnetwork or like_network
+    if "/" in interface.network:
+        named = NetworkInterface(interface.network, subnetwork)
+        subnetwork = _subnetwork_path(named, region_of(order.zone))
+    return {"network": interface.network, "subnetwork": subnetwork}
+
+
+def _subnetwork_path(interface: NetworkInterface, region: str) -> str:
+    """
+    Return the path of a subnetwork; one that is only named lies in the project of a network given as a path.
+    """
+    if "/" in interface.subnetwork:
+        return interface.subnetwork
+    host = interface.network.partition("global/networks/")[0] if "/" in interface.network else ""
+    return f"{host}regions/{region}/subnetworks/{interface.subnetwork}"
 
 
 def queued_body(order: NodeOrder, parent: str, wait: float | None) -> dict[str, Any]:

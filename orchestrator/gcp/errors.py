@@ -11,6 +11,7 @@ from orchestrator.errors import (
     AuthError,
     CapacityError,
     ConflictError,
+    MissingPermissionError,
     NotFoundError,
     PreconditionError,
     QuotaError,
@@ -37,10 +38,13 @@ def _rule(
 
 
 _CLOSED_API = _rule(AuthError, "TPU-203", hints.enable_api)
-_NO_PERMISSION = _rule(AuthError, "TPU-202", hints.grant_role)
+_NO_PERMISSION = _rule(MissingPermissionError, "TPU-202", hints.grant_role)
 NO_LOGIN = _rule(AuthError, "TPU-201", hints.log_in)
 _NO_ZONE = _rule(UsageError, "TPU-121", hints.other_zone)
 _REFUSED = _rule(UsageError, "TPU-120", hints.fix_file)
+_NO_NETWORK = _rule(UsageError, "TPU-122", hints.name_network)
+_POLICY = _rule(AuthError, "TPU-204", hints.obey_policy)
+_OTHER_PAYER = _rule(AuthError, "TPU-205", hints.set_quota_project)
 _CAPACITY = _rule(CapacityError, "TPU-300", hints.more_zones)
 _RESERVED = _rule(CapacityError, "TPU-301", hints.more_zones)
 _QUOTA = _rule(QuotaError, "TPU-350", hints.more_quota)
@@ -76,6 +80,7 @@ _BY_REASON: dict[str, Rule] = {
     "resourceInUseByAnotherResource": _busy,
     "alreadyExists": _TAKEN,
     "conditionNotMet": _PRECONDITION,
+    "CUSTOM_ORG_POLICY_VIOLATION": _POLICY,
 }
 # (name of the status, part of the text in lower case, rule)
 _BY_TEXT: tuple[tuple[str, str, Rule], ...] = (
@@ -85,7 +90,13 @@ _BY_TEXT: tuple[tuple[str, str, Rule], ...] = (
     ("NOT_FOUND", "reservation not found", _RESERVED),
     ("INVALID_ARGUMENT", "while in state preempted", _PREEMPTED),
     ("INVALID_ARGUMENT", "due to preemption", _PREEMPTED),
+    ("INVALID_ARGUMENT", "subnetwork", _NO_NETWORK),
+    ("INVALID_ARGUMENT", "referenced network", _NO_NETWORK),
+    ("INVALID_ARGUMENT", "/networks/", _NO_NETWORK),
+    ("NOT_FOUND", "/networks/", _NO_NETWORK),
+    ("NOT_FOUND", "/subnetworks/", _NO_NETWORK),
 )
+_POLICY_NAMES = ("CONDITION_NOT_MET", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "PERMISSION_DENIED")
 _BY_NAME: dict[str, Rule] = {
     "CANCELLED": _TRANSIENT,
     "INVALID_ARGUMENT": _REFUSED,
@@ -123,14 +134,18 @@ def _choose(found: Failure) -> Rule:
     if found.name == "NOT_FOUND" and not found.structured:
         # A proxy or a wrong address also answers 404; only Google's own form proves absence.
         return UNKNOWN
+    if found.constraint and found.name in _POLICY_NAMES:
+        return _POLICY
     for reason in found.reasons:
+        if reason in _BY_REASON and _BY_REASON[reason] is _CLOSED_API and found.charged_elsewhere:
+            return _OTHER_PAYER
         if reason in _BY_REASON:
             return _BY_REASON[reason]
     if found.detail("QuotaFailure") is not None:
         return _QUOTA
     lowered = found.message.lower()
     for name, part, rule in _BY_TEXT:
-        if found.name == name and part in lowered:
+        if found.name == name and part in lowered and not (rule is _NO_NETWORK and found.of_network):
             return rule
     if found.name == "RESOURCE_EXHAUSTED":
         # On an operation it is the zone's stock; on a call without quota details, the rate of requests.

@@ -49,6 +49,11 @@ _SERVICE_BY_PATH = (
     ("/v1/", "secretmanager.googleapis.com"),
 )
 
+GOOGLES_OWN = frozenset({"764086051850", "32555940559"})
+"""Projects of gcloud's own OAuth clients: charged for user credentials that name no project of their own."""
+_PROJECT = re.compile(r"projects/([^/]+)")
+_CONSTRAINT = re.compile(r"\b(?:c|customC)onstraints/([A-Za-z]+\.[A-Za-z0-9]+)")
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -95,11 +100,39 @@ class Failure:
         """
         Return the project that the answer is about, or "".
         """
-        for text in (self.metadata.get("consumer", ""), urlsplit(self.url).path):
-            match = re.search(r"projects/([^/]+)", text)
-            if match:
-                return match[1]
-        return ""
+        return (self._consumer if not self.charged_elsewhere else "") or self._asked
+
+    @property
+    def charged_elsewhere(self) -> bool:
+        """
+        Say whether the call was charged to a project of Google's, where nobody can enable an API.
+        """
+        return self._consumer in GOOGLES_OWN
+
+    @property
+    def of_network(self) -> bool:
+        """
+        Say whether a network itself was asked for, and not a machine on one.
+        """
+        return "networks/" in urlsplit(self.url).path
+
+    @property
+    def constraint(self) -> str:
+        """
+        Return the constraint of an organisation that the text names, such as compute.requireOsLogin, or "".
+        """
+        match = _CONSTRAINT.search(self.message)
+        return match[1] if match else ""
+
+    @property
+    def _consumer(self) -> str:
+        match = _PROJECT.search(self.metadata.get("consumer", ""))
+        return match[1] if match else ""
+
+    @property
+    def _asked(self) -> str:
+        match = _PROJECT.search(urlsplit(self.url).path)
+        return match[1] if match else ""
 
 
 def of_answer(status: int, error: Mapping[str, Any], url: str) -> Failure:

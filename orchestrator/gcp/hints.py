@@ -11,6 +11,18 @@ _ROLES = {
     "compute.googleapis.com": "roles/compute.instanceAdmin.v1",
     "storage.googleapis.com": "roles/storage.admin",
 }
+_BY_CONSTRAINT = {
+    "compute.vmExternalIpAccess": "tpu.external_ip: false and vm.external_ip: false",
+    "compute.requireShieldedVm": "secure_boot: true",
+    "compute.requireOsLogin": "os_login: true",
+    "compute.trustedImageProjects": "vm.image to an image of a trusted project, or vm: none,",
+    "compute.restrictVpcNetworks": "network to an allowed one",
+    "compute.restrictSharedVpcSubnetworks": "subnetwork to an allowed one",
+    "compute.restrictVpcSubnetworks": "subnetwork to an allowed one",
+    "gcp.resourceLocations": "tpu.zones to zones of an allowed region",
+    "storage.softDeletePolicySeconds": "bucket.soft_delete: 7d",
+}
+"""What avoids a violation of Google's predefined constraints (docs/facts.md 2.7)."""
 _ROLE_BY_PERMISSION = {
     "tpu": "roles/tpu.admin",
     "compute": "roles/compute.instanceAdmin.v1",
@@ -38,6 +50,35 @@ def grant_role(found: Failure) -> str:
     )
     missing = f"Missing permission: {permission}. " if permission else ""
     return f"{missing}Ask the project's owner to run: {command}"
+
+
+def name_network(_: Failure) -> str:
+    """
+    Name the settings that choose the network.
+    """
+    return (
+        "Set network (and subnetwork, where its mode is custom) in tpuctl.yaml; the names are in: "
+        "gcloud compute networks list. Without any: gcloud compute networks create default --subnet-mode auto"
+    )
+
+
+def obey_policy(found: Failure) -> str:
+    """
+    Name the setting that avoids what a constraint forbids, else who can lift it.
+    """
+    avoid = _BY_CONSTRAINT.get(found.constraint)
+    if avoid:
+        return f"Set {avoid} in tpuctl.yaml, then run: tpuctl plan"
+    shown = f"gcloud org-policies describe {found.constraint or 'CONSTRAINT'} --effective"
+    return f"Ask who manages the organisation. Its rule: {shown} --project {found.project or 'PROJECT'}"
+
+
+def set_quota_project(found: Failure) -> str:
+    """
+    Name the command that charges calls to the project itself.
+    """
+    project = found.project or "PROJECT"
+    return f"Run: gcloud auth application-default set-quota-project {project}"
 
 
 def log_in(_: Failure) -> str:

@@ -26,7 +26,7 @@ def failed(operation: Operation, error: TpuctlError) -> OperationResult:
     """
     Return the result of an operation that is done and carries an error.
     """
-    return OperationResult(operation, True, error.retry, error.code, error.message)
+    return OperationResult(operation, True, error.retry, error.code, error.message, error.hint)
 
 
 def described(operation: Operation) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from orchestrator.core.world import Absent, Present, Sight, Unknown
-from orchestrator.errors import NotFoundError, Retry, TpuctlError
+from orchestrator.errors import MissingPermissionError, NotFoundError, Retry, TpuctlError
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ def seen(look: Callable[[], T | None]) -> Sight[T]:
     except NotFoundError:
         return Absent()
     except TpuctlError as error:
-        return Unknown(error.message, error.retry, error.hint)
+        return Unknown(error.message, error.retry, error.hint, isinstance(error, MissingPermissionError))
     return Absent() if value is None else Present(value)
 
 

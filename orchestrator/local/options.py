@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LocalCloudError
+from orchestrator.local.model.policies import CONSTRAINTS
 from orchestrator.local.model.settings import PROFILES, CloudSettings
 
 LOWEST_PORT = 10_000
@@ -53,6 +54,8 @@ class Options:
     package_lock: float | None = None
     python: str = ""
     absent: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ("default",)
+    constraints: tuple[str, ...] = ()
     port: int = 0
     ssh_port: int = 0
     metadata_port: int = 0
@@ -86,8 +89,19 @@ class Options:
             stockouts=frozenset(self.stockouts),
             disabled_apis=frozenset(self.disabled_apis),
             denied_permissions=frozenset(self.denied_permissions),
+            networks=tuple(name for name in self.networks if name != "none"),
+            constraints=frozenset(_constraint(name) for name in self.constraints),
             address_base=self.address_base,
         )
+
+
+def _constraint(name: str) -> str:
+    if name.removeprefix("constraints/") not in CONSTRAINTS:
+        raise LocalCloudError(
+            f"there is no constraint {name!r} in the local cloud",
+            hint=f"choose one of {', '.join(CONSTRAINTS)}",
+        )
+    return name.removeprefix("constraints/")
 
 
 def _quota(entry: str) -> tuple[tuple[str, str], int]:

@@ -21,8 +21,7 @@ START_SECONDS = 30.0
 """Seconds that gcloud may take to start and to connect, besides the bound of every link."""
 INSTALL = "install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install), then: gcloud auth login"
 _HINTS = {
-    "4003": "let Identity-Aware Proxy in: gcloud compute firewall-rules create allow-ssh-from-iap "
-    "--network default --source-ranges 35.235.240.0/20 --allow tcp:22",
+    "4003": "let Identity-Aware Proxy in: tpuctl doctor   prints the firewall rule for your network (iap)",
     "4033": "ask for the role roles/iap.tunnelResourceAccessor on the project, then run the command again",
     "active account": "run: gcloud auth login",
 }

@@ -6,9 +6,10 @@ import uuid
 
 import pytest
 
-from orchestrator.gcp.bodies import NETWORK, instance_body
+from orchestrator.gcp.bodies import instance_body, node_body
 from orchestrator.gcp.request_ids import RequestIds
-from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_vm
+from orchestrator.ports import NetworkInterface
+from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node, a_vm
 
 DAY = 86400
 
@@ -34,7 +35,56 @@ def test_a_vm_without_external_address_asks_for_none():
     No access configuration is what makes a machine private; its network stays.
     """
     (interface,) = instance_body(a_vm(external_ip=False))["network_interfaces"]
-    assert interface == {"network": NETWORK, "access_configs": []}
+    assert interface == {"network": "global/networks/default", "access_configs": []}
+
+
+HOST = "projects/host-project"
+
+
+@pytest.mark.parametrize(
+    ("network", "subnetwork", "of_vm", "of_tpu"),
+    [
+        ("default", "", ("global/networks/default", None), {}),
+        ("lab", "", ("global/networks/lab", None), {"network": "lab", "subnetwork": "lab"}),
+        (
+            "lab",
+            "west",
+            ("global/networks/lab", "regions/europe-west4/subnetworks/west"),
+            {"network": "lab", "subnetwork": "west"},
+        ),
+        (
+            f"{HOST}/global/networks/shared",
+            "west",
+            (f"{HOST}/global/networks/shared", f"{HOST}/regions/europe-west4/subnetworks/west"),
+            {
+                "network": f"{HOST}/global/networks/shared",
+                "subnetwork": f"{HOST}/regions/europe-west4/subnetworks/west",
+            },
+        ),
+    ],
+)
+def test_vm_and_tpu_are_asked_for_on_the_network_of_the_file(network, subnetwork, of_vm, of_tpu):
+    """
+    The TPU API takes `default` for what is left out, so beside another network both are named.
+    """
+    interface = NetworkInterface(network, subnetwork)
+    (vm,) = instance_body(a_vm(interface=interface))["network_interfaces"]
+    assert (vm["network"], vm.get("subnetwork")) == of_vm
+    assert node_body(a_node(interface=interface))["network_config"] == {"enable_external_ips": True, **of_tpu}
+
+
+def test_tags_secure_boot_and_image_of_the_file_are_asked_for():
+    """
+    Without them the bodies hold no such field.
+    """
+    interface = NetworkInterface(tags=("ssh", "lab"))
+    vm = instance_body(a_vm(interface=interface, secure_boot=True, image="projects/p/global/images/family/f"))
+    assert vm["tags"] == {"items": ["ssh", "lab"]}
+    assert vm["shielded_instance_config"]["enable_secure_boot"]
+    assert vm["disks"][0]["initialize_params"]["source_image"] == "projects/p/global/images/family/f"
+    node = node_body(a_node(interface=interface, secure_boot=True))
+    assert (node["tags"], node["shielded_instance_config"]) == (["ssh", "lab"], {"enable_secure_boot": True})
+    assert not {"tags", "shielded_instance_config"} & set(node_body(a_node()))
 
 
 def test_a_standard_vm_deletes_itself_at_the_end_of_its_life():

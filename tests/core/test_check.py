@@ -29,6 +29,11 @@ MISTAKES = [
     ({"vm__disk_gb": 9}, "vm.disk_gb", "too small"),
     ({"bucket__location": "us-west4"}, "bucket.location", "not the TPU's region europe-west4"),
     ({"bucket__location": "EU"}, "bucket.location", "not the TPU's region europe-west4"),
+    ({"network": "global/networks/x"}, "network", "projects/P/global/networks/NAME"),
+    ({"network": "Lab"}, "network", "neither the name of a network"),
+    ({"subnetwork": "west/4"}, "subnetwork", "projects/P/regions/R/subnetworks/NAME"),
+    ({"tags": ["ok", "No"]}, "tags[1]", "is not a network tag"),
+    ({"vm": {"image": "debian-13"}}, "vm.image", "is not the path of an image"),
     ({"bucket__soft_delete": Duration(86400)}, "bucket.soft_delete", "1d is not between 7d and 90d"),
     (
         {"bucket__soft_delete": Duration(604800), "bucket__name": "bbb", "bucket__adopt": True},

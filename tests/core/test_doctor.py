@@ -19,6 +19,7 @@ MANUAL = Path(__file__).parents[2] / "docs" / "doctor.md"
 SPEC = make_spec(tpu__type="v5litepod-8", tpu__runtime="v2-alpha-tpuv5-lite")
 ZONE = "europe-west4-b"
 OFF = Unknown("the API is off", Retry.PERMANENT, "gcloud services enable tpu.googleapis.com")
+DENIED = Unknown("a permission is missing", Retry.PERMANENT, "ask the owner", denied=True)
 SILENT = Unknown("no answer within 15 s")
 
 COMPUTER = Computer(
@@ -33,11 +34,12 @@ GOOGLE = Google(
     compute=Present("a@b"), storage=Present(""), offers={ZONE: Present("v5litepod-8")},
     runtimes={ZONE: Present("v2-alpha-tpuv5-lite")}, machine_account=Present("a@b"),
     cpus=Present(CpuQuota(24, 4, 2)), private_access=Present(True), ssh_rule=Present(True),
-    iap_rule=Present(True), vm_image=Present("ubuntu-1"),
+    iap_rule=Present(True), vm_image=Present("ubuntu-1"), vm_machine=Present("e2-small"),
     bucket=Present(Bucket("b", "europe-west4")), lacking=Present(()),
 )  # fmt: skip
 FINE = Facts(COMPUTER, FILE, Local(), GOOGLE)
 INSIDE = make_spec(tpu__external_ip=False)
+LAB = make_spec(network="projects/host/global/networks/lab", subnetwork="west")
 HIDDEN = make_spec(vm={"external_ip": False})
 READS = make_spec(job__data={"c4": "gs://b/c4", "own": "./own"})
 KEYED = make_spec(job__secrets={"K": "secret://wandb"})
@@ -127,6 +129,16 @@ CASES = [
     ("private-access", B, google(INSIDE, private_access=Present(False)), "--enable-private-ip-google-access"),
     ("private-access", B, google(private_access=Absent()), "gcloud compute networks create"),
     ("private-access", U, google(INSIDE, private_access=SILENT), ""),
+    ("private-access", B, google(LAB, private_access=Absent()), "network and subnetwork in tpuctl.yaml"),
+    ("private-access", U, google(INSIDE, private_access=DENIED), "docs/organisation.md"),
+    ("vm-machine", B, google(vm_machine=Absent()), "vm.machine"),
+    ("vm-machine", U, google(vm_machine=DENIED), "docs/organisation.md"),
+    ("vm-quota", U, google(cpus=DENIED), "docs/organisation.md"),
+    ("tpu-api", B, google(tpu=DENIED), "ask the owner"),
+    ("machine-account", B, google(machine_account=DENIED), "service_account in tpuctl.yaml"),
+    ("compute-api", U, google(compute=DENIED), "docs/organisation.md"),
+    ("firewall", U, google(ssh_rule=DENIED), "docs/organisation.md"),
+    ("firewall", W, google(LAB, ssh_rule=Present(False)), "create lab-allow-ssh --network lab"),
     ("firewall", W, google(ssh_rule=Present(False)), "firewall-rules create"),
     ("private-access", B, google(HIDDEN, private_access=Present(False)), "--enable-private-ip-google-access"),
     ("iap", B, google(HIDDEN, iap_rule=Present(False)), "--source-ranges 35.235.240.0/20 --allow tcp:22"),

@@ -123,7 +123,7 @@ class Google:
     permissions on the bucket that the caller does not have. *private_access* is that of the first region,
     *private_elsewhere* of the others. *secrets* maps a secret of the job to those with
     the role to read it on the secret itself, *data* a bucket's folder of job.data to whether it holds any.
-    *vm_image* is the image that the VM would boot.
+    *vm_image* is the image that the VM would boot, *vm_machine* its type as its zone lists it.
     """
 
     login: Sight[Login] = NOT_ASKED
@@ -139,6 +139,7 @@ class Google:
     machine_account: Sight[str] = NOT_ASKED
     cpus: Sight[CpuQuota] = NOT_ASKED
     vm_image: Sight[str] = NOT_ASKED
+    vm_machine: Sight[str] = NOT_ASKED
     private_access: Sight[bool] = NOT_ASKED
     private_elsewhere: Mapping[str, Sight[bool]] = field(default_factory=dict)
     ssh_rule: Sight[bool] = NOT_ASKED

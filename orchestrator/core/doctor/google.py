@@ -19,9 +19,9 @@ IAP_ROLE = "roles/iap.tunnelResourceAccessor"
 _QUOTAS = "https://console.cloud.google.com/iam-admin/quotas"
 
 
-def _api(sight: Sight[str], name: str) -> Answer:
+def _api(sight: Sight[str], name: str, *, needed: bool = False) -> Answer:
     if isinstance(sight, Unknown):
-        return not_seen(sight)
+        return not_seen(sight, needed=needed)
     if isinstance(sight, Absent):
         return bad("the project was not found", "see `project` above")
     return ok(f"{name} answers")
@@ -32,7 +32,7 @@ def tpu_api(facts: Facts) -> Answer:
     """
     Look for a TPU API that is off or refuses the caller.
     """
-    return _api(facts.google.tpu, "tpu.googleapis.com")
+    return _api(facts.google.tpu, "tpu.googleapis.com", needed=True)
 
 
 @check("compute-api", Group.GOOGLE)
@@ -98,6 +98,9 @@ def machine_account(facts: Facts) -> Answer:
     if spec is not None and spec.service_account:
         return ok(f"{spec.service_account} (from the file)")
     if isinstance(sight, Unknown):
+        if sight.denied:
+            # `up` asks the same, so here the refusal counts.
+            return bad("your login may not ask for the default account", "set service_account in tpuctl.yaml")
         return not_seen(sight)
     if isinstance(sight, Absent) or not sight.value:
         return bad("the project has no default service account", "set service_account in tpuctl.yaml")
@@ -168,6 +171,32 @@ def _page(facts: Facts) -> str:
     return _QUOTAS + (f"?project={facts.google.project}" if facts.google.project else "")
 
 
+@check("vm-machine", Group.GOOGLE)
+def vm_machine(facts: Facts) -> Answer:
+    """
+    Look for a zone that does not have the VM's machine type, as us-central2 with its v4.
+    """
+    spec, sight = facts.file.spec, facts.google.vm_machine
+    if spec is None:
+        return without_spec(facts)
+    if spec.vm == "none":
+        return ok("no VM is wanted")
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Absent):
+        shown = f"gcloud compute machine-types list --zones {names.vm_zone(spec)}"
+        text = f"{names.vm_zone(spec)} has no {spec.vm.machine}"
+        return bad(text, f"set vm.machine to one of: {shown}   or vm: none")
+    return ok(f"{sight.value} in {names.vm_zone(spec)}")
+
+
+def _network(spec: Spec | None) -> str:
+    """
+    Return the name of the deployment's network, without the path of a shared one.
+    """
+    return spec.network.rpartition("/")[2] if spec else "default"
+
+
 @check("private-access", Group.GOOGLE)
 def private_access(facts: Facts) -> Answer:
     """
@@ -184,16 +213,18 @@ def private_access(facts: Facts) -> Answer:
 
 
 def _private_in(region: str, sight: Sight[bool], spec: Spec) -> Answer:
+    network, subnetwork = _network(spec), spec.subnetwork or _network(spec)
     if isinstance(sight, Absent):
-        text = f"the network `default` has no subnetwork in {region}"
-        return bad(text, "gcloud compute networks create default --subnet-mode auto")
+        text = f"there is no subnetwork `{subnetwork}` in {region}"
+        create = f"gcloud compute networks create {network} --subnet-mode auto"
+        return bad(text, f"set network and subnetwork in tpuctl.yaml to those of your project, or: {create}")
     if spec.tpu.external_ip and (spec.vm == "none" or spec.vm.external_ip):
         return ok("not needed: the machines have external addresses")
     if isinstance(sight, Unknown):
         return not_seen(sight)
     if sight.value:
         return ok(f"Private Google Access is on in {region}")
-    command = f"gcloud compute networks subnets update default --region {region}"
+    command = f"gcloud compute networks subnets update {subnetwork} --region {region}"
     text = f"Private Google Access is off in {region}, and a machine has no external address"
     return bad(text, f"{command} --enable-private-ip-google-access")
 
@@ -203,12 +234,12 @@ def firewall(facts: Facts) -> Answer:
     """
     Look for a rule that lets SSH in: `up` pushes code over it, `ssh`, `exec` and `tunnel` need it.
     """
-    sight = facts.google.ssh_rule
+    sight, network = facts.google.ssh_rule, _network(facts.file.spec)
     if isinstance(sight, Unknown):
         return not_seen(sight)
     if isinstance(sight, Present) and sight.value:
-        return ok("a rule of the network `default` lets SSH in")
-    fix = "gcloud compute firewall-rules create default-allow-ssh --network default --allow tcp:22"
+        return ok(f"a rule of the network `{network}` lets SSH in")
+    fix = f"gcloud compute firewall-rules create {network}-allow-ssh --network {network} --allow tcp:22"
     return warn("no rule lets SSH in: code comes from the bucket only", fix)
 
 
@@ -229,7 +260,7 @@ def iap(facts: Facts) -> Answer:
         return not_seen(sight)
     if isinstance(sight, Present) and sight.value:
         return ok(f"a rule lets {IAP_RANGE} in; your login needs {IAP_ROLE} too, which is not looked at")
-    fix = "gcloud compute firewall-rules create allow-ssh-from-iap --network default"
+    fix = f"gcloud compute firewall-rules create allow-ssh-from-iap --network {_network(spec)}"
     return bad(f"no rule lets {IAP_RANGE} in", f"{fix} --source-ranges {IAP_RANGE} --allow tcp:22")
 
 

@@ -14,10 +14,16 @@ REFUSED_DRIFT = 300.0
 """Seconds of difference from which Google refuses the tokens that a service account signs."""
 
 
-def not_seen(sight: Unknown) -> Answer:
+def not_seen(sight: Unknown, *, needed: bool = False) -> Answer:
     """
     Return the answer for what could not be seen: wrong when it was refused for good, else not known.
+
+    That the login may not look is wrong only where `up` has to look too: *needed*.
     """
+    if sight.denied and not needed:
+        return unknown(
+            f"your login may not look: {sight.why}", "not needed for `up`; see docs/organisation.md"
+        )
     if sight.retry is Retry.PERMANENT:
         return bad(sight.why, sight.hint or "see the message")
     return unknown(sight.why, sight.hint)

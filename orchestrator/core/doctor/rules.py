@@ -44,6 +44,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     google.service_agent,
     google.vm_quota,
     google.vm_image,
+    google.vm_machine,
     google.tpu_quota,
     google.private_access,
     google.firewall,

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.local.model import vm_rules
+from orchestrator.local.model import policies, tables, vm_rules
 from orchestrator.local.model.errors import compute_case
 from orchestrator.local.model.instance import Action, Instance, Status
 from orchestrator.local.model.kernel import Kernel, Place
@@ -14,6 +14,7 @@ from orchestrator.local.model.machines import Machine
 from orchestrator.local.model.operations import Operation
 from orchestrator.local.model.vm_disks import VmDisks
 from orchestrator.local.model.vm_life import VmLife
+from orchestrator.local.model.vpcs import vm_interface
 
 S = Status
 
@@ -58,7 +59,16 @@ class ComputeVms:
         vm_rules.check_zone(kernel, zone)
         vm_rules.check_name(kernel, place)
         instance = self._build(place, body)
+        wanted = (body.get("networkInterfaces") or [{}])[0]
+        instance.network, instance.subnetwork = vm_interface(
+            kernel.settings.networks,
+            tables.region_of(zone),
+            str(wanted.get("network", "")),
+            str(wanted.get("subnetwork", "")),
+        )
         planned_disks = self.disks.plan(instance, body)
+        image = next((disk.image for disk, tied in planned_disks if tied.boot), "")
+        policies.check_vm(kernel, place, body, image)
         instance.address = kernel.state.pool.take()
         self.disks.attach(instance, planned_disks)
         kernel.state.instances[zone, place.name] = instance

@@ -74,6 +74,8 @@ class Instance:
     last_start: float | None = None
     last_stop: float | None = None
     deadline: float | None = None
+    network: str = "default"
+    subnetwork: str = "default"
 
     @property
     def path(self) -> str:

@@ -1,15 +1,16 @@
 """
-The default network, its subnetworks, and firewall rules.
+Networks, their subnetworks, and firewall rules.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.local.model import tables, vm_rules
+from orchestrator.local.model import vm_rules
 from orchestrator.local.model.errors import ApiError
 from orchestrator.local.model.kernel import Kernel, Place
 from orchestrator.local.model.names import is_rfc1035
 from orchestrator.local.model.operations import Api, Operation
+from orchestrator.local.model.vpcs import DEFAULT, networks_of
 
 _DEFAULT_RULES = {
     "default-allow-ssh": ("0.0.0.0/0", [{"IPProtocol": "tcp", "ports": ["22"]}]),
@@ -22,21 +23,18 @@ _OUTPUT_ONLY = ("kind", "id", "selfLink", "creationTimestamp", "created")
 
 class Network:
     """
-    Keep the network `default` and the project's firewall rules, which filter nothing here.
+    Keep the networks of the project and its firewall rules, which filter nothing here.
+
+    The rules that Google makes with the network `default` are there when it is.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         kernel.handlers["firewall.done"] = self._done
-        for name, (source, allowed) in _DEFAULT_RULES.items():
+        self.vpcs = networks_of(kernel.settings.networks)
+        for name, (source, allowed) in _DEFAULT_RULES.items() if DEFAULT in self.vpcs else ():
             rule = {"name": name, "sourceRanges": [source], "allowed": allowed, "priority": 65534}
             self._keep(rule)
-
-    def subnets(self) -> Mapping[str, str]:
-        """
-        Return the address range of `default` in each region.
-        """
-        return {region: f"10.{128 + 4 * index}.0.0/20" for index, region in enumerate(tables.regions())}
 
     def firewalls(self) -> list[dict[str, Any]]:
         """

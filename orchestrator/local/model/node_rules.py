@@ -5,7 +5,7 @@ What the TPU API refuses, and how it reads the body of a node.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from orchestrator.local.model import tables
+from orchestrator.local.model import tables, vpcs
 from orchestrator.local.model.errors import ApiError, OperationError, tpu_case
 from orchestrator.local.model.kernel import Kernel, Place
 from orchestrator.local.model.names import is_rfc1035
@@ -97,6 +97,16 @@ def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple
         )
     if "networkConfig" in fields and "networkConfigs" in fields:
         raise bad_request(kernel, "Only one of network_config and network_configs may be set.")
+    asked = fields.get("networkConfig") or (fields.get("networkConfigs") or [{}])[0]
+    gone = vpcs.lacking(
+        kernel.settings.networks,
+        tables.region_of(place.zone),
+        str(asked.get("network", "")),
+        str(asked.get("subnetwork", "")),
+    )
+    if gone:
+        # The text of the TPU API is not known; it is written like Compute Engine's (docs/facts.md 2.7).
+        raise bad_request(kernel, f"The resource 'projects/{kernel.settings.project}/{gone}' was not found")
     if len(fields.get("description", "")) > 512:
         raise bad_request(kernel, "The description is longer than 512 characters.")
     if (place.zone, place.name) in kernel.state.nodes:

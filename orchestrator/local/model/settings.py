@@ -53,8 +53,11 @@ class CloudSettings:
     *disabled_apis* are names such as `tpu.googleapis.com`,
     *denied_permissions* names such as `tpu.nodes.create`. *hidden_zones* answer 403 to the TPU
     API, as zones that a project may not see. *drops_early_deletions* says that the deletion of a TPU whose
-    creation is settling has no effect. *address_base* is the first
-    address of a /16 inside 127.0.0.0/8 that no other local cloud on the computer uses.
+    creation is settling has no effect. *networks* are those of the
+    project: NAME for one of automatic mode, NAME/SUBNETWORK@REGION for a subnetwork of custom mode.
+    *constraints* are those of the organisation, such as `compute.vmExternalIpAccess`.
+    *address_base* is the first address of a /16 inside 127.0.0.0/8 that no other local cloud on the
+    computer uses.
     """
 
     project: str = "local-project"
@@ -68,6 +71,8 @@ class CloudSettings:
     disabled_apis: frozenset[str] = frozenset()
     denied_permissions: frozenset[str] = frozenset()
     drops_early_deletions: bool = True
+    networks: tuple[str, ...] = ("default",)
+    constraints: frozenset[str] = frozenset()
     address_base: str = "127.77.0.0"
 
     def out_of_stock(self, zone: str, *, spot: bool) -> bool:

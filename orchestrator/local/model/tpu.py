@@ -12,6 +12,7 @@ from orchestrator.local.model.errors import tpu_case
 from orchestrator.local.model.kernel import Kernel, Place
 from orchestrator.local.model.node import DEAD, VERBS, Health, Node, NodeState
 from orchestrator.local.model.operations import Api, Operation
+from orchestrator.local.model.policies import node_refusal
 from orchestrator.local.model.queued import Initiator
 from orchestrator.local.model.slices import attributes, build_workers
 
@@ -74,6 +75,7 @@ class TpuNodes:
         operation = kernel.begin(Api.TPU, f"zones/{zone}", "create", node.path, node.numeric_id, place=place)
         if kernel.settings.out_of_stock(zone, spot=node.spot) and operation.planned is None:
             operation.planned = tpu_case("stockout").operation_error(**kernel.values(place))
+        operation.planned = operation.planned or node_refusal(kernel, place, node.body)
         kernel.proceed(operation, kernel.settings.latency.node_create, "node.created", zone, name, node.epoch)
         return operation
 

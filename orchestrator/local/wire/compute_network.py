@@ -4,8 +4,9 @@ Calls on networks, subnetworks and firewall rules.
 
 from typing import Any
 
-from orchestrator.local.model import shapes, vm_rules
+from orchestrator.local.model import shapes, tables, vm_rules
 from orchestrator.local.model.names import compute_timestamp
+from orchestrator.local.model.vpcs import Vpc
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.compute_lists import aggregated, listed
 from orchestrator.local.wire.compute_shapes import link, named_resource
@@ -29,37 +30,40 @@ class NetworkRequests:
         """
         Answer networks.list.
         """
-        return listed(call.request, "network", f"{self._own}/global/networks", [self._network()])
+        shown = [self._network(vpc) for vpc in self._cloud.network.vpcs.values()]
+        return listed(call.request, "network", f"{self._own}/global/networks", shown)
 
     def network(self, call: Call) -> Response:
         """
         Answer networks.get.
         """
-        if call.name != "default":
+        vpc = self._cloud.network.vpcs.get(call.name)
+        if vpc is None:
             raise vm_rules.missing(f"{self._own}/global/networks/{call.name}")
-        return Response.of(self._network())
+        return Response.of(self._network(vpc))
 
     def subnets(self, call: Call) -> Response:
         """
         Answer subnetworks.list.
         """
         path = f"{self._own}/regions/{call.region}/subnetworks"
-        return listed(call.request, "subnetwork", path, [self._subnet(call.region)])
+        return listed(call.request, "subnetwork", path, self._subnets(call.region))
 
     def subnets_everywhere(self, call: Call) -> Response:
         """
         Answer subnetworks.aggregatedList.
         """
-        scopes = {f"regions/{region}": [self._subnet(region)] for region in self._cloud.network.subnets()}
+        scopes = {f"regions/{region}": self._subnets(region) for region in tables.regions()}
         return aggregated(call.request, "subnetworks", f"{self._own}/aggregated/subnetworks", dict(scopes))
 
     def subnet(self, call: Call) -> Response:
         """
         Answer subnetworks.get.
         """
-        if call.name != "default":
+        found = [one for one in self._subnets(call.region) if one["name"] == call.name]
+        if not found:
             raise vm_rules.missing(f"{self._own}/regions/{call.region}/subnetworks/{call.name}")
-        return Response.of(self._subnet(call.region))
+        return Response.of(found[0])
 
     def firewalls(self, call: Call) -> Response:
         """
@@ -90,25 +94,32 @@ class NetworkRequests:
         """
         return once(self._cloud, call.request, lambda: self._cloud.network.delete_firewall(call.name))
 
-    def _network(self) -> dict[str, Any]:
+    def _network(self, vpc: Vpc) -> dict[str, Any]:
         subnets = [
-            link(f"{self._own}/regions/{r}/subnetworks/default") for r in self._cloud.network.subnets()
+            link(f"{self._own}/regions/{region}/subnetworks/{name}")
+            for region, (name, _) in vpc.subnetworks.items()
         ]
-        path = f"{self._own}/global/networks/default"
-        return named_resource("network", path, _NETWORK_ID, autoCreateSubnetworks=True, subnetworks=subnets)
+        number = _NETWORK_ID + 100_000 * list(self._cloud.network.vpcs).index(vpc.name)
+        path = f"{self._own}/global/networks/{vpc.name}"
+        return named_resource(
+            "network", path, number, autoCreateSubnetworks=vpc.automatic, subnetworks=subnets
+        )
 
-    def _subnet(self, region: str) -> dict[str, Any]:
-        ranges = self._cloud.network.subnets()
-        if region not in ranges:
+    def _subnets(self, region: str) -> list[dict[str, Any]]:
+        if region not in tables.regions():
             raise vm_rules.missing(f"{self._own}/regions/{region}")
-        number = _NETWORK_ID + 1 + list(ranges).index(region)
+        vpcs = enumerate(self._cloud.network.vpcs.values())
+        return [self._subnet(region, vpc, 100_000 * at) for at, vpc in vpcs if region in vpc.subnetworks]
+
+    def _subnet(self, region: str, vpc: Vpc, offset: int) -> dict[str, Any]:
+        name, addresses = vpc.subnetworks[region]
         return named_resource(
             "subnetwork",
-            f"{self._own}/regions/{region}/subnetworks/default",
-            number,
+            f"{self._own}/regions/{region}/subnetworks/{name}",
+            _NETWORK_ID + offset + 1 + list(tables.regions()).index(region),
             region=link(f"{self._own}/regions/{region}"),
-            network=link(f"{self._own}/global/networks/default"),
-            ipCidrRange=ranges[region],
+            network=link(f"{self._own}/global/networks/{vpc.name}"),
+            ipCidrRange=addresses,
             privateIpGoogleAccess=True,
         )
 
@@ -117,7 +128,9 @@ class NetworkRequests:
             key: value for key, value in rule.items() if key not in ("id", "name", "created", "network")
         }
         path = f"{self._own}/global/firewalls/{rule['name']}"
-        network = link(f"{self._own}/global/networks/default")
+        network = link(
+            f"{self._own}/global/networks/{str(rule.get('network', 'default')).rpartition('/')[2]}"
+        )
         created = compute_timestamp(rule["created"])
         return named_resource(
             "firewall", path, int(rule["id"]), network=network, creationTimestamp=created, **fields

@@ -91,11 +91,11 @@ def _accounts(instance: Instance) -> list[dict[str, Any]]:
 def _interface(instance: Instance) -> dict[str, Any]:
     wanted = (instance.body.get("networkInterfaces") or [{}])[0]
     project = f"projects/{instance.project}"
-    subnet = f"{project}/regions/{region_of(instance.zone)}/subnetworks/default"
+    subnet = f"{project}/regions/{region_of(instance.zone)}/subnetworks/{instance.subnetwork}"
     shown: dict[str, Any] = {
         "kind": "compute#networkInterface",
         "name": "nic0",
-        "network": link(f"{project}/global/networks/default"),
+        "network": link(f"{project}/global/networks/{instance.network}"),
         "subnetwork": link(subnet),
         "networkIP": instance.address,
         "fingerprint": fingerprint(instance.address),

@@ -5,7 +5,7 @@ Calls on VMs and their disks.
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.local.model import replays, shapes, tables
+from orchestrator.local.model import policies, replays, shapes, tables
 from orchestrator.local.model.errors import compute_case
 from orchestrator.local.model.instance import Instance
 from orchestrator.local.model.operations import Operation
@@ -167,6 +167,7 @@ class InstanceRequests:
         Answer instances.getGuestAttributes; nothing under the path is a 404.
         """
         vm = self._cloud.compute.get(call.zone, call.name)
+        policies.check_guest_attributes(self._cloud.kernel, compute=True)
         query = call.request.query.get("queryPath") or call.request.query.get("variableKey", "")
         items = items_json(self._cloud.guest_attributes(vm.machine_id), query)
         if not items:

@@ -5,7 +5,7 @@ The routes of Cloud TPU: nodes, queued resources, catalogue, operations.
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.local.model import node_rules, shapes
+from orchestrator.local.model import node_rules, policies, shapes
 from orchestrator.local.model.operations import Operation
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.dispatch import Call, body_of, named
@@ -139,6 +139,7 @@ class NodeRequests:
         entry has no items.
         """
         body = body_of(call.request, {"queryPath": str, "workerIds": [str]})
+        policies.check_guest_attributes(self._cloud.kernel, compute=False)
         found, query = self._cloud.tpu.get(call.zone, call.name), body.get("queryPath", "")
         # gcloud asks for all workers by the one id "".
         indices = [int(i) for i in body.get("workerIds", ()) if i] or range(len(found.workers))
