@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Mapping, Optional
 
 from . import record as records
+from .accelerator import obstacles
 from .bring_back import BringBack, bring_python, fetch_code
 from .bring_data import bring_data
 from .conclusion import conclude
@@ -30,6 +31,7 @@ from .rehearsal import for_job, for_setup
 from .restore import Restored
 from .threads import say
 
+MESSAGE = 500
 TICK = 0.1
 STALL_GRACE = 5.0
 
@@ -131,7 +133,11 @@ class Player:
             parts.log.line(f"--- {note} ---")
         if self._restored.path:
             parts.log.line(f"--- TPUCTL_RESUME={self._restored.path} ---")
-        parts.status.set(phase="run", starts=self.record.starts + 1, message="")
+        found = obstacles()
+        for note in found:
+            say(note)
+            parts.log.line(f"--- {note} ---")
+        parts.status.set(phase="run", starts=self.record.starts + 1, message="; ".join(found)[:MESSAGE])
         self._remember(starts=self.record.starts + 1)
         # The start is reported before it happens, so that a machine that loses its disk still learns of it.
         with contextlib.suppress(AgentError, OSError):

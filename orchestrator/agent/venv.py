@@ -115,8 +115,7 @@ def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], 
     reason = run(words, environ, layout, bucket, told=True)
     if reason:
         raise AgentError(
-            f"job.python is {wanted}, which cannot be had on this machine: {reason}. A machine without "
-            "outgoing internet has only the Python of its image"
+            f"job.python is {wanted}, which cannot be had on this machine: {reason}. {_ways(wanted, environ)}"
         )
     write_atomically(here / "wanted", wanted)
     write_atomically(here / "complete", _version_of(here))
@@ -206,13 +205,32 @@ def base_python() -> str:
     return str(getattr(sys, "_base_executable", "") or sys.executable)
 
 
+def _ways(version: str, environ: Mapping[str, str]) -> str:
+    """
+    Return what to do about a Python that is not there.
+    """
+    if environ.get("UV_PYTHON_DOWNLOADS") == "never":
+        here = "a machine of the local cloud has the interpreters of this computer only (PATH, pyenv, uv)"
+        return f"Install it there, for example: uv python install {version}; {here}"
+    return "uv fetches it from the internet; a machine without outgoing internet has only its image's Python"
+
+
 def _install(
     wanted: Wanted, venv: Path, environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]
 ) -> None:
     def call(*words: str) -> None:
         run([words[0], "--quiet", *words[1:]] if words[0] == "venv" else words, environ, layout, bucket)
 
-    call("venv", "--no-project", "--python", wanted.python or base_python(), str(venv))
+    if wanted.python:
+        words = ("venv", "--quiet", "--no-project", "--python", wanted.python, str(venv))
+        reason = run(words, environ, layout, bucket, told=True)
+        if reason:
+            raise AgentError(
+                f"{COMMAND}: Python {wanted.python} cannot be had on this machine: {reason}. "
+                f"{_ways(wanted.python, environ)}"
+            )
+    else:
+        call("venv", "--no-project", "--python", base_python(), str(venv))
     target = ["pip", "install", "--quiet", "--python", str(venv / "bin/python")]
     if environ.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes", "on"):
         target.append("--no-index")  # uv has no variable for it

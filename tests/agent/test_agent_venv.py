@@ -159,7 +159,9 @@ def test_job_python_is_the_default_and_an_absent_one_is_said(layout, pins):
         layout, wheels, "-r", "requirements.txt", TPUCTL_PYTHON="3.99", UV_PYTHON_DOWNLOADS="never"
     )
     assert code == 1
-    assert "3.99" in err
+    assert "tpuctl-venv: Python 3.99 cannot be had on this machine: " in err
+    assert "Install it there, for example: uv python install 3.99" in err
+    assert "has the interpreters of this computer only" in err
 
 
 class OneObject:

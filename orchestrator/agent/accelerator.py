@@ -1,0 +1,83 @@
+"""
+What keeps a job from the TPU: a process of somebody else, or the lock file that one has left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List
+
+DEVICES = Path("/dev")
+PROCESSES = Path("/proc")
+LOCK = Path("/tmp/libtpu_lockfile")  # noqa: S108 (libtpu's own name)
+"""
+The file that libtpu locks by flock(2). The lock goes with its process, the file stays.
+"""
+LONGEST = 80
+
+
+@dataclass(frozen=True)
+class Holder:
+    """
+    Name a process that has one of the TPU's devices open.
+    """
+
+    pid: int
+    command: str
+
+
+def obstacles(devices: Path = DEVICES, processes: Path = PROCESSES, lock: Path = LOCK) -> List[str]:
+    """
+    Return what stands in the way of a job, in words; a lock file that nobody holds is removed.
+
+    To be asked when no process of the job is left. A machine without a TPU has no obstacles. Another user's
+    file would stop libtpu even as root, because Ubuntu sets fs.protected_regular (docs/facts.md 7.4).
+    """
+    if not any(devices.glob("accel[0-9]*")) and not any(devices.glob("vfio/[0-9]*")):
+        return []
+    found = holders(devices, processes)
+    if found:
+        return [
+            f"the TPU is in use by process {one.pid} ({one.command}), which is not the job's; "
+            f"libtpu lets in one process only. To end it: tpuctl exec -- sudo kill {one.pid}"
+            for one in found
+        ]
+    removed = _remove(lock)
+    return [f"{lock} was left by a process that is gone, and is removed"] if removed else []
+
+
+def holders(devices: Path, processes: Path) -> List[Holder]:
+    """
+    Return the processes that have a device of the TPU open, as far as we may look.
+    """
+    found = []
+    for process in processes.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's and we are not root
+            if any(_is_device(os.readlink(str(one)), devices) for one in (process / "fd").iterdir()):  # noqa: PTH115 (Python 3.8)
+                words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                found.append(Holder(int(process.name), words.strip()[:LONGEST]))
+    return sorted(found, key=lambda one: one.pid)
+
+
+def _is_device(name: str, devices: Path) -> bool:
+    folder, _, last = name.rpartition("/")
+    if folder == str(devices / "vfio"):
+        return last.isdigit()
+    return folder == str(devices) and last.startswith("accel") and last[5:].isdigit()
+
+
+def _remove(lock: Path) -> bool:
+    """
+    Remove the file unless somebody holds its lock; say whether it is gone by our doing.
+    """
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock.unlink()
+    except OSError:
+        return False
+    return True
