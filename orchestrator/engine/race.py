@@ -4,7 +4,6 @@ The object in the bucket that names the winner of a race: written once, by a mac
 
 import json
 
-from orchestrator.core.clean import cut
 from orchestrator.core.history import History, current_node
 from orchestrator.core.names import CLAIM, round_of
 from orchestrator.core.race import undecided
@@ -14,7 +13,8 @@ from orchestrator.ports import Store
 
 LARGEST_CLAIM = 1 << 10
 """Most bytes of a claim."""
-MOST_INCARNATIONS = 10**9
+WIDEST = 1000
+"""Most TPUs that are ever asked for in one race; they are numbered from the race's own number on."""
 
 
 def round_to_look_up(history: History, nodes: Sight[tuple[Node, ...]]) -> int:
@@ -30,7 +30,7 @@ def round_to_look_up(history: History, nodes: Sight[tuple[Node, ...]]) -> int:
 
 def read_claim(store: Store, race: int) -> Sight[Claim]:
     """
-    Look up who has won a race.
+    Look up who has won a race. A claim that names none of its TPUs names nobody.
     """
     if not race:
         return Absent()
@@ -40,29 +40,39 @@ def read_claim(store: Store, race: int) -> Sight[Claim]:
         return Absent()
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
-    if found is None:
-        return Absent()
+    return Absent() if found is None else _claimed(found.data, race)
+
+
+def _claimed(data: bytes, race: int) -> Sight[Claim]:
     try:
-        number = json.loads(found.data)["incarnation"] if len(found.data) <= LARGEST_CLAIM else None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        return Unknown(cut(f"{CLAIM}{race} cannot be read: {error}", 200))
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < MOST_INCARNATIONS:
-        return Unknown(f"{CLAIM}{race} cannot be read: it names no TPU")
+        number = json.loads(data)["incarnation"] if len(data) <= LARGEST_CLAIM else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Absent()
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number - race < WIDEST:
+        return Absent()
     return Present(Claim(race, number))
 
 
 def winner(store: Store, history: History, world: World) -> Sight[Claim]:
     """
     Return who has won the race; the first TPU that is seen READY has, unless a machine was named before.
+
+    A claim that names nobody is replaced: any machine could have put it there before the race, and no other
+    can come to be beside it.
     """
     node = current_node(world, history)
     if not undecided(history) or not isinstance(world.claim, Absent):
         return world.claim
     if node is None or node.state is not NodeState.READY or not node.healthy:
         return world.claim
+    name = f"{CLAIM}{history.round}"
     data = json.dumps({"schema": 1, "incarnation": history.incarnation}).encode()
     try:
-        store.write(f"{CLAIM}{history.round}", data, if_generation=0)
+        found = store.read(name)
+        before = _claimed(found.data, history.round) if found is not None else Absent()
+        if isinstance(before, Present):
+            return before
+        store.write(name, data, if_generation=found.generation if found is not None else 0)
     except PreconditionError:
         return read_claim(store, history.round)
     except TpuctlError as error:

@@ -70,8 +70,10 @@ class Machines(NoHosts):
         name = f"{names.CLAIM}{race[1]}"
         if self.lab.get(name) is None:
             self.lab.put(name, json.dumps({"incarnation": number}).encode())
-        held = self.lab.get(name)
-        return held is not None and json.loads(held)["incarnation"] == number
+        try:
+            return json.loads(self.lab.get(name))["incarnation"] == number
+        except (TypeError, ValueError, KeyError):
+            return False  # The agent waits for one that can be read.
 
     def _has_code(self):
         return self.lab.get(f"{names.BUNDLES}{DIGEST['bundle']}.tar.gz") is not None

@@ -19,7 +19,7 @@ from orchestrator.core.lease import Holder, held_by
 from orchestrator.core.plan import Kind, Outcome, Verb
 from orchestrator.core.seal import sealed
 from orchestrator.core.spending import spending
-from orchestrator.core.world import Heartbeat, Phase, Present, Unknown
+from orchestrator.core.world import Absent, Heartbeat, Phase, Present, Unknown
 from orchestrator.engine import reconcile
 from orchestrator.engine.heartbeats import _readers, parse_heartbeat, place_of
 from orchestrator.engine.race import read_claim
@@ -251,8 +251,28 @@ def test_a_forged_claim_names_no_winner(lab, value):
     controller = lab.up()
     lab.put(".tpuctl/claim/7", json.dumps({"incarnation": value}).encode())
     seen = read_claim(controller.cloud.store, 7)
-    sensible = type(value) is int and 0 < value < 10**9
-    assert isinstance(seen, Present if sensible else Unknown)
+    sensible = type(value) is int and 7 <= value < 1007
+    assert isinstance(seen, Present if sensible else Absent)
+
+
+@pytest.mark.parametrize("said", [b"", b"[]", b'{"incarnation": 999999999}', b'{"incarnation": 999}'])
+def test_claims_that_a_lost_machine_has_left_stop_no_later_race(lab, said):
+    """It wrote them for the races to come: nobody would have won, or a TPU that never was."""
+    spec = a_spec(tpu__strategy="race", tpu__zones=["europe-west4-b", "europe-west4-a"])
+    lab.up(spec).lease.release()
+    lab.wait(60)
+    for race in range(2, 12):
+        lab.put(f".tpuctl/claim/{race}", said)
+    (lost,) = lab.nodes()
+    lab.cloud.preempt(lost, notice=False)
+    controller = lab.controller(spec)
+    for _ in range(40):
+        lab.wait(30)
+        controller.one_pass()
+    assert controller.history.claimed
+    assert [state.name for state in lab.nodes().values()] == ["READY"]
+    assert controller.history.incarnation < 2000
+    assert lab.machines.running
 
 
 LEASE = {"schema": 1, "id": "a", "who": "a@b", "command": "watch", "since": 1.0e9, "pid": 1, "boot": "b",
