@@ -16,9 +16,11 @@ from orchestrator.local.model.errors import ApiError
 from orchestrator.local.model.storage.conditions import MOST_OPERATORS, holds
 from orchestrator.local.model.storage.errors import StorageError
 from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Request
+from orchestrator.local.wire.http import Request, Router
 from orchestrator.local.wire.metadata import token_of
+from orchestrator.local.wire.storage import storage_routes
 from orchestrator.local.wire.storage_access import Callers
+from orchestrator.local.wire.storage_xml import xml_routes
 from tests.engine.engine_lab import Lab, a_spec
 
 CONTROL = (
@@ -52,12 +54,18 @@ class Owner:
         self.lab = lab
         self.machine = next(one for one in lab.cloud.machines() if one.kind == kind)
         self.token = token_of(self.machine)
+        self.router = Router()
+        callers = Callers(lab.cloud, lambda _: None)
+        storage_routes(
+            self.router, lab.storage, lambda inner: dispatch(self.router, lab.cloud, inner), callers
+        )
+        xml_routes(self.router, lab.storage, callers)
 
     def ask(self, method, path, body=b"", **headers):
         """Return status and body of a request to the storage API."""
         head = {"authorization": f"Bearer {self.token}", "content-type": "application/json", **headers}
         request = Request.parse(method, path, head, body)
-        answer = dispatch(self.lab.wire._router, self.lab.cloud, request)
+        answer = dispatch(self.router, self.lab.cloud, request)
         return answer.status, answer.body
 
     def object(self, name, bucket=None):
@@ -81,6 +89,9 @@ class Owner:
         yield "copy", ("POST", f"/storage/v1{at}/{mine}/copyTo{at}/{target}", b"{}")
         yield "rewrite", ("POST", f"/storage/v1{at}/{mine}/rewriteTo{at}/{target}", b"{}")
         yield "move", ("POST", f"/storage/v1{at}/{mine}/moveTo/o/{target}", b"{}")
+        yield "XML put", ("PUT", f"/{self.lab.bucket}/{quote(name)}", b"evil")
+        yield "XML multipart", ("POST", f"/{self.lab.bucket}/{quote(name)}?uploads", b"")
+        yield "XML delete", ("DELETE", f"/{self.lab.bucket}/{quote(name)}", b"")
         yield "patch", ("PATCH", f"/storage/v1{at}/{target}", b'{"metadata": {"x": "y"}}')
         yield "delete", ("DELETE", f"/storage/v1{at}/{target}", b"")
         one = f"DELETE /storage/v1{at}/{target} HTTP/1.1\r\n\r\n"
