@@ -91,7 +91,7 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
         )
     if found.budget_usd is not None:
         lasts = "" if found.budget_lasts is None else f" lasts for {span_text(found.budget_lasts)} of that"
-        spent = f"{found.usd / found.budget_usd:.0%} spent"
+        spent = f"{found.most_usd / found.budget_usd:.0%} spent at the upper prices, by which it stops"
         lines.append(f"The budget of {found.budget_usd:g} USD ({spent}){lasts}.")
     if found.unknown:
         lines.append(f"No price is known for: {', '.join(found.unknown)}. The sums leave it out.")

@@ -148,7 +148,7 @@ class Notifier:
             return
         session = self._session
         history, plan, world = session.record.history, result.plan, result.world
-        spent = session.cost(history, world.seen_at)
+        spent = session.cost_at_most(history, world.seen_at)
         postman.add(due(session.spec, world, history, plan.outcome, plan.reason, spent))
 
     def stopped(self, error: TpuctlError) -> None:

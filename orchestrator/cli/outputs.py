@@ -56,7 +56,7 @@ _CHANGE = {
 }  # fmt: skip
 _PRICE_LINE = {
     "what": str, "meter": str, "spot_usd": maybe(float), "ondemand_usd": maybe(float),
-    "billed_usd": maybe(float),
+    "billed_usd": maybe(float), "most_usd": maybe(float),
 }  # fmt: skip
 _FINDINGS = {
     "ok": bool, "counts": table(int), "files_not_read": [str],
@@ -134,7 +134,7 @@ KINDS: Mapping[str, Any] = {
         }],
     },
     "cost": {
-        "name": str, "preemptions": int, "usd": float, "ondemand_usd": float,
+        "name": str, "preemptions": int, "usd": float, "most_usd": float, "ondemand_usd": float,
         "items": [{
             "what": str, "zone": str, "machines": int, "seconds": float, "usd": maybe(float),
             "ondemand_usd": maybe(float),

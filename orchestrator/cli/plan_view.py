@@ -171,10 +171,17 @@ def _prices(preview: Preview) -> "Table":
         table.add_column(name, justify="right")
     for line in price.lines:
         table.add_row(
-            Text(f"  {line.what}"), _usd(line.spot_usd), _usd(line.ondemand_usd), _usd(line.billed_usd)
+            Text(f"  {line.what}"),
+            _usd(line.spot_usd),
+            _usd(line.ondemand_usd),
+            _range(line.billed_usd, line.most_usd),
         )
     table.add_row(
-        "  sum", _usd(price.spot_usd), _usd(price.ondemand_usd), _usd(price.billed_usd), style="bold"
+        "  sum",
+        _usd(price.spot_usd),
+        _usd(price.ondemand_usd),
+        _range(price.billed_usd, price.most_usd),
+        style="bold",
     )
     return table
 
@@ -186,7 +193,9 @@ def _sums(preview: Preview) -> list[str]:
     if whole is None:
         lines.append(f"Unknown prices: {', '.join(price.unknown)}. The sum is not known either.")
     else:
-        lines.append(f"To the end of ttl ({watch.ttl}), if all of it runs all the time: {whole:.2f} USD.")
+        most = (price.most_usd or 0.0) * watch.ttl / 3600
+        sums = f"{whole:.2f}" if most <= whole else f"{whole:.2f} to {most:.2f}"
+        lines.append(f"To the end of ttl ({watch.ttl}), if all of it runs all the time: {sums} USD.")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
     if seconds is not None:
         lines.append(
@@ -205,6 +214,10 @@ def _without_tpuctl(preview: Preview) -> list[str]:
     """
     shown = [f"  {'armed' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in legs(preview.spec)]
     return ["If nobody watches:", *shown]
+
+
+def _range(usd: float | None, most: float | None) -> str:
+    return _usd(usd) if most is None or usd is None or most <= usd else f"{usd:.4f} - {most:.4f}"
 
 
 def _usd(usd: float | None) -> str:

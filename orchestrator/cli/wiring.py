@@ -234,6 +234,12 @@ class Session:
         """
         return spent(self.spec, self.catalog, history, now).known_usd
 
+    def cost_at_most(self, history: History, now: float) -> float:
+        """
+        Return the estimated cost up to *now* in USD at the upper end of the prices, as budgets count it.
+        """
+        return spent(self.spec, self.catalog, history, now).most_usd
+
     @cached_property
     def deployment(self) -> Deployment:
         """
@@ -249,7 +255,7 @@ class Session:
             lease=self.lease,
             clock=self.clock,
             sink=self.sink,
-            spent=self.cost,
+            spent=self.cost_at_most,
             approve=self.approve,
             budget=CreateBudget(self.folder.parent / "creates.json"),
             store_events=self.sink.flush,

@@ -69,4 +69,4 @@ def spent(spec: Spec, catalog: Catalog, history: History, now: float) -> Estimat
     ]
     unknown = tuple(dict.fromkeys(name for part in parts for name in part.unknown))
     known = sum(part.known_usd for part in parts)
-    return Estimate(None if unknown else known, known, unknown)
+    return Estimate(None if unknown else known, known, unknown, sum(part.most_usd for part in parts))

@@ -8,11 +8,11 @@ A price that a table does not have is None, which means unknown; it is never zer
 import csv
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestrator.core.names import region_of
 
-TABLES = ("accelerators", "tpu_zones", "tpu_prices", "vm_prices", "runtime_versions")
+TABLES = ("accelerators", "tpu_zones", "tpu_prices", "tpu_prices_published", "vm_prices", "runtime_versions")
 
 _DATE = re.compile(r"(?:date:|read|generated|assembled)\s+(\d{4}-\d{2}(?:-\d{2})?)")
 _SIZES = re.compile(r"\w+-(\d+)(?:\.\.(\d+))?(?: only)?(?:;|$)")
@@ -93,7 +93,8 @@ class Catalog:
     *zones* maps a zone to the types that its TPU API lists, *documented* holds the (zone, generation) of
     Google's documentation; *tpu_prices* is per chip-hour by
     (generation, zone, several hosts or one); *machines* per hour, *others* by (kind, item, region);
-    *machine_mem_gib* is the memory of a VM by machine type.
+    *machine_mem_gib* is the memory of a VM by machine type. *published* holds a second source of the prices
+    of TPUs, by (generation, region, several hosts or one).
     """
 
     accelerators: Mapping[str, Accelerator]
@@ -105,6 +106,7 @@ class Catalog:
     others: Mapping[tuple[str, str, str], Price]
     dates: Mapping[str, str]
     machine_mem_gib: Mapping[str, float] = field(default_factory=dict)
+    published: Mapping[tuple[str, str, bool], Price] = field(default_factory=dict)
 
     def accelerator(self, name: str) -> Accelerator | None:
         """
@@ -154,20 +156,37 @@ class Catalog:
         found = self.accelerators.get(accelerator_type)
         return found.runtime if found else None
 
-    def tpu_price(self, accelerator_type: str, zone: str, spot: bool) -> float | None:
+    def tpu_price(self, accelerator_type: str, zone: str, spot: bool, *, most: bool = False) -> float | None:
         """
         Return USD per hour for the whole slice, or None when the price is unknown.
 
-        Sizes of a generation scale with their chips; v2 and v3 have a rate of their own for several hosts.
+        Where the sources differ it is the billing catalogue's, and with *most* the greatest. Sizes of a
+        generation scale with their chips; v2 and v3 have a rate of their own for several hosts.
         """
         found = self.accelerators.get(accelerator_type)
         if found is None:
             return None
         split = any(several and name == found.generation for name, _, several in self.tpu_prices)
-        price = self.tpu_prices.get((found.generation, zone, split and found.hosts > 1), UNKNOWN_PRICE).of(
-            spot
-        )
-        return None if price is None else price * found.chips
+        several = split and found.hosts > 1
+        price = self.tpu_prices.get((found.generation, zone, several), UNKNOWN_PRICE).of(spot)
+        if price is None:
+            return None
+        other = self.published.get((found.generation, region_of(zone), several), UNKNOWN_PRICE).of(spot)
+        return (max(price, other or 0.0) if most else price) * found.chips
+
+    def with_prices(self, found: Mapping[tuple[str, str, bool], Price], date: str) -> "Catalog":
+        """
+        Return the catalogue with fresher prices of TPUs, by (generation, region, several hosts or one).
+
+        What is not in them keeps the price, and the doubt, that it had.
+        """
+        table = {
+            (generation, zone, several): found.get((generation, region_of(zone), several), price)
+            for (generation, zone, several), price in self.tpu_prices.items()
+        }
+        doubts = {place: price for place, price in self.published.items() if place not in found}
+        dates = {**self.dates, "tpu_prices": date}
+        return replace(self, tpu_prices=table, published=doubts, dates=dates)
 
     def vm_price(self, machine: str, region: str, spot: bool) -> float | None:
         """
@@ -225,6 +244,7 @@ def build(tables: Mapping[str, str]) -> Catalog:
         {(row["kind"], row["item"], row["region"]): _price(row) for row in vm_rows if row["kind"] != "vm"},
         {name: _date(tables[name]) for name in TABLES},
         {row["item"]: float(row["mem_gib"]) for row in vm_rows if row["kind"] == "vm" and row["mem_gib"]},
+        _tpu_prices(rows["tpu_prices_published"], accelerators, "region"),
     )
 
 
@@ -275,13 +295,13 @@ def _literal(row: Mapping[str, str]) -> bool:
 
 
 def _tpu_prices(
-    rows: Iterable[Mapping[str, str]], accelerators: Mapping[str, Accelerator]
+    rows: Iterable[Mapping[str, str]], accelerators: Mapping[str, Accelerator], where: str = "zone"
 ) -> dict[tuple[str, str, bool], Price]:
     prices = {}
     for row in rows:
         basis = accelerators.get(row["basis_type"])
         price = Price(_usd(row["ondemand_usd_chip_hour"]), _usd(row["spot_usd_chip_hour"]))
-        prices[row["generation"], row["zone"], basis is not None and basis.hosts > 1] = price
+        prices[row["generation"], row[where], basis is not None and basis.hosts > 1] = price
     return prices
 
 

@@ -5,7 +5,7 @@ A price that the tables do not have stays unknown (None); a sum with an unknown 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from orchestrator.core.catalog import Catalog, Price
@@ -35,6 +35,7 @@ class PriceLine:
     Hold one priced item, in USD per hour; *billed_usd* is the price for the capacity that is asked for.
 
     A disk or an address is *minor*: it has one price, under spot and on demand alike, of cents a day.
+    *most_usd* is the greatest that a source names for the capacity that is asked for.
     """
 
     what: str
@@ -43,6 +44,7 @@ class PriceLine:
     ondemand_usd: float | None
     billed_usd: float | None
     minor: bool = False
+    most_usd: float | None = None
 
     def as_dict(self) -> dict[str, object]:
         """
@@ -54,6 +56,7 @@ class PriceLine:
             "spot_usd": _cents(self.spot_usd),
             "ondemand_usd": _cents(self.ondemand_usd),
             "billed_usd": _cents(self.billed_usd),
+            "most_usd": _cents(self.most_usd),
         }
 
 
@@ -92,6 +95,13 @@ class Hourly:
         return _sum(line.billed_usd for line in self.lines)
 
     @property
+    def most_usd(self) -> float | None:
+        """
+        Return the sum of what is asked for at the greatest prices that a source names.
+        """
+        return _sum(line.most_usd for line in self.lines)
+
+    @property
     def unknown(self) -> tuple[str, ...]:
         """
         Name the items whose price is unknown.
@@ -103,7 +113,8 @@ class Hourly:
         """
         Say how old the prices are.
         """
-        return f"TPU prices of {self.dates['tpu_prices']}, VM prices of {self.dates['vm_prices']}"
+        text = f"TPU prices of {self.dates['tpu_prices']}, VM prices of {self.dates['vm_prices']}"
+        return text if self.most_usd == self.billed_usd else f"{text}; budgets count the upper end"
 
 
 @dataclass(frozen=True)
@@ -111,12 +122,14 @@ class Estimate:
     """
     Hold the cost of a stretch of time. *usd* is None when a part that ran has no known price.
 
-    *known_usd* is the sum of the known parts, *unknown* names the others.
+    *known_usd* is the sum of the known parts, *unknown* names the others. *most_usd* is that sum at the
+    greatest prices that a source names.
     """
 
     usd: float | None
     known_usd: float
     unknown: tuple[str, ...] = ()
+    most_usd: float = 0.0
 
 
 def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
@@ -127,7 +140,8 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
     node = Price(
         catalog.tpu_price(spec.tpu.type, zone, spot=False), catalog.tpu_price(spec.tpu.type, zone, spot=True)
     )
-    lines = [_line(f"TPU {spec.tpu.type}", Meter.NODE, node, spec.tpu.spot)]
+    most = catalog.tpu_price(spec.tpu.type, zone, spot=spec.tpu.spot, most=True)
+    lines = [replace(_line(f"TPU {spec.tpu.type}", Meter.NODE, node, spec.tpu.spot), most_usd=most)]
     accelerator = catalog.accelerator(spec.tpu.type)
     address = catalog.address_price(region)
     storage = catalog.storage_price(home_region(spec))
@@ -155,11 +169,11 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
 
 
 def _line(what: str, meter: Meter, price: Price, spot: bool) -> PriceLine:
-    return PriceLine(what, meter, price.spot, price.ondemand, price.of(spot))
+    return PriceLine(what, meter, price.spot, price.ondemand, price.of(spot), most_usd=price.of(spot))
 
 
 def _flat(what: str, meter: Meter, usd: float | None) -> PriceLine:
-    return PriceLine(what, meter, usd, usd, usd, minor=True)
+    return PriceLine(what, meter, usd, usd, usd, minor=True, most_usd=usd)
 
 
 def estimate(hourly: Hourly, seconds: Mapping[Meter, float]) -> Estimate:
@@ -169,12 +183,15 @@ def estimate(hourly: Hourly, seconds: Mapping[Meter, float]) -> Estimate:
     ran = [(line, seconds.get(line.meter, 0.0)) for line in hourly.lines if seconds.get(line.meter, 0.0) > 0]
     known = sum(line.billed_usd * length / 3600 for line, length in ran if line.billed_usd is not None)
     unknown = tuple(line.what for line, _ in ran if line.billed_usd is None)
-    return Estimate(None if unknown else known, known, unknown)
+    most = sum(line.most_usd * length / 3600 for line, length in ran if line.most_usd is not None)
+    return Estimate(None if unknown else known, known, unknown, most)
 
 
 def to_ttl(hourly: Hourly, ttl: float) -> float | None:
     """
     Return USD for *ttl* seconds with everything running all the time, None when a price is unknown.
+
+    It is the lower end, of the prices in the billing catalogue.
     """
     return None if hourly.billed_usd is None else hourly.billed_usd * ttl / 3600
 
@@ -182,8 +199,10 @@ def to_ttl(hourly: Hourly, ttl: float) -> float | None:
 def to_budget(hourly: Hourly, budget_usd: float) -> float | None:
     """
     Return the seconds until *budget_usd* is used up with everything running, None when a price is unknown.
+
+    It is reckoned with the upper end of the prices, as the budget is.
     """
-    return budget_usd / hourly.billed_usd * 3600 if hourly.billed_usd else None
+    return budget_usd / hourly.most_usd * 3600 if hourly.most_usd else None
 
 
 def _sum(parts: Iterable[float | None]) -> float | None:

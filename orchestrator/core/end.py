@@ -46,7 +46,8 @@ def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> t
         return Outcome.SPENT, f"the time to live of {spec.watch.ttl} is over"
     budget = spec.watch.budget_usd
     if budget is not None and spent_usd >= budget:
-        return Outcome.SPENT, f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD"
+        reason = f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD, by the upper prices"
+        return Outcome.SPENT, reason
     if history.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}:
         return Outcome(history.outcome), history.reason
     return None, ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
-from orchestrator.core.bill import METERS, priced_as
+from orchestrator.core.bill import METERS, priced_as, spent
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.cost import Hourly, Meter, PriceLine, hourly
 from orchestrator.core.history import History, Span
@@ -67,13 +67,17 @@ class Item:
 @dataclass(frozen=True)
 class Spending:
     """
-    Hold what was spent up to now. *unknown* names what has no known price; the sums leave it out.
+    Hold what was spent up to now.
+
+    *unknown* names what has no known price; the sums leave it out. *most_usd* is the sum of the machines at
+    the upper end of the prices, by which a budget stops.
 
     *rate_usd* is per hour of what exists now. *to_ttl_usd* is the sum at the end of ttl if all runs all the
     time, *budget_lasts* the seconds until the budget is used up at that price.
     """
 
     usd: float
+    most_usd: float
     ondemand_usd: float
     items: tuple[Item, ...]
     zones: Mapping[str, float]
@@ -108,12 +112,14 @@ def spending(
     dear = _Bill(replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm), catalog, now)
     items = tuple(_items(bill, dear, history.spans))
     usd = sum(item.usd for item in items if item.usd is not None)
+    most = spent(spec, catalog, history, now).most_usd
     whole = hourly(spec, catalog, history.zone or spec.tpu.zones[0])
     goes_on = history.started_at and not history.outcome
     left = max(0.0, history.started_at + spec.watch.ttl - now) if goes_on else None
     budget = spec.watch.budget_usd
     return Spending(
         usd=usd,
+        most_usd=most,
         ondemand_usd=sum(item.ondemand_usd for item in items if item.ondemand_usd is not None),
         items=items,
         zones=zones,
@@ -124,8 +130,8 @@ def spending(
         ttl_left=left,
         to_ttl_usd=None if left is None or whole.billed_usd is None else usd + whole.billed_usd * left / 3600,
         budget_usd=budget,
-        budget_lasts=max(0.0, budget - usd) / whole.billed_usd * 3600
-        if goes_on and budget and whole.billed_usd
+        budget_lasts=max(0.0, budget - most) / whole.most_usd * 3600
+        if goes_on and budget and whole.most_usd
         else None,
         prices=whole,
     )

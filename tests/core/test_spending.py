@@ -175,7 +175,8 @@ def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
     assert found.rate_usd == pytest.approx(hour)
     assert found.ttl_left == 47 * 3600
     assert found.to_ttl_usd == pytest.approx(48 * hour)
-    assert found.budget_lasts == pytest.approx((10 / hour - 1) * 3600)
+    assert found.most_usd >= found.usd
+    assert found.budget_lasts == pytest.approx((10 / found.most_usd - 1) * 3600)
     assert found.ondemand_usd > found.usd
     over = spending(SPEC, CATALOG, history(spans=(running, VM), outcome="done", **here), [], T0 + 3600)
     assert (over.ttl_left, over.to_ttl_usd) == (None, None)

@@ -33,9 +33,10 @@ def limits(price: Hourly, budget_usd: float, seconds: float, *, tpu: bool) -> Li
     The time to live is short enough that even all machines together, left alone, stay within the budget.
     """
     meters = tuple(Meter) if tpu else (Meter.VM, Meter.DISK)
-    hour = estimate(price, dict.fromkeys(meters, 3600.0)).usd
-    if hour is None:
+    found = estimate(price, dict.fromkeys(meters, 3600.0))
+    if found.usd is None:
         return None
+    hour = found.most_usd
     longest = seconds if tpu else min(seconds, NO_TPU)
     ttl = min(longest, budget_usd / hour * 3600 if hour else longest)
     shortest, usual = (SHORTEST, USUAL) if tpu else (USUAL_NO_TPU, USUAL_NO_TPU)
