@@ -342,4 +342,4 @@ class Committer:
     def _committed(self, step: int, *, proven: bool = True) -> None:
         self._floor = step
         self.proven = step if proven else self.proven
-        self._status.set(committed_step=step, committed_at=time.time())
+        self._status.set(committed_step=step, committed_at=time.time(), committed_counted=not proven)

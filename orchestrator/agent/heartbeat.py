@@ -66,6 +66,8 @@ class Status:
             "save_every": None,
             "uncommitted": "",
             "uncommitted_place": "",
+            "uncommitted_state": "",
+            "committed_counted": False,
             "unclaimed_files": 0,
             "unclaimed_bytes": 0,
             "unclaimed_complete": None,

@@ -97,6 +97,7 @@ class Player:
         self._parts.status.set(phase="restore", message="")
         back.wait()
         self._restored = back.restored
+        self._parts.status.set(committed_counted=self._restored.counted)
         return back.outcome
 
     def _set_up(self, attempt: Attempt) -> Optional[Outcome]:
@@ -119,11 +120,8 @@ class Player:
     def _train(self, attempt: Attempt) -> Outcome:
         parts, settings = self._parts, self._settings
         secrets = parts.patiently("read the secrets", parts.secrets.read)
-        origin = (
-            "start from the beginning"
-            if attempt.resume_step is None
-            else f"resume from step {attempt.resume_step}"
-        )
+        number = f"{'save' if self._restored.counted else 'step'} {attempt.resume_step}"
+        origin = "start from the beginning" if attempt.resume_step is None else f"resume from {number}"
         parts.log.line(
             f"--- incarnation {settings.incarnation}, worker {settings.worker}, attempt {attempt.attempt}: "
             f"{origin} ({attempt.reason}) ---"

@@ -114,7 +114,20 @@ class Rescue:
         self._parts.status.set(
             unclaimed_files=len(manifest.files), unclaimed_bytes=manifest.size,
             unclaimed_complete=manifest.complete, uncommitted=name, uncommitted_place=place,
+            uncommitted_state=self.state_of(place, name),
         )  # fmt: skip
+
+    def state_of(self, place: str, name: str) -> str:
+        """
+        Return what the save is worth that holds a file of the checkpoint folder; empty where none does.
+        """
+        if place != Place.CHECKPOINTS.value or self._settings.checkpoints.in_bucket:
+            return ""
+        with contextlib.suppress(OSError):
+            for step in self._parts.local.steps():
+                if step.unit.holds(name):
+                    return step.state.value
+        return ""
 
     def recall(self) -> None:
         """

@@ -28,10 +28,13 @@ PARALLEL = 4
 class Restored:
     """
     Say what the job is given to resume from (empty: nothing) and what was moved or repaired on the way.
+
+    *counted*: its saves tell no step, so that the checkpoint's number is one of saves.
     """
 
     path: str
     notes: Tuple[str, ...]
+    counted: bool = False
 
 
 class Restorer:
@@ -70,7 +73,8 @@ class Restorer:
             notes += self._replace(manifest, wrong)
         unit = _unit_of(manifest, local.format.find(local.folder))
         notes += local.format.repair(local.folder, unit)
-        return Restored(local.format.resume(str(local.folder), unit), tuple(notes))
+        path = local.format.resume(str(local.folder), unit)
+        return Restored(path, tuple(notes), counted=not manifest.proven)
 
     def discard(self, attempt: Attempt) -> None:
         """

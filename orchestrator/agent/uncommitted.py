@@ -36,7 +36,7 @@ class Uncommitted:
         if status.get("phase") != "run" or self._parts.format.at_end:
             return
         if status.get("committed_step") is not None:
-            status.set(uncommitted="", uncommitted_place="")
+            status.set(uncommitted="", uncommitted_place="", uncommitted_state="")
             return
         now, named = time.monotonic(), self._names()
         self._seen = {one: self._seen.get(one, now) for one in named}
@@ -44,7 +44,8 @@ class Uncommitted:
         # The newest comes first: it is what people have to look at.
         lying = [one for one in named if now - self._seen[one] >= quiet]
         place, name = (lying[0][0].value, lying[0][1]) if lying else ("", "")
-        status.set(uncommitted=name, uncommitted_place=place)
+        state = self._rescue.state_of(place, name)
+        status.set(uncommitted=name, uncommitted_place=place, uncommitted_state=state)
 
     def _names(self) -> List[_Named]:
         """

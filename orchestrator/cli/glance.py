@@ -191,6 +191,7 @@ def _workers(world: "World") -> list[dict[str, Any]]:
             "total_steps": b.total_steps,
             "progress_from": b.progress_from,
             "checkpoint": b.committed_step,
+            "checkpoint_counted": b.committed_counted,
             "format": b.format,
             "checkpoint_age_s": _age(world.seen_at, b.committed_at),
             "heartbeat_age_s": _age(world.seen_at, b.updated),

@@ -107,7 +107,8 @@ KINDS: Mapping[str, Any] = {
         "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
         "workers": [{
             "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "checkpoint": maybe(int),
-            "format": str, "rate": maybe(float), "total_steps": maybe(int), "progress_from": str,
+            "checkpoint_counted": bool, "format": str, "rate": maybe(float), "total_steps": maybe(int),
+            "progress_from": str,
             "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "starts": int, "message": str,
         }],
         "loop": object, "alone": str, "next": [str], "look_in_s": maybe(float), "target_steps": maybe(int),

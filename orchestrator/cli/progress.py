@@ -8,7 +8,7 @@ from orchestrator.core.events import Event
 from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.progress import last_step, seconds_left
 from orchestrator.core.spec import Spec
-from orchestrator.core.unclaimed import uncommitted_text
+from orchestrator.core.unclaimed import checkpoint_name, uncommitted_text
 from orchestrator.core.world import Heartbeat, Phase, Present
 from orchestrator.engine.reconcile import Pass
 
@@ -106,5 +106,5 @@ def _figures(beat: Heartbeat, spec: Spec, *, brief: bool = False) -> list[str]:
         parts += [rate_text(beat.rate)] if left is None or not brief else []
         parts += [] if left is None else [f"{span_text(left)} left"]
     if beat.committed_step is not None:
-        parts.append(f"checkpoint {beat.committed_step}")
+        parts.append(f"checkpoint {checkpoint_name(beat).removeprefix('step ')}")
     return parts

@@ -82,7 +82,8 @@ def checkpoint_text(body: dict[str, Any]) -> str:
         return ""
     least = min(saved, key=lambda w: w["checkpoint"])
     age = least["checkpoint_age_s"]
-    return f"step {least['checkpoint']}" + ("" if age is None else f", {span_text(age)} old")
+    kind = "save" if least.get("checkpoint_counted") else "step"
+    return f"{kind} {least['checkpoint']}" + ("" if age is None else f", {span_text(age)} old")
 
 
 def _job(body: dict[str, Any]) -> list[str]:
@@ -141,7 +142,8 @@ def worker_line(worker: dict[str, Any]) -> str:
     if worker["checkpoint"] is not None:
         age = worker["checkpoint_age_s"]
         parts.append(
-            f"checkpoint {worker['checkpoint']}" + ("" if age is None else f" ({span_text(age)} old)")
+            f"checkpoint {'save ' if worker.get('checkpoint_counted') else ''}{worker['checkpoint']}"
+            + ("" if age is None else f" ({span_text(age)} old)")
         )
     parts.append(f"heard {span_text(worker['heartbeat_age_s'] or 0.0)} ago")
     if worker["message"]:

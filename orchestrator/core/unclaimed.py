@@ -4,6 +4,7 @@ What people are told of a job that trained something which no complete checkpoin
 
 from collections.abc import Sequence
 
+from orchestrator.agent.formats.base import State
 from orchestrator.agent.formats.choose import format_of
 from orchestrator.core.history import History
 from orchestrator.core.spec import CheckpointSpec
@@ -62,6 +63,13 @@ def uncommitted_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
     return ""
 
 
+def checkpoint_name(beat: Heartbeat) -> str:
+    """
+    Return the number of a worker's newest commit with what it counts: steps, or saves that tell no step.
+    """
+    return f"{'save' if beat.committed_counted else 'step'} {beat.committed_step}"
+
+
 def has_no_steps(saving: CheckpointSpec) -> bool:
     """
     Say whether nothing is committed before the job has ended.
@@ -87,6 +95,8 @@ def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
     """
     if beat.uncommitted_place in _ELSEWHERE:
         return "only what lies below $TPUCTL_CHECKPOINT_DIR is committed"
+    if beat.uncommitted_state == State.NOT_RESUMABLE.value:
+        return "it is whole, but without the optimizer's state no job can go on from it: save_only_model?"
     return wants_text(saving)
 
 
@@ -107,7 +117,8 @@ def lost_text(saving: CheckpointSpec, world: World, history: History) -> str:
         return ""
     saved = [b.committed_step for b in mine]
     if all(step is not None for step in saved):
-        return f"its work is committed up to step {min(step for step in saved if step is not None)}"
+        least = min(mine, key=lambda beat: beat.committed_step or 0)
+        return f"its work is committed up to {checkpoint_name(least)}"
     kept = kept_text(mine)
     also = f"; {kept} came to unclaimed/" if kept else ""
     if has_no_steps(saving):

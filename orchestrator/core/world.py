@@ -191,11 +191,12 @@ class Heartbeat:
     about to go, *preempted* that it goes for good: it is no reboot. *save_every* is the interval told to the
     job. *rate* is in steps a second, *total_steps* the last step as the job says it, *progress_from* the
     source of the step: file, pattern, events, commits, or a preset's name. *format* is that of the saves,
-    empty while `auto` has seen none. *uncommitted* is a save that no commit contains, in *uncommitted_place*
-    (checkpoints, work, home or quarantine). *unclaimed_files* and *unclaimed_bytes* say how much of that kind
-    is in the bucket under `unclaimed/`; *unclaimed_complete* is None for nothing, False while some may be
-    missing. *timings* are seconds since the epoch by name (boot, setup_began, setup_done, restore_began,
-    fetched, restored, spawned, first_step).
+    empty while `auto` has seen none. *committed_counted*: the saves tell no step, so the committed one is a
+    number of saves. *uncommitted* is a save that no commit contains, in *uncommitted_place* (checkpoints,
+    work, home or quarantine), which its format judges to be in *uncommitted_state*. *unclaimed_files* and
+    *unclaimed_bytes* say how much of that kind is in the bucket under `unclaimed/`; *unclaimed_complete* is
+    None for nothing, False while some may be missing. *timings* are seconds since the epoch by name (boot,
+    setup_began, setup_done, restore_began, fetched, restored, spawned, first_step).
     """
 
     incarnation: int
@@ -224,6 +225,8 @@ class Heartbeat:
     save_every: float | None = None
     uncommitted: str = ""
     uncommitted_place: str = ""
+    uncommitted_state: str = ""
+    committed_counted: bool = False
     unclaimed_files: int = 0
     unclaimed_bytes: int = 0
     unclaimed_complete: bool | None = None

@@ -310,6 +310,23 @@ def test_only_the_very_same_job_had_ended_before(bundle: str, settings: str, fou
     assert ended_before([one], 1, "b", settings) == ()
 
 
+def test_a_save_that_no_job_can_go_on_from_is_told_as_that(lab: Lab) -> None:
+    """
+    The Trainer with save_only_model: the layout is known, and it is not the format that is to blame.
+    """
+    script = (
+        "import os\nfrom pathlib import Path\n"
+        "out = Path(os.environ['TPUCTL_CHECKPOINT_DIR']) / 'checkpoint-20'\nout.mkdir(parents=True)\n"
+        'head = b\'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}\'\n'
+        "(out / 'model.safetensors').write_bytes(len(head).to_bytes(8, 'little') + head + b'x')\n"
+        "(out / 'trainer_state.json').write_text('{\"global_step\": 20, \"max_steps\": 20}')\n"
+    )
+    machine = flat(lab, script=script, CHECKPOINT_FORMAT="auto").run_to_end()
+    beat = machine.heartbeat()
+    assert (beat["phase"], beat["uncommitted_state"]) == ("unclaimed", "not resumable")
+    assert "checkpoints/checkpoint-20/model.safetensors" in kept(lab)
+
+
 def brought(incarnation: int, *names: str, complete: bool = True, **changes: Any) -> Unclaimed:
     """
     Return the manifest of outputs that were brought at a notice; each object is called after its machine.

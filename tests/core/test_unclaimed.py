@@ -90,6 +90,8 @@ def test_a_preemption_tells_what_became_of_the_work():
 
     assert "NOTHING is committed, so the next one begins at step 0" in nothing.changes[0].why
     assert "its work is committed up to step 40" in saved.changes[0].why
+    counted = planned(beat(committed_step=3, committed_counted=True, **left), **taken)
+    assert "its work is committed up to save 3" in counted.changes[0].why, "no step is claimed"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +114,9 @@ def test_a_save_elsewhere_is_named_with_its_reason():
     """
     The format is not to blame for a file in the working folder.
     """
+    whole = {"uncommitted": "checkpoint-20/model.safetensors", "uncommitted_place": "checkpoints"}
+    alone = beat(uncommitted_state="not resumable", **whole)
+    assert "it is whole, but" in uncommitted_text(spec().job.checkpoint, [alone])
     wrong = beat(uncommitted="out/ckpt.pt", uncommitted_place="work")
     told = uncommitted_text(spec().job.checkpoint, [wrong])
     assert told.endswith("(only what lies below $TPUCTL_CHECKPOINT_DIR is committed)")

@@ -109,9 +109,10 @@ def test_a_count_proves_no_target_and_grows_over_machines(bench: Bench) -> None:
         assert not parts.committer.commit()
     assert step_now(parts) == 2
     assert parts.committer.proven is None
+    assert parts.status.get("committed_counted") is True
     other = bench.parts(incarnation=2)
     newest = parts.catalogue.newest()
-    other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False))
+    assert other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False)).counted
     other.committer.begin(1, 2, proven=False)
     assert not other.committer.commit(), "the same bytes have their step already"
     assert saved(other, "snapshot.pt", archive({"x": 9}))

@@ -48,6 +48,15 @@ class Unit:
     live: bool = False
     leans: bool = False
 
+    def holds(self, name: str) -> bool:
+        """
+        Say whether a file, named from the folder of all checkpoints, is part of it.
+        """
+        start = "" if self.folder == "." else f"{self.folder}/"
+        if self.files is None:
+            return name.startswith(start)
+        return name.startswith(start) and name[len(start) :] in self.files
+
 
 UNKNOWN = -1
 """The step of a unit that tells none."""

@@ -6,7 +6,7 @@ from orchestrator.core.explain.machines import not_visible
 from orchestrator.core.explain.values import Evidence, Part, Seen, journal_of, next_pass, steps_text
 from orchestrator.core.history import current_node
 from orchestrator.core.job import BOOT_GRACE, decide_job
-from orchestrator.core.unclaimed import uncommitted_text
+from orchestrator.core.unclaimed import checkpoint_name, uncommitted_text
 from orchestrator.core.world import Heartbeat, Phase, Present, Unknown
 
 _SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"
@@ -62,10 +62,14 @@ def _runs(beats: tuple[Heartbeat, ...]) -> str:
 def _beat(beat: Heartbeat) -> Evidence:
     parts = [f"worker {beat.worker}: {beat.phase.value}"]
     parts += [f"step {beat.step}"] if beat.step is not None else []
-    parts += [f"checkpoint {beat.committed_step}"] if beat.committed_step is not None else []
+    parts += [f"checkpoint {_number(beat)}"] if beat.committed_step is not None else []
     parts += [f"start {beat.starts}"] if beat.starts > 1 else []
     parts += [beat.message] if beat.message else []
     return Evidence("heartbeat", beat.updated, ", ".join(parts))
+
+
+def _number(beat: Heartbeat) -> str:
+    return checkpoint_name(beat).removeprefix("step ")
 
 
 def explain_loop(seen: Seen) -> Part:
