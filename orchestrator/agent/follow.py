@@ -106,6 +106,8 @@ class Follower:
         Note the first step that the job reports, and say so when it has not gone on from its checkpoint.
         """
         self._parts.status.set(began_at=step)
-        ignored = resumed is not None and step < resumed
+        # The number of a save that tells no step is a guess, and blames nobody.
+        counted = bool(self._parts.status.get("committed_counted"))
+        ignored = resumed is not None and step < resumed and not counted
         text = f"the job begins at step {step}, but step {resumed} is restored: "
         self._parts.status.trouble("resume", text + self._parts.local.why_ignored(resumed) if ignored else "")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from orchestrator.agent import local_checkpoints
@@ -344,6 +345,12 @@ def test_a_file_tells_its_step_and_runs_nothing(tmp_path: Path) -> None:
     assert (told_by(tmp_path / "a.pt").step, told_by(tmp_path / "a.pt").epoch) == (120, 3)
     assert told_by(tmp_path / "b.pth").epoch == 4
     assert told_by(tmp_path / "c.npz").step == 50
+    for name, step in (("f", np.float32(35)), ("g", np.array([35.0])), ("h", np.array(35))):
+        np.savez(tmp_path / f"{name}.npz", weights=np.ones(9), step=step)
+        assert told_by(tmp_path / f"{name}.npz").step == 35
+    for name, none in (("i", 35.5), ("j", np.inf), ("k", np.array([35.0, 36.0]))):
+        np.savez(tmp_path / f"{name}.npz", step=none)
+        assert told_by(tmp_path / f"{name}.npz").step is None
     assert told_by(tmp_path / "d.safetensors").step is None
     assert told_by(tmp_path / "e.pkl").step is None
     assert not (Path.cwd() / "evil!").exists()

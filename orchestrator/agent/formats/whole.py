@@ -8,9 +8,11 @@ and 99.9 % of their size.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -112,15 +114,19 @@ def _npy_items(header: str) -> Optional[int]:
 
 def npy_integer(data: bytes) -> Optional[int]:
     """
-    Return the one whole number in an array of numpy, None for anything else.
+    Return the one whole number in an array of numpy, be it kept as a float; None for anything else.
     """
     start = 12 if data[6:7] > b"\x01" else 10
     length = int.from_bytes(data[8:start], "little")
     header = data[start : start + length].decode("latin-1")
     body = data[start + length :]
-    kind = re.search(r"'descr': '[<|=]([iu])([1248])'", header)
+    kind = re.search(r"'descr': '[<|=]([iuf])([1248])'", header)
     if data[:6] != NPY_MAGIC or kind is None or len(body) != int(kind[2]):
         return None
+    if kind[1] == "f":
+        form = {"2": "<e", "4": "<f", "8": "<d"}.get(kind[2])
+        number = struct.unpack(form, body)[0] if form else math.nan
+        return int(number) if math.isfinite(number) and number == int(number) else None
     return int.from_bytes(body, "little", signed=kind[1] == "i")
 
 
