@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 from . import gcloud
 from .errors import AgentError, PreconditionError, TornError, TransientError
 from .metadata import Metadata, Tokens
+from .resumable import PART, ResumableUpload
 from .retry import retrying
 from .transport import Reply, Transport, time_of
 
@@ -48,6 +49,7 @@ class Bucket:
         self._base = base.rstrip("/")
         self._tokens = tokens
         self._transport = Transport()
+        self.part = PART
 
     @classmethod
     def from_environ(cls, name: str, environ: Mapping[str, str], metadata: Metadata) -> Bucket:
@@ -158,6 +160,8 @@ class Bucket:
         """
         Write a file of *size* bytes and return the sha256 of what was sent. Raises TornError when it shrank.
         """
+        if not gcloud.wanted_for(name, size) and size > self.part:
+            return self._upload_in_parts(name, path, size)
         if not gcloud.wanted_for(name, size):
             data = path.read_bytes()
             if len(data) != size:
@@ -170,6 +174,17 @@ class Bucket:
         if held is None or int(held["size"]) != size:
             raise TornError(f"{name}: the bucket does not hold the {size} bytes that were sent")
         return digest
+
+    def _upload_in_parts(self, name: str, path: Path, size: int) -> str:
+        query = urlencode({"uploadType": "resumable", "name": name})
+        sender = ResumableUpload(
+            self._transport,
+            f"{self._base}/upload/storage/v1/b/{self.name}/o?{query}",
+            self._tokens.headers,
+            lambda reply, what: self._check(reply, f"{what} of gs://{self.name}/{name}"),
+            self.part,
+        )
+        return sender.send(path, size, SECONDS + self.part / gcloud.SLOWEST)
 
     def download(self, name: str, path: Path, size: int) -> None:
         """

@@ -1,0 +1,153 @@
+"""
+Send a large file to Cloud Storage in parts: memory stays small, and a broken connection costs one part.
+
+Protocol: Cloud Storage JSON API, "Resumable uploads": a session, parts with Content-Range, 308 with what has
+arrived (docs/facts.md 3.1).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import IO, Any, Callable, Dict, Mapping, Optional
+
+from .errors import AgentError, TornError, TransientError
+from .retry import retrying
+from .transport import Reply, Transport
+
+PART = 8 << 20
+"""Bytes of one request; Cloud Storage wants multiples of 256 KiB."""
+SESSIONS = 3
+"""How often a session that the service has forgotten is begun anew."""
+STALLS = 5
+"""Parts in a row of which the service may keep nothing."""
+GONE = (404, 410)
+UNFINISHED = 308
+
+
+class SessionGoneError(AgentError):
+    """
+    Say that the service does not know the session any more: all is sent again.
+    """
+
+
+class ResumableUpload:
+    """
+    Send one file of *size* bytes to *url*, which begins a session.
+
+    *headers* returns the credentials for each request, *check* raises for a status that is an error.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        url: str,
+        headers: Callable[[], Mapping[str, str]],
+        check: Callable[[Reply, str], None],
+        part: int = PART,
+    ) -> None:
+        self._transport = transport
+        self._url = url
+        self._headers = headers
+        self._check = check
+        self._part = part
+
+    def send(self, path: Path, size: int, seconds: float) -> str:
+        """
+        Return the sha256 of what was sent. *seconds* bound the tries of each part.
+
+        Raises TornError when the file changed meanwhile, TransientError, AgentError.
+        """
+        for _ in range(SESSIONS):
+            try:
+                return self._once(path, size, seconds)
+            except SessionGoneError:
+                continue
+        raise TransientError(f"{path}: the bucket has forgotten {SESSIONS} uploads of it")
+
+    def _once(self, path: Path, size: int, seconds: float) -> str:
+        session = retrying(lambda left: self._begin(size, left), seconds)
+        # MD5 is the checksum that the bucket shows.
+        sha, md5, hashed, arrived, stalled = hashlib.sha256(), hashlib.md5(), 0, 0, 0  # noqa: S324
+        made: Optional[Dict[str, Any]] = None
+        with path.open("rb") as file:
+            while made is None:
+                data = _read(file, arrived, min(self._part, size - arrived))
+                if arrived == hashed:
+                    # A part that is sent again is hashed once: other bytes show in the bucket's checksum.
+                    sha.update(data)
+                    md5.update(data)
+                    hashed += len(data)
+                reply = self._deliver(session, data, arrived, size, seconds)
+                if reply.status == UNFINISHED:
+                    before, arrived = arrived, _arrived(reply)
+                    stalled = 0 if arrived > before else stalled + 1
+                    if stalled == STALLS:
+                        raise TransientError(f"{path}: the bucket takes none of what is sent")
+                    if arrived > hashed:
+                        raise TransientError(f"{path}: the bucket says it has more than was sent")
+                else:
+                    made = json.loads(reply.body)
+        if int(made.get("size", size)) != size or hashed != size:
+            raise TornError(f"{path} changed while it was sent")
+        if made.get("md5Hash") not in (None, base64.b64encode(md5.digest()).decode()):
+            raise TornError(f"{path} changed while it was sent, or was damaged: the bucket holds other bytes")
+        return sha.hexdigest()
+
+    def _begin(self, size: int, left: float) -> str:
+        sized = {"X-Upload-Content-Length": str(size), "Content-Type": "application/json"}
+        reply = self._transport.send(
+            "POST", self._url, {**self._headers(), **sized}, body=b"{}", timeout=min(30.0, left)
+        )
+        self._check(reply, "begin an upload")
+        if reply.status == 404 or "location" not in reply.headers:
+            raise TransientError(f"begin an upload: {reply.status} without a session")
+        return str(reply.headers["location"])
+
+    def _deliver(self, session: str, data: bytes, start: int, size: int, seconds: float) -> Reply:
+        """
+        Send one part and return the answer; after a failure ask first how much has arrived.
+        """
+        tries = [0]
+
+        def once(left: float) -> Reply:
+            tries[0] += 1
+            if tries[0] > 1:
+                asked = self._put(session, b"", f"bytes */{size}", left)
+                if asked.status != UNFINISHED or _arrived(asked) != start:
+                    return asked
+            span = f"bytes {start}-{start + len(data) - 1}/{size}"
+            return self._put(session, data, span, left)
+
+        return retrying(once, seconds)
+
+    def _put(self, session: str, data: bytes, span: str, left: float) -> Reply:
+        reply = self._transport.send(
+            "PUT", session, {**self._headers(), "Content-Range": span}, body=data, timeout=min(30.0, left)
+        )
+        if reply.status in GONE:
+            raise SessionGoneError("the upload's session is gone")
+        if reply.status != UNFINISHED:
+            self._check(reply, "send a part")
+        return reply
+
+
+def _read(file: IO[bytes], start: int, wanted: int) -> bytes:
+    file.seek(start)
+    data = file.read(wanted)
+    if len(data) != wanted:
+        raise TornError(f"{file.name} changed while it was read")
+    return data
+
+
+def _arrived(reply: Reply) -> int:
+    """
+    Return how many bytes the service has; without a Range header none.
+    """
+    match = re.fullmatch(r"bytes=0-(\d+)", reply.headers.get("range", ""))
+    if match is None and reply.headers.get("range"):
+        raise AgentError(f"an upload's answer tells the range {reply.headers['range']!r}")
+    return int(match.group(1)) + 1 if match else 0
