@@ -52,7 +52,8 @@ def look_at_google(choice: "Choice", spec: "Spec | None") -> Google:
     from orchestrator.cloud.clients import Clients, CloudSettings
     from orchestrator.errors import TpuctlError
 
-    clients = Clients(CloudSettings(project=project, call_timeout=CALL_SECONDS))
+    acting = (spec.impersonate if spec else "") or ""
+    clients = Clients(CloudSettings(project=project, call_timeout=CALL_SECONDS, impersonate=acting))
     try:
         project = clients.project
     except TpuctlError as error:

@@ -178,6 +178,8 @@ class Session:
             lists=self.lists,
             inside=on_machine(),
             relay=local.relay if local else "",
+            # The loop on the VM works as the VM's own account.
+            impersonate="" if on_machine() else self.spec.impersonate or "",
         )
 
     @cached_property

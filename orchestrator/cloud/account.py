@@ -4,6 +4,7 @@ Who we are: the project, and the account that its machines run as.
 
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
+from orchestrator.errors import MissingPermissionError
 from orchestrator.ports import CloudAccount
 
 
@@ -18,6 +19,12 @@ def read_account(clients: Clients, service_account: str | None = None) -> CloudA
 
 
 def _default_service_account(clients: Clients) -> str:
-    with translated(f"read project '{clients.project}'"):
-        answer = clients.projects.get(project=clients.project, **clients.reading)
-        return str(answer.default_service_account)
+    try:
+        with translated(f"read project '{clients.project}'"):
+            answer = clients.projects.get(project=clients.project, **clients.reading)
+            return str(answer.default_service_account)
+    except MissingPermissionError as error:
+        hint = (
+            f"Name the machines' account: service_account in tpuctl.yaml. Then nobody asks. Or: {error.hint}"
+        )
+        raise MissingPermissionError(error.message, hint=hint, unchanged=error.unchanged) from error

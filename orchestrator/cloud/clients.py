@@ -49,7 +49,7 @@ class CloudSettings:
     here. *inside* says that this computer is a machine of the same network, *relay* is where a local cloud's
     Identity-Aware Proxy listens. *adapter* is a requests transport adapter that answers for *endpoint*
     in-process. *lists*, a ZoneLists, is given to all clouds that only look, so that they share what their
-    zones show.
+    zones show. *impersonate* is the e-mail of a service account to act as.
     """
 
     project: str = ""
@@ -61,6 +61,7 @@ class CloudSettings:
     lists: Any = None
     inside: bool = False
     relay: str = ""
+    impersonate: str = ""
 
 
 class Clients:
@@ -89,6 +90,8 @@ class Clients:
         """
         Return application default credentials, or anonymous ones for a local cloud.
 
+        Those of a user are charged to our project, else they would be to gcloud's (docs/facts.md 2.7).
+
         Raise AuthError when there are none. Rehearsals stay anonymous: other credentials of google-auth
         call Google in the background (docs/facts.md 6.1).
         """
@@ -96,7 +99,17 @@ class Clients:
             from google.auth.credentials import AnonymousCredentials
 
             return AnonymousCredentials()
-        return self._login()[0]
+        return self._once("credentials", lambda: self._acting(self._login()[0]))
+
+    def _acting(self, login: Any) -> Any:
+        import google.auth.impersonated_credentials as impersonated
+        import google.oauth2.credentials as user
+
+        if self.settings.impersonate:
+            return impersonated.Credentials(login, self.settings.impersonate, target_scopes=[SCOPE])
+        if isinstance(login, user.Credentials) and not login.quota_project_id:
+            return login.with_quota_project(self.project)
+        return login
 
     @property
     def mutating(self) -> Mapping[str, Any]:

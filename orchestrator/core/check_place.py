@@ -69,7 +69,7 @@ def _project(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _account(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    given = {"service_account": spec.service_account}
+    given = {"service_account": spec.service_account, "impersonate": spec.impersonate}
     if spec.vm != "none":
         given["vm.service_account"] = spec.vm.service_account
     for key, account in given.items():
@@ -273,7 +273,7 @@ RULES = (
     Rule(("project",), _project),
     Rule(("network", "subnetwork", "tags"), _network),
     Rule(("vm.image",), _image),
-    Rule(("service_account", "vm.service_account"), _account),
+    Rule(("service_account", "vm.service_account", "impersonate"), _account),
     Rule(("tpu.type",), _type),
     Rule(("tpu.zones",), _zones),
     Rule(("tpu.zones", "tpu.across_regions", "tpu.strategy", "job.run_on"), _one_region),

@@ -284,6 +284,8 @@ class Spec:
     """The bucket."""
     service_account: str | None = None
     """E-mail of the account the machines run as; the project's default compute account when left out."""
+    impersonate: str | None = None
+    """E-mail of a service account as which tpuctl works here; your login needs to make its tokens."""
     network: str = "default"
     """VPC network of TPU and VM; of a shared one the path projects/HOST/global/networks/NAME."""
     subnetwork: str | None = None

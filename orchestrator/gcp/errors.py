@@ -44,6 +44,7 @@ _NO_ZONE = _rule(UsageError, "TPU-121", hints.other_zone)
 _REFUSED = _rule(UsageError, "TPU-120", hints.fix_file)
 _NO_NETWORK = _rule(UsageError, "TPU-122", hints.name_network)
 _POLICY = _rule(AuthError, "TPU-204", hints.obey_policy)
+_NO_PAYER = _rule(MissingPermissionError, "TPU-202", hints.use_project)
 _OTHER_PAYER = _rule(AuthError, "TPU-205", hints.set_quota_project)
 _CAPACITY = _rule(CapacityError, "TPU-300", hints.more_zones)
 _RESERVED = _rule(CapacityError, "TPU-301", hints.more_zones)
@@ -67,6 +68,7 @@ def _busy(found: Failure, text: str) -> TpuctlError:
 _BY_REASON: dict[str, Rule] = {
     "SERVICE_DISABLED": _CLOSED_API,
     "accessNotConfigured": _CLOSED_API,
+    "USER_PROJECT_DENIED": _NO_PAYER,
     "LOCATION_POLICY_VIOLATED": _NO_ZONE,
     "RATE_LIMIT_EXCEEDED": _RATE,
     "rateLimitExceeded": _RATE,

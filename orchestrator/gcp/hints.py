@@ -81,6 +81,17 @@ def set_quota_project(found: Failure) -> str:
     return f"Run: gcloud auth application-default set-quota-project {project}"
 
 
+def use_project(found: Failure) -> str:
+    """
+    Name the role with which calls may be charged to the project.
+    """
+    role = "roles/serviceusage.serviceUsageConsumer"
+    command = (
+        f"gcloud projects add-iam-policy-binding {found.project or 'PROJECT'} --member user:YOU --role {role}"
+    )
+    return f"Ask the project's owner to run: {command}"
+
+
 def log_in(_: Failure) -> str:
     """
     Name the command that makes application default credentials.

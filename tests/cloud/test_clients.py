@@ -2,6 +2,7 @@
 The clients: the right endpoint whatever the environment says, limits on each call, errors with a next step.
 """
 
+import json
 import os
 import socket
 import subprocess
@@ -261,3 +262,36 @@ def test_a_session_of_google_keeps_its_proxy_settings(monkeypatch):
     session = Clients(CloudSettings()).tpu.transport._session
     assert isinstance(session, requests.Session)
     assert session.trust_env
+
+
+USER = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "t"}
+
+
+def a_login(monkeypatch, tmp_path, **more):
+    """
+    Log a user in, by a file.
+    """
+    path = tmp_path / "adc.json"
+    path.write_text(json.dumps(USER | more))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    monkeypatch.delenv("GOOGLE_CLOUD_QUOTA_PROJECT", raising=False)
+
+
+@pytest.mark.parametrize(("more", "charged"), [({}, PROJECT), ({"quota_project_id": "other"}, "other")])
+def test_calls_of_a_user_are_charged_to_our_project_unless_the_login_says_otherwise(
+    monkeypatch, tmp_path, more, charged
+):
+    """
+    Otherwise gcloud's own project would be charged, where no API of ours is on.
+    """
+    a_login(monkeypatch, tmp_path, **more)
+    assert Clients(CloudSettings(PROJECT)).credentials.quota_project_id == charged
+
+
+def test_a_service_account_is_impersonated(monkeypatch, tmp_path):
+    """
+    The login only makes its tokens.
+    """
+    a_login(monkeypatch, tmp_path)
+    credentials = Clients(CloudSettings(PROJECT, impersonate="bot@p.iam.gserviceaccount.com")).credentials
+    assert credentials.service_account_email == "bot@p.iam.gserviceaccount.com"

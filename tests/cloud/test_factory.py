@@ -113,3 +113,14 @@ def test_the_settings_reach_the_cloud():
     settings = replace(lab.clients.settings, project="", ssh_port=2222)
     cloud = open_cloud(settings, replace(SPEC, project=PROJECT), NoRemote())
     assert (cloud.ssh_port, cloud.account.project) == (2222, PROJECT)
+
+
+def test_without_the_right_to_read_the_project_the_setting_that_does_without_is_named():
+    """
+    With service_account in the file nobody asks, so fewer roles are enough.
+    """
+    lab = a_lab(denied_permissions=frozenset({"compute.projects.get"}))
+    with pytest.raises(AuthError) as caught:
+        read_account(lab.clients)
+    assert (caught.value.code, "service_account in tpuctl.yaml" in caught.value.hint) == ("TPU-202", True)
+    assert read_account(lab.clients, "a@b").default_service_account == "a@b"

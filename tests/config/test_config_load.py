@@ -166,6 +166,7 @@ VALUES = {
     "vm.zone": ("europe-west4-c", "europe-west4-c"),
     "vm.external_ip": ("false", False),
     "vm.service_account": ("a@b.c", "a@b.c"),
+    "impersonate": ("a@b", "a@b"),
     "network": ("lab", "lab"),
     "subnetwork": ("west", "west"),
     "tags": ("a,b", ("a", "b")),
