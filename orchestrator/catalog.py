@@ -7,9 +7,25 @@ from importlib.resources import files
 
 from orchestrator.core.catalog import TABLES, Catalog, build
 
+_IN_USE: list[Catalog] = []
+
+
+def load_catalog() -> Catalog:
+    """
+    Return the catalogue in use: with refreshed prices where a command has found some, else the shipped one.
+    """
+    return _IN_USE[0] if _IN_USE else shipped_catalog()
+
+
+def use_catalog(catalog: Catalog) -> None:
+    """
+    Let all of this process use *catalog*.
+    """
+    _IN_USE[:] = [catalog]
+
 
 @cache
-def load_catalog() -> Catalog:
+def shipped_catalog() -> Catalog:
     """
     Return the catalogue built from `orchestrator/data/*.csv`.
     """

@@ -11,7 +11,7 @@ from orchestrator.cli.options import deployment_options, name_argument
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
-    from orchestrator.core.spending import Spending
+    from orchestrator.core.spending import Kept, Spending
 
 
 @click.command("cost")
@@ -24,7 +24,8 @@ def command(
     Show what the deployment has cost: by resource, zone, day (UTC) and use, and what preemptions took.
 
     NAME is a deployment that this computer has brought up; without it, the one of the deployment file.
-    An estimate from the price tables, not a bill. Storage and traffic are not in it.
+    An estimate from the price tables, not a bill. Of storage it counts what the bucket holds now, since it
+    was written; deleted files, requests and traffic are not in it, nor an adopted bucket.
     """
     from orchestrator.cli import cost_view
     from orchestrator.cli.events import EventPrinter
@@ -54,8 +55,25 @@ def _spent(session: "Session") -> "tuple[Spending, int]":
     seen = read_heartbeats(session.cloud.store, None)
     beats = seen.value if isinstance(seen, Present) else ()
     history = looked.history
-    found = spending(session.spec, session.catalog, history, beats, looked.world.seen_at)
+    ours = isinstance(looked.world.bucket, Present) and not session.spec.bucket.adopt
+    kept = _kept(session) if ours else ()
+    found = spending(session.spec, session.catalog, history, beats, looked.world.seen_at, kept)
     return found, history.preemptions
+
+
+def _kept(session: "Session") -> "tuple[Kept, ...]":
+    """
+    List what the bucket holds now; nothing when it cannot be listed, which is said.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.core.spending import Kept
+    from orchestrator.errors import TpuctlError
+
+    try:
+        return tuple(Kept(one.size / 2**30, one.updated) for one in session.cloud.store.list(""))
+    except TpuctlError as error:
+        say(f"storage is left out: {error.message}")
+        return ()
 
 
 def _body(found: "Spending") -> dict[str, Any]:

@@ -95,7 +95,15 @@ def _sentences(found: Spending, preemptions: int) -> list[str]:
         lines.append(f"The budget of {found.budget_usd:g} USD ({spent}){lasts}.")
     if found.unknown:
         lines.append(f"No price is known for: {', '.join(found.unknown)}. The sums leave it out.")
-    return [*lines, f"{found.prices.date_text}. An estimate, not a bill; without storage and traffic."]
+    return [*lines, f"{found.prices.date_text}. An estimate, not a bill.", _storage(found)]
+
+
+def _storage(found: Spending) -> str:
+    without = "Files deleted before, requests and traffic are in no sum."
+    if not found.storage_gib:
+        return f"Storage is not in the sums. {without}"
+    kept = f"the {found.storage_gib:.3f} GiB that the bucket holds now, since they were written"
+    return f"Storage is {kept}; the budget does not count it. {without}"
 
 
 def _usd(usd: float | None) -> str:

@@ -29,6 +29,7 @@ COMMANDS = {
     "explain": ("orchestrator.cli.explain", "Say why the deployment is in its state, and what comes next."),
     "logs": ("orchestrator.cli.logs", "Show the job's log, across machines."),
     "cost": ("orchestrator.cli.cost", "Show what was spent: by resource, zone, day and use."),
+    "prices": ("orchestrator.cli.prices", "Read the prices of TPUs from Google's billing catalogue."),
     "report": ("orchestrator.cli.report", "Write the deployment's story as one HTML page."),
     "dashboard": ("orchestrator.cli.dashboard", "Show the report in a browser, live, on this computer."),
     "checkpoints": ("orchestrator.cli.checkpoints", "List what is saved, and what would be resumed."),

@@ -135,7 +135,8 @@ KINDS: Mapping[str, Any] = {
         }],
     },
     "cost": {
-        "name": str, "preemptions": int, "usd": float, "most_usd": float, "ondemand_usd": float,
+        "name": str, "preemptions": int, "storage_gib": float,
+        "usd": float, "most_usd": float, "ondemand_usd": float,
         "items": [{
             "what": str, "zone": str, "machines": int, "seconds": float, "usd": maybe(float),
             "ondemand_usd": maybe(float),
@@ -178,6 +179,13 @@ KINDS: Mapping[str, Any] = {
     "down": {
         "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_kept": bool,
         "saved_usd_hour": float,
+    },
+    "prices": {
+        "date": str, "file": str,
+        "prices": [{
+            "generation": str, "region": str, "several_hosts": bool,
+            "ondemand_usd_chip_hour": maybe(float), "spot_usd_chip_hour": maybe(float),
+        }],
     },
     "selftest": {
         "name": str, "cloud": str, "left": [str], "interrupted": bool,

@@ -20,9 +20,9 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
     Print what `up` would do from nothing and return it; *scripts* adds what the machines would run.
     """
     from orchestrator import agentzip
-    from orchestrator.catalog import load_catalog
     from orchestrator.cli import check_view, plan_view
     from orchestrator.cli.job_data import read_data, with_code
+    from orchestrator.cli.price_cache import catalog_for
     from orchestrator.cli.sent import render, what_is_sent
     from orchestrator.cli.source_facts import gather
     from orchestrator.cli.source_folder import source_folder
@@ -32,7 +32,7 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
     from orchestrator.remote.bundle import build
 
     path, spec = read_spec(choice)
-    catalog = load_catalog()
+    catalog = catalog_for(choice.cloud)
     with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
         sets = read_data(path, spec, choice.cloud)
         bundle = build(source_folder(path, spec), Path(folder), more=with_code(sets)).digest

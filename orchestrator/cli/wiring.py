@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from orchestrator.catalog import load_catalog
 from orchestrator.cli.holder import gone, only_here, this_process
 from orchestrator.cli.places import on_machine, own_address, record_key, state_folder
+from orchestrator.cli.price_cache import catalog_for
 from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.layers import overrides_of
 from orchestrator.config.load import find, load
@@ -82,7 +83,7 @@ class Session:
         self.holder = this_process("?", 0.0)
         self.path, self.spec = (Path(), spec) if spec else read_spec(choice)
         self.clock = SteadyClock(SystemClock())
-        self.catalog = load_catalog()
+        self.catalog = catalog_for(choice.cloud)
 
     @cached_property
     def project(self) -> str:

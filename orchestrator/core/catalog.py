@@ -75,6 +75,15 @@ class Price:
     ondemand: float | None
     spot: float | None
 
+    def or_else(self, other: "Price") -> "Price":
+        """
+        Return this price, with that of *other* where it is unknown.
+        """
+        return Price(
+            other.ondemand if self.ondemand is None else self.ondemand,
+            other.spot if self.spot is None else self.spot,
+        )
+
     def of(self, spot: bool) -> float | None:
         """
         Return the spot or the on-demand price.
@@ -180,11 +189,13 @@ class Catalog:
 
         What is not in them keeps the price, and the doubt, that it had.
         """
-        table = {
-            (generation, zone, several): found.get((generation, region_of(zone), several), price)
-            for (generation, zone, several), price in self.tpu_prices.items()
-        }
-        doubts = {place: price for place, price in self.published.items() if place not in found}
+        table, doubts = dict(self.tpu_prices), dict(self.published)
+        for (generation, zone, several), price in self.tpu_prices.items():
+            fresh = found.get((generation, region_of(zone), several), UNKNOWN_PRICE)
+            table[generation, zone, several] = fresh.or_else(price)
+        for place, fresh in found.items():
+            doubt = doubts.pop(place, UNKNOWN_PRICE)
+            doubts[place] = fresh.or_else(doubt)
         dates = {**self.dates, "tpu_prices": date}
         return replace(self, tpu_prices=table, published=doubts, dates=dates)
 

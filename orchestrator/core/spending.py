@@ -14,9 +14,9 @@ from enum import Enum
 
 from orchestrator.core.bill import METERS, priced_as, spent
 from orchestrator.core.catalog import Catalog
-from orchestrator.core.cost import Hourly, Meter, PriceLine, hourly
+from orchestrator.core.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly
 from orchestrator.core.history import History, Span
-from orchestrator.core.names import incarnation_of
+from orchestrator.core.names import home_region, incarnation_of
 from orchestrator.core.spec import Spec, VmSpec
 from orchestrator.core.world import Heartbeat, Phase
 
@@ -32,6 +32,7 @@ class Use(Enum):
     STARTING = "starting"
     IDLE = "idle"
     UNKNOWN = "not known"
+    STORAGE = "storage"
 
 
 WASTED = (Use.LOST, Use.RECOVERING)
@@ -48,6 +49,16 @@ class Stretch:
     since: float
     until: float
     use: Use
+
+
+@dataclass(frozen=True)
+class Kept:
+    """
+    Hold what the bucket keeps: GiB that are there since a time, in seconds since the epoch.
+    """
+
+    gib: float
+    since: float
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,7 @@ class Spending:
     budget_usd: float | None
     budget_lasts: float | None
     prices: Hourly
+    storage_gib: float = 0.0
 
     @property
     def wasted_usd(self) -> float:
@@ -100,17 +112,25 @@ class Spending:
 
 
 def spending(
-    spec: Spec, catalog: Catalog, history: History, beats: Sequence[Heartbeat], now: float
+    spec: Spec,
+    catalog: Catalog,
+    history: History,
+    beats: Sequence[Heartbeat],
+    now: float,
+    kept: Sequence[Kept] = (),
 ) -> Spending:
     """
     Return what was spent up to *now*; *beats* are the last reports of all incarnations.
+
+    Of storage it counts what the bucket has *kept* up to now, since it was written. What was deleted before,
+    requests and traffic are not in it, and budgets do not count it.
     """
     bill = _Bill(spec, catalog, now)
     parts = stretches(history.spans, beats, now)
     uses, days, zones = ({} for _ in range(3)) if not history.spans else _split(bill, history.spans, parts)
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
     dear = _Bill(replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm), catalog, now)
-    items = tuple(_items(bill, dear, history.spans))
+    items = (*_items(bill, dear, history.spans), *_storage(spec, catalog, kept, now, zones, days, uses))
     usd = sum(item.usd for item in items if item.usd is not None)
     most = spent(spec, catalog, history, now).most_usd
     whole = hourly(spec, catalog, history.zone or spec.tpu.zones[0])
@@ -123,7 +143,7 @@ def spending(
         ondemand_usd=sum(item.ondemand_usd for item in items if item.ondemand_usd is not None),
         items=items,
         zones=zones,
-        days=days,
+        days=dict(sorted(days.items())),
         uses=uses,
         unknown=tuple(dict.fromkeys(f"{item.what} in {item.zone}" for item in items if item.usd is None)),
         rate_usd=sum(bill.rate(span) for span in history.spans if span.until is None),
@@ -134,7 +154,33 @@ def spending(
         if goes_on and budget and whole.most_usd
         else None,
         prices=whole,
+        storage_gib=sum(one.gib for one in kept),
     )
+
+
+def _storage(
+    spec: Spec, catalog: Catalog, kept: Sequence[Kept], now: float,
+    zones: dict[str, float], days: dict[str, float], uses: dict[str, float],
+) -> tuple[Item, ...]:  # fmt: skip
+    """
+    Return what the bucket has cost as an item, and add it to the shares by place, day and use.
+    """
+    if not kept:
+        return ()
+    region = home_region(spec)
+    longest = max(0.0, now - min(one.since for one in kept))
+    price = catalog.storage_price(region)
+    if price is None:
+        return (Item("storage", region, 1, longest, None, None),)
+    total = 0.0
+    for one in kept:
+        rate = one.gib * price / (HOURS_A_MONTH * 3600)
+        for day, since, until in _days(one.since, now):
+            days[day] = days.get(day, 0.0) + (until - since) * rate
+            total += (until - since) * rate
+    zones[region] = zones.get(region, 0.0) + total
+    uses[Use.STORAGE.value] = uses.get(Use.STORAGE.value, 0.0) + total
+    return (Item("storage", region, 1, longest, total, total),)
 
 
 def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> tuple[Stretch, ...]:

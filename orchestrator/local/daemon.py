@@ -35,6 +35,7 @@ from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.options import Options, load_options, save_options
 from orchestrator.local.places import CONTROL, STORAGE, Address, start_of, write_address
+from orchestrator.local.wire.billing import billing_routes
 from orchestrator.local.wire.compute import compute_routes
 from orchestrator.local.wire.connect_proxy import ConnectProxy
 from orchestrator.local.wire.dispatch import dispatch
@@ -112,6 +113,7 @@ class Daemon:
         self._own_names = frozenset(f"{name}:{options.port}" for name in ("127.0.0.1", "localhost"))
         tpu_routes(self._router, self.cloud)
         compute_routes(self._router, self.cloud)
+        billing_routes(self._router)
         secret_routes(
             self._router, self.cloud, Secrets(clock, settings.project_number, folder / "secrets.json")
         )

@@ -111,7 +111,7 @@ def test_a_plan_is_carried_out_as_it_is_or_not_at_all(folder, start, capsys, mon
     assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
 
     _, cost = run(capsys, "cost", "mine")
-    assert [i["what"] for i in cost["items"]] == ["TPU v6e-4", "TPU external address"]
+    assert [i["what"] for i in cost["items"]] == ["TPU v6e-4", "TPU external address", "storage"]
     assert cost["usd"] == pytest.approx(sum(cost["uses"].values()))
     assert (cost["budget_usd"], cost["items"][0]["zone"]) == (40, "us-east5-a")
     _, out, _ = here(capsys, "cost", "mine")

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.catalog import load_catalog
 from orchestrator.core.bill import spent
 from orchestrator.core.history import Span
-from orchestrator.core.spending import Use, spending
+from orchestrator.core.spending import Kept, Use, spending
 from orchestrator.core.world import Phase
 from tests.core.core_kit import make_spec
 from tests.core.worlds import beat, history
@@ -194,3 +194,17 @@ def test_nothing_has_cost_nothing():
     """Before `up` there is no item, and no division by zero."""
     found = spending(SPEC, CATALOG, history(started_at=0.0), [], T0)
     assert (found.usd, found.items, found.ttl_left, found.to_ttl_usd) == (0, (), None, None)
+
+
+def test_storage_is_what_the_bucket_holds_since_it_was_written():
+    """Ten GiB for half a month, in all sums: by resource, place, day and use; budgets leave it out."""
+    kept = [Kept(10.0, T0 - 365 * 3600)]
+    found = spending(SPEC, CATALOG, history(), [], T0, kept)
+    usd = 10 * CATALOG.storage_price("europe-west4") / 2
+    assert found.usd == pytest.approx(usd)
+    assert [(item.what, item.zone) for item in found.items] == [("storage", "europe-west4")]
+    assert found.zones == pytest.approx({"europe-west4": usd})
+    assert found.uses == pytest.approx({"storage": usd})
+    assert sum(found.days.values()) == pytest.approx(usd)
+    assert list(found.days) == sorted(found.days)
+    assert (found.storage_gib, found.most_usd) == (10.0, 0.0)
