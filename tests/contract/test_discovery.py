@@ -27,6 +27,8 @@ SEEN = (
     f"{TPU}/acceleratorTypes", f"{TPU}/runtimeVersions", f"/v2/projects/{PROJECT}/locations",
     VMS, f"{VMS}/v1", f"{VMS}/v1/serialPort", COMPUTE, f"{COMPUTE}/zones", f"{COMPUTE}/zones/{ZONE}",
     f"{COMPUTE}/regions", f"{COMPUTE}/zones/{ZONE}/machineTypes", f"{COMPUTE}/zones/{ZONE}/disks",
+    f"{COMPUTE}/zones/{ZONE}/diskTypes", f"{COMPUTE}/zones/{ZONE}/diskTypes/pd-ssd",
+    f"{GLOBAL}/networks/default/getEffectiveFirewalls",
     f"{COMPUTE}/zones/{ZONE}/operations", f"{COMPUTE}/aggregated/instances", f"{COMPUTE}/aggregated/disks",
     f"{COMPUTE}/aggregated/operations", f"{COMPUTE}/aggregated/machineTypes", f"{GLOBAL}/networks",
     f"{GLOBAL}/networks/default", f"{COMPUTE}/aggregated/subnetworks", f"{GLOBAL}/firewalls",

@@ -180,6 +180,22 @@ def test_checksums_of_one_upload_must_agree(store):
     assert answer.status == 400
 
 
+def test_an_upload_that_was_too_soon_is_ended_by_asking_again():
+    """
+    Its session was gone after a 429, so that a client's retry met 404 and the checkpoint was lost.
+    """
+    store = Store()
+    store.storage.objects._interval = 1.0
+    ends = []
+    for data in (b"one", b"two"):
+        session = store.send("POST", UPLOAD).headers["location"].partition("localhost")[2]
+        ends.append((session, data, store.send("PUT", session, data).status))
+    assert [status for _, _, status in ends] == [200, 429]
+    store.storage.clock.advance(1)
+    assert store.ok("PUT", *ends[1][:2])["size"] == "3"
+    assert store.send("GET", f"{O}/big?alt=media").body == b"two"
+
+
 # TPU, Compute, secrets.
 
 
@@ -250,3 +266,45 @@ def test_the_etag_of_a_policy_is_base64(tmp_path):
     path = f"/v1/projects/{PROJECT}/secrets"
     lab.ok("POST", f"{path}?secretId=s1", {"replication": {"automatic": {}}})
     assert base64.b64decode(lab.ok("GET", f"{path}/s1:getIamPolicy")["etag"], validate=True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ({"count": "2", "namePattern": "sky-##"}, ["sky-01", "sky-02"]),
+        ({"count": 2, "perInstanceProperties": {"a": {}, "b": {"name": "c"}}}, ["a", "c"]),
+    ],
+)
+def test_several_vms_are_inserted_by_one_call(wanted, names):
+    """
+    SkyPilot creates no VM in another way.
+    """
+    lab = a_lab()
+    properties = {key: value for key, value in vm_body().items() if key != "name"} | {
+        "machineType": "e2-small"
+    }
+    begun = lab.ok("POST", f"{VMS}/bulkInsert", {**wanted, "instanceProperties": properties})
+    lab.after(2)
+    assert lab.operation(begun)["status"] == "DONE"
+    assert [vm["name"] for vm in lab.ok("GET", VMS)["items"]] == names
+    for wrong in ({"count": "3"}, {"namePattern": "x"}, {"count": "-1"}):
+        body = {"namePattern": "z#", **wrong, "perInstanceProperties": {}, "instanceProperties": properties}
+        known = len(lab.cloud.machines())
+        status, _ = lab.call("POST", f"{VMS}/bulkInsert", body)
+        assert (status == 400) is (wrong != {"count": "3"})
+        assert (len(lab.cloud.machines()) == known) is (status == 400)
+
+
+def test_several_vms_fail_as_the_first_that_fails():
+    """
+    A stockout shows in the one operation.
+    """
+    lab = a_lab(stockouts=frozenset({ZONE}))
+    properties = {key: value for key, value in vm_body().items() if key != "name"}
+    begun = lab.ok(
+        "POST", f"{VMS}/bulkInsert", {"count": "2", "namePattern": "s#", "instanceProperties": properties}
+    )
+    lab.after(3)
+    done = lab.operation(begun)
+    assert done["error"]["errors"][0]["code"].startswith("ZONE_RESOURCE_POOL_EXHAUSTED")
+    assert lab.ok("GET", VMS).get("items", []) == []

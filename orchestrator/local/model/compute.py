@@ -11,7 +11,7 @@ from orchestrator.local.model.errors import compute_case
 from orchestrator.local.model.instance import Action, Instance, Status
 from orchestrator.local.model.kernel import Kernel, Place
 from orchestrator.local.model.machines import Machine
-from orchestrator.local.model.operations import Operation
+from orchestrator.local.model.operations import Api, Operation
 from orchestrator.local.model.vm_disks import VmDisks
 from orchestrator.local.model.vm_life import VmLife
 from orchestrator.local.model.vpcs import vm_interface
@@ -74,6 +74,28 @@ class ComputeVms:
         kernel.state.instances[zone, place.name] = instance
         kernel.add_machine(self._machine(instance))
         return self._life.start_up(instance, "insert", kernel.settings.latency.vm_create)
+
+    def insert_several(self, zone: str, body: Mapping[str, Any]) -> Operation:
+        """
+        Start to create VMs from *body* (JSON of BulkInsertInstanceResource); errors: ApiError.
+
+        One operation stands for all of them: it fails as the first that fails. The others stay: assumed.
+        """
+        kernel, properties = self._kernel, body.get("instanceProperties", {})
+        vm_rules.check_zone(kernel, zone)
+        names = vm_rules.names_of_several(kernel, zone, body)
+        for name in names:
+            vm_rules.check_name(kernel, Place(zone, name))
+        machine = str(properties.get("machineType", ""))
+        kind = machine if "/" in machine else f"zones/{zone}/machineTypes/{machine}"
+        made = [self.insert(zone, {**properties, "machineType": kind, "name": name}) for name in names]
+        target, place = f"projects/{kernel.settings.project}/zones/{zone}", Place(zone, names[0])
+        operation = kernel.begin(
+            Api.COMPUTE, f"zones/{zone}", "bulkInsert", target, kernel.numeric_id(), place=place
+        )
+        operation.planned = operation.planned or next((one.planned for one in made if one.planned), None)
+        kernel.proceed(operation, kernel.settings.latency.vm_create, "vm.done")
+        return operation
 
     def start(self, zone: str, name: str) -> Operation:
         """

@@ -5,6 +5,7 @@ The methods the local cloud serves, by their names in the permission system's st
 _TPU_OPERATIONS = ("create", "delete", "start", "stop", "update")
 _COMPUTE_OPERATIONS = (
     "insert",
+    "bulkInsert",
     "delete",
     "start",
     "stop",
@@ -59,13 +60,18 @@ COMPUTE = frozenset(
         "compute.images.get",
         "compute.images.getFromFamily",
         "compute.projects.get",
-        *(f"compute.{k}.{v}" for k in ("zones", "regions", "machineTypes") for v in ("get", "list")),
+        *(
+            f"compute.{k}.{v}"
+            for k in ("zones", "regions", "machineTypes", "diskTypes")
+            for v in ("get", "list")
+        ),
         *(
             f"compute.{k}.{v}"
             for k in ("disks", "networks", "subnetworks", "firewalls")
             for v in ("get", "list")
         ),
         "compute.machineTypes.aggregatedList",
+        "compute.networks.getEffectiveFirewalls",
         "compute.disks.aggregatedList",
         "compute.subnetworks.aggregatedList",
         *(
@@ -110,6 +116,7 @@ _TABLES = {
 
 _RENAMED = {
     "compute.instances.insert": "compute.instances.create",
+    "compute.instances.bulkInsert": "compute.instances.create",
     "compute.firewalls.insert": "compute.firewalls.create",
     "compute.instances.aggregatedList": "compute.instances.list",
     "storage.buckets.insert": "storage.buckets.create",

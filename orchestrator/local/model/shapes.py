@@ -58,6 +58,13 @@ INSTANCE: Shape = {
     "networkInterfaces": [{}],
     "disks": [{"initializeParams": {"sourceImage": str, "diskType": str, "diskName": str}, "source": str}],
 }
+SEVERAL: Shape = {
+    "count": str,
+    "minCount": str,
+    "namePattern": str,
+    "perInstanceProperties": {"*": {"name": str}},
+    "instanceProperties": {key: value for key, value in INSTANCE.items() if key != "name"},
+}
 LABELS: Shape = {"labels": TEXTS, "labelFingerprint": str}
 TAGS: Shape = {"items": [str], "fingerprint": str}
 FIREWALL: Shape = {"name": str, "allowed": [{}], "denied": [{}], "sourceRanges": [str]}

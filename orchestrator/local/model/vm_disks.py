@@ -134,7 +134,7 @@ class VmDisks:
             instance.zone,
             name,
             self._kernel.numeric_id(),
-            int(params.get("diskSizeGb") or wanted.get("diskSizeGb") or _DEFAULT_GIB),
+            int(str(params.get("diskSizeGb") or wanted.get("diskSizeGb") or _DEFAULT_GIB)),
             str(params.get("diskType") or "pd-standard").rsplit("/", 1)[-1],
             vm_rules.check_image(wanted) if boot else "",
             self._kernel.state.time,

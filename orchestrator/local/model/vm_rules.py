@@ -51,6 +51,24 @@ def check_request_id(request_id: str) -> None:
         raise invalid(f"Invalid value for field 'requestId': '{request_id}'. Must be a valid, non-zero UUID.")
 
 
+def names_of_several(kernel: Kernel, zone: str, body: Mapping[str, Any]) -> list[str]:
+    """
+    Return the names that a bulk insert asks for: given ones, or the first free numbers of its pattern.
+    """
+    named, pattern = body.get("perInstanceProperties", {}), str(body.get("namePattern", ""))
+    count = int(body.get("count", len(named)))
+    if named:
+        names = [str(one.get("name") or key) for key, one in named.items()]
+    elif (marks := pattern.count("#")) and "#" * marks in pattern:
+        every = (pattern.replace("#" * marks, f"{number:0{marks}}") for number in range(1, 10_000))
+        names = [one for one in every if (zone, one) not in kernel.state.instances][: max(count, 0)]
+    else:
+        raise invalid("Invalid value for field 'resource.namePattern': it has no '#', and no VM is named.")
+    if not 1 <= count == len(names):
+        raise invalid(f"Invalid value for field 'resource.count': '{count}'.")
+    return names
+
+
 def check_name(kernel: Kernel, place: Place) -> None:
     """
     Refuse a name that is not RFC 1035 (400) or is taken (409).

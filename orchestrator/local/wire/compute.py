@@ -38,6 +38,7 @@ def _instances(cloud: LocalCloud) -> Table:
     vms = InstanceRequests(cloud)
     return [
         ("compute.instances.insert", "POST", _Z + "/instances", vms.insert),
+        ("compute.instances.bulkInsert", "POST", _Z + "/instances/bulkInsert", vms.insert_several),
         ("compute.instances.list", "GET", _Z + "/instances", vms.list),
         ("compute.instances.aggregatedList", "GET", _P + "/aggregated/instances", vms.everywhere),
         ("compute.instances.get", "GET", _I, vms.get),
@@ -80,6 +81,8 @@ def _catalog(cloud: LocalCloud) -> Table:
             catalog.types_everywhere,
         ),
         ("compute.machineTypes.get", "GET", _Z + "/machineTypes/{name}", catalog.type),
+        ("compute.diskTypes.list", "GET", _Z + "/diskTypes", catalog.disk_types),
+        ("compute.diskTypes.get", "GET", _Z + "/diskTypes/{name}", catalog.disk_type),
         ("compute.images.getFromFamily", "GET", _P + "/global/images/family/{name}", catalog.family),
         ("compute.images.get", "GET", _P + "/global/images/{name}", catalog.image),
     ]
@@ -90,6 +93,12 @@ def _network(cloud: LocalCloud) -> Table:
     return [
         ("compute.networks.list", "GET", _P + "/global/networks", net.networks),
         ("compute.networks.get", "GET", _P + "/global/networks/{name}", net.network),
+        (
+            "compute.networks.getEffectiveFirewalls",
+            "GET",
+            _P + "/global/networks/{name}/getEffectiveFirewalls",
+            net.effective,
+        ),
         ("compute.subnetworks.aggregatedList", "GET", _P + "/aggregated/subnetworks", net.subnets_everywhere),
         ("compute.subnetworks.list", "GET", _SCOPES["region"] + "/subnetworks", net.subnets),
         ("compute.subnetworks.get", "GET", _SCOPES["region"] + "/subnetworks/{name}", net.subnet),

@@ -14,6 +14,8 @@ from orchestrator.local.wire.compute_shapes import link, named_resource
 from orchestrator.local.wire.dispatch import Call
 from orchestrator.local.wire.http import Response
 
+DISK_TYPES = ("pd-balanced", "pd-ssd", "pd-standard")
+
 
 class ComputeCatalog:
     """
@@ -47,6 +49,30 @@ class ComputeCatalog:
         """
         vm_rules.check_zone(self._cloud.kernel, call.zone)
         return Response.of(self._zone(call.zone))
+
+    def disk_types(self, call: Call) -> Response:
+        """
+        Answer diskTypes.list.
+        """
+        vm_rules.check_zone(self._cloud.kernel, call.zone)
+        path = f"{self._own}/zones/{call.zone}/diskTypes"
+        return listed(call.request, "diskType", path, [self._disk_type(call.zone, one) for one in DISK_TYPES])
+
+    def disk_type(self, call: Call) -> Response:
+        """
+        Answer diskTypes.get.
+        """
+        vm_rules.check_zone(self._cloud.kernel, call.zone)
+        if call.name not in DISK_TYPES:
+            raise vm_rules.missing(f"{self._own}/zones/{call.zone}/diskTypes/{call.name}")
+        return Response.of(self._disk_type(call.zone, call.name))
+
+    def _disk_type(self, zone: str, name: str) -> dict[str, Any]:
+        place = f"{self._own}/zones/{zone}"
+        return named_resource(
+            "diskType", f"{place}/diskTypes/{name}", 30000 + DISK_TYPES.index(name), zone=link(place),
+            validDiskSize="10GB-65536GB", defaultDiskSizeGb="500" if name == "pd-standard" else "100",
+        )  # fmt: skip
 
     def regions(self, call: Call) -> Response:
         """

@@ -42,6 +42,13 @@ class NetworkRequests:
             raise vm_rules.missing(f"{self._own}/global/networks/{call.name}")
         return Response.of(self._network(vpc))
 
+    def effective(self, call: Call) -> Response:
+        """
+        Answer networks.getEffectiveFirewalls; the local cloud has no policies above a network's own rules.
+        """
+        self.network(call)
+        return Response.of({"firewalls": [self._rule(rule) for rule in self._cloud.network.firewalls()]})
+
     def subnets(self, call: Call) -> Response:
         """
         Answer subnetworks.list.

@@ -44,7 +44,9 @@ def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
     found = router.find(request)
     if found is None:
         reason = "NOT_FOUND" if request.path.startswith(_RPC) else "notFound"
-        return plain_error(request, 404, reason, f"Not found: {request.method} {request.path}")
+        return plain_error(
+            request, 404, reason, f"Not found: the local cloud does not serve {request.method} {request.path}"
+        )
     handler, parts = found
     method = getattr(handler, "__name__", "")
 

@@ -9,6 +9,7 @@ from orchestrator.local.model import policies, replays, shapes, tables
 from orchestrator.local.model.errors import compute_case
 from orchestrator.local.model.instance import Instance
 from orchestrator.local.model.operations import Operation
+from orchestrator.local.model.shapes import check_shape
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.compute_lists import aggregated, listed
 from orchestrator.local.wire.compute_shapes import disk_json, instance_json, link, operation_json
@@ -45,6 +46,16 @@ class InstanceRequests:
             call.request,
             lambda: self._cloud.compute.insert(call.zone, body_of(call.request, shapes.INSTANCE)),
         )
+
+    def insert_several(self, call: Call) -> Response:
+        """
+        Answer instances.bulkInsert. Numbers of 64 bit may come as numbers or as text.
+        """
+        body = body_of(call.request)
+        counts = {key: str(body[key]) for key in ("count", "minCount") if isinstance(body.get(key), int)}
+        body = {**body, **counts}
+        check_shape(body, dict(shapes.SEVERAL))
+        return once(self._cloud, call.request, lambda: self._cloud.compute.insert_several(call.zone, body))
 
     def list(self, call: Call) -> Response:
         """

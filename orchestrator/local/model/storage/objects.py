@@ -135,7 +135,7 @@ class Objects:
         """
         try:
             check_object_name(name)
-            self._check_rate(bucket, name)
+            self.check_rate(bucket, name)
             wanted = without_nulls(body)
             crc32c, md5 = checksums(pieces(self._blobs, blob))
             _check_sums(wanted, crc32c, md5)
@@ -160,7 +160,7 @@ class Objects:
             )
         )
 
-    def _check_rate(self, bucket: str, name: str) -> None:
+    def check_rate(self, bucket: str, name: str) -> None:
         """
         Raise 429 when the object has just been changed.
         """
@@ -180,7 +180,7 @@ class Objects:
         Merge *body* into the object's fields: a new metageneration of the same generation.
         """
         held = self.get(bucket, name)
-        self._check_rate(bucket, name)
+        self.check_rate(bucket, name)
         asked.check_write(held.generation, held.metageneration)
         fields = merged(held.fields, _settable(body))
         newer = replace(
@@ -193,7 +193,7 @@ class Objects:
         Delete the object; the record goes first, so that a kill leaves no record without bytes.
         """
         held = self.get(bucket, name, generation)
-        self._check_rate(bucket, name)
+        self.check_rate(bucket, name)
         asked.check_write(held.generation, held.metageneration)
         self._change(bucket, name)
         self._blobs.forget("object", f"{bucket}/{name}")

@@ -129,6 +129,8 @@ class Uploads:
         held = self._blobs.append(session_id, b"")
         if held != total:
             raise invalid(f"The upload has {held} bytes where {total} were announced.")
+        # Refused for its rate, an upload can be ended later: its bytes stay.
+        self._objects.check_rate(session.bucket, session.name)
         body = {**session.body, **sums}
         if any(session.body.get(name, given) != given for name, given in sums.items()):
             raise invalid("The checksums of the first and the last request of the upload differ.")
