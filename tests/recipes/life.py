@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.local.options import load_options
 from tests.e2e.stage import Stage
 from tests.recipes.kit import copy, held, hold, hold_at, losses
 
@@ -30,6 +31,13 @@ class Life:
     def losses(self) -> dict[int, str]:
         """Return the loss of each step, which is the same wherever a step was trained twice."""
         return losses("\n".join(self.logs))
+
+
+def start_cloud(stage: Stage, notice: int) -> None:
+    """Start the local cloud with a notice of so many seconds; its machines keep the Python that was chosen."""
+    python = load_options(stage.cloud).python
+    words = ("--python", python) if python else ()
+    stage.tpuctl("local", "start", "--notice", str(notice), *words)
 
 
 def leave(stage: Stage, incarnation: int, workers: int = 1) -> None:
@@ -74,7 +82,7 @@ def live(
         settings = {**{k: held(str(v)) for k, v in settings.items()}, "env.HELD_AT": gate}
     fast = ["--set", "watch.poll=1s", "--set", "vm=none"]
     fast += [word for key, value in settings.items() for word in ("--set", f"job.{key}={value}")]
-    stage.tpuctl("local", "start", "--notice", str(NOTICE_SECONDS))
+    start_cloud(stage, NOTICE_SECONDS)
     stage.tpuctl("up", *fast, seconds=RUN_SECONDS)
     watch = stage.start("watch", *fast)
 

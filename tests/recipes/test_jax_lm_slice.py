@@ -11,7 +11,7 @@ from tests.e2e.stage import Stage, kill
 from tests.local.hosts_lab import LabView, free_port, machine, serving
 from tests.recipes.jax_lm import COMMAND, Bucket, settings
 from tests.recipes.kit import Recipe, Run, copy, hold, hold_at, losses, prepared
-from tests.recipes.life import NOTICE_SECONDS, RUN_SECONDS, leave
+from tests.recipes.life import NOTICE_SECONDS, RUN_SECONDS, leave, start_cloud
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("jax-lm")]
 STEPS = 32
@@ -144,7 +144,7 @@ def test_whole_life_of_a_slice_on_the_local_cloud(stage, recipe, straight):
         **{f"job.env.{key}": value for key, value in env.items()},
     }  # fmt: skip
     words = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-    stage.tpuctl("local", "start", "--notice", str(NOTICE_SECONDS))
+    start_cloud(stage, NOTICE_SECONDS)
     stage.tpuctl("up", *words, seconds=RUN_SECONDS)
     watch = stage.start("watch", *words)
 

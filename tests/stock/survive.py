@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.e2e.stage import Stage
 from tests.recipes.kit import copy
-from tests.recipes.life import RUN_SECONDS, leave
+from tests.recipes.life import RUN_SECONDS, leave, start_cloud
 
 NOTICE_SECONDS = 120
 """Longer than any program here needs for its end; the machine is taken as soon as all is said."""
@@ -69,7 +69,7 @@ def survive(
     """
     fast = ["--set", "watch.poll=1s", "--set", "vm=none"]
     fast += [word for key, value in (settings or {}).items() for word in ("--set", f"job.{key}={value}")]
-    stage.tpuctl("local", "start", "--notice", str(NOTICE_SECONDS))
+    start_cloud(stage, NOTICE_SECONDS)
     stage.tpuctl("up", *fast, seconds=patience)
     watch = stage.start("watch", *fast)
 
