@@ -34,7 +34,7 @@ class Life:
 
 
 def start_cloud(stage: Stage, notice: int) -> None:
-    """Start the local cloud with a notice of so many seconds; its machines keep the Python that was chosen."""
+    """Start the local cloud with a notice of so many seconds; machines keep the Python they were given."""
     python = load_options(stage.cloud).python
     words = ("--python", python) if python else ()
     stage.tpuctl("local", "start", "--notice", str(notice), *words)
