@@ -9,6 +9,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Mapping, Optional
 
+from .host_keys import public_host_keys
 from .layout import write_atomically
 from .settings import Settings
 from .storage import SECONDS, Bucket
@@ -71,6 +72,7 @@ class Status:
             "unclaimed_files": 0,
             "unclaimed_bytes": 0,
             "unclaimed_complete": None,
+            "host_keys": public_host_keys(),
             "format": "" if settings.checkpoints.format == "auto" else settings.checkpoints.format,
             "message": "",
         }

@@ -7,7 +7,7 @@ from orchestrator.core.history import current_node
 from orchestrator.core.learn import learn
 from orchestrator.core.world import Node, World
 from orchestrator.engine.observe import observe
-from orchestrator.engine.reach import vm_host, worker_host
+from orchestrator.engine.reach import vm_host, worker_host, worker_keys
 from orchestrator.errors import NotFoundError, TransientError, UsageError
 from orchestrator.ports import Host
 
@@ -45,7 +45,7 @@ def _published(session: Session, node: Node, worker: int) -> tuple[str, ...]:
     One worker that has none must not keep us from the others.
     """
     try:
-        return session.cloud.nodes.host_keys(node.name, node.zone, worker)
+        return worker_keys(session.cloud, node, worker)
     except (NotFoundError, TransientError):
         return ()
 

@@ -195,8 +195,9 @@ class Heartbeat:
     number of saves. *uncommitted* is a save that no commit contains, in *uncommitted_place* (checkpoints,
     work, home or quarantine), which its format judges to be in *uncommitted_state*. *unclaimed_files* and
     *unclaimed_bytes* say how much of that kind is in the bucket under `unclaimed/`; *unclaimed_complete* is
-    None for nothing, False while some may be missing. *timings* are seconds since the epoch by name (boot,
-    setup_began, setup_done, restore_began, fetched, restored, spawned, first_step).
+    None for nothing, False while some may be missing. *host_keys* are the machine's public ones. *timings*
+    are seconds since the epoch by name (boot, setup_began, setup_done, restore_began, fetched, restored,
+    spawned, first_step).
     """
 
     incarnation: int
@@ -231,6 +232,7 @@ class Heartbeat:
     unclaimed_bytes: int = 0
     unclaimed_complete: bool | None = None
     message: str = ""
+    host_keys: tuple[str, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
 
 

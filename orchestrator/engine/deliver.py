@@ -7,7 +7,7 @@ from orchestrator.core.plan import Change, Verb
 from orchestrator.core.world import Node, World
 from orchestrator.engine.artifacts import Artifacts
 from orchestrator.engine.blueprint import ROOT, Blueprint
-from orchestrator.engine.reach import vm_host, worker_host
+from orchestrator.engine.reach import vm_host, worker_host, worker_keys
 from orchestrator.errors import RemoteError
 from orchestrator.ports import Cloud, Host
 from orchestrator.render import begin_script, stop_seconds
@@ -23,7 +23,7 @@ def node_hosts(cloud: Cloud, node: Node, world: World) -> list[Host]:
     Return the workers of *node* with their pinned host keys; raise NotFoundError while one has none.
     """
     return [
-        worker_host(cloud, world, node, worker, cloud.nodes.host_keys(node.name, node.zone, worker.index))
+        worker_host(cloud, world, node, worker, worker_keys(cloud, node, worker.index))
         for worker in node.workers
     ]
 

@@ -4,7 +4,8 @@ Where each machine is reached over SSH: its address, its pinned host keys and th
 
 from orchestrator.core.road import Road, road_to_vm, road_to_worker
 from orchestrator.core.world import Absent, Node, Present, Vm, VmState, Worker, World
-from orchestrator.errors import RemoteError
+from orchestrator.engine.heartbeats import read_heartbeats
+from orchestrator.errors import AuthError, RemoteError
 from orchestrator.ports import Cloud, Host, Iap
 
 
@@ -20,6 +21,24 @@ def vm_host(cloud: Cloud, world: World) -> Host:
     address = vm.external_ip if road is Road.OUTSIDE else vm.internal_ip
     iap = Iap(cloud.account.project, vm.zone, vm.name, cloud.relay) if road is Road.IAP else None
     return Host(vm.name, address or vm.external_ip, keys, cloud.ssh_port, iap=iap)
+
+
+def worker_keys(cloud: Cloud, node: Node, worker: int) -> tuple[str, ...]:
+    """
+    Return one worker's public host keys: from its guest attributes, where those are closed from its report.
+
+    Only the machines' account, and who may change the bucket, writes reports. Raise NotFoundError while there
+    are none, AuthError when the attributes are closed and no report tells them.
+    """
+    try:
+        return cloud.nodes.host_keys(node.name, node.zone, worker)
+    except AuthError:
+        # A constraint of the organisation, or a role that lacks it (docs/facts.md 2.7).
+        beats = read_heartbeats(cloud.store, node.incarnation) if node.incarnation else Absent()
+        told = [b.host_keys for b in beats.value if b.worker == worker] if isinstance(beats, Present) else []
+        if not any(told):
+            raise
+        return told[0]
 
 
 def worker_host(cloud: Cloud, world: World, node: Node, worker: Worker, keys: tuple[str, ...]) -> Host:

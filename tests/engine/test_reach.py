@@ -2,14 +2,17 @@
 Where machines are reached: address, pinned keys and the way, from what was seen of them.
 """
 
+import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.core.names import HEARTBEAT
 from orchestrator.core.world import Absent, Node, NodeState, Present, Unknown, Vm, VmState, Worker
-from orchestrator.engine.reach import vm_host, worker_host
-from orchestrator.errors import RemoteError
-from orchestrator.ports import Host, Iap
+from orchestrator.engine.reach import vm_host, worker_host, worker_keys
+from orchestrator.errors import AuthError, NotFoundError, RemoteError
+from orchestrator.ports import Host, Iap, StoredObject
 
 WORKER = Worker(1, "10.0.0.3")
 NODE = Node("demo-tpu-g1", "z-a", NodeState.READY, 1, workers=(Worker(0, "10.0.0.2"), WORKER))
@@ -63,3 +66,45 @@ def test_a_vm_that_is_away_is_an_error_that_passes(there, words):
     """Nobody may take the internal address for one that this computer reaches."""
     with pytest.raises(RemoteError, match=words):
         worker_host(cloud(), there, NODE, WORKER, ())
+
+
+def closed(*beats):
+    """Return a cloud whose guest attributes a constraint closes, and whose bucket holds *beats*."""
+
+    def refuse(name, zone, worker):
+        raise AuthError("Constraint constraints/compute.disableGuestAttributesAccess violated")
+
+    objects = [
+        StoredObject(f"{HEARTBEAT}1/{beat['worker']}", 10, 1, 5.0, json.dumps(beat).encode())
+        for beat in beats
+    ]
+    store = SimpleNamespace(
+        list=lambda prefix: [replace(one, data=b"") for one in objects],
+        read=lambda name, offset=0, limit=0: next(one for one in objects if one.name == name),
+    )
+    return SimpleNamespace(nodes=SimpleNamespace(host_keys=refuse), store=store)
+
+
+def a_beat(worker, **more):
+    """Return the report of one worker of two."""
+    return {"incarnation": 1, "worker": worker, "workers": 2, "phase": "run", **more}
+
+
+def test_where_guest_attributes_are_closed_the_keys_come_from_the_workers_own_report():
+    """The second way is taken only when the first is refused, and only for that worker."""
+    told = closed(a_beat(0, host_keys=["ssh-ed25519 AAAA0"]), a_beat(1, host_keys=["ssh-ed25519 AAAA1"]))
+    assert worker_keys(told, NODE, 1) == ("ssh-ed25519 AAAA1",)
+    with pytest.raises(AuthError, match="disableGuestAttributesAccess"):
+        worker_keys(closed(a_beat(0, host_keys=["ssh-ed25519 AAAA0"]), a_beat(1)), NODE, 1)
+
+
+def test_keys_that_are_not_published_yet_are_waited_for():
+    """An open interface without keys is no reason to believe another one."""
+    told = closed(a_beat(1, host_keys=["ssh-ed25519 AAAA1"]))
+
+    def none_yet(name, zone, worker):
+        raise NotFoundError("none published yet")
+
+    told.nodes.host_keys = none_yet
+    with pytest.raises(NotFoundError):
+        worker_keys(told, NODE, 1)

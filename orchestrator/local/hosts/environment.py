@@ -43,6 +43,7 @@ def machine_environment(
         "TMPDIR": str(temporary),
         "TPUCTL_ROOT": str(files / "opt/tpuctl"),
         "TPUCTL_CRON_DIR": str(files / "etc/cron.d"),
+        "TPUCTL_SSH_DIR": str(files / "etc/ssh"),
         # Machines share the computer's network: each has its own loopback address.
         "TPUCTL_LOOPBACK": machine.address,
         MARKER: f"{settings.cloud_id}/{machine.id}",

@@ -64,6 +64,9 @@ class Guest:
         )
         key = self._state / "ssh_host_ed25519_key"
         public = await asyncio.to_thread(_host_key, key)
+        shown = Path(config.files) / "etc/ssh/ssh_host_ed25519_key.pub"
+        shown.parent.mkdir(parents=True, exist_ok=True)
+        shown.write_text(f"ssh-ed25519 {public}\n")
         attributes = await self._metadata.attributes("instance")
         project = await self._metadata.attributes("project")
         await self._services.start(key)
