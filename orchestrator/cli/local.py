@@ -46,9 +46,10 @@ def command() -> None:
 @click.option(
     "--object-interval",
     type=click.FloatRange(min=0),
-    default=0.0,
+    default=1.0,
+    show_default=True,
     metavar="SECONDS",
-    help="Refuse (429) a change of an object that comes sooner after its last one.",
+    help="Refuse (429) a change of an object that comes sooner after its last one; Google takes one a second.",
 )
 @click.option(
     "--network",
