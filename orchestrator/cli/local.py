@@ -49,7 +49,7 @@ def command() -> None:
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Refuse (429) a change of an object that comes sooner after its last one; Google takes one a second.",
+    help="Refuse (429) a change of an object that comes sooner after its last one.",
 )
 @click.option(
     "--network",
@@ -89,12 +89,15 @@ def command() -> None:
     help="What the images of machines lack besides.",
 )
 @json_option
-def start(as_json: bool, **choices: object) -> None:
+@click.pass_context
+def start(ctx: click.Context, /, as_json: bool, **choices: object) -> None:
     """
-    Start it with these settings. They are kept; `reset` forgets them.
+    Start it with these settings. They are kept for the next start; `reset` forgets them.
     """
     import os
     from dataclasses import replace
+
+    from click.core import ParameterSource
 
     from orchestrator.cli.output import print_json, say
     from orchestrator.errors import UsageError
@@ -110,7 +113,8 @@ def start(as_json: bool, **choices: object) -> None:
             hint=f"run: uv python install {choices['python']} (or pyenv install)",
             unchanged="nothing was started",
         )
-    options = replace(load_options(local_folder()), **choices)  # type: ignore[arg-type]
+    named = {k: v for k, v in choices.items() if ctx.get_parameter_source(k) is not ParameterSource.DEFAULT}
+    options = replace(load_options(local_folder()), **named)  # type: ignore[arg-type]
     address, fresh = control.ensure_running(options)
     if as_json:
         print_json("local", {"endpoint": address.endpoint, "project": address.project, "started": fresh})

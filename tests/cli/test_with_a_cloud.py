@@ -232,3 +232,12 @@ def environ(process):
         return (process / "environ").read_bytes()
     except OSError:
         return b""
+
+
+def test_a_start_changes_only_the_settings_that_are_named(cloud, folder):
+    """What an earlier start has set stays until it is named again."""
+    kept = json.loads((folder.parent / "cloud" / "options.json").read_text())
+    assert cloud("local", "stop")[0] == 0
+    assert cloud("local", "start", "--notice", "7")[0] == 0
+    assert json.loads((folder.parent / "cloud" / "options.json").read_text()) == {**kept, "notice": 7.0}
+    assert (kept["latency"], kept["object_interval"]) == ("instant", 1.0)
