@@ -56,7 +56,12 @@ INSTANCE: Shape = {
     "scheduling": SCHEDULING,
     "serviceAccounts": [{"email": str, "scopes": [str]}],
     "networkInterfaces": [{}],
-    "disks": [{"initializeParams": {"sourceImage": str, "diskType": str, "diskName": str}, "source": str}],
+    "disks": [
+        {
+            "initializeParams": {"sourceImage": str, "diskType": str, "diskName": str, "labels": TEXTS},
+            "source": str,
+        }
+    ],
 }
 SEVERAL: Shape = {
     "count": str,
