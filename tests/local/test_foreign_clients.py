@@ -1,5 +1,5 @@
 """
-What clients that nobody here wrote send, and what they must get; each was seen to fail before.
+What clients that nobody here wrote send, and what they must get.
 """
 
 import base64
