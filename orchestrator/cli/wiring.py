@@ -197,7 +197,8 @@ class Session:
         """
         Return the deployment record, loaded.
         """
-        record = Record(self.folder / "record.json", self.cloud.store, self.spec.name, self.key)
+        path, name = self.folder / "record.json", self.spec.name
+        record = Record(path, self.cloud.store, name, self.key, self.clock.now)
         record.load(forgiving=self.needs_no_record)
         if record.damaged:
             self._sink(Event(self.clock.now(), "failure", f"bucket's record not used: {record.damaged}"))

@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 RATE_SECONDS = 30.0
 """Seconds for which a change of an object that came too soon is asked for again."""
+UPLOAD_SECONDS = 300.0
+"""Seconds for which the upload of a file is tried again."""
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 # These send the storage client elsewhere without a word, so nobody may have them set for us.
 _DIVERTING = ("STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
@@ -135,6 +137,13 @@ class Clients:
         return {"timeout": self.settings.call_timeout, "retry": self._once("spaced", self._spaced)}
 
     @property
+    def uploading(self) -> Mapping[str, Any]:
+        """
+        Return the limits of a call that sends a file under a precondition, which makes each repetition safe.
+        """
+        return {"timeout": self.settings.call_timeout, "retry": self._once("uploads", self._uploads)}
+
+    @property
     def tpu(self) -> Any:
         """
         Return the `tpu_v2.TpuClient`, over REST; its default would be gRPC.
@@ -228,36 +237,27 @@ class Clients:
     def _spaced(self) -> Any:
         if self.settings.read_retry <= 0:
             return None
-        from google.api_core.exceptions import TooManyRequests
         from google.api_core.retry import Retry
-        from google.cloud.storage.exceptions import InvalidResponse
 
-        def too_soon(error: BaseException) -> bool:
-            # Uploads are refused with an exception of their own, which becomes the usual one later.
-            uploading = isinstance(error, InvalidResponse) and error.response.status_code == 429
-            return uploading or isinstance(error, TooManyRequests)
-
-        return Retry(too_soon, initial=0.5, maximum=4.0, multiplier=1.5, timeout=RATE_SECONDS)
+        return Retry(_too_soon, initial=0.5, maximum=4.0, multiplier=1.5, timeout=RATE_SECONDS)
 
     def _retry(self) -> Any:
         if self.settings.read_retry <= 0:
             return None
-        import requests
-        from google.api_core import exceptions as api
-        from google.api_core.retry import Retry, if_exception_type
-        from google.auth.exceptions import TransportError
+        from google.api_core.retry import Retry
 
-        transient = if_exception_type(
-            api.InternalServerError,
-            api.BadGateway,
-            api.ServiceUnavailable,
-            api.GatewayTimeout,
-            requests.ConnectionError,
-            requests.Timeout,
-            requests.exceptions.ChunkedEncodingError,
-            TransportError,
-        )
-        return Retry(transient, initial=0.2, maximum=2.0, multiplier=2.0, timeout=self.settings.read_retry)
+        return Retry(_transient(), initial=0.2, maximum=2.0, multiplier=2.0, timeout=self.settings.read_retry)
+
+    def _uploads(self) -> Any:
+        if self.settings.read_retry <= 0:
+            return None
+        from google.api_core.retry import Retry
+
+        transient = _transient()
+        return Retry(
+            lambda error: transient(error) or _too_soon(error),
+            initial=0.2, maximum=2.0, multiplier=2.0, timeout=UPLOAD_SECONDS,
+        )  # fmt: skip
 
 
 def _opened(make: Callable[[], T]) -> T:
@@ -294,3 +294,31 @@ def _environment(local: bool) -> Iterator[None]:
             yield
         finally:
             os.environ.update(kept)
+
+
+def _too_soon(error: BaseException) -> bool:
+    from google.api_core.exceptions import TooManyRequests
+    from google.cloud.storage.exceptions import InvalidResponse
+
+    # Uploads are refused with an exception of their own, which becomes the usual one later.
+    uploading = isinstance(error, InvalidResponse) and error.response.status_code == 429
+    return uploading or isinstance(error, TooManyRequests)
+
+
+def _transient() -> Callable[[BaseException], bool]:
+    import requests
+    from google.api_core import exceptions as api
+    from google.api_core.retry import if_exception_type
+    from google.auth.exceptions import TransportError
+
+    found: Callable[[BaseException], bool] = if_exception_type(
+        api.InternalServerError,
+        api.BadGateway,
+        api.ServiceUnavailable,
+        api.GatewayTimeout,
+        requests.ConnectionError,
+        requests.Timeout,
+        requests.exceptions.ChunkedEncodingError,
+        TransportError,
+    )
+    return found

@@ -14,7 +14,6 @@ from orchestrator.errors import NotFoundError, PreconditionError, TransientError
 from orchestrator.ports import LARGEST, StoredObject
 
 READ_TRIES = 5
-UPLOAD_SECONDS = 300.0
 MOST_OBJECTS = 1_000_000
 """Most names that one list is followed to: whoever writes to the bucket may write any number."""
 _FIELDS = "items(name,size,generation,updated),nextPageToken"
@@ -148,8 +147,7 @@ class GcsStore:
                     str(path),
                     if_generation_match=0,
                     checksum="crc32c",
-                    timeout=self._clients.settings.call_timeout,
-                    retry=self._upload_retry(),
+                    **self._clients.uploading,
                 )
         except PreconditionError:
             blob = self._look(name)
@@ -227,10 +225,6 @@ class GcsStore:
                 # A media answer carries no JSON; that this generation is gone is all that matters here.
                 raise NotFoundError(f"read {self._url(blob.name)}: replaced meanwhile") from gone
         return data
-
-    def _upload_retry(self) -> Any:
-        retry = self._clients.reading["retry"]
-        return retry and retry.with_timeout(UPLOAD_SECONDS)
 
     def _blob(self, name: str) -> Any:
         return self._clients.storage.bucket(self._name).blob(name)

@@ -14,7 +14,9 @@ from orchestrator.core.plan import Kind, Verb
 LATEST = 1e11
 """Seconds since the epoch beyond which a time is none."""
 MOST = 10**9
-"""Largest number of an incarnation, a serial, a count."""
+"""Largest number of an incarnation, a count."""
+MOST_SERIAL = 10**15
+"""Serials of a new record begin at the milliseconds since the epoch."""
 LARGEST_INT = 1 << 63
 LONGEST = 64 << 10
 _HALF = re.compile("[\ud800-\udfff]")
@@ -39,9 +41,9 @@ def check_history(history: History) -> None:
     """
     for name, value in _leaves(vars(history)):
         _check_leaf(name, value)
-    given = (history.serial, history.incarnation, history.highest, history.round, history.unwanted)
+    given = (history.incarnation, history.highest, history.round, history.unwanted)
     numbers = (*given, *history.on_demand, *(r.incarnation for r in history.rivals), history.preemptions)
-    if not all(0 <= number <= MOST for number in numbers):
+    if not all(0 <= number <= MOST for number in numbers) or not 0 <= history.serial <= MOST_SERIAL:
         raise ValueError("a number that no TPU has")
     for name, pattern in _MARKS.items():
         _fits(name, getattr(history, name), pattern)

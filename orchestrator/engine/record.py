@@ -4,6 +4,7 @@ The deployment record: the history, kept on this computer and in the bucket.
 
 import json
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,6 +34,8 @@ from orchestrator.ports import Store, StoredObject
 
 SCHEMA = 1
 CLAIM_TRIES = 3
+SERIALS_A_SECOND = 1000
+"""More than a deployment's record is ever written."""
 NOT_LOGGED_IN = "TPU-201"
 
 
@@ -47,7 +50,11 @@ class Record:
     record is *unproven* that this computer takes as it is, because it has no copy to compare it with.
     """
 
-    def __init__(self, path: Path, store: Store, deployment: str, key: bytes = b"") -> None:
+    def __init__(
+        self, path: Path, store: Store, deployment: str, key: bytes = b"",
+        now: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self._now = now
         self._path = path
         self._key = key
         self._deployment = deployment
@@ -188,7 +195,10 @@ class Record:
             fresh = change(self.history)
             if fresh == self.history:
                 return fresh
-            fresh = replace(fresh, serial=self.history.serial + 1)
+            # A deployment that is made anew, its bucket too, begins beyond all serials that it had before:
+            # else an old copy on another computer would pass for the newer one.
+            first = int(self._now() * SERIALS_A_SECOND)
+            fresh = replace(fresh, serial=self.history.serial + 1 if self.history.serial else first)
             data = encode(fresh, self._deployment, self._writer, self._key)
             if fresh.bucket_seen:
                 # First the bucket: what it refuses must not count as newer here.

@@ -220,7 +220,7 @@ class Controller:
         self.lab, self.spec, self.events, self.waiting = lab, spec, [], ()
         self.cloud = lab.open(spec)
         self.blueprint = Blueprint(spec, self.cloud.account, f"tpuctl:{KEY}")
-        self.record = Record(folder / "record.json", self.cloud.store, spec.name)
+        self.record = Record(folder / "record.json", self.cloud.store, spec.name, now=lab.clock.now)
         me = lab.holder(who, yields)
         if not beside:
             lab.ended.update(lab.processes)

@@ -42,7 +42,8 @@ def known(lab):
 
 def opened(lab, key=KEY, folder="state", **options):
     """Return the record as a process of a computer finds it."""
-    record = Record(lab.folder / folder / "record.json", lab.open(a_spec()).store, "demo", key)
+    path, store = lab.folder / folder / "record.json", lab.open(a_spec()).store
+    record = Record(path, store, "demo", key, lab.clock.now)
     record.load(**options)
     return record
 
@@ -62,7 +63,7 @@ def test_what_this_computer_wrote_is_believed(lab, known):
 @pytest.mark.parametrize("key", [b"", OTHER])
 def test_a_record_under_another_key_or_none_is_asked_about(lab, known, key):
     """Nothing is written before somebody has said that it was he; then it is this computer's."""
-    forge(lab, key, serial=99, started_at=5.0e9, spans=())
+    forge(lab, key, serial=10**14, started_at=5.0e9, spans=())
     record = opened(lab)
     assert "not by this computer" in record.doubt
     before = lab.get(RECORD)
@@ -81,12 +82,12 @@ def test_a_computer_that_never_saw_the_deployment_takes_the_record_as_it_is(lab,
     elsewhere = opened(lab, OTHER, "elsewhere")
     assert (elsewhere.doubt, elsewhere.unproven) == ("", True)
     assert not opened(lab, KEY, "new").unproven
-    forge(lab, b"", serial=50)
+    forge(lab, b"", serial=10**14)
     (lab.folder / "before").mkdir()
     (lab.folder / "before/record.json").write_bytes(lab.get(RECORD))
-    forge(lab, b"", serial=51)
+    forge(lab, b"", serial=10**14 + 1)
     record = opened(lab, KEY, "before")
-    assert (record.doubt, record.history.serial) == ("", 51)
+    assert (record.doubt, record.history.serial) == ("", 10**14 + 1)
 
 
 def test_an_old_record_that_is_put_back_does_not_count(lab, known):
@@ -102,9 +103,21 @@ def test_an_old_record_that_is_put_back_does_not_count(lab, known):
     assert opened(lab).damaged == ""
 
 
+def test_a_deployment_made_anew_elsewhere_is_not_taken_for_an_old_record(lab, known):
+    """Another computer took all down, the record too, and brings it up again: the copy here is old."""
+    for number in range(5):
+        known.update(lambda h, n=number: replace(h, preemptions=n + 1))
+    lab.wait(60)
+    lab.open(a_spec()).store.delete(RECORD)
+    other = opened(lab, KEY, "other")
+    other.update(lambda h: replace(h, bucket_seen=True, preemptions=77))
+    assert opened(lab).history.preemptions == 77
+    assert opened(lab).damaged == ""
+
+
 def test_down_needs_no_agreement(lab, known):
     """It goes on with the copy here, and looks where the other one says that something is, too."""
-    forge(lab, OTHER, serial=99, zones_used=("us-central1-a",), spans=())
+    forge(lab, OTHER, serial=10**14, zones_used=("us-central1-a",), spans=())
     record = opened(lab, forgiving=True)
     assert record.doubt == ""
     assert record.history.spans == known.history.spans

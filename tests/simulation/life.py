@@ -165,7 +165,9 @@ class Story:
 
     def demand_settled(self, owner):
         history = self.world.stored_history(owner.name)
-        ending = self._may_end(owner.name) and history is not None and history.outcome
+        # Its last save may have been on its way when the gang was put to rest.
+        done = any(deployment == owner.name for deployment, _ in self.world.fleet.truly_done)
+        ending = (done or self._may_end(owner.name)) and history is not None and history.outcome
         if not ending:
             self.checks.demand("I4", self._unsettled(owner), "after it had settled")
 

@@ -66,6 +66,9 @@ class Owner:
         def start():
             if not rival and self.going_down and command != "down":
                 return
+            # Whoever starts it once more after its end wants it again, and it is no fault that it is there.
+            if self.ended and command != "down":
+                return
             self._start(command, host or self.host, rival)
 
         self.world.scheduler.after(after, start)

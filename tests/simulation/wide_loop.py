@@ -87,7 +87,7 @@ class Loop:
         self.clock = clock or Pauses(world.scheduler.clock)
         remote = Ssh(world.fleet, self, lambda: False)
         cloud = direct_cloud(FaultyDoor(world, self), spec, remote)
-        self.record = Record(self.host.record, cloud.store, spec.name)
+        self.record = Record(self.host.record, cloud.store, spec.name, now=self.clock.now)
         holder = Holder(f"{self.name}/{self._count}", "a", "watch", world.now(), pid=1, boot="a")
         self.lease = Lease(cloud.store, self.clock, holder, lambda _: True)
         self.sink = EventLog(cloud.store, self._event, lambda: self.record.history.bucket_seen)

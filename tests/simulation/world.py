@@ -251,7 +251,7 @@ class Controller:
         self.cloud = replace(cloud, account=account)
         for adapter in (cloud.buckets, cloud.vms, cloud.nodes, cloud.queued, cloud.store):
             adapter._clients = world.clients
-        self.record = Record(self.folder / "record.json", cloud.store, spec.name)
+        self.record = Record(self.folder / "record.json", cloud.store, spec.name, now=self.clock.now)
         yields = ("up", "down") if command == "watch" else ()
         me = Holder(
             uuid.uuid4().hex, process.host, command, self.clock.now(), pid=1, boot=process.host, yields=yields

@@ -55,7 +55,8 @@ INSTANCE: Shape = {
     "tags": {"items": [str]},
     "scheduling": SCHEDULING,
     "serviceAccounts": [{"email": str, "scopes": [str]}],
-    "networkInterfaces": [{}],
+    "networkInterfaces": [{"network": str, "subnetwork": str}],
+    "shieldedInstanceConfig": {},
     "disks": [
         {
             "initializeParams": {"sourceImage": str, "diskType": str, "diskName": str, "labels": TEXTS},
