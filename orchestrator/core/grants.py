@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.core.names import BUNDLES, CLAIM, DATA, GANG, HEARTBEAT, STATE, WAKE
-from orchestrator.core.scopes import READER_ROLE, WRITER_ROLE
+from orchestrator.core.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.core.spec import Spec, VmSpec
 
 CONTROLLED = (STATE, BUNDLES, DATA)
@@ -59,9 +59,14 @@ def grants(bucket: str, tpu: str, vm: str = "", *, loop: bool = False) -> tuple[
     narrow = [
         grant
         for account in machines
-        for grant in (Grant(READER_ROLE, account), Grant(WRITER_ROLE, account, not_controlled(bucket)))
+        for grant in (
+            Grant(BUCKET_ROLE, account),
+            Grant(READER_ROLE, account),
+            Grant(WRITER_ROLE, account, not_controlled(bucket)),
+        )
     ]
-    return (*narrow, *((Grant(WRITER_ROLE, controller),) if controller else ()))
+    wide = (Grant(BUCKET_ROLE, controller), Grant(WRITER_ROLE, controller)) if controller else ()
+    return (*narrow, *wide)
 
 
 def not_controlled(bucket: str) -> str:
@@ -97,4 +102,4 @@ def grants_mark(spec: Spec) -> str:
     Return a mark of what the file asks for: where the record has another, `up` sets the bucket up anew.
     """
     accounts = f"{spec.service_account or ''}:{vm_account(spec) or ''}"
-    return f"1:{accounts}:{int(spec.watch.on_vm)}:{int(spec.bucket.soft_delete or 0)}"
+    return f"2:{accounts}:{int(spec.watch.on_vm)}:{int(spec.bucket.soft_delete or 0)}"

@@ -16,6 +16,7 @@ from orchestrator.core.history import Span
 from orchestrator.core.plan import Change, Kind, Plan, Verb
 from orchestrator.core.prices import ways_to_bucket
 from orchestrator.core.scopes import (
+    BUCKET_ROLE,
     LOOP_ROLES,
     READER_ROLE,
     SELF_DELETE_ROLE,
@@ -217,7 +218,7 @@ def _grant(spec: Spec) -> str:
     """
     narrow = "machines read all, and write all but records and code"
     if not spec.watch.on_vm:
-        return f"{READER_ROLE} and, with a condition, {WRITER_ROLE}: {narrow}"
+        return f"{BUCKET_ROLE}, {READER_ROLE} and, with a condition, {WRITER_ROLE}: {narrow}"
     if shares_account(spec):
         return f"{WRITER_ROLE}, without a condition: the job runs as the account of the loop on the VM"
     return f"{narrow} (a condition on {WRITER_ROLE}); the VM's own account writes all"

@@ -27,6 +27,11 @@ READER_ROLE = "roles/storage.objectViewer"
 What it grants them on all objects of that bucket.
 """
 
+BUCKET_ROLE = "roles/storage.legacyBucketReader"
+"""
+What it grants them on the bucket itself: Orbax and TensorFlow ask for it before they read or write in it.
+"""
+
 SELF_DELETE_ROLE = "roles/tpu.admin"
 """
 What the machines' account needs so that a TPU can delete itself; Google grants it for a whole project only.

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from orchestrator.core.grants import TITLE, Grant, grants
-from orchestrator.core.scopes import READER_ROLE, WRITER_ROLE
+from orchestrator.core.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.errors import ConflictError
 from orchestrator.ports import BucketOrder
 
-OURS = (READER_ROLE, WRITER_ROLE)
+OURS = (BUCKET_ROLE, READER_ROLE, WRITER_ROLE)
 BATCH = 100  # requests in one batch call
 POLICY_TRIES = 5
 EMPTY_TRIES = 3

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.cloud.buckets import GcsBuckets
 from orchestrator.core.grants import not_controlled
-from orchestrator.core.scopes import READER_ROLE, WRITER_ROLE
+from orchestrator.core.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.core.world import Absent, Unknown
 from orchestrator.errors import AuthError, ConflictError, Retry, TransientError
 from tests.cloud.cloud_kit import ACCOUNT, LABEL, a_bucket, a_lab
@@ -19,7 +19,7 @@ def machines(member=MEMBER):
     """
     Return what the account of machines gets: all to read, and to write but for what the controller keeps.
     """
-    return {(READER_ROLE, member, ""), (WRITER_ROLE, member, NARROW)}
+    return {(BUCKET_ROLE, member, ""), (READER_ROLE, member, ""), (WRITER_ROLE, member, NARROW)}
 
 
 def roles(lab, name="demo-bucket"):
@@ -65,7 +65,7 @@ def test_one_account_for_job_and_loop_writes_everything(more):
     """
     lab = a_lab()
     lab.buckets.create(a_bucket(**more))
-    assert roles(lab) == {(WRITER_ROLE, MEMBER, "")}
+    assert roles(lab) == {(BUCKET_ROLE, MEMBER, ""), (WRITER_ROLE, MEMBER, "")}
 
 
 def test_an_account_of_its_own_keeps_the_loop_apart_from_the_job():
@@ -74,7 +74,8 @@ def test_an_account_of_its_own_keeps_the_loop_apart_from_the_job():
     """
     lab = a_lab()
     lab.buckets.create(a_bucket(loop=True, vm="vm@example.com"))
-    assert roles(lab) == {*machines(), (WRITER_ROLE, "serviceAccount:vm@example.com", "")}
+    loop = "serviceAccount:vm@example.com"
+    assert roles(lab) == {*machines(), (BUCKET_ROLE, loop, ""), (WRITER_ROLE, loop, "")}
     lab.buckets.create(a_bucket(vm="vm@example.com"))
     assert roles(lab) == {*machines(), *machines("serviceAccount:vm@example.com")}
 
@@ -87,13 +88,13 @@ def test_a_grant_of_before_conditions_is_narrowed():
     lab.buckets.create(a_bucket())
     held = lab.storage.buckets.policy("demo-bucket")
     wide = {"role": WRITER_ROLE, "members": [MEMBER, "user:a@example.com"]}
-    more = {"role": "roles/storage.legacyBucketReader", "members": [MEMBER]}
+    more = {"role": "roles/storage.legacyObjectReader", "members": [MEMBER]}
     lab.storage.buckets.set_policy("demo-bucket", {**held, "bindings": [wide, more]})
     lab.buckets.create(a_bucket())
     assert roles(lab) == {
         *machines(),
         (WRITER_ROLE, "user:a@example.com", ""),
-        ("roles/storage.legacyBucketReader", MEMBER, ""),
+        ("roles/storage.legacyObjectReader", MEMBER, ""),
     }
 
 

@@ -129,6 +129,12 @@ def test_a_machine_writes_what_is_its_own(lab, name):
     assert owner.ask("DELETE", owner.object(name))[0] == 204
 
 
+def test_a_machine_may_look_at_its_bucket(lab):
+    """Orbax and TensorFlow do, with each folder of checkpoints in a bucket."""
+    status, body = Owner(lab).ask("GET", f"/storage/v1/b/{lab.bucket}")
+    assert (status, json.loads(body)["name"]) == (200, lab.bucket)
+
+
 def test_a_machine_does_not_change_the_bucket_or_its_policy(lab):
     """Else it would give itself what it lacks."""
     owner, at = Owner(lab), f"/storage/v1/b/{lab.bucket}"

@@ -19,6 +19,7 @@ _BUCKETS = frozenset(
     f"storage.buckets.{verb}" for verb in ("get", "update", "delete", "getIamPolicy", "setIamPolicy")
 )
 ROLES: Mapping[str, frozenset[str]] = {
+    "roles/storage.legacyBucketReader": frozenset({"storage.buckets.get", "storage.objects.list"}),
     "roles/storage.objectViewer": _READS,
     "roles/storage.objectCreator": _CREATES,
     "roles/storage.objectUser": _OBJECTS,
