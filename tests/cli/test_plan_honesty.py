@@ -15,7 +15,7 @@ from tests.figures import tell
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import OWN_NOTES, PROJECT, Town
 
-FILES = int(os.environ.get("TPUCTL_PLANS", "25"))
+FILES = int(os.environ.get("TPUCTL_PLANS", "10"))
 MOST_HOSTS = 8
 CALLS = {
     ("bucket", "create"): "storage.buckets.insert",
