@@ -5,7 +5,7 @@ Serve requests-as-values over ASGI.
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import Executor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.local.wire.http import Request, Response
 
@@ -14,6 +14,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 WITHOUT_BODY = (204, 304)
+
+if TYPE_CHECKING:
+    import uvicorn
 
 
 def asgi_app(
@@ -43,6 +46,19 @@ def asgi_app(
         await send({"type": "http.response.body", "body": response.body})
 
     return app
+
+
+def server(app: App) -> "uvicorn.Server":
+    """
+    Return a server of *app* for a socket that already listens.
+    """
+    import uvicorn
+
+    # No header may say who the client is: a machine could name the user's connection.
+    config = uvicorn.Config(
+        app, log_level="error", lifespan="off", ws="none", proxy_headers=False, timeout_graceful_shutdown=2
+    )
+    return uvicorn.Server(config)
 
 
 async def _body(receive: Receive) -> bytes | None:

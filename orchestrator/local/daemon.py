@@ -19,7 +19,7 @@ from orchestrator import uv_program
 from orchestrator.clock import SystemClock
 from orchestrator.errors import TpuctlError
 from orchestrator.local.admin import admin_routes
-from orchestrator.local.asgi import App, asgi_app
+from orchestrator.local.asgi import App, asgi_app, server
 from orchestrator.local.certificates import STORAGE_HOSTS, certificates
 from orchestrator.local.hosts.choose import make_hosts
 from orchestrator.local.hosts.interpreters import interpreters
@@ -267,26 +267,11 @@ class Daemon:
         """
         Serve until halted, then stop every machine.
         """
-        import uvicorn
-
         executor = ThreadPoolExecutor(max_workers=32, thread_name_prefix="request")
         sockets = (
             listener, unix_listening(self._folder, STORAGE), unix_listening(self._folder, CONTROL)
         )  # fmt: skip
-        servers = [
-            uvicorn.Server(
-                # No header may say who the client is: a machine could name the user's connection.
-                uvicorn.Config(
-                    app,
-                    log_level="error",
-                    lifespan="off",
-                    ws="none",
-                    proxy_headers=False,
-                    timeout_graceful_shutdown=2,
-                )
-            )
-            for app in self.apps(executor)
-        ]
+        servers = [server(app) for app in self.apps(executor)]
         await self._proxy.start(self._options.proxy_port, self._options.setup_proxy_port)
         await self._relay.start(self._options.iap_port, self._certificates.context())
         await asyncio.to_thread(self._restore)
@@ -294,15 +279,15 @@ class Daemon:
         time.start()
         with contextlib.suppress(asyncio.CancelledError):
             serving = [
-                asyncio.create_task(server._serve([one]))  # noqa: SLF001 - serve() takes our signals
-                for server, one in zip(servers, sockets, strict=True)
+                asyncio.create_task(each._serve([one]))  # noqa: SLF001 - serve() takes our signals
+                for each, one in zip(servers, sockets, strict=True)
             ]
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self._halt.set)
             write_address(self._folder, self._address())
             await self._halt.wait()
-            for server in servers:
-                server.should_exit = True
+            for each in servers:
+                each.should_exit = True
             await asyncio.gather(*serving)
         self._over.set()
         self._wake.set()

@@ -11,7 +11,7 @@ from orchestrator.local.wire.storage_access import Accounts, nobody
 from orchestrator.local.wire.storage_batch import answer_batch
 from orchestrator.local.wire.storage_buckets import BucketRequests
 from orchestrator.local.wire.storage_objects import ObjectRequests
-from orchestrator.local.wire.storage_shapes import check_encryption, refusal
+from orchestrator.local.wire.storage_shapes import answering, refusal
 from orchestrator.local.wire.storage_uploads import UploadRequests
 
 _B = "/storage/v1/b"
@@ -64,7 +64,7 @@ def storage_routes(
         table.append(("storage.objects.insert", "PUT", path, uploads.chunk))
         table.append(("storage.objects.insert", "DELETE", path, uploads.cancel))
     for method, verb, pattern, handler in table:
-        router.add(verb, pattern, _answering(method, storage, handler))
+        router.add(verb, pattern, answering(method, storage, handler, lambda error, _: refusal(error)))
 
 
 def route(router: Router, request: Request) -> Response:
@@ -76,20 +76,3 @@ def route(router: Router, request: Request) -> Response:
         return refusal(StorageError(404, "notFound", f"Not served: {request.method} {request.path}"))
     handler, values = found
     return handler(request, **values)
-
-
-def _answering(method: str, storage: Storage, handler: Handler) -> Handler:
-    """
-    Let a handler run alone, and turn what the model refuses into an answer.
-    """
-
-    def answer(request: Request, **values: str) -> Response:
-        try:
-            check_encryption(request)
-            with storage.lock:
-                return handler(request, **values)
-        except StorageError as error:
-            return refusal(error)
-
-    answer.__name__ = method
-    return answer

@@ -3,17 +3,40 @@ The JSON of buckets, objects and errors, and what query parameters ask for.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
 from orchestrator.local.model.storage.errors import StorageError, invalid, known
 from orchestrator.local.model.storage.listing import PAGE_LIMIT, Query
 from orchestrator.local.model.storage.names import location_type
+from orchestrator.local.model.storage.service import Storage
 from orchestrator.local.model.storage.values import Bucket, Preconditions, StoredObject, etag, rfc3339
-from orchestrator.local.wire.http import Request, Response
+from orchestrator.local.wire.http import Handler, Request, Response
 
 _KEYS = ("x-goog-encryption-", "x-goog-copy-source-encryption-")
+
+
+def answering(
+    method: str,
+    storage: Storage,
+    handler: Handler,
+    refused: Callable[[StorageError, Mapping[str, str]], Response],
+) -> Handler:
+    """
+    Let a handler run alone as its *method*; what the model refuses is answered as *refused* forms it.
+    """
+
+    def answer(request: Request, **values: str) -> Response:
+        try:
+            check_encryption(request)
+            with storage.lock:
+                return handler(request, **values)
+        except StorageError as error:
+            return refused(error, values)
+
+    answer.__name__ = method
+    return answer
 
 
 def bucket_json(bucket: Bucket) -> dict[str, Any]:

@@ -6,7 +6,7 @@ cloud.google.com/storage/docs/xml-api/reference-methods; the errors have its for
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
@@ -19,7 +19,7 @@ from orchestrator.local.model.storage.values import Preconditions, StoredObject,
 from orchestrator.local.wire.http import Handler, Request, Response, Router
 from orchestrator.local.wire.storage_access import Accounts, Door, nobody
 from orchestrator.local.wire.storage_media import download
-from orchestrator.local.wire.storage_shapes import check_encryption, check_etags, number
+from orchestrator.local.wire.storage_shapes import answering, check_etags, number
 
 SPACE = "http://doc.s3.amazonaws.com/2006-03-01"
 _CODES = {
@@ -54,27 +54,14 @@ def xml_routes(router: Router, storage: Storage, accounts: Accounts = nobody) ->
         ("storage.objects.delete", "DELETE", "/{bucket}/{name:path}", calls.delete),
     ]
     for method, verb, pattern, handler in table:
-        router.add(verb, pattern, _answering(method, storage, handler))
+        router.add(verb, pattern, answering(method, storage, handler, _refused))
 
 
-def _answering(method: str, storage: Storage, handler: Callable[..., Response]) -> Handler:
-    def answer(request: Request, **values: str) -> Response:
-        try:
-            check_encryption(request)
-            with storage.lock:
-                return handler(request, **values)
-        except StorageError as error:
-            return _refusal(error, "name" in values)
-
-    answer.__name__ = method
-    return answer
-
-
-def _refusal(error: StorageError, of_object: bool) -> Response:
+def _refused(error: StorageError, values: Mapping[str, str]) -> Response:
     if error.status == 304:
         return Response(304)
     code = _CODES.get(error.reason, error.reason)
-    if code == "NoSuchKey" and not of_object:
+    if code == "NoSuchKey" and "name" not in values:
         code = "NoSuchBucket"
     return _xml(f"<Error><Code>{code}</Code><Message>{escape(error.message)}</Message></Error>", error.status)
 
