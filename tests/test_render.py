@@ -129,6 +129,14 @@ def test_every_free_text_survives_bash(start, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["job.env"]
 
 
+@pytest.mark.parametrize(("run_on", "expected"), [("tpu", "local"), ("vm", "t-1")])
+def test_on_a_tpu_the_tpu_is_local(run_on, expected, tmp_path):
+    """TensorFlow's resolver asks Google's API for any other name; from a VM it has to."""
+    target = make_target(node="t-1", role=run_on, tpu_address="10.0.0.2")
+    seen = sourced(machine_scripts(make_spec(run_on=run_on), target).job_env, tmp_path)
+    assert seen["TPU_NAME"] == expected
+
+
 def test_a_command_of_64_kib_survives(tmp_path):
     """A very long command is whole, and the startup script still fits into metadata."""
     command = ("echo 'x' \"$y\"; # " * 4096)[: 64 * 1024]

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.simulation.switches import SWITCHES
+from tests.simulation.teeth import SWITCHES
 
 ROOT = Path(__file__).parents[2]
 TRY = """
-from tests.simulation.switches import SWITCHES, Switch
-from tests.simulation.teeth import bite
+from tests.simulation.switch import Switch
+from tests.simulation.teeth import SWITCHES, bite
 name = "M3 the sweep of older incarnations"
 SWITCHES["nothing"] = Switch((), SWITCHES[name].tests)
 for name, what, trouble, _ in bite([name, "nothing"], jobs=2):

@@ -1,11 +1,8 @@
 """
-Each mechanism of the product, and how to switch it off: what is patched, and what must fail then.
-
-A switch names tests of the normal suite, or the seed of a life that is known to break. The seed is where the
-search begins: lives change with the simulation, so when it does not bite any more, others are lived.
+Each mechanism of the product, and how to switch it off.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orchestrator.agent import expire, gang, outcome
 from orchestrator.cli import expired
@@ -18,25 +15,10 @@ from orchestrator.errors import TransientError
 from orchestrator.gcp import bodies
 from orchestrator.remote import watchdog
 from tests.simulation import machines
+from tests.simulation.switch import Switch
 
 ENGINE, CORE = "tests/engine/test_", "tests/core/test_"
 NEVER = float("inf")
-
-
-@dataclass(frozen=True)
-class Switch:
-    """
-    One mechanism off: *patches* are (module or class, name, replacement).
-
-    One of the *tests* must fail, within *patience* seconds, or a life must break *invariant*; the search
-    begins with *seed*.
-    """
-
-    patches: tuple
-    tests: tuple[str, ...] = ()
-    invariant: str = ""
-    seed: int = 0
-    patience: float = 60.0
 
 
 def _errors_are_absence(look):
@@ -124,7 +106,7 @@ def _all_transient(failure, what):
     return TransientError(what)
 
 
-SWITCHES = {
+MECHANISMS = {
     "M1 the journal: an intent before each call": Switch(
         ((journal.Journal, "intend", lambda self, change, **_: ""),),
         (f"{ENGINE}record.py::test_no_intent_means_no_call",

@@ -1,0 +1,24 @@
+"""
+How a mechanism is switched off: what is patched, and what must fail then.
+
+A switch names tests of the normal suite, or the seed of a life that is known to break. The seed is where the
+search begins: lives change with the simulation, so when it does not bite any more, others are lived.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Switch:
+    """
+    One mechanism off: *patches* are (module or class, name, replacement).
+
+    One of the *tests* must fail, within *patience* seconds, or a life must break *invariant*; the search
+    begins with *seed*.
+    """
+
+    patches: tuple
+    tests: tuple[str, ...] = ()
+    invariant: str = ""
+    seed: int = 0
+    patience: float = 60.0

@@ -1,0 +1,116 @@
+"""
+What is not kind in Google's cloud, our answer to each, and what fails with the answer switched off.
+
+The numbers are those of docs/real-cloud.md.
+"""
+
+import functools
+
+from orchestrator import render
+from orchestrator.agent import accelerator, apt, storage, venv
+from orchestrator.cloud import account, clients, factory, probe, unknown_types
+from orchestrator.core.catalog import Catalog
+from orchestrator.core.doctor import google
+from orchestrator.core.doctor.finding import bad
+from orchestrator.core.world import Present
+from orchestrator.engine import reach
+from orchestrator.gcp import bodies, errors
+from orchestrator.gcp.failure import Failure
+from tests.simulation.switch import Switch
+
+AGENT, CLOUD, REACH = "tests/agent/test_", "tests/cloud/test_", "tests/engine/test_reach.py::"
+
+
+def _without(name, text, instead=""):
+    """Return a loader of templates that changes *text* in the one named *name*."""
+    load = render._template
+
+    @functools.cache
+    def changed(asked):
+        template = load(asked)
+        if asked != name:
+            return template
+        source = template.environment.loader.get_source(template.environment, asked)[0]
+        if text not in source:
+            raise ValueError(f"{name} does not hold {text!r} any more")
+        return template.environment.from_string(source.replace(text, instead))
+
+    return changed
+
+
+def _only_attributes(cloud, node, worker):
+    return cloud.nodes.host_keys(node.name, node.zone, worker)
+
+
+def _whole(self, name, path, size):
+    self.write(name, path.read_bytes(), seconds=60.0)
+    return ""
+
+
+def _usual_price(price):
+    def wrong(self, *words, most=False, **more):
+        del most
+        return price(self, *words, **more)
+
+    return wrong
+
+
+UNKIND = {
+    "U1 apt waits for the lock of the first minutes": Switch(
+        ((render, "_template", _without("startup.sh.j2", 'DPkg::Lock::Timeout "600";')),),
+        ("tests/test_render_boot.py::test_apt_is_told_to_wait_for_its_lock",)),
+    "U1 apt waits for the lock on its lists": Switch(
+        ((apt, "install_commands", lambda folder, agent, environ: None),),
+        (f"{AGENT}agent_apt.py::test_it_waits_for_the_lists_and_then_becomes_the_real_program",)),
+    "U1 an environment without ensurepip": Switch(
+        ((venv, "install_command", lambda layout, agent: None),),
+        (f"{AGENT}agent_venv.py::test_one_of_many_makes_it_and_a_killed_install_is_made_again",)),
+    "U3 a write that comes too soon is repeated": Switch(
+        ((clients.Clients, "spaced", clients.Clients.mutating),),
+        (f"{CLOUD}store.py::test_a_write_that_comes_too_soon_is_asked_for_again_with_its_precondition",)),
+    "U4 operations of unknown types": Switch(
+        ((unknown_types, "readable", lambda value: value),),
+        (f"{CLOUD}unknown_types.py::test_a_create_keeps_its_operation_whatever_type_its_metadata_has",)),
+    "U5 machines without cron": Switch(
+        ((render, "_template", _without("startup.sh.j2", '"$root/minute" start', ":")),),
+        ("tests/test_render_boot.py::test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again",)),
+    "U8 the network of the file": Switch(
+        ((bodies, "_tpu_network", lambda order: {}), (bodies, "_vm_network", lambda interface, zone: {})),
+        (f"{CLOUD}organisations.py::test_machines_come_up_on_the_network_of_the_file",)),
+    "U9 a policy is named": Switch(
+        ((errors, "_POLICY_NAMES", ()),),
+        (f"{CLOUD}organisations.py::test_a_policy_is_named_with_the_setting_that_avoids_it_and_the_setting_does",)),
+    "U9 host keys where guest attributes are closed": Switch(
+        ((reach, "worker_keys", _only_attributes),),
+        (f"{REACH}test_where_guest_attributes_are_closed_the_keys_come_from_the_workers_own_report",)),
+    "U10 who pays for the calls of a user": Switch(
+        ((clients.Clients, "_acting", lambda self, login: login),),
+        (f"{CLOUD}clients.py::test_calls_of_a_user_are_charged_to_our_project_unless_the_login_says_otherwise",)),
+    "U10 no advice for a project of Google's": Switch(
+        ((Failure, "charged_elsewhere", False),),
+        (f"{CLOUD}organisations.py::test_a_call_charged_to_googles_own_project_names_ours",)),
+    "U14 a family of images that is gone": Switch(
+        ((probe.Probe, "vm_image", lambda self, machine, image="": Present(machine)),),
+        (f"{CLOUD}probe.py::test_the_family_of_the_vms_image_is_found_until_google_withdraws_it",)),
+    "U15 budgets count the upper end of a price": Switch(
+        ((Catalog, "tpu_price", _usual_price(Catalog.tpu_price)),),
+        ("tests/core/test_cost.py::test_where_sources_differ_a_price_is_a_range",)),
+    "U18 the lock that a dead process left": Switch(
+        ((accelerator, "_remove", lambda lock: False),),
+        (f"{AGENT}agent_accelerator.py::test_a_lock_file_goes_when_its_process_has_gone",)),
+    "U18 a stranger on the chip": Switch(
+        ((accelerator, "holders", lambda devices, processes: []),),
+        (f"{AGENT}agent_accelerator.py::test_a_strangers_process_is_named_and_its_lock_left_alone",)),
+    "U19 TPU_NAME": Switch(
+        ((render, "_template", _without("job.env.j2", "TPU_NAME='local'", "TPU_NAME={{ node }}")),),
+        ("tests/test_render.py::test_on_a_tpu_the_tpu_is_local",)),
+    "U20 large files go up in parts": Switch(
+        ((storage.Bucket, "_upload_in_parts", _whole),),
+        (f"{AGENT}agent_resumable.py::test_a_large_file_goes_up_in_parts",)),
+    "U23 what the login may not look at is unknown": Switch(
+        ((google, "not_seen", lambda sight, **_: bad(sight.why, "")),),
+        ("tests/core/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
+    "U24 a named account is not asked for": Switch(
+        ((factory, "read_account", lambda clients, _: account.read_account(clients)),),
+        (f"{CLOUD}factory.py::test_a_named_account_is_taken_without_a_call",)),
+}  # fmt: skip
