@@ -5,8 +5,10 @@ From the end of one attempt to the next: whose it is, where it starts, or that i
 from __future__ import annotations
 
 import time
+from typing import Optional
 
-from .breaker import acquit, go_back, is_due
+from .breaker import acquit, go_back, is_due, newest_but
+from .checkpoints import Checkpoint, made_progress
 from .gang import Attempt, next_attempt
 from .orders import Ending, Interrupted, Kind
 from .outcome import Outcome, Verdict
@@ -49,10 +51,25 @@ class Advance:
         """
         Return the next attempt as things stand now.
         """
-        newest = self._parts.patiently("look for checkpoints", self._parts.newest_to_resume)
+        newest = self._newest(attempt if counted else None)
         why = f"{newest.why}; before: {outcome.reason}" if newest is not None else outcome.reason
         excused = outcome.verdict is Verdict.EXCUSED
         return next_attempt(attempt, newest, why, self._settings.worker, counted, excused, outcome.code)
+
+    def _newest(self, attempt: Optional[Attempt]) -> Optional[Checkpoint]:
+        """
+        Return the newest checkpoint to resume from; a suspect of *attempt* only after a later one.
+        """
+        parts = self._parts
+        newest = parts.patiently("look for checkpoints", parts.newest_to_resume)
+        if attempt is None or newest is None or newest.incarnation >= 0:
+            return newest
+        if made_progress(newest, attempt.reached):
+            return newest
+        return parts.patiently(
+            "look for older checkpoints",
+            lambda: newest_but(parts.catalogue.complete(), attempt.suspects),
+        )
 
     def _give_up_after(self, attempt: Attempt, wanted: Attempt, outcome: Outcome) -> str:
         """
@@ -77,7 +94,7 @@ class Advance:
         Worker 0 does it; the others give it time to, so that only one attempt tells of it.
         """
         parts = self._parts
-        newest = parts.patiently("look for checkpoints", parts.newest_to_resume)
+        newest = self._newest(attempt)
         if newest is None or not is_due(attempt, wanted, newest):
             return wanted
         if self._settings.worker:

@@ -11,6 +11,7 @@ from typing import Any, Mapping, Optional
 
 from . import record as records
 from .accelerator import obstacles
+from .breaker import told
 from .bring_back import BringBack, bring_python, fetch_code
 from .bring_data import bring_data
 from .conclusion import conclude
@@ -70,6 +71,7 @@ class Player:
             progress_from="",
             message="",
         )
+        parts.status.trouble("checkpoint", told(attempt, self._settings.checkpoints.folder))
         target = self._settings.target
         if self._is_beyond(attempt):
             prove = partial(parts.catalogue.proven, attempt.resume_step, attempt.resume_incarnation)
@@ -142,7 +144,9 @@ class Player:
             parts.reporter.report(5.0, at_once=True)
         # Beyond the target only a count can be here: what proves its step has ended the job before.
         proven = not self._is_beyond(attempt)
-        parts.committer.begin(attempt.attempt, attempt.resume_step, proven=proven, starting=True)
+        # A checkpoint that was passed over is still in the job's own bucket, and is no news.
+        floor = attempt.reached if settings.checkpoints.in_bucket else attempt.resume_step
+        parts.committer.begin(attempt.attempt, floor, proven=proven, starting=True)
         environ = {**for_job(job_environ(parts, attempt, self._restored.path)), **secrets}
         parts.pace.begin()
         try:

@@ -104,6 +104,66 @@ def test_checkpoint_that_kills_every_start_is_set_aside_and_the_one_before_taken
     assert one.heartbeat()["committed_step"] == 60
 
 
+def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: Lab) -> None:
+    """
+    What it wrote there stays as it is; only TPUCTL_RESUME changes, and progress ends the going back.
+    """
+    for step in (20, 30, 40):
+        lab.put(f"checkpoints/{step}/default/array", b"x")
+        lab.put(f"checkpoints/{step}/commit_success.txt", b"ok")
+    before = lab.names("checkpoints/")
+    command = 'echo "from ${TPUCTL_RESUME##*/}"; [ $TPUCTL_RESUME_STEP = 30 ] && sleep 2 || exit 9'
+    one = lab.machine(
+        CHECKPOINT_FORMAT="orbax", CHECKPOINT_DIR="gs://lab-bucket/checkpoints", COMMAND=command, FAILURES=4
+    ).start()
+    one.until(lambda: one.status().get("resumed_from") == 30 and one.status()["phase"] == "run", "30 again")
+    told = one.status()["message"]
+    assert one.wait() == 0
+
+    assert [one["resume_step"] for one in lab.attempts()] == [40, 40, 30]
+    assert "2 starts in a row from step 40 failed alike, so this one is from step 30" in told
+    assert "finds step 40 in gs://lab-bucket/checkpoints all the same" in told
+    assert (one.heartbeat()["phase"], one.heartbeat()["committed_step"]) == ("done", 30)
+    assert "from 40\n" in lab.log()
+    assert "from 30\n" in lab.log()
+    assert lab.names("checkpoints/") == before
+
+
+def test_going_back_in_the_bucket_that_does_not_help_is_given_up(lab: Lab) -> None:
+    """
+    A job that always fails is tried from two older ones, and nothing in its folder is touched.
+    """
+    for step in (10, 20, 30, 40):
+        lab.put(f"checkpoints/{step}/default/array", b"x")
+        lab.put(f"checkpoints/{step}/commit_success.txt", b"ok")
+    before = lab.names("checkpoints/")
+    one = lab.machine(
+        CHECKPOINT_FORMAT="orbax", CHECKPOINT_DIR="gs://lab-bucket/checkpoints", COMMAND="exit 9", FAILURES=6
+    ).run_to_end()
+
+    assert [one["resume_step"] for one in lab.attempts()] == [40, 40, 30, 30, 20, 20]
+    assert one.heartbeat()["phase"] == "failed"
+    assert "going back from step 40, 30 did not help" in one.heartbeat()["message"]
+    assert lab.names("checkpoints/") == before
+
+
+@pytest.mark.parametrize("kind", ["orbax", "hf", "fairseq", "tf", "keras"])
+def test_a_newest_save_that_kills_the_next_machine(lab: Lab, kind: str) -> None:
+    """
+    Only the newest one was restored; when the framework cannot go on from it, the one before comes.
+    """
+    first = machine(lab, kind, _STEP_SECONDS=0.04, CHECKPOINT_KEEP=4).start()
+    first.until_committed(40)
+    first.kill_all()
+    before, newest = sorted(int(name.split("/")[1]) for name in lab.manifests())[-2:]
+
+    second = machine(lab, kind, "m1", INCARNATION=2, _POISON=str(newest), CHECKPOINT_KEEP=4).run_to_end()
+
+    assert [one["resume_step"] for one in lab.attempts(2)] == [newest, newest, before]
+    assert (second.heartbeat()["phase"], second.heartbeat()["committed_step"]) == ("done", 60)
+    assert [name for name in lab.names("checkpoints/") if name.endswith(".suspect")]
+
+
 def test_checkpoints_come_back_when_going_back_did_not_help(lab: Lab) -> None:
     """
     A script that always fails is not the fault of its checkpoints: none is lost to the choice.

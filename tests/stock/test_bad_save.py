@@ -1,0 +1,56 @@
+"""
+The newest save is whole, but the program cannot go on from it: the one before is tried, and all say so.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agent.breaker import ALIKE
+from tests.recipes.life import start_cloud
+from tests.stock.survive import committed, fill_in
+
+PROGRAMS = Path(__file__).parent / "programs"
+LAST = 60
+
+
+@pytest.mark.e2e
+def test_a_save_that_the_program_cannot_read(stage):
+    """`ckpt.pt` without the optimizer kills each start; the save before it is gone on from, none is lost."""
+    for path in PROGRAMS.glob("*.py"):
+        shutil.copy(path, stage.work)
+    bad = stage.folder / "bad"
+    env = {"STOCK_HURRY": str(stage.folder / "fast"), "STOCK_BAD_SAVE": str(bad)}
+    fill_in(stage, "bad", command=f'python3 one_bad_save.py "$TPUCTL_CHECKPOINT_DIR" {LAST}', env=env)
+    start_cloud(stage, 5)
+    fast = ("--set", "watch.poll=1s", "--set", "vm=none")
+    stage.tpuctl("up", *fast)
+    watch = stage.start("watch", *fast)
+    stage.wait_for("saves in the bucket", lambda: committed(stage, 1) >= 10)
+    bad.touch()
+    newest = int(stage.wait_for("the bad save", bad.read_text))
+    stage.wait_for("it in the bucket", lambda: committed(stage, 1) == newest)
+    stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1", "--no-notice")
+    bad.unlink()
+
+    stage.wait_for("a start from an older save", lambda: "with 1 states" in stage.logs(2))
+    why = f"2 starts in a row from step {newest} failed alike, so this one is from step "
+    stage.wait_for("the reason", lambda: why in _words(stage.tpuctl("status").out))
+    assert why in _words(stage.tpuctl("explain").out)
+    held = stage.tpuctl("checkpoints").out
+    assert "set aside: every start from it ended alike" in held
+    assert f"checkpoints/{newest:08d}/g1/w0/ckpt.pt" in stage.objects("checkpoints/")
+    stage.hurry()
+    done = stage.end(watch)
+    assert "done:" in done.err
+    assert why in _words(done.err)
+    log = stage.logs(2)
+    assert log.count("KeyError: 'optimizer'") == ALIKE
+    assert log.count("with 1 states") == 1
+    assert stage.beats()[0]["committed_step"] == LAST
+
+
+def _words(text):
+    """Return a text without its line ends."""
+    return " ".join(text.split())
