@@ -44,6 +44,19 @@ class Record:
         self.history = noted(changed, spans=tuple(s for s in changed.spans if s.until is None))
         return self.history
 
+    note = update
+
+    def flush(self) -> None:
+        """
+        Save nothing: a replay is never killed.
+        """
+
+    def rest(self) -> float:
+        """
+        Ask for no pause.
+        """
+        return 0.0
+
 
 class Blueprint:
     """

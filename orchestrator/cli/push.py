@@ -188,7 +188,7 @@ def _push(session: "Session", wanted: Wanted, printer: "EventPrinter") -> str:
     mark = f"{wanted.bundle}:{wanted.agent}"
     now = session.clock.now()
     # Somebody asks for it now: the pause that a loop makes between two pushes is not for this one.
-    session.record.update(lambda h: replace(_with(h, wanted, now), uploaded=mark, next_remote_at=0.0))
+    session.record.note(lambda h: replace(_with(h, wanted, now), uploaded=mark, next_remote_at=0.0))
     session.approve = _only_ours
     watcher = session.watcher()
     end = session.clock.monotonic() + PATIENCE
@@ -207,6 +207,7 @@ def _push(session: "Session", wanted: Wanted, printer: "EventPrinter") -> str:
     try:
         result = watcher.run(_settled, after)
     except LaterError:
+        session.record.flush()
         return "recorded"
     return "running" if result.plan.empty and not result.plan.waiting else "recorded"
 

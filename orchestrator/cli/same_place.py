@@ -103,7 +103,7 @@ def own_agent(session: "Session") -> None:
     digest = agentzip.build(fresh)
     fresh.replace(agent_file(session.bundles, digest))
     if digest != named:
-        session.record.update(lambda history: replace(history, agent=digest))
+        session.record.note(lambda history: replace(history, agent=digest))
 
 
 def keep_account(session: "Session") -> None:

@@ -198,9 +198,8 @@ def _want(
         send_data(session, sets, waits)
     beats = read_heartbeats(session.cloud.store, session.record.history.incarnation)
     now = session.clock.now()
-    session.record.update(
-        lambda h: as_wanted(session.spec, ended(session.spec, beats, h), bundle, agent, now)
-    )
+    # The first pass writes it, before it makes anything.
+    session.record.note(lambda h: as_wanted(session.spec, ended(session.spec, beats, h), bundle, agent, now))
 
 
 def _stop_on(failure: "Failure", result: "Pass") -> None:

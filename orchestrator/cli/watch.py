@@ -80,7 +80,7 @@ def _begin(session: "Session", *, loop: bool) -> None:
         )  # fmt: skip
     if not loop:
         # A person who runs it again has mended what was refused, or wants to know whether it still is.
-        session.record.update(lambda h: replace(h, refusals=()))
+        session.record.note(lambda h: replace(h, refusals=()))
 
 
 def _watch(choice: "Choice", port: int | None, *, loop: bool) -> None:

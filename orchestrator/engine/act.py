@@ -10,11 +10,11 @@ from orchestrator.core import names
 from orchestrator.core.due import asks_on_demand
 from orchestrator.core.events import Event
 from orchestrator.core.grants import grants_mark
-from orchestrator.core.history import History, Refusal, deletion_asked, forgiven
+from orchestrator.core.history import History, Refusal, forgiven
+from orchestrator.core.intent import intended
 from orchestrator.core.job import latest_try, push_mark
-from orchestrator.core.mute import with_mute
 from orchestrator.core.plan import Change, Kind, Plan, Verb
-from orchestrator.core.race import accepted, asked_for, refused
+from orchestrator.core.race import accepted, refused
 from orchestrator.core.sidecars import told
 from orchestrator.core.world import Node, Operation, Present, Unknown, World
 from orchestrator.engine.artifacts import find_artifacts, upload
@@ -67,11 +67,25 @@ class Actor:
         """
         Make all changes: kinds and races side by side, the changes of one in order. Return what failed.
         """
-        lanes = dict.fromkeys(change.lane for change in plan.changes)
+        changes = [change for change in plan.changes if not self._held(change)]
+        self._intend(changes)
+        lanes = dict.fromkeys(change.lane for change in changes)
         with ThreadPoolExecutor(max_workers=len(lanes) or 1) as pool:
-            groups = [[c for c in plan.changes if c.lane == lane] for lane in lanes]
+            groups = [[c for c in changes if c.lane == lane] for lane in lanes]
             done = list(pool.map(lambda group: [self._make(change, world) for change in group], groups))
         return tuple(failure for group in done for failure in group if failure is not None)
+
+    def _intend(self, changes: list[Change]) -> None:
+        """
+        Save what was learned and every intent in one write, before any call that they cover.
+
+        Raise what the write meets: then nothing was called.
+        """
+        if not changes:
+            return
+        self._lease.keep()
+        queued, now = self._blueprint.spec.tpu.request == "queued", self._clock.now()
+        self._record.update(lambda h: intended(h, changes, queued=queued, now=now))
 
     def _make(self, change: Change, world: World) -> Failure | None:
         # Not inside the try: a lease in doubt ends the pass, and is no refusal of the cloud.
@@ -80,12 +94,9 @@ class Actor:
         if in_bucket and self._lease.token is None:
             gone = "the bucket went away while this look was acted on, and with it the lease"
             raise TransientError(gone, unchanged="nothing more was created or deleted")
-        if self._held(change):
-            return None
         entry = ""
         try:
             entry = self._journal.intend(change, in_bucket=in_bucket)
-            self._prepare(change)
             text = self._call(change, world)
         except LeaseHeldError:
             raise
@@ -122,27 +133,6 @@ class Actor:
         data: dict[str, object] = change.as_dict()
         self._sink(Event(self._clock.now(), f"{change.kind.value}-{change.verb.name.lower()}", text, data))
 
-    def _prepare(self, change: Change) -> None:
-        """
-        Save what a killed controller must find: the incarnation it was about to ask for, or to delete.
-        """
-        if change.kind is Kind.VM and change.verb is Verb.CREATE:
-            used = (*self._record.history.zones_used, change.zone)
-            self._record.update(lambda h: replace(h, zones_used=tuple(dict.fromkeys(used))))
-        if change.kind is not Kind.NODE:
-            return
-        now, zone = self._clock.now(), change.zone
-        if change.verb is Verb.DELETE:
-            self._record.update(lambda h: with_mute(deletion_asked(h, change.name, now), change, now))
-            return
-        number, race = change.incarnation or 0, change.round
-        queued = self._blueprint.spec.tpu.request == "queued"
-        self._record.update(
-            lambda h: replace(asked_for(h, zone, number, race, now, change.type), queued=h.queued or queued)
-        )
-        if asks_on_demand(change):
-            self._record.update(lambda h: replace(h, on_demand=tuple(sorted({*h.on_demand, number}))))
-
     def _call(self, change: Change, world: World) -> str:
         handlers: dict[tuple[Kind, Verb], Callable[[Change, World], str]] = {
             (Kind.BUCKET, Verb.CREATE): self._create_bucket,
@@ -169,6 +159,7 @@ class Actor:
             )
         self._cloud.buckets.create(order)
         mark = grants_mark(self._blueprint.spec)
+        # The first write of the record in the bucket decides which of two first commands goes on.
         self._record.update(
             lambda h: replace(forgiven(h, Kind.BUCKET), bucket_seen=True, bucket_ready=True, grants=mark)
         )
@@ -179,13 +170,13 @@ class Actor:
         artifacts = find_artifacts(history, self._deployment.bundles, self._cloud.store)
         upload(artifacts, self._deployment.bundles, self._cloud.store)
         mark = f"{history.bundle}:{history.agent}"
-        self._record.update(lambda h: replace(forgiven(h, Kind.BUNDLE), uploaded=mark))
+        self._record.note(lambda h: replace(forgiven(h, Kind.BUNDLE), uploaded=mark))
         return f"code {history.bundle[:12]} is in the bucket"
 
     def _create_vm(self, change: Change, world: World) -> str:
         order = self._blueprint.vm_order(self._record.history)
         self._remember(self._cloud.vms.create(order))
-        self._record.update(lambda h: replace(h, vm_accepted=True, sidecars=self._told(h, "vm")))
+        self._record.note(lambda h: replace(h, vm_accepted=True, sidecars=self._told(h, "vm")))
         return f"VM {order.name} ({order.machine}) asked for in {order.zone}"
 
     def _start_vm(self, change: Change, world: World) -> str:
@@ -211,7 +202,7 @@ class Actor:
             if error.aborted or not self._ours(change.name, change.zone):
                 raise
             operation = None
-        self._record.update(
+        self._record.note(
             lambda h: replace(accepted(h, change.incarnation or 0), sidecars=self._told(h, "tpu"))
         )
         self._remember(operation)
@@ -244,7 +235,7 @@ class Actor:
         text = deliver(self._cloud, self._blueprint, artifacts, history, node, world, change)
         mark = push_mark(self._blueprint.spec, history)
         pause = self._clock.now() + 10 * REMOTE_PAUSE
-        self._record.update(
+        self._record.note(
             lambda h: replace(
                 h, pushed=mark, settings_due=False, remote_failed_since=None, next_remote_at=pause
             )
@@ -267,7 +258,7 @@ class Actor:
             text = "the new settings are there"
         except (RemoteError, NotFoundError) as error:
             text = f"they keep their settings ({error.message}); tpuctl tunnel tries again"
-        self._record.update(lambda h: replace(h, sidecars=self._told(h, role)))
+        self._record.note(lambda h: replace(h, sidecars=self._told(h, role)))
         return f"sidecars on {change.name}: {text}"
 
     def _told(self, history: History, role: str) -> dict[str, str]:
@@ -283,7 +274,7 @@ class Actor:
     def _remember(self, operation: Operation | None) -> None:
         if operation is not None:
             stamped = replace(operation, started_at=operation.started_at or self._clock.now())
-            self._record.update(lambda h: replace(h, operations=(*h.operations, stamped)))
+            self._record.note(lambda h: replace(h, operations=(*h.operations, stamped)))
 
     def _refused(self, change: Change, error: TpuctlError) -> None:
         """
@@ -295,7 +286,7 @@ class Actor:
             known = self._record.history
             recent = now - known.next_remote_at < latest_try(self._blueprint.spec)
             since = known.remote_failed_since if recent else None
-            self._record.update(
+            self._record.note(
                 lambda h: replace(h, remote_failed_since=since or now, next_remote_at=now + REMOTE_PAUSE)
             )
         elif change.verb in {Verb.CREATE, Verb.START}:
@@ -303,4 +294,4 @@ class Actor:
             text = f"{error.code} {error.message}"
             dear = asks_on_demand(change)
             refusal = Refusal(now, change.zone, retry, text, change.kind, error.hint, dear)
-            self._record.update(lambda h: refused(h, refusal, change.incarnation))
+            self._record.note(lambda h: refused(h, refusal, change.incarnation))

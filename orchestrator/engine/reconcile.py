@@ -67,11 +67,13 @@ class Reconciler:
         self._tell(history, learned, world)
         learned = self._count_losses(history, learned, world)
         learned = noted(learned, expires_at=expiry(parts.spec, learned))
-        self._record.update(lambda _: learned)
+        self._record.note(lambda _: learned)
         if parts.lease.token is None and isinstance(world.bucket, Present):
             # The bucket is new. Of two first commands only the one that wrote the record comes this far.
+            if not self._record.in_bucket:
+                self._record.flush()
             parts.lease.acquire()
-            self._record.claim(parts.lease.token)
+            self._record.note(lambda h: replace(h, fence=parts.lease.token or h.fence))
             learned = self._record.history
         world, plan = self._decided(world, learned)
         plan = self._guarded(plan, world, learned).making(parts.only)
@@ -84,6 +86,8 @@ class Reconciler:
             self._record.update(
                 lambda h: replace(h, outcome=plan.outcome.value if plan.outcome else "", reason=plan.reason)
             )
+        elif not self._record.rest():
+            self._record.flush()
         return Pass(world, plan, failures)
 
     def _learned(self, history: History, world: World) -> tuple[World, History]:

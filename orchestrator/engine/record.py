@@ -34,6 +34,8 @@ from orchestrator.ports import Store, StoredObject
 
 SCHEMA = 1
 CLAIM_TRIES = 3
+SPACING = 1.1
+"""Least seconds between two writes that can wait: one object takes one a second (docs/facts.md 3.2)."""
 SERIALS_A_SECOND = 1000
 """More than a deployment's record is ever written."""
 NOT_LOGGED_IN = "TPU-201"
@@ -41,7 +43,11 @@ NOT_LOGGED_IN = "TPU-201"
 
 class Record:
     """
-    Hold the newest history and save each change before the caller goes on.
+    Hold the newest history; save a change before the caller goes on, or with the next one.
+
+    One object takes one change a second, so what belongs together is one write: an intent is saved by
+    `update` before the call that it covers; what a call has brought about is only `note`d, as a kill right
+    after the call would lose it as well.
 
     The bucket's copy is written with its generation as precondition, so of two controllers one loses
     and says so. Until the bucket exists, the synced local copy stands in for it. *disk* says why the copy
@@ -67,7 +73,8 @@ class Record:
         self.doubt = ""
         self.unproven = False
         self.disk = ""
-        self.history = History()
+        self.history = self._saved = History()
+        self._written_at = float("-inf")
 
     def load(self, *, forgiving: bool = False) -> History:
         """
@@ -108,6 +115,7 @@ class Record:
             self.history = kept
         else:
             self.history = rebuilt(self._store) if self.damaged and stored else History()
+        self._saved = self.history
         return self.history
 
     def _read(self, data: bytes | None, *, forgiving: bool) -> tuple[History | None, str]:
@@ -182,30 +190,58 @@ class Record:
 
     def update(self, change: Callable[[History], History]) -> History:
         """
-        Apply *change* and save the result, locally and, once the bucket was seen, there too.
+        Apply *change* and save the result with all that is noted, locally and, once seen, in the bucket.
 
         Raise LeaseHeldError when somebody else wrote the record in between, DiskError when it would be
-        written nowhere.
+        written nowhere; *change* is undone then, and what was noted before it still waits.
+        """
+        with self._lock:
+            before = self.history
+            self.note(change)
+            try:
+                self.flush()
+            except BaseException:
+                self.history = before
+                raise
+            return self.history
+
+    def note(self, change: Callable[[History], History]) -> None:
+        """
+        Apply *change* and leave it to the next write to save it.
         """
         if self.doubt:
             raise ConflictError(
                 self.doubt, hint="run the same command again at a terminal", unchanged="nothing was written"
             )
         with self._lock:
-            fresh = change(self.history)
-            if fresh == self.history:
-                return fresh
+            self.history = change(self.history)
+
+    def flush(self) -> None:
+        """
+        Save what is noted, in one write; nothing is written when nothing is. Errors: as of `update`.
+        """
+        with self._lock:
+            if self.history == self._saved:
+                return
             # A deployment that is made anew, its bucket too, begins beyond all serials that it had before:
             # else an old copy on another computer would pass for the newer one.
             first = int(self._now() * SERIALS_A_SECOND)
-            fresh = replace(fresh, serial=self.history.serial + 1 if self.history.serial else first)
+            fresh = replace(self.history, serial=self._saved.serial + 1 if self._saved.serial else first)
             data = encode(fresh, self._deployment, self._writer, self._key)
             if fresh.bucket_seen:
                 # First the bucket: what it refuses must not count as newer here.
                 self._save_in_bucket(data)
+                self._written_at = self._now()
             self._save_here(data)
-            self.history = fresh
-            return fresh
+            self.history = self._saved = fresh
+
+    def rest(self) -> float:
+        """
+        Return the seconds after which the bucket takes a write again; 0 when nothing waits for one.
+        """
+        since = self._now() - self._written_at
+        due = self.history != self._saved and 0 <= since < SPACING
+        return SPACING - since if due else 0.0
 
     def _save_here(self, data: bytes) -> None:
         try:

@@ -2,6 +2,7 @@
 Passes, and the only sleep.
 """
 
+import contextlib
 import threading
 import zlib
 from collections.abc import Callable
@@ -65,6 +66,14 @@ class Watcher:
         """
         Run passes; return the last one. *after* sees every pass; errors it raises end the loop.
         """
+        try:
+            return self._passes(until, after)
+        finally:
+            # What the last pass brought about; a write that fails now loses no more than a kill would.
+            with contextlib.suppress(TpuctlError):
+                self._record.flush()
+
+    def _passes(self, until: Callable[[Pass], bool], after: Callable[[Pass], None]) -> Pass:
         blind_passes = 0
         while True:
             result = self._attempt()
@@ -156,6 +165,13 @@ class Watcher:
             pause = min(pause, 1.0)
         node = current_node(result.world, self._record.history)
         listening = node is not None and node.state is NodeState.READY and node.incarnation
+        rest = self._record.rest()
+        if rest and pause > rest:
+            self._clock.wait(rest, self.wake)
+            pause -= rest
+            # What the bucket does not take now, the next pass writes, or says why not.
+            with contextlib.suppress(TransientError):
+                self._record.flush()
         self._doorbell.pause(max(SHORTEST_PAUSE, pause), self.wake, listening or 0)
         self.wake.clear()
 

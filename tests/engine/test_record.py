@@ -210,3 +210,22 @@ def test_ids_of_intents_do_not_collide(lab):
     journal = lab.controller().journal
     ids |= {journal.intend(change, in_bucket=False) for _ in range(3)}
     assert len(ids) == 6
+
+
+def test_a_write_that_fails_undoes_its_own_change_and_none_that_was_noted(lab, monkeypatch):
+    """
+    What a call has brought about waits for the next write; an intent that is not saved is not held.
+    """
+    record = lab.up().record
+    record.note(lambda h: replace(h, preemptions=3))
+
+    def refuse(*_, **__):
+        raise TransientError("no answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(record._store, "write", refuse)
+        with pytest.raises(TransientError):
+            record.update(lambda h: replace(h, reason="never"))
+    assert (record.history.preemptions, record.history.reason) == (3, "")
+    record.flush()
+    assert record.load().preemptions == 3

@@ -1,0 +1,3 @@
+"""
+What Google's limit of one change of an object a second costs the commands.
+"""

@@ -1,0 +1,173 @@
+"""
+python -m benchmarks.spacing: what one change of an object a second costs the commands.
+
+Each turn makes a local cloud with that limit and one without, one after the other. The part
+`spacing` of docs/performance.md is written unless --print is given.
+"""
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks import document
+from benchmarks.table import goal, table, words
+
+PROGRAM = [sys.executable, "-m", "orchestrator"]
+REPO = Path(__file__).parents[2]
+FOREIGN = ("TPUCTL_", "GOOGLE_", "CLOUDSDK_", "GCE_METADATA", "STORAGE_EMULATOR")
+TURNS, LIMIT, PATIENCE = 5, 1.3, 180.0
+UP, AGAIN, PUSH, WATCH = "up", "up again", "push", "watch, from a preemption to the next job"
+FILE = """\
+name: bench
+tpu: {type: v5litepod-8, zones: [europe-west4-b]}
+job: {command: "date > $BENCH_RAN; exec sleep 1000", env: {BENCH_RAN: RAN}}
+watch: {poll: 2s}
+"""
+
+
+class Bench:
+    """
+    Run the commands in one folder against a local cloud of its own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        self.work, self.ran, self.said = folder / "work", folder / "ran", ""
+        self.cloud = folder / "cloud"
+        self.environment = {
+            **kept, "PYTHONPATH": str(REPO), "TPUCTL_LOCAL_DIR": str(self.cloud), "TPUCTL_CLOUD": "local",
+            "NO_COLOR": "1",
+        }  # fmt: skip
+        self.work.mkdir()
+        (self.work / "tpuctl.yaml").write_text(FILE.replace("RAN}", f"{self.ran}}}"))
+        (self.work / "code.py").write_text("print(1)\n")
+
+    def tpuctl(self, *command: str) -> float:
+        """
+        Run a command to its end and return its seconds.
+        """
+        begun = time.monotonic()
+        done = subprocess.run(
+            [*PROGRAM, *command], cwd=self.work, env=self.environment, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, check=False,
+        )  # fmt: skip
+        self.said += done.stdout
+        if done.returncode:
+            raise RuntimeError(f"{command}: {done.stdout}")
+        return time.monotonic() - begun
+
+    def recovery(self) -> float:
+        """
+        Return the seconds from the loss of a watched machine until the job runs on the next.
+        """
+        log = self.work.parent / "watch.log"
+        with log.open("w") as out:
+            watch = subprocess.Popen(
+                [*PROGRAM, "watch"], cwd=self.work, env=self.environment, stdout=out, stderr=out
+            )
+            try:
+                self.wait(lambda: "watching" in log.read_text() or log.stat().st_size > 0)
+                time.sleep(6)  # Its first passes are over, and the token of the record is free again.
+                self.ran.unlink()
+                begun = time.monotonic()
+                self.tpuctl("local", "preempt", "--no-notice", "bench-tpu-g1")
+                self.wait(self.ran.exists)
+                taken = time.monotonic() - begun
+            finally:
+                watch.send_signal(signal.SIGINT)
+                watch.wait(60)
+        self.said += log.read_text()
+        return taken
+
+    def wait(self, seen: Callable[[], bool]) -> None:
+        """
+        Look until it is there.
+        """
+        end = time.monotonic() + PATIENCE
+        while not seen():
+            if time.monotonic() > end:
+                raise TimeoutError(self.said)
+            time.sleep(0.02)
+
+
+@contextmanager
+def bench(interval: float) -> Iterator[Bench]:
+    """
+    Run a local cloud in which one object may change once in *interval* seconds.
+    """
+    with tempfile.TemporaryDirectory(prefix="bench-spacing-") as name:
+        one = Bench(Path(name))
+        one.tpuctl("local", "start", "--object-interval", str(interval))
+        try:
+            yield one
+        finally:
+            one.tpuctl("local", "reset")
+
+
+def turn(interval: float) -> tuple[dict[str, float], int]:
+    """
+    Return the seconds of each command, and how often a 429 was printed.
+    """
+    with bench(interval) as one:
+        taken = {UP: one.tpuctl("up"), AGAIN: one.tpuctl("up")}
+        (one.work / "code.py").write_text("print(2)\n")
+        taken[PUSH] = one.tpuctl("push")
+        one.wait(one.ran.exists)
+        taken[WATCH] = one.recovery()
+        return taken, one.said.count("429") + one.said.count("TPU-402")
+
+
+def main() -> None:
+    """
+    Measure, print, and write the table.
+    """
+    found: dict[float, dict[str, list[float]]] = {0.0: {}, 1.0: {}}
+    printed = 0
+    turn(1.0)
+    for number in range(TURNS):
+        for interval in (0.0, 1.0) if number % 2 else (1.0, 0.0):
+            taken, told = turn(interval)
+            printed += told
+            print(number, interval, {name: round(seconds, 2) for name, seconds in taken.items()}, told)
+            for name, seconds in taken.items():
+                found[interval].setdefault(name, []).append(seconds)
+    text = page(found, printed)
+    print(text)
+    if "--print" not in sys.argv:
+        document.put("spacing", text)
+
+
+def page(found: dict[float, dict[str, list[float]]], printed: int) -> str:
+    """
+    Return the table and what it says about the goal.
+    """
+    free, limited = (
+        {name: statistics.median(taken) for name, taken in found[interval].items()} for interval in (0.0, 1.0)
+    )
+    about = words(
+        "Whole commands on a local cloud of their own with bucket, VM and TPU (`local start",
+        f"--object-interval`), at its usual latency; medians of {TURNS} turns in which both clouds take",
+        f"turns. A 429 was printed {printed} times.",
+    )
+    heads = ("command", "any number, s", "one change of an object a second, s", "ratio")
+    rows = [
+        (f"`{name}`", f"{free[name]:.2f}", f"{limited[name]:.2f}", f"{limited[name] / free[name]:.2f}")
+        for name in free
+    ]
+    goals = [
+        goal(f"`{name}`", limited[name] / free[name], LIMIT, "of what it takes without the limit", "")
+        for name in free
+    ]
+    heading = "## One change of an object a second"
+    return "\n\n".join((heading, about, table(heads, rows), "\n".join(goals)))
+
+
+if __name__ == "__main__":
+    main()
