@@ -194,6 +194,7 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         "python": spec.job.python,
         "command": spec.job.command,
         "secrets": json.dumps(dict(spec.job.secrets)) if spec.job.secrets else "",
+        "reports_first": target.role == "tpu" and target.runs_job,
         "on_vm": target.role == "vm" and spec.job.run_on == "vm" and bool(target.tpu_address),
         "xrt": f"tpu_worker;0;{target.tpu_address}:8470",
         "job_digest": job_digest(spec),

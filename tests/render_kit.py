@@ -9,6 +9,7 @@ import json
 import subprocess
 import threading
 import time
+import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,8 @@ class Cloud(http.server.ThreadingHTTPServer):
         self.attributes: dict[str, str] = {}
         self.objects = {f"bundles/agent-{DIGEST}.pyz": AGENT}
         self.failures = 0
+        self.refuses = 0
+        self.written: dict[str, bytes] = {}
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -66,6 +69,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_POST(self):
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        path, _, query = self.path.partition("?")
+        asked = dict(urllib.parse.parse_qsl(query))
+        allowed = self.headers["Authorization"] == "Bearer secret" and asked["ifGenerationMatch"] == "0"
+        assert (path, asked["uploadType"], allowed) == ("/upload/storage/v1/b/bucket/o", "media", True)
+        status = self.server.refuses or (412 if asked["name"] in self.server.written else 200)
+        if status == 200:
+            self.server.written[asked["name"]] = data
+        self.send_response(status)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
 
     def answer(self) -> tuple[int, bytes]:
         if self.server.failures > 0:

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.core.world import Phase
+from orchestrator.engine.heartbeats import parse_heartbeat
+from orchestrator.ports import StoredObject
 from orchestrator.render import begin_script, machine_scripts
 from tests.render_kit import AGENT, DIGEST, Box, Cloud, make_spec, make_target, serve
 
@@ -75,6 +78,47 @@ def test_boot_prepares_the_machine_and_starts_the_job(box, cloud):
     assert box.status()["phase"] == "boot"
     assert not list(box.folder.rglob("C"))
     assert not list(box.folder.rglob("*.new"))
+
+
+REPORT = ".tpuctl/heartbeat/3/2"
+
+
+def test_the_first_act_of_a_boot_is_a_report(box, cloud):
+    """It is there though nothing else works: no agent, no folder for cron; and it reads as a report does."""
+    cloud.attributes = {"agent-worker-number": "2", "worker-network-endpoints": "a:1:1,b:2:2,c:3:3"}
+    cloud.objects = {}
+    box.cron.write_text("a file where a folder should be")
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 1
+    until(lambda: REPORT in cloud.written)
+    beat = parse_heartbeat(StoredObject(REPORT, 1, 1, 5.0, cloud.written[REPORT]))
+    assert (beat.phase, beat.script, beat.bundle) == (Phase.BOOT, True, "")
+    assert (beat.incarnation, beat.worker, beat.workers) == (3, 2, 3)
+
+
+@pytest.mark.parametrize("status", [403, 404, 503])
+def test_a_boot_goes_on_while_its_first_report_is_refused(box, cloud, status):
+    """A role that does not count yet, a bucket that is not there yet: it is written as soon as it can be."""
+    cloud.refuses = status
+    done = box.boot(machine_scripts(make_spec(), make_target()))
+    assert (done.returncode, done.stderr) == (0, "")
+    box.ran()
+    assert not cloud.written
+    cloud.refuses = 0
+    until(lambda: bool(cloud.written))
+
+
+def test_a_later_boot_leaves_the_last_report_alone(box, cloud):
+    """That of the agent says where the job was; a machine that lost its disk learns its past from it."""
+    cloud.written[".tpuctl/heartbeat/3/0"] = b"the agent's"
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    until(lambda: not started_with("first_report\0bucket"))
+    assert cloud.written == {".tpuctl/heartbeat/3/0": b"the agent's"}
+
+
+def test_a_machine_without_the_job_reports_nothing(box, cloud):
+    """Nor does the VM: nobody waits for it."""
+    for target in (make_target(runs_job=False), make_target(role="vm")):
+        assert "first_report '" not in machine_scripts(make_spec(), target).startup
 
 
 def test_cron_gets_the_same_environment(box):

@@ -180,7 +180,7 @@ def loop_of(holder: Any, age: float) -> dict[str, Any]:
 def _workers(world: "World") -> list[dict[str, Any]]:
     from orchestrator.core.world import Present
 
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    beats = (*world.heartbeats.value, *world.boots) if isinstance(world.heartbeats, Present) else ()
     return [
         {
             "worker": b.worker,
@@ -198,7 +198,7 @@ def _workers(world: "World") -> list[dict[str, Any]]:
             "starts": b.starts,
             "message": b.message,
         }
-        for b in beats
+        for b in sorted(beats, key=lambda b: b.worker)
     ]
 
 

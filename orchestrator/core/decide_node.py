@@ -19,7 +19,7 @@ from orchestrator.core.history import (
     strangers,
 )
 from orchestrator.core.job import out_of_reach, reports
-from orchestrator.core.mute import MUTE_TPUS, given_up_unheard, late_to_report, unheard
+from orchestrator.core.mute import given_up_unheard, late_to_report, often_mute, unheard
 from orchestrator.core.notice import has_left, noticed
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.race import may_win, races, undecided
@@ -168,8 +168,8 @@ def _judge_sick(spec: Spec, node: Node, world: World, history: History) -> Judge
     """
     Judge a READY node that the API calls unhealthy and whose machines do not report.
 
-    One that has never reported is replaced at once, as long as few were: it mostly was made so. TIMEOUT is
-    also what a machine shows that is still warming up, and maintenance passes.
+    One that has never reported is replaced at once, as long as few of its zone were: it mostly was made so.
+    TIMEOUT is also what a machine shows that is still warming up, and maintenance passes.
     """
     why = f"unhealthy: {node.health}"
     if isinstance(world.heartbeats, Unknown):
@@ -178,7 +178,7 @@ def _judge_sick(spec: Spec, node: Node, world: World, history: History) -> Judge
     if lost:
         return Judgement(Verdict.REPLACE, f"{why}, and {lost}", mute=True)
     born = spec.job.run_on == "tpu" and unheard(world)
-    if born and (node.timed_out or len(history.mute) >= MUTE_TPUS):
+    if born and (node.timed_out or often_mute(spec, history, node.zone)):
         return Judgement(Verdict.WAIT, why)
     patience = SECOND_WITNESS if born else SICK_DEADLINE
     late = lasted(history, world, f"node:{history.incarnation}:unhealthy", patience)

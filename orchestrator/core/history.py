@@ -87,7 +87,9 @@ class History:
     *places* is what is remembered of each zone's capacity.
     *queued* says that a TPU was ever asked for through the queue, so that the queue is looked at.
     *on_demand* are the incarnations that were asked for on demand for the deadline's sake. *mute* are those,
-    each with its time, that were given up in a row without ever a report.
+    each with its time, that were given up in a row without ever a report. *beacons* are those whose startup
+    script reports as its first act, so that silence says that it does not run; *granted_at* is when the roles
+    on the bucket were last changed, since they take some minutes to count.
     """
 
     serial: int = 0
@@ -122,6 +124,8 @@ class History:
     queued: bool = False
     on_demand: tuple[int, ...] = ()
     mute: tuple[tuple[int, float], ...] = ()
+    beacons: tuple[int, ...] = ()
+    granted_at: float = 0.0
     progress: Progress = field(default_factory=Progress)
     outcome: str = ""
     reason: str = ""

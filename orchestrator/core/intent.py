@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from orchestrator.core.due import asks_on_demand
 from orchestrator.core.history import History, deletion_asked
-from orchestrator.core.mute import with_mute
+from orchestrator.core.mute import with_beacon, with_mute
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.race import asked_for
 
@@ -37,4 +37,5 @@ def _with_intent(history: History, change: Change, *, queued: bool, now: float) 
     number = change.incarnation or 0
     asked = asked_for(history, change.zone, number, change.round, now, change.type)
     dear = {*asked.on_demand, number} if asks_on_demand(change) else asked.on_demand
-    return replace(asked, queued=asked.queued or queued, on_demand=tuple(sorted(dear)))
+    asked = replace(asked, queued=asked.queued or queued, on_demand=tuple(sorted(dear)))
+    return with_beacon(asked, number)

@@ -148,7 +148,8 @@ def reports(spec: Spec, world: World, node: Node) -> bool:
     if spec.job.run_on == "vm" or not isinstance(world.heartbeats, Present):
         return False
     fresh = SILENCE * heartbeat_interval(spec)
-    beats = (b for b in world.heartbeats.value if b.incarnation == node.incarnation)
+    told = (*world.heartbeats.value, *world.boots)
+    beats = (b for b in told if b.incarnation == node.incarnation)
     return any(_silence(b, world) <= fresh for b in beats)
 
 

@@ -70,6 +70,7 @@ def _up_to(history: History, now: float) -> History:
         history,
         started_at=min(history.started_at, now),
         requested_at=min(history.requested_at, now),
+        granted_at=min(history.granted_at, now),
         next_remote_at=min(history.next_remote_at, now + LATEST_TRY),
         remote_failed_since=None
         if history.remote_failed_since is None
@@ -126,7 +127,7 @@ def _heard(history: History, world: World) -> History:
 
     Asked for again by its own name after it has vanished, a second machine would write under its number.
     """
-    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    beats = (*world.heartbeats.value, *world.boots) if isinstance(world.heartbeats, Present) else ()
     refused = [r.retry for r in history.refusals if r.kind is Kind.NODE]
     unsure = history.requested_at > 0 and (not refused or refused[-1] in {Retry.TRANSIENT, Retry.UNKNOWN})
     spoken = unsure and any(b.incarnation == history.incarnation for b in beats)

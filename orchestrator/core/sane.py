@@ -42,7 +42,13 @@ def check_history(history: History) -> None:
     for name, value in _leaves(vars(history)):
         _check_leaf(name, value)
     given = (history.incarnation, history.highest, history.round, history.unwanted)
-    numbers = (*given, *history.on_demand, *(r.incarnation for r in history.rivals), history.preemptions)
+    numbers = (
+        *given,
+        *history.on_demand,
+        *history.beacons,
+        *(r.incarnation for r in history.rivals),
+        history.preemptions,
+    )
     if not all(0 <= number <= MOST for number in numbers) or not 0 <= history.serial <= MOST_SERIAL:
         raise ValueError("a number that no TPU has")
     for name, pattern in _MARKS.items():

@@ -197,7 +197,7 @@ class Heartbeat:
     *unclaimed_bytes* say how much of that kind is in the bucket under `unclaimed/`; *unclaimed_complete* is
     None for nothing, False while some may be missing. *host_keys* are the machine's public ones. *timings*
     are seconds since the epoch by name (boot, setup_began, setup_done, restore_began, fetched, restored,
-    spawned, first_step).
+    spawned, first_step). *script*: the startup script wrote it as its first act, before there is an agent.
     """
 
     incarnation: int
@@ -234,6 +234,7 @@ class Heartbeat:
     message: str = ""
     host_keys: tuple[str, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
+    script: bool = False
 
 
 @dataclass(frozen=True)
@@ -284,6 +285,8 @@ class World:
     all of those zones answered completely and had none. *claim* tells the winner of a race.
     *held* says until when the budget of creates holds a zone back, *stockouts* what others have met.
     *prices* are those of the table for the file's types and zones; none where nobody has looked them up.
+    *boots* are the first reports of startup scripts, of workers whose agents have not reported: such a
+    machine lives, and no more is known of it. They are no *heartbeats*.
     """
 
     bucket: Sight[Bucket]
@@ -296,3 +299,4 @@ class World:
     held: Mapping[str, float] = field(default_factory=dict)
     stockouts: Places = ()
     prices: Prices = field(default_factory=Prices)
+    boots: tuple[Heartbeat, ...] = ()

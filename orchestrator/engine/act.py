@@ -158,10 +158,12 @@ class Actor:
                 unchanged="no bucket was created",
             )
         self._cloud.buckets.create(order)
-        mark = grants_mark(self._blueprint.spec)
+        mark, now = grants_mark(self._blueprint.spec), self._clock.now()
         # The first write of the record in the bucket decides which of two first commands goes on.
         self._record.update(
-            lambda h: replace(forgiven(h, Kind.BUCKET), bucket_seen=True, bucket_ready=True, grants=mark)
+            lambda h: replace(
+                forgiven(h, Kind.BUCKET), bucket_seen=True, bucket_ready=True, grants=mark, granted_at=now
+            )
         )
         return f"bucket {order.name} is ready in {order.location}"
 

@@ -17,6 +17,7 @@ from orchestrator.core.types import types_of
 from orchestrator.core.world import (
     Absent,
     Bucket,
+    Heartbeat,
     Operation,
     OperationResult,
     Present,
@@ -65,28 +66,40 @@ def observe(
             _guarded,
             lambda: nodes_of(cloud, spec, history).labelled(names.DEPLOYMENT_LABEL, spec.name, zones),
         )
-        beats = pool.submit(_guarded, lambda: reports.read(history.incarnation))
+        told = pool.submit(_guarded, lambda: reports.read(history.incarnation))
         polled = pool.map(lambda operation: _poll(cloud, operation), history.operations)
         return World(
             bucket=seen_bucket.result(),
             vm=seen_vm.result(),
             nodes=seen_nodes.result(),
-            heartbeats=beats.result(),
+            heartbeats=_of(told.result(), script=False),
             operations=tuple(r for r in polled if r is not None),
             seen_at=now,
             prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
             claim=_guarded(lambda: read_claim(cloud.store, round_to_look_up(history, seen_nodes.result()))),
+            boots=boots.value if isinstance(boots := _of(told.result(), script=True), Present) else (),
         )
+
+
+def _of(told: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Heartbeat, ...]]:
+    """
+    Return the reports of startup scripts, or of agents.
+    """
+    if not isinstance(told, Present):
+        return told
+    return Present(tuple(beat for beat in told.value if beat.script is script))
 
 
 def _vm(cloud: Cloud, spec: Spec, history: History) -> Sight[Vm]:
     """
-    Look for the VM in its zone, and before it counts as absent in those where it was billed before.
+    Look for the VM in its zone, and before it counts as absent in all that were ever used.
+
+    Whoever was killed right after asking for it has not seen it, and the file may name other zones now.
     """
     if spec.vm == "none":
         return Absent()
     earlier = (span.zone for span in history.spans if span.kind == "vm")
-    for zone in dict.fromkeys((names.vm_zone(spec), *earlier)):
+    for zone in dict.fromkeys((names.vm_zone(spec), *earlier, *history.zones_used)):
         seen = _ours(cloud.vms.observe(names.vm_name(spec), zone), spec)
         if not isinstance(seen, Absent):
             return seen

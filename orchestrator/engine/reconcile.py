@@ -127,7 +127,7 @@ class Reconciler:
         if text != self._alarm:
             self._alarm = text
             self._sink(Event(world.seen_at, "failure", f"the machines' reports are left out: {text}"))
-        return replace(world, heartbeats=Unknown(text), claim=Unknown(text))
+        return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
 
     def _guarded(self, plan: Plan, world: World, history: History) -> Plan:
         """

@@ -10,7 +10,7 @@ from orchestrator.core.decide import decide
 from orchestrator.core.decide_node import SICK_DEADLINE
 from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.recovery import SECOND_WITNESS
-from orchestrator.core.world import NodeState, Present, Unknown
+from orchestrator.core.world import NodeState, Phase, Present, Unknown
 from tests.core.worlds import NOW, beat, history, node, spec, world
 
 SILENT = Present((beat(updated=NOW - 200),))
@@ -42,6 +42,17 @@ def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(odd):
     key = odd.state.name.lower()
     long = history(sightings={"node:1:unhealthy": NOW - 7200, f"node:1:{key}": NOW - 7200})
     assert decide(spec(), world(nodes=Present((odd,))), long).empty
+
+
+@pytest.mark.parametrize(("age", "replaced"), [(30, False), (200, False), (SICK_DEADLINE + 5, True)])
+def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced):
+    """
+    A TPU that was born unhealthy and whose script runs has its chance; one that says no more, as others do.
+    """
+    first = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - age)
+    seen = world(nodes=Present((SICK,)), heartbeats=Present(()), boots=(first,))
+    plan = decide(spec(), seen, history(sightings={"node:1:unhealthy": NOW - age}))
+    assert (NODE_DELETE_1 in steps(plan)) is replaced
 
 
 @pytest.mark.parametrize(

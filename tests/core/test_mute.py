@@ -7,13 +7,21 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.core.decide import decide
-from orchestrator.core.history import History
+from orchestrator.core.history import Candidate, History, Span
 from orchestrator.core.learn import learn
-from orchestrator.core.mute import MUTE_TIME, MUTE_TPUS, START_DEADLINE, with_mute
+from orchestrator.core.mute import (
+    GRANT_SETTLES,
+    MUTE_TIME,
+    MUTE_TPUS,
+    SILENT_DEADLINE,
+    START_DEADLINE,
+    with_beacon,
+    with_mute,
+)
 from orchestrator.core.plan import Kind, Outcome, Verb
 from orchestrator.core.spec import JobSpec
-from orchestrator.core.world import Present, Unknown
-from tests.core.worlds import NOW, ZONE, beat, node, spec, world
+from orchestrator.core.world import Phase, Present, Unknown
+from tests.core.worlds import NOW, OTHER_ZONE, ZONE, beat, node, spec, world
 
 READY = "node:1:ready"
 
@@ -44,6 +52,74 @@ def test_a_tpu_that_never_reports_is_replaced_in_time(waited, replaced):
     plan = decide(spec(), silent(), known(waited))
     assert bool(deletions(plan)) is replaced
     assert any(c.verb is Verb.CREATE and c.kind is Kind.NODE for c in plan.changes) is replaced
+
+
+SOON = known(SILENT_DEADLINE, beacons=(1,))
+FIRST = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - SILENT_DEADLINE)
+MUTE = tuple((n, NOW - 100.0) for n in range(2, 2 + MUTE_TPUS))
+
+
+def spans(zone):
+    """Return the bills of the mute ones."""
+    return tuple(Span("node", f"demo-tpu-g{n}", zone, NOW - 900, NOW - 100) for n, _ in MUTE)
+
+
+@pytest.mark.parametrize(
+    ("record", "seen", "replaced"),
+    [
+        (SOON, silent(), True),
+        (known(SILENT_DEADLINE - 1, beacons=(1,)), silent(), False),
+        # Its script reports late: an earlier tpuctl gave it to the machine.
+        (known(SILENT_DEADLINE, beacons=(2,)), silent(), False),
+        (SOON, silent(boots=(FIRST,)), False),
+        (SOON, world(heartbeats=Unknown("503")), False),
+        (SOON, silent(nodes=Present((node(healthy=False, health="TIMEOUT", timed_out=True),))), False),
+        (replace(SOON, granted_at=NOW - GRANT_SETTLES + 1), silent(), False),
+        (replace(SOON, granted_at=NOW - GRANT_SETTLES), silent(), True),
+        (replace(SOON, mute=MUTE, spans=spans(ZONE)), silent(), False),
+        (replace(SOON, mute=MUTE), silent(), False),  # nobody knows where they were
+        (replace(SOON, mute=MUTE, spans=spans(OTHER_ZONE)), silent(), True),
+        (replace(SOON, mute=MUTE[1:], spans=spans(ZONE)), silent(), True),
+    ],
+    ids=[
+        "silent", "not yet", "an old script", "it has begun", "unknown", "TIMEOUT", "a new grant",
+        "an old grant", "three of this zone",
+        "three of nobody knows where", "three of another zone", "two of this zone",
+    ],
+)  # fmt: skip
+def test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes(record, seen, replaced):
+    """Its first act is a report; all that may keep a machine from that act is given more time."""
+    found = deletions(decide(spec(), seen, record))
+    assert bool(found) is replaced
+    assert all(change.details for change in found), "it counts as mute, and its zone is left for a while"
+
+
+def test_a_startup_script_that_begins_and_never_comes_through_is_given_up_too():
+    """After the time of any start; it counts as one that has never reported."""
+    (change,) = deletions(decide(spec(), silent(boots=(FIRST,)), known(START_DEADLINE, beacons=(1,))))
+    assert "has begun" in change.why
+    assert change.details
+
+
+def test_a_first_report_does_not_wipe_the_slate():
+    """Scripts that all begin, and of which none comes through, would be paid for without end."""
+    looked = silent(boots=(FIRST,))
+    assert learn(known(60, mute=MUTE), looked).mute == MUTE
+
+
+def test_the_zone_of_a_mute_one_is_left_for_a_while():
+    """The next TPU is asked for elsewhere."""
+    (change,) = deletions(decide(spec(), silent(), SOON))
+    given_up = with_mute(replace(SOON, type="v5litepod-8"), change, NOW)
+    plan = decide(spec(), silent(nodes=Present(())), replace(given_up, accepted=False, requested_at=0.0))
+    (create,) = (c for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.CREATE))
+    assert (change.zone, create.zone) == (ZONE, OTHER_ZONE)
+
+
+def test_the_record_says_which_scripts_report_first_as_long_as_that_matters():
+    """The newest TPU and those that race with it."""
+    raced = known(0, incarnation=3, rivals=(Candidate(2, OTHER_ZONE, NOW),), beacons=(1, 2))
+    assert with_beacon(raced, 3).beacons == (2, 3)
 
 
 def test_reports_that_cannot_be_read_are_no_silence():

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.core.world import NodeState, Present
 from orchestrator.errors import LocalCloudError
-from tests.engine.engine_lab import Lab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 
 READY = {"demo-tpu-g2": NodeState.READY}
 
@@ -278,3 +278,14 @@ def test_only_spot_machines_are_preempted_here(lab):
     lab.up()
     with pytest.raises(LocalCloudError):
         lab.cloud.preempt("demo-vm", notice=False)
+
+
+def test_a_vm_that_nobody_lived_to_see_is_found_where_an_earlier_file_wanted_it(lab):
+    """
+    Killed right after it was asked for; the file names other zones by now. A second one would be billed too.
+    """
+    killed = lab.controller(a_spec(tpu__zones=[OTHER_ZONE]))
+    killed.want()
+    killed.one_pass()
+    lab.up(a_spec(tpu__zones=[ZONE]))
+    assert lab.mutations()["compute.instances.insert"] == 1

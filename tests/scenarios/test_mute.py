@@ -9,7 +9,7 @@ HOUR = 3600.0
 
 def test_a_grant_is_not_spent_on_machines_that_never_report(town, desk):
     """
-    Three are tried, an hour and some minutes in all; then the deployment ends, with the reason and a status.
+    Three are tried for some minutes each, others at more leisure; after an hour it ends, with the reason.
 
     The week of `watch.ttl` and the budget would have gone on paying for them.
     """
@@ -23,7 +23,7 @@ def test_a_grant_is_not_spent_on_machines_that_never_report(town, desk):
     assert "never reported" in said.err
     assert "next:" in said.err
     assert town.nodes() == {}
-    assert len(town.asked("tpu.nodes.create")) in {3, 4}
+    assert len(town.asked("tpu.nodes.create")) in {4, 5}
     assert town.clock.now() - began < 4.5 * START_DEADLINE
 
 

@@ -114,12 +114,15 @@ class Gang:
         self.attempt, self.phase, self.since, self.base = None, "boot", fleet.now(), 0
         self.over, self.silent, self.message, self.bundle = False, False, "", ""
         self.committed = None
+        self.booted = False
         self._turn = 0
 
     # The life of the job.
 
     def boot(self):
-        """Begin as startup does: with the code in the bucket, or wait until it is pushed."""
+        """Begin as startup does: report, with the code in the bucket start, or wait until it is pushed."""
+        self.booted = True
+        self.beat()
         if self.bucket.names(names.BUNDLES):
             self.start()
 
@@ -323,8 +326,9 @@ class Gang:
         self.job = SimpleNamespace(**{**vars(self.job), "target": None})
 
     def beat(self):
-        """Write the last report of each worker that is alive and can reach the bucket."""
-        if self.over or self.silent or not self._turn:
+        """Write the last report of each worker that is alive and reaches the bucket; first that of a boot."""
+        begun = self.booted and not self._turn
+        if self.over or self.silent or not (self._turn or begun):
             return
         for worker in sorted(self.alive):
             body = {
@@ -332,8 +336,10 @@ class Gang:
                 "phase": self.phase, "bundle": self.bundle, "step": self.step(), "message": self.message,
                 "committed_step": self.committed, "attempt": self.attempt.attempt if self.attempt else 0,
                 "notice": self.message == "notice", "preempted": self.message == "notice",
+                "script": begun,
             }  # fmt: skip
-            self.bucket.put(f"{names.HEARTBEAT}{self.incarnation}/{worker}", json.dumps(body).encode())
+            name = f"{names.HEARTBEAT}{self.incarnation}/{worker}"
+            self.bucket.put(name, json.dumps(body).encode(), new=begun)
 
 
 class Fleet(NoHosts):

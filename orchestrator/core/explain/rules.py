@@ -32,7 +32,7 @@ RULES: Final[dict[str, str]] = {
     "tpu.reports": "A TPU whose workers report is kept, whatever state or health the API shows.",
     "tpu.unhealthy": "An unhealthy, silent TPU is replaced: after 30 s if it never reported, else 8 min.",
     "tpu.unreachable": "A READY TPU counts as lost when a worker is silent and SSH fails too: two witnesses.",
-    "tpu.mute": "A READY TPU that never reports is replaced after 20 min; three in a row are the end.",
+    "tpu.mute": "A READY TPU goes whose script has not begun in 6 min, or that never reports in 20 min.",
     "tpu.kept": "A TPU that is READY, healthy and wanted is left alone.",
     "tpu.unwanted": "A TPU of another shape than the file's is replaced.",
     "refused.wait": "After a refusal the next try waits, doubling: 5 to 60 s for capacity, to 120 for quota.",
