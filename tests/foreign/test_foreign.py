@@ -2,7 +2,8 @@
 Clients that nobody here wrote, against a local cloud: opt-in, because they need packages and minutes.
 
 TPUCTL_FOREIGN_PYTHON names an interpreter whose environment holds them, TPUCTL_FOREIGN_GCSFS a checkout of
-gcsfs. Each run writes its counts, with date and versions, into docs/clients.md.
+gcsfs; gcloud and rclone are those of the computer. Each run writes its counts, with date and versions, into
+docs/clients.md.
 """
 
 import json
@@ -72,6 +73,13 @@ def keep(client: str, run: int, failed: list[str], left_out: int = 0) -> None:
     PAGE.write_text(old.sub(row, text) if old.search(text) else f"{text.rstrip()}\n{row}\n")
 
 
+def told(lines: list[str]) -> tuple[list[list[str]], list[str], int]:
+    """Return what a program of this folder said: its cases, those that failed, how many it left out."""
+    found = [line.split(" ", 2) for line in lines if line.startswith(("ok ", "FAIL ", "skip "))]
+    failed = [" ".join(words) for words in found if words[0] == "FAIL"]
+    return found, failed, sum(words[0] == "skip" for words in found)
+
+
 def version(package: str) -> str:
     """Return the version of a package of the clients' environment."""
     program = f"import importlib.metadata as m; print(m.version({package!r}))"
@@ -87,14 +95,12 @@ def test_clients_on_a_machine(shell):
     )
     program = f"{PYTHON} {PROGRAMS / 'on_machine.py'} bkt-foreign"
     said = shell.run(*tpu, "ssh", "t1", *HERE, "--command", program).stdout.splitlines()
-    found = [line.split(" ", 2) for line in said if line.startswith(("ok ", "FAIL ", "skip "))]
-    failed = [" ".join(words) for words in found if words[0] == "FAIL"]
-    skipped = [words for words in found if words[0] == "skip"]
+    found, failed, skipped = told(said)
     names = ("pyarrow", "obstore", "gcsfs", "tensorstore", "orbax-checkpoint")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
-    keep(f"on-a-machine ({versions}, google-auth, curl)", len(found) - len(skipped), failed, len(skipped))
+    keep(f"on-a-machine ({versions}, google-auth, curl)", len(found) - skipped, failed, skipped)
     assert len(found) == 9
-    assert failed == []
+    assert failed == [], "\n".join(failed)
 
 
 @pytest.mark.skipif(not GCSFS, reason="set TPUCTL_FOREIGN_GCSFS to a checkout of gcsfs")
@@ -120,3 +126,123 @@ def test_the_suite_of_gcsfs(shell, tmp_path):
     keep(f"gcsfs-suite ({version('gcsfs')})", tests - skipped, failed[: errors + failures], skipped)
     assert tests - skipped > 100
     assert (errors + failures, failed) == (0, [])
+
+
+def test_skypilot_provisions_tpus(shell):
+    """SkyPilot's provisioner: a node, a pair of spot, a slice, the queue, stop, resume, labels, ports."""
+    said = shell.run(PYTHON, str(PROGRAMS / "sky_tpu.py")).stdout.splitlines()
+    found, failed, _ = told(said)
+    keep(f"skypilot-provisioner ({version('skypilot')}, TPU VMs)", len(found), failed)
+    assert (len(found), failed) == (17, [])
+
+
+def sequence(shell: Shell, steps: list[tuple[str, str]]) -> list[str]:
+    """Run each line of shell and return those that fail, or that do not say what they have to."""
+    failed = []
+    for line, expected in steps:
+        done = shell.run("bash", "-ec", line, check=False)
+        if done.returncode != 0 or not re.search(expected, done.stdout + done.stderr):
+            failed.append(f"{line}: {done.returncode} {(done.stdout + done.stderr)[-300:]}")
+    return failed
+
+
+@pytest.mark.skipif(shutil.which("rclone") is None, reason="rclone is not installed")
+def test_rclone(shell, tmp_path):
+    """Go's client of the JSON API: small and large files, rewrite, ranges, checksums, sync, purge."""
+    config = tmp_path / "rclone.conf"
+    config.write_text(
+        "[gcs]\ntype = google cloud storage\nanonymous = true\nproject_number = local-project\n"
+        f"endpoint = {shell.environment['STORAGE_EMULATOR_HOST']}/storage/v1/\nbucket_policy_only = true\n"
+    )
+    (tmp_path / "tree/deep").mkdir(parents=True)
+    (tmp_path / "tree/small").write_text("text")
+    (tmp_path / "tree/deep/large").write_bytes(os.urandom(20 << 20))
+    run, here, there = f"rclone --config {config} --retries 1", tmp_path / "tree", "gcs:bkt-rclone"
+    back = tmp_path / "back"
+    steps = [
+        (f"{run} mkdir {there}", ""),
+        (f"{run} lsd gcs:", "bkt-rclone"),
+        (f"{run} copy {here} {there}/tree", ""),
+        (f"{run} check {here} {there}/tree 2>&1", "0 differences found"),
+        (f"{run} lsf -R {there}", "tree/deep/large"),
+        (f"{run} lsjson {there}/tree", '"Size":4'),
+        (f"{run} size {there}", r"Total objects: 2"),
+        (f"{run} md5sum {there}/tree/small", "1cb251ec0d568de6a929b520c4aed8d1"),
+        (f"{run} cat --offset 1 --count 2 {there}/tree/small", "^ex$"),
+        (f"echo streamed | {run} rcat {there}/streamed", ""),
+        (f"{run} cat {there}/streamed", "streamed"),
+        (f"{run} copyto {there}/tree/small {there}/copied", ""),
+        (f"{run} moveto {there}/copied {there}/moved", ""),
+        (f"{run} lsf {there}", "moved"),
+        (f"{run} touch {there}/moved", ""),
+        (f"{run} copyto {there}/tree/deep/large {back} && cmp {back} {here}/deep/large", ""),
+        (f"rm {here}/small && {run} sync {here} {there}/tree && ! {run} lsf {there}/tree | grep small", ""),
+        (f"{run} deletefile {there}/moved", ""),
+        (f"{run} delete {there}/tree --include 'deep/**'", ""),
+        (f"{run} purge {there}/tree || true", ""),
+        (f"{run} purge {there}", ""),
+        (f"! {run} lsd gcs: | grep bkt-rclone", ""),
+    ]
+    failed = sequence(shell, steps)
+    known = shell.run("rclone", "version").stdout.split()[1]
+    keep(f"rclone ({known})", len(steps), failed)
+    assert failed == [], "\n".join(failed)
+
+
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
+def test_gcloud(shell, tmp_path):
+    """Each command of gcloud that our pages or hints name, and what stands beside them."""
+    (tmp_path / "file").write_text("text")
+    zone, tpu = "--zone us-central1-a --quiet", "gcloud compute tpus tpu-vm"
+    kind = "--accelerator-type v5litepod-4 --version v2-alpha-tpuv5-lite"
+    queue, vm = "gcloud compute tpus queued-resources", "gcloud compute instances"
+    image = "--image-family ubuntu-2404-lts-amd64 --image-project ubuntu-os-cloud"
+    family = "ubuntu-2404-lts-amd64 --project ubuntu-os-cloud"
+    new = "--accelerator-type v5litepod-4 --runtime-version v2-alpha-tpuv5-lite"
+    steps = [
+        (f"{tpu} create g1 {zone} {kind} --spot --labels a=b", ""),
+        (f"{tpu} list {zone}", "g1 .*READY"),
+        (f"{tpu} describe g1 {zone}", "preemptible|spot"),
+        (f"{tpu} ssh g1 {zone} --command 'echo on-$(hostname)'", "on-"),
+        (f"{tpu} scp {tmp_path}/file g1:there {zone}", ""),
+        (f"{tpu} ssh g1 {zone} --worker all --command 'cat there'", "text"),
+        (f"{tpu} update g1 {zone} --update-labels c=d", ""),
+        (f"{tpu} delete g1 {zone}", ""),
+        (f"{tpu} create g2 {zone} {kind}", ""),
+        (f"{tpu} stop g2 {zone}", ""),
+        (f"{tpu} start g2 {zone}", ""),
+        (f"{tpu} delete g2 {zone}", ""),
+        (f"{tpu} accelerator-types list {zone}", "v5litepod-4"),
+        (f"{tpu} versions list {zone}", "v2-alpha-tpuv5-lite"),
+        ("gcloud compute tpus locations list", "us-central1-a"),
+        (f"{queue} create q1 {zone} --node-id qn {new} --spot", ""),
+        (f"{queue} list {zone}", "q1"),
+        (f"{queue} describe q1 {zone}", "qn"),
+        (f"{queue} delete q1 {zone} --force", ""),
+        (f"{vm} create m1 {zone} --machine-type e2-small {image}", "RUNNING"),
+        (f"{vm} list --filter name=m1", "m1"),
+        (f"{vm} describe m1 {zone}", "status: RUNNING"),
+        (f"gcloud compute ssh m1 {zone} --command 'echo on-vm'", "on-vm"),
+        (f"gcloud compute scp {tmp_path}/file m1:there {zone}", ""),
+        (f"{vm} add-labels m1 {zone} --labels a=b", ""),
+        (f"{vm} stop m1 {zone}", ""),
+        (f"{vm} start m1 {zone}", ""),
+        (f"{vm} delete m1 {zone}", ""),
+        (f"gcloud compute images describe-from-family {family}", "READY"),
+        ("gcloud compute machine-types list --zones us-central1-a --quiet", "e2-small"),
+        ("gcloud compute networks list", "default"),
+        ("gcloud compute firewall-rules list", "ssh"),
+        ("gcloud compute regions describe us-central1", "status: UP"),
+        ("gcloud storage buckets create gs://bkt-gcloud --location us-central1", ""),
+        (f"gcloud storage cp {tmp_path}/file gs://bkt-gcloud/a/file", ""),
+        ("gcloud storage ls -r gs://bkt-gcloud", "a/file"),
+        ("gcloud storage cat gs://bkt-gcloud/a/file", "text"),
+        ("gcloud storage mv gs://bkt-gcloud/a/file gs://bkt-gcloud/b", ""),
+        ("gcloud storage objects describe gs://bkt-gcloud/b", "crc32c"),
+        ("gcloud storage buckets get-iam-policy gs://bkt-gcloud", "etag"),
+        ("gcloud storage rm -r gs://bkt-gcloud", ""),
+    ]  # fmt: skip
+    failed = sequence(shell, steps)
+    known = shell.run("gcloud", "version").stdout.splitlines()[0].split()[-1]
+    keep(f"gcloud-commands ({known})", len(steps), failed)
+    assert failed == [], "\n".join(failed)
