@@ -112,6 +112,7 @@ def aged(body: dict[str, Any], seconds: float, by: str) -> dict[str, Any]:
 def _resources(session: "Session", world: "World", history: "History") -> list[dict[str, str]]:
     from orchestrator.core import names
     from orchestrator.core.decide_queued import state_text
+    from orchestrator.core.maintenance import maintenance_text
     from orchestrator.core.world import Present, Unknown
 
     rows = []
@@ -140,7 +141,8 @@ def _resources(session: "Session", world: "World", history: "History") -> list[d
         add("TPU", "-", "", "absent")
     else:
         for node in world.nodes.value:
-            health = "" if node.healthy else f" ({node.health})"
+            told = maintenance_text(node.maintenance)
+            health = ("" if node.healthy else f" ({node.health})") + (f" ({told})" if told else "")
             other = history.substitute if node.incarnation == history.incarnation else ""
             kind = f" ({other})" if other else ""
             add("TPU", node.name, node.zone, state_text(node) + health + kind)

@@ -234,7 +234,11 @@ def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
     """
     Let the next calls of METHOD meet FAILURES, one each: for example tpu.nodes.create stockout drop-answer.
 
-    METHOD `state` puts a node into an odd state instead: tpuctl local fault state NAME UNHEALTHY_MAINTENANCE.
+    A node's creation, tpu.nodes.create, also meets mute (its machines never run their startup script),
+    born:TIMEOUT or another health, and late-ready:SECONDS (its machines work, and the API says CREATING).
+
+    METHOD `state` puts a node into an odd state instead: tpuctl local fault state NAME UNHEALTHY_MAINTENANCE,
+    or tells of a maintenance: tpuctl local fault state NAME maintenance:600.
     A queued resource is named queued/NAME: tpuctl local fault state queued/NAME FAILED.
     """
     from orchestrator.errors import UsageError

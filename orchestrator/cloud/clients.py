@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from orchestrator.cloud.beside import read_beside
 from orchestrator.cloud.compute import client_class
 from orchestrator.cloud.errors import translated
 from orchestrator.cloud.lean import imported
@@ -203,6 +204,7 @@ class Clients:
     def _tpu(self) -> Any:
         make = imported("google.cloud.tpu_v2").TpuClient
         client = make(credentials=self.credentials, transport="rest", client_options=self._options())
+        read_beside(client.transport._session)  # noqa: SLF001
         step_over_unknown_types(client.transport._session)  # noqa: SLF001
         return self._kept_local(client, client.transport._session)  # noqa: SLF001
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.cloud import operations
+from orchestrator.cloud.beside import Seen, maintenance_by_name
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
 from orchestrator.cloud.hostkeys import public_keys
@@ -56,9 +57,9 @@ class TpuNodes:
 
         def look() -> Node:
             request = {"name": self._path(name, zone)}
-            with translated(f"look at TPU node '{name}' in {zone}"):
+            with translated(f"look at TPU node '{name}' in {zone}"), maintenance_by_name() as beside:
                 node = self._clients.tpu.get_node(request=request, **self._clients.reading)
-                return node_of(type(node).pb(node))
+                return node_of(Seen(type(node).pb(node), beside.get(node.name)))
 
         return seen(look)
 
@@ -110,12 +111,13 @@ class TpuNodes:
         entries = list(answer.guest_attributes)
         return public_keys(entries[0].query_value.items if len(entries) == 1 else (), what)
 
-    def _listed(self, zone: str) -> list[Any]:
+    def _listed(self, zone: str) -> list[Seen]:
         what = f"list TPU nodes in {zone}"
-        with translated(what):
+        with translated(what), maintenance_by_name() as beside:
             request = {"parent": self._parent(zone), "page_size": PAGE}
             answer = self._clients.tpu.list_nodes(request=request, **self._clients.reading)
-            return [node for page in whole_pages(answer, what) for node in type(page).pb(page).nodes]
+            nodes = [node for page in whole_pages(answer, what) for node in type(page).pb(page).nodes]
+        return [Seen(node, beside.get(node.name)) for node in nodes]
 
     def _parent(self, zone: str) -> str:
         return f"projects/{self._clients.project}/locations/{zone}"
@@ -124,12 +126,13 @@ class TpuNodes:
         return f"{self._parent(zone)}/nodes/{name}"
 
 
-def node_of(node: Any) -> Node:
+def node_of(seen_node: Seen) -> Node:
     """
     Return our value for a tpu v2 Node, given as the protocol buffer itself.
 
     The client's own class around it takes as long for each field as all of this.
     """
+    node = seen_node.node
     _, _, _, zone, _, name = node.name.split("/")
     labels = dict(node.labels)
     health = _health(node)
@@ -145,6 +148,7 @@ def node_of(node: Any) -> Node:
         labels=labels,
         spot=node.scheduling_config.spot or node.scheduling_config.preemptible,
         created_at=(node.create_time.seconds * 10**6 + node.create_time.nanos // 1000) / 10**6,
+        maintenance=seen_node.maintenance,
     )
 
 

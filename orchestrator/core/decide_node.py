@@ -19,7 +19,7 @@ from orchestrator.core.history import (
     strangers,
 )
 from orchestrator.core.job import out_of_reach, reports
-from orchestrator.core.mute import given_up_unheard, late_to_report, often_mute, unheard
+from orchestrator.core.mute import given_up_unheard, late_to_report, often_mute, unheard, with_mute
 from orchestrator.core.notice import has_left, noticed
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.race import may_win, races, undecided
@@ -111,7 +111,10 @@ def decide_node(spec: Spec, world: World, history: History) -> Step:
     going = current is None or current.state is NodeState.DELETING
     if judgement.verdict is Verdict.REPLACE and current is not None and not going:
         gone = delete_node(current, judgement.why)
-        removals.append(given_up_unheard(gone, world) if judgement.mute else gone)
+        gone = given_up_unheard(gone, world) if judgement.mute else gone
+        removals.append(gone)
+        # The next one is asked for in the same plan, and not where this one was mute.
+        history = with_mute(history, gone, world.seen_at)
     creation = _create(spec, world, history, judgement)
     return replace(creation, changes=(*removals, *creation.changes))
 

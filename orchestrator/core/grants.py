@@ -17,6 +17,8 @@ CONTROLLED = (STATE, BUNDLES, DATA)
 REPORTED = (HEARTBEAT, GANG, CLAIM, WAKE)
 """... but for these, in which machines report."""
 
+GRANT_SETTLES = 600.0
+"""Seconds after which a role counts everywhere: mostly 2 minutes, 7 or more at worst (docs/facts.md 6.2)."""
 TITLE = "tpuctl_machines"
 DESCRIPTION = "Machines write neither records nor code."
 
@@ -46,6 +48,13 @@ class Grant:
         if not self.expression:
             return {}
         return {"title": TITLE, "description": DESCRIPTION, "expression": self.expression}
+
+
+def settling(granted_at: float, now: float) -> bool:
+    """
+    Say whether a refusal may be that of a role given at *granted_at* which does not count everywhere yet.
+    """
+    return now - granted_at < GRANT_SETTLES
 
 
 def grants(bucket: str, tpu: str, vm: str = "", *, loop: bool = False) -> tuple[Grant, ...]:

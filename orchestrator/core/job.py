@@ -4,6 +4,7 @@ Decide about the job: the fourth resource, seen through the heartbeats of its wo
 
 import hashlib
 
+from orchestrator.core.grants import settling
 from orchestrator.core.history import LATEST_TRY, TERMINAL, History, current_node
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.spec import Spec
@@ -165,13 +166,17 @@ def out_of_reach(spec: Spec, world: World, history: History, node: Node) -> str:
     Say why the machines of a READY node count as lost, empty when they do not.
 
     One is silent, and SSH to it has failed again and again up to now: two witnesses. Either alone is
-    not enough, since a firewall may keep us out of a machine that works.
+    not enough, since a firewall may keep us out of a machine that works. Silence is none while the startup
+    script works, nor while the machines' role on the bucket may not count yet.
     """
     since = history.remote_failed_since
     fresh = world.seen_at - history.next_remote_at < latest_try(spec)
     if since is None or not fresh or world.seen_at - since < REACH * heartbeat_interval(spec):
         return ""
     if not isinstance(world.heartbeats, Present) or spec.job.run_on == "vm":
+        return ""
+    begins = world.boots or settling(history.granted_at, world.seen_at)
+    if begins and not world.heartbeats.value:
         return ""
     why = silent_worker(spec, world, history, node, world.heartbeats.value)
     return f"{why} and is out of reach by SSH" if why else ""

@@ -214,6 +214,8 @@ def _node_doubts(node: Node | None, incarnation: int) -> set[str]:
     doubts = {f"{key}:{node.state.name.lower()}"} | doubts_in_queue(node)
     if not node.healthy:
         doubts.add(f"{key}:unhealthy")
+    if node.maintenance is not None:
+        doubts.add(f"{key}:maintenance")
     return doubts
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from orchestrator.core import names
 from orchestrator.core.capacity import after_refusal
+from orchestrator.core.grants import settling
 from orchestrator.core.history import History, current_node, noted
 from orchestrator.core.plan import Change
 from orchestrator.core.spec import Spec
@@ -19,8 +20,6 @@ SILENT_DEADLINE = 360.0
 """Seconds that a READY TPU has until its startup script reports; others' rule too (docs/facts.md 1.3)."""
 START_DEADLINE = 1200.0
 """Seconds that a READY TPU has until one of its workers reports; the startup script gives up after 600 s."""
-GRANT_SETTLES = 600.0
-"""Seconds after which a role counts everywhere: 2 minutes mostly, 7 and more seen (docs/facts.md 6.2)."""
 MUTE_TPUS = 3
 """TPUs in a row that may be given up without a report; as many of one zone are given up early."""
 MUTE_TIME = 3600.0
@@ -78,7 +77,7 @@ def _silence_tells(spec: Spec, world: World, history: History) -> bool:
     yet, TIMEOUT is also what warms up, and a zone that was given up early often enough gets more time.
     """
     node = current_node(world, history)
-    settled = world.seen_at - history.granted_at >= GRANT_SETTLES
+    settled = not settling(history.granted_at, world.seen_at)
     reports_first = history.incarnation in history.beacons
     warm = node is None or not node.timed_out
     return reports_first and settled and warm and not often_mute(spec, history, history.zone)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from orchestrator.core.capacity import Places
+from orchestrator.core.maintenance import Maintenance
 from orchestrator.core.prices import Prices
 from orchestrator.core.queued import QueuedResource
 from orchestrator.errors import Retry
@@ -110,7 +111,8 @@ class Node:
 
     *timed_out* says that Google has not heard of the node's health: it may still be warming up.
     *queued* is the queued resource that makes it or has made it, None for one that was asked for directly.
-    Without *machine* there is nothing but the queued resource, which costs nothing.
+    Without *machine* there is nothing but the queued resource, which costs nothing. *maintenance* is the next
+    one that the API tells of.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Node:
     created_at: float = 0.0
     queued: QueuedResource | None = None
     machine: bool = True
+    maintenance: Maintenance | None = None
 
 
 @dataclass(frozen=True)

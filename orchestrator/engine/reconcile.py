@@ -11,6 +11,7 @@ from orchestrator.core.events import Event
 from orchestrator.core.guard import broken
 from orchestrator.core.history import TERMINAL, History, current_node, noted
 from orchestrator.core.learn import learn
+from orchestrator.core.maintenance import maintenance_text
 from orchestrator.core.plan import Outcome, Plan
 from orchestrator.core.unclaimed import has_no_steps, lost_text
 from orchestrator.core.world import Phase, Present, Unknown, World
@@ -181,6 +182,10 @@ class Reconciler:
         if key in after.sightings and key not in before.sightings:
             text = f"TPU of incarnation {after.incarnation} is READY in {after.zone}"
             self._sink(Event(world.seen_at, "ready", text, {"incarnation": after.incarnation}))
+        key, node = f"node:{after.incarnation}:maintenance", current_node(world, after)
+        if key in after.sightings and key not in before.sightings and node is not None:
+            text = f"TPU {node.name}: {maintenance_text(node.maintenance)}; it is kept as long as it works"
+            self._sink(Event(world.seen_at, "maintenance", text, {"incarnation": node.incarnation}))
         for refusal in after.refusals[len(before.refusals) :]:
             text = f"refused in {refusal.zone} ({refusal.retry.value}): {refusal.message}"
             self._sink(Event(world.seen_at, "refused", text, {"zone": refusal.zone}))

@@ -88,6 +88,27 @@ def a_node_shows_its_health(way, value):
     way.seen()
 
 
+@each(["born:TIMEOUT", "born:UNHEALTHY_TENSORFLOW", "mute", "late-ready:600"])
+def a_node_shows_how_it_was_born(way, value):
+    """READY without a word, READY and sick, or CREATING with machines that can be reached."""
+    way.local.fail_next("tpu.nodes.create", [value])
+    way.ok(way.nodes.create, a_node())
+    (node,) = way.seen().value
+    assert node.workers
+
+
+@each(["maintenance:600", "maintenance"])
+def a_node_shows_its_maintenance(way, value):
+    """What the client of v2 does not know is read beside: one node by its name, and in a list."""
+    way.ok(way.nodes.create, a_node())
+    assert way.seen().value[0].maintenance is None
+    way.local.set_node_state(NODE, value)
+    assert way.seen().value[0].maintenance.status == "PENDING"
+    assert way.ok(way.nodes.observe, NODE, ZONE).value.maintenance.begins > 0
+    way.wait(3600)
+    assert way.seen().value[0].maintenance.status == "ONGOING"
+
+
 @each(["scaled", "realistic"])
 def a_life_takes_its_time(way, value):
     """Creating, ready, preempted after its notice, deleted: seen every half second."""

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.core.decide import decide
 from orchestrator.core.decide_node import SICK_DEADLINE
+from orchestrator.core.grants import GRANT_SETTLES
 from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.recovery import SECOND_WITNESS
 from orchestrator.core.world import NodeState, Phase, Present, Unknown
@@ -42,6 +43,23 @@ def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(odd):
     key = odd.state.name.lower()
     long = history(sightings={"node:1:unhealthy": NOW - 7200, f"node:1:{key}": NOW - 7200})
     assert decide(spec(), world(nodes=Present((odd,))), long).empty
+
+
+@pytest.mark.parametrize(
+    ("change", "record", "lost"),
+    [
+        ({}, {}, True),
+        ({"boots": (beat(phase=Phase.BOOT, script=True, updated=NOW - 300),)}, {}, False),
+        ({}, {"granted_at": NOW - GRANT_SETTLES + 1}, False),
+    ],
+)
+def test_silence_is_no_witness_while_a_boot_may_be_why(change, record, lost):
+    """
+    SSH may be closed by a firewall; a startup script that works, or a role that is new, explains the silence.
+    """
+    tried = history(remote_failed_since=NOW - 400, next_remote_at=NOW, **record)
+    silent = world(heartbeats=Present(()), **change)
+    assert (NODE_DELETE_1 in steps(decide(spec(), silent, tried))) is lost
 
 
 @pytest.mark.parametrize(("age", "replaced"), [(30, False), (200, False), (SICK_DEADLINE + 5, True)])

@@ -32,8 +32,19 @@ class Machines(NoHosts):
 
     def boot(self, machine):
         self.lab.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY.split()[1]
-        if machine.kind == "tpu" and not self.silent and self._has_code():
-            self.start(machine.id)
+        if machine.kind == "tpu" and not self.silent and not machine.mute:
+            self._report_first(machine.id)
+            if self._has_code():
+                self.start(machine.id)
+
+    def _report_first(self, machine_id):
+        """Write what a startup script does before all else."""
+        incarnation, worker = re.search(r"-tpu-g(\d+)-\d+-w(\d+)$", machine_id).groups()
+        body = {"incarnation": int(incarnation), "worker": int(worker), "workers": int(worker) + 1,
+                "schema": 1, "phase": "boot", "script": True}  # fmt: skip
+        name = f"{names.HEARTBEAT}{incarnation}/{worker}"
+        if self.lab.get(name) is None:
+            self.lab.put(name, json.dumps(body).encode())
 
     def stop(self, machine_id):
         self.running.pop(machine_id, None)

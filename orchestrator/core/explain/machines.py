@@ -11,6 +11,7 @@ from orchestrator.core.explain.values import Evidence, Part, Seen, journal_of, n
 from orchestrator.core.history import TERMINAL, History, Refusal, current_node
 from orchestrator.core.job import reports
 from orchestrator.core.left_alone import left_alone
+from orchestrator.core.maintenance import maintenance_text
 from orchestrator.core.mute import late_to_report
 from orchestrator.core.notice import has_left
 from orchestrator.core.plan import Kind
@@ -162,6 +163,8 @@ def _node_text(node: Node | None, history: History) -> str:
     if node is None:
         return f"no TPU of incarnation {history.incarnation}" if history.incarnation else "no TPU"
     health = "" if node.healthy else f" ({node.health})"
+    told = maintenance_text(node.maintenance)
+    health += f"; {told}, which alone changes nothing" if told else ""
     queued = f", its queued resource {node.queued.state.name}" if node.queued else ""
     return f"{node.name} in {node.zone} is {node.state.name}{health}{queued}"
 

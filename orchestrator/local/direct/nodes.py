@@ -5,6 +5,7 @@ TPU nodes straight on the model.
 from collections.abc import Sequence
 from functools import partial
 
+from orchestrator.core.maintenance import maintenance_of
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.world import Node, NodeState, Operation, OperationResult, Sight, Worker
@@ -186,4 +187,5 @@ def node_of(node: model.Node) -> Node:
         labels=labels,
         spot=node.spot,
         created_at=micros(node.created),
+        maintenance=maintenance_of(node.maintenance),
     )

@@ -86,7 +86,7 @@ class Guest:
         Run the script of attribute *key*, if there is one.
         """
         text = attributes.get(key, "")
-        if not text.strip():
+        if not text.strip() or (key == "startup-script" and self._config.mute):
             return
         home = self._config.home("root")
         home.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,8 @@
 What `tpuctl local` does to the cloud behind the callers' backs: preempt, kill, odd states.
 """
 
+import re
+
 from orchestrator.local.model.compute import ComputeVms
 from orchestrator.local.model.instance import Instance, Status
 from orchestrator.local.model.kernel import Kernel
@@ -53,12 +55,15 @@ class Controls:
         """
         Put a node into an odd state; errors: LocalCloudError.
 
-        *state* is `vanish`, `UNHEALTHY_MAINTENANCE` (READY with that health), or a state of tpu
-        v2. PREEMPTED and TERMINATED take the machines; other states leave them running.
+        *state* is `vanish`, `UNHEALTHY_MAINTENANCE` (READY with that health), `maintenance` (told to begin in
+        an hour; `maintenance:SECONDS`), or a state of tpu v2. PREEMPTED and TERMINATED take the machines;
+        other states leave them running.
         """
         node = self._find_node(name)
         if state == "vanish":
             self._tpu.vanish(node)
+        elif state.partition(":")[0] == "maintenance":
+            self._tpu.announce(node, _seconds(state))
         elif state in Health.__members__:
             node.health = Health[state]
             node.health_description = "The TPU had a maintenance event." if "MAINTENANCE" in state else ""
@@ -67,7 +72,7 @@ class Controls:
         elif state in _ODD_STATES:
             node.enter(_ODD_STATES[state])
         else:
-            known = ", ".join(["vanish", *Health.__members__, *_ODD_STATES])
+            known = ", ".join(["vanish", "maintenance", *Health.__members__, *_ODD_STATES])
             raise refused(f"state {state!r}: unknown", f"known: {known}")
         self._kernel.touch()
 
@@ -81,3 +86,13 @@ class Controls:
         state = self._kernel.state
         known: list[Node | Instance] = [*state.nodes.values(), *state.instances.values()]
         return the_one(known, name, "node or VM")
+
+
+def _seconds(state: str) -> float:
+    """
+    Return the seconds that follow the colon of `maintenance:SECONDS`, an hour without any.
+    """
+    text = state.partition(":")[2] or "3600"
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
+        raise refused(f"state {state!r}: not a number of seconds", "write for example maintenance:600")
+    return float(text)

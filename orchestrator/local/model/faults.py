@@ -17,9 +17,13 @@ _PLAIN = (
     "fall-back",
     "late-failure",
     "never-active",
+    "mute",
 )
-_TIMED = ("latency", "no-capacity")
+_TIMED = ("latency", "no-capacity", "late-ready")
 _QUEUE = "tpu.queuedResources.create"
+_NODE = "tpu.nodes.create"
+SICK = ("TIMEOUT", "UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENANCE")
+"""Values of a node's health that are not HEALTHY."""
 
 
 class FaultKind(Enum):
@@ -37,6 +41,9 @@ class FaultKind(Enum):
     FALL_BACK = "fall-back"
     LATE_FAILURE = "late-failure"
     NEVER_ACTIVE = "never-active"
+    MUTE = "mute"
+    BORN = "born"
+    LATE_READY = "late-ready"
 
 
 # What a queued resource meets later: no stock (for SECONDS, or for ever), nodes taken back while they are
@@ -46,10 +53,17 @@ FATES = frozenset(
 )
 
 
+# How a node comes up: its machines boot and never run their startup script; it is READY and unhealthy from
+# the first; its machines work while the API still says CREATING (docs/facts.md 1.3).
+BIRTHS = frozenset({FaultKind.MUTE, FaultKind.BORN, FaultKind.LATE_READY})
+
+
 @dataclass(frozen=True)
 class FaultSpec:
     """
-    Describe one fault; *case* names a row of error_messages.csv, *seconds* is for LATENCY and NO_CAPACITY.
+    Describe one fault; *case* names a row of error_messages.csv, or the health that a node is BORN with.
+
+    *seconds* is for LATENCY, NO_CAPACITY and LATE_READY.
     """
 
     kind: FaultKind
@@ -62,12 +76,15 @@ class FaultSpec:
         Read `drop-answer`, `stuck`, `unreachable`, `latency:SECONDS` or a case name; errors: LocalCloudError.
 
         For a queued resource's creation also `no-capacity`, `no-capacity:SECONDS`, `fall-back`,
-        `late-failure`, `never-active`.
+        `late-failure`, `never-active`. For a node's creation also `mute`, `born:HEALTH`,
+        `late-ready:SECONDS`.
         """
         check_method(method)
         word = text.partition(":")[0]
         if text in _PLAIN:
             fault = cls(FaultKind(text))
+        elif word == FaultKind.BORN.value:
+            fault = cls(FaultKind.BORN, case=text.partition(":")[2])
         elif ":" in text and word in _TIMED:
             fault = cls(FaultKind(word), seconds=_seconds(text))
         else:
@@ -102,7 +119,14 @@ def check(method: str, fault: FaultSpec) -> FaultSpec:
         raise _refused(f"fault unreachable on {method}: its answer is never partial", "")
     if fault.kind in FATES and method != _QUEUE:
         raise _refused(f"fault {fault.kind.value} on {method}: only {_QUEUE} can meet it", "")
-    if fault.case and _kind_of_case(method, fault.case) is not fault.kind:
+    if fault.kind in BIRTHS and method != _NODE:
+        raise _refused(f"fault {fault.kind.value} on {method}: only {_NODE} can meet it", "")
+    if fault.kind is FaultKind.BORN:
+        if fault.case not in SICK:
+            raise _refused(
+                f"fault born:{fault.case} on {method}: no such health", f"known: {', '.join(SICK)}"
+            )
+    elif fault.case and _kind_of_case(method, fault.case) is not fault.kind:
         raise _refused(f"fault {fault.case} on {method}: it is not a {fault.kind.value}", "")
     if not 0 <= fault.seconds < float("inf"):
         raise _refused(f"fault latency on {method}: {fault.seconds} seconds cannot be waited for", "")

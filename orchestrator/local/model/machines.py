@@ -17,7 +17,7 @@ class Machine:
     *address* is the machine's own loopback address (127.x.y.z), which the API shows as its
     internal IP. *attributes* are the instance attributes as the metadata server shows them
     (user metadata plus what the platform adds, for example agent-worker-number). A *private* machine
-    has no external address.
+    has no external address. A *mute* one boots and never runs its startup script.
     """
 
     id: str
@@ -36,6 +36,7 @@ class Machine:
     tags: tuple[str, ...] = ()
     disk_bytes: int = 0  # 0: no limit of its own
     private: bool = False
+    mute: bool = False
 
 
 class Hosts(Protocol):

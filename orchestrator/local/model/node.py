@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from orchestrator.local.model.faults import FaultSpec
 from orchestrator.local.model.machines import Machine
 from orchestrator.local.model.tables import Accelerator
 
@@ -66,6 +67,7 @@ class Node:
     *epoch* grows with each change of state by a verb or a preemption, so that events planned
     before are seen to be out of date. *before* is the state that a failed verb goes back to.
     *queued* names the queued resource that made the node, *multislice* says that it made several.
+    *birth* is the fault that it is born with, *maintenance* what the API says of the next maintenance.
     """
 
     project: str
@@ -86,6 +88,8 @@ class Node:
     before: NodeState = NodeState.CREATING
     queued: str = ""
     multislice: bool = False
+    birth: FaultSpec | None = None
+    maintenance: Mapping[str, Any] | None = None
 
     @property
     def path(self) -> str:

@@ -4,12 +4,15 @@ Cloud TPU v2: nodes, made by their own call or for a queued resource.
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.local.model import node_rules, queued_rules, tables
 from orchestrator.local.model.billing import Usage
 from orchestrator.local.model.errors import tpu_case
+from orchestrator.local.model.faults import BIRTHS, FaultKind
 from orchestrator.local.model.kernel import Kernel, Place
+from orchestrator.local.model.names import timestamp
 from orchestrator.local.model.node import DEAD, VERBS, Health, Node, NodeState
 from orchestrator.local.model.operations import Api, Operation
 from orchestrator.local.model.policies import node_refusal
@@ -17,6 +20,8 @@ from orchestrator.local.model.queued import Initiator
 from orchestrator.local.model.slices import attributes, build_workers
 
 _DAY = 24 * 3600.0
+MAINTENANCE = 3 * 3600.0
+"""Seconds of a window of maintenance; how long Google's are is not known."""
 SETTLING = 600.0
 """Seconds for which the creation of a node counts as settling at most."""
 
@@ -43,6 +48,7 @@ class TpuNodes:
             "node.delete-dropped": self._delete_dropped,
             "node.preempted": self._preempted,
             "node.expired": self._expired,
+            "node.maintenance": self._maintenance,
         }
         kernel.handlers.update(handlers)
 
@@ -71,6 +77,7 @@ class TpuNodes:
         kernel, place = self._kernel, Place(zone, name)
         node = node_rules.drafted(kernel, place, body)
         node_rules.check_quota(kernel, node)
+        node.birth = kernel.armed if kernel.armed and kernel.armed.kind in BIRTHS else None
         kernel.state.nodes[zone, name] = node
         operation = kernel.begin(Api.TPU, f"zones/{zone}", "create", node.path, node.numeric_id, place=place)
         if kernel.settings.out_of_stock(zone, spot=node.spot) and operation.planned is None:
@@ -121,7 +128,8 @@ class TpuNodes:
         """
         Give a node that is being created its machines and make it READY.
         """
-        self._make_machines(node)
+        if not node.workers:
+            self._make_machines(node)
         self._go_ready(node)
         if node.preemptible:
             self._kernel.schedule(_DAY, "node.expired", node.zone, node.name, node.numeric_id)
@@ -195,6 +203,32 @@ class TpuNodes:
         queued_rules.tell(kernel, node, Initiator.SERVICE)
         kernel.touch()
 
+    def announce(self, node: Node, seconds: float) -> None:
+        """
+        Let the API tell of a maintenance that begins in *seconds* and lasts MAINTENANCE.
+
+        Only told: what it does to the machines is another fault.
+        """
+        begins = self._kernel.state.time + seconds
+        node.maintenance = {
+            "type": "SCHEDULED",
+            "canReschedule": False,
+            "windowStartTime": timestamp(begins),
+            "windowEndTime": timestamp(begins + MAINTENANCE),
+            "latestWindowStartTime": timestamp(begins),
+            "maintenanceStatus": "PENDING",
+        }
+        self._kernel.schedule(seconds, "node.maintenance", node.zone, node.name, node.numeric_id, "ONGOING")
+        self._kernel.schedule(
+            seconds + MAINTENANCE, "node.maintenance", node.zone, node.name, node.numeric_id, ""
+        )
+
+    def _maintenance(self, zone: str, name: str, numeric_id: int, status: str) -> None:
+        node = self._kernel.state.nodes.get((zone, name))
+        if node is not None and node.numeric_id == numeric_id and node.maintenance is not None:
+            node.maintenance = {**node.maintenance, "maintenanceStatus": status} if status else None
+            self._kernel.touch()
+
     # Verbs.
 
     def _start_verb(
@@ -226,6 +260,11 @@ class TpuNodes:
         if operation.planned:
             del kernel.state.nodes[zone, name]
             kernel.finish(operation, operation.planned)
+            return
+        if node.birth and node.birth.kind is FaultKind.LATE_READY and not node.workers:
+            self._make_machines(node)
+            self._boot(node)
+            kernel.schedule(node.birth.seconds, "node.created", operation_name, zone, name, epoch)
             return
         self.complete(node)
         kernel.finish(operation, result=copy.deepcopy(node))
@@ -281,6 +320,8 @@ class TpuNodes:
         node.workers = build_workers(
             kernel.settings, node, addresses, [kernel.numeric_id() for _ in range(count)]
         )
+        if node.birth and node.birth.kind is FaultKind.MUTE:
+            node.workers = tuple(replace(worker, mute=True) for worker in node.workers)
         for worker in node.workers:
             kernel.add_machine(worker)
             kernel.state.guest[worker.id]["guest-attributes", "hostname"] = worker.name
@@ -288,14 +329,19 @@ class TpuNodes:
     def _go_ready(self, node: Node) -> None:
         kernel, kind = self._kernel, node.accelerator
         node.enter(NodeState.READY)
-        node.health = Health.HEALTHY
+        sick = node.birth and node.birth.kind is FaultKind.BORN
+        node.health = Health[node.birth.case] if node.birth and sick else Health.HEALTHY
         price = tables.tpu_price(kind, node.zone, node.spot)
         hourly = None if price is None else price * kind.chips
         kernel.bill_from_now(
             Usage(node.path, "tpu", node.zone, kind.type, hourly, node.spot, kernel.state.time)
         )
+        self._boot(node)
+
+    def _boot(self, node: Node) -> None:
         for worker in node.workers:
-            kernel.boot(worker.id)
+            if not self._kernel.state.flags[worker.id].running:
+                self._kernel.boot(worker.id)
 
     def _warn_workers(self, node: Node, *, preempted: bool = False) -> None:
         for worker in node.workers:

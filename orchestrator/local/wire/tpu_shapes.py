@@ -40,6 +40,8 @@ def node_json(node: Node) -> dict[str, Any]:
         shown["health"] = node.health.name
     if node.health_description:
         shown["healthDescription"] = node.health_description
+    if node.maintenance:
+        shown["upcomingMaintenance"] = dict(node.maintenance)
     if node.queued:
         shown["queuedResource"] = node.queued
     if node.multislice:
