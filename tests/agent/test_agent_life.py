@@ -30,11 +30,13 @@ def test_fresh_run_ends_done_with_every_checkpoint_committed(lab: Lab) -> None:
 
 def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: Lab) -> None:
     """
-    The heartbeat object holds the engine's fields, without the bucket's own time, plus three of the agent's.
+    The heartbeat object holds the engine's fields, plus three of the agent's.
+
+    The bucket tells when it was updated, the startup script alone that the report is its own.
     """
     beat = lab.machine().run_to_end().heartbeat()
 
-    assert set(beat) == set(Heartbeat.__dataclass_fields__) - {"updated"} | {"at", "deployment", "schema"}
+    assert set(beat) == set(Heartbeat.__dataclass_fields__) - {"updated", "script"} | {"at", "deployment", "schema"}
     assert Phase(beat["phase"]) is Phase.DONE
     times = {"boot", "restore_began", "fetched", "restored", "spawned", "first_step"}
     assert set(beat["timings"]) == times

@@ -14,11 +14,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from orchestrator.core.world import Heartbeat
 from orchestrator.errors import LocalCloudError
 from orchestrator.local.control import call
 from tests.e2e.warm import Command, start
@@ -208,7 +209,9 @@ class Stage:
         names = [n for n in self.objects(".tpuctl/heartbeat/") if n.count("/") == 3]
         newest = incarnation or max((int(n.split("/")[2]) for n in names), default=0)
         found = (self.read(n) for n in names if int(n.split("/")[2]) == newest)
-        return sorted((json.loads(b) for b in found if b), key=lambda b: b["worker"])
+        # The startup script's own report has few fields; the agent's takes its place.
+        untold = dict.fromkeys(one.name for one in fields(Heartbeat))
+        return sorted((untold | json.loads(b) for b in found if b), key=lambda b: b["worker"])
 
     def at(
         self, step: int, *, incarnation: int = 1, workers: int = 1, attempt: int = 1, committed: int = 0

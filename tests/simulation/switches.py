@@ -62,10 +62,10 @@ def _newest_removed(complete, keep):
     return tuple(sorted({one.step for one in complete}, reverse=True))
 
 
-def _forgetful(prepare):
-    def wrong(self, change):
+def _forgetful(intend):
+    def wrong(self, changes):
         zones = self._record.history.zones_used
-        prepare(self, change)
+        intend(self, changes)
         self._record.update(lambda h: replace(h, zones_used=zones, spans=()))
 
     return wrong
@@ -112,13 +112,13 @@ MECHANISMS = {
         (f"{ENGINE}record.py::test_no_intent_means_no_call",
          f"{ENGINE}record.py::test_every_mutating_call_has_its_intent_before_and_its_result_after")),
     "M1 the record: a create is written down before it is asked for": Switch(
-        ((act.Actor, "_prepare", lambda self, change: None),),
+        ((act.Actor, "_intend", lambda self, changes: None),),
         (f"{ENGINE}refusals.py::test_a_quota_held_by_the_old_node_is_waited_for",)),
     "M1 what is written down is on the disk before the call": Switch(
         ((journal, "append_synced", _left_to_the_system),),
         (f"{ENGINE}synced.py::test_notes_are_on_the_disk_before_each_call",)),
     "M1 the record of zones before a create": Switch(
-        ((act.Actor, "_prepare", _forgetful(act.Actor._prepare)),),
+        ((act.Actor, "_intend", _forgetful(act.Actor._intend)),),
         (f"{ENGINE}down.py::test_down_looks_into_a_zone_whose_create_nobody_lived_to_see",)),
     "M2 labels": Switch(
         ((names, "labels", _no_label),),
