@@ -91,9 +91,11 @@ def own_metadata(view: View) -> Iterator[str]:
 
 
 @pytest.fixture
-def stage(lab: Lab) -> Iterator[Stage]:
-    """Offer a READY node of incarnation 1 whose machine finds the TPU API where it finds the bucket."""
+def stage(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """Offer a node of incarnation 1, READY unless born with a fault; its machine finds API and bucket."""
     cloud = a_lab()
+    if birth := getattr(request, "param", ""):
+        cloud.cloud.fail_next("tpu.nodes.create", [birth])
     labels = {"tpuctl-deployment": "lab", "tpuctl-incarnation": "1"}
     cloud.node("lab-tpu-g1", labels=labels)
     with own_metadata(View(cloud.cloud, cloud.cloud.machines()[0])) as metadata:
@@ -127,6 +129,20 @@ def test_the_node_goes_after_a_last_commit_when_the_time_is_over(stage: Stage) -
     assert beat["committed_step"] == max(int(name.split("/")[1]) for name in stage.lab.manifests())
     assert (machine.root / "state" / "stop").exists(), "cron does not start the job again"
     assert stage.cloud.call("GET", f"{NODES}/lab-tpu-g1")[1]["state"] == "DELETING"
+
+
+@pytest.mark.parametrize("stage", ["late-ready:500"], indirect=True)
+def test_a_deletion_that_the_api_drops_is_asked_for_again(stage: Stage) -> None:
+    """Asked for while the API says CREATING it has no effect: each minute the node is looked at again."""
+    stage.record(LONG_AGO)
+    stage.expire()
+    stage.cloud.after(60)
+    assert stage.cloud.ok("GET", f"{NODES}/lab-tpu-g1")["state"] == "CREATING"
+    stage.cloud.after(440)
+    stage.expire()
+    assert len(stage.deletes) == 2
+    stage.cloud.after(60)
+    assert stage.cloud.call("GET", f"{NODES}/lab-tpu-g1")[0] == 404
 
 
 @pytest.mark.parametrize("case", ["early", "held", "off", "damaged", "foreign", "missing", "refused"])

@@ -9,11 +9,14 @@ import functools
 from orchestrator import render
 from orchestrator.agent import accelerator, apt, storage, venv
 from orchestrator.cloud import account, clients, factory, probe, unknown_types
+from orchestrator.core import decide_node, end
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.doctor import google
 from orchestrator.core.doctor.finding import bad
+from orchestrator.core.history import deletion_key
 from orchestrator.core.world import Present
 from orchestrator.engine import reach
+from orchestrator.engine.down import Sweep
 from orchestrator.gcp import bodies, errors
 from orchestrator.gcp.failure import Failure
 from tests.simulation.switch import Switch
@@ -55,6 +58,16 @@ def _usual_price(price):
     return wrong
 
 
+def _asked_is_gone(node, world, history):
+    del world
+    return deletion_key(node.name) in history.sightings
+
+
+def _asked_once(self, item, ask=Sweep._delete):
+    if item.name not in self._asked:
+        ask(self, item)
+
+
 UNKIND = {
     "U1 apt waits for the lock of the first minutes": Switch(
         ((render, "_template", _without("startup.sh.j2", 'DPkg::Lock::Timeout "600";')),),
@@ -89,6 +102,12 @@ UNKIND = {
     "U10 no advice for a project of Google's": Switch(
         ((Failure, "charged_elsewhere", False),),
         (f"{CLOUD}organisations.py::test_a_call_charged_to_googles_own_project_names_ours",)),
+    "U13 the loop asks again for a deletion that had no effect": Switch(
+        ((decide_node, "deleting", _asked_is_gone), (end, "deleting", _asked_is_gone)),
+        ("tests/engine/test_down.py::test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made",)),
+    "U13 down asks again for a deletion that had no effect": Switch(
+        ((Sweep, "_delete", _asked_once),),
+        ("tests/engine/test_down.py::test_down_in_the_middle_of_a_creation_leaves_nothing",)),
     "U14 a family of images that is gone": Switch(
         ((probe.Probe, "vm_image", lambda self, machine, image="": Present(machine)),),
         (f"{CLOUD}probe.py::test_the_family_of_the_vms_image_is_found_until_google_withdraws_it",)),
