@@ -26,6 +26,7 @@ from orchestrator.core.history import (
 from orchestrator.core.learn_capacity import learn_capacity
 from orchestrator.core.mute import learn_mute
 from orchestrator.core.notice import left
+from orchestrator.core.old_picture import made
 from orchestrator.core.plan import Kind
 from orchestrator.core.race import SECOND_SIGHT, found_again, learn_race, without
 from orchestrator.core.vm_start import vm_doubts
@@ -204,7 +205,7 @@ def _sightings(history: History, world: World, now: float) -> dict[str, float]:
         doubts = (key for key in history.sightings if key.startswith(("node:", "deleting:")))
         kept |= {key for key in doubts if not key.endswith(":absent")}
     found = {key: history.sightings.get(key, now) for key in seen | (kept & set(history.sightings))}
-    return {**found, **last_creating(history, world, now)}
+    return {**found, **made(history, world), **last_creating(history, world, now)}
 
 
 def _node_doubts(node: Node | None, incarnation: int) -> set[str]:

@@ -12,6 +12,7 @@ from orchestrator.core.guard import broken
 from orchestrator.core.history import TERMINAL, History, current_node, noted
 from orchestrator.core.learn import learn
 from orchestrator.core.maintenance import maintenance_text
+from orchestrator.core.old_picture import not_older
 from orchestrator.core.plan import Outcome, Plan
 from orchestrator.core.unclaimed import has_no_steps, lost_text
 from orchestrator.core.world import Phase, Present, Unknown, World
@@ -61,6 +62,7 @@ class Reconciler:
         parts.lease.keep()
         now = parts.clock.now()
         world = observe(parts.cloud, parts.spec, history, parts.bucket, now, self._reports)
+        world = not_older(world, history)
         history = noted(history, type=history.type or parts.spec.tpu.type)
         history = self._memory.recalled(history, world)
         world = with_budget(world, parts.budget, parts.spec.tpu.zones, history.type)
