@@ -87,7 +87,7 @@ class VmOrder:
 @dataclass(frozen=True)
 class NodeOrder:
     """
-    Describe the TPU node to create.
+    Describe the TPU node to create. *reservation* is the name or path of the one to take it from, or empty.
     """
 
     name: str
@@ -102,6 +102,7 @@ class NodeOrder:
     scopes: tuple[str, ...]
     interface: NetworkInterface = field(default_factory=NetworkInterface)
     secure_boot: bool = False
+    reservation: str = ""
 
 
 class Buckets(Protocol):

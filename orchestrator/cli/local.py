@@ -67,6 +67,13 @@ def command() -> None:
     help="A policy of the organisation, such as compute.vmExternalIpAccess.",
 )
 @click.option(
+    "--reservation",
+    "reservations",
+    multiple=True,
+    metavar="NAME@ZONE=TYPE",
+    help="A reservation of one TPU of that type, for example mine@us-west4-a=v5litepod-16.",
+)
+@click.option(
     "--taken-bucket", "taken_buckets", multiple=True, metavar="NAME", help="A name that somebody else owns."
 )
 @click.option(

@@ -10,6 +10,7 @@ from orchestrator.core import (
     check_memory,
     check_notify,
     check_place,
+    check_request,
     check_secrets,
     check_sidecars,
 )
@@ -19,6 +20,7 @@ from orchestrator.core.spec import Spec
 
 RULES = (
     *check_place.RULES,
+    *check_request.RULES,
     *check_job.RULES,
     *check_secrets.RULES,
     *check_memory.RULES,

@@ -163,7 +163,7 @@ def _refusal(place: QueuedResource, now: float) -> Refusal:
         text = f"{place.name} has left the queue of {place.zone}: no TPU came free in time"
         return Refusal(now, place.zone, Retry.CAPACITY, text, Kind.NODE)
     text = f"{place.code} {place.message}".strip()
-    return Refusal(now, place.zone, place.retry or Retry.UNKNOWN, text, Kind.NODE)
+    return Refusal(now, place.zone, place.retry or Retry.UNKNOWN, text, Kind.NODE, place.hint)
 
 
 def state_text(node: Node) -> str:

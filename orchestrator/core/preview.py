@@ -285,8 +285,10 @@ def _queue(tpu: TpuSpec) -> dict[str, str]:
     """
     if tpu.request == "node":
         return {}
+    taken = {"reservation": f"{tpu.reservation}; its own price is not known here"} if tpu.reservation else {}
     wait = f"for {tpu.wait} in each zone" if tpu.wait else "without end"
-    return {"request": f"through the zone's queue, waiting {wait}; nothing is billed while it waits"}
+    asked = f"through the zone's queue, waiting {wait}; nothing is billed while it waits"
+    return {"request": asked, **taken}
 
 
 def _deadline(view: Preview) -> dict[str, str]:

@@ -47,7 +47,7 @@ class QueuedResource:
     Describe a queued resource that was seen; *labels* are those of its node, which it names in *nodes*.
 
     In every state it holds quota until it is deleted. *by_user* says that somebody deleted the node of one
-    that is SUSPENDING or SUSPENDED. One that is FAILED has the reason in *message*, *code* and *retry*.
+    that is SUSPENDING or SUSPENDED. One that is FAILED has the reason in *message*, *code*, *retry*, *hint*.
     At *until* one that still waits gives up, 0 when it waits without end.
     """
 
@@ -64,3 +64,4 @@ class QueuedResource:
     retry: Retry | None = None
     code: str = ""
     message: str = ""
+    hint: str = ""

@@ -39,6 +39,8 @@ class TpuSpec:
     """Ask for a TPU again and again (node), or put the order into the zone's queue and wait (queued)."""
     wait: Duration | None = None
     """How long an order stays in one zone's queue before the next zone is tried; without end if left out."""
+    reservation: str | None = None
+    """Take the TPU out of this reservation: its name, or projects/P/locations/ZONE/reservations/NAME."""
     spot: bool = True
     """Use spot capacity: cheap, may be taken away at any time."""
     external_ip: bool = True

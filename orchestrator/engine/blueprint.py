@@ -121,6 +121,7 @@ class Blueprint:
             scopes=node_scopes(self.spec),
             interface=self._interface,
             secure_boot=self.spec.secure_boot,
+            reservation="" if dear else tpu.reservation or "",
         )
 
     @property

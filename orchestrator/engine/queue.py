@@ -11,9 +11,14 @@ from dataclasses import replace
 from orchestrator.core.decide_queued import merged
 from orchestrator.core.history import History
 from orchestrator.core.plan import Kind
+from orchestrator.core.queued import QueuedResource
 from orchestrator.core.spec import Spec
 from orchestrator.core.world import Absent, Node, Operation, OperationResult, Present, Sight, Unknown
+from orchestrator.errors import CapacityError, UsageError
 from orchestrator.ports import Cloud, NodeOrder, Nodes
+
+NO_UNRESERVED = "TPU-302"
+"""What "Reservation not found" means to an order that names none (docs/facts.md 1.6)."""
 
 
 def nodes_of(cloud: Cloud, spec: Spec, history: History) -> Nodes:
@@ -45,7 +50,7 @@ class NodesInQueue:
         for sight in (queued, nodes):
             if isinstance(sight, Unknown):
                 return sight
-        places = queued.value if isinstance(queued, Present) else ()
+        places = [self._judged(place) for place in queued.value] if isinstance(queued, Present) else ()
         return Present(merged(nodes.value if isinstance(nodes, Present) else (), places))
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
@@ -58,7 +63,7 @@ class NodesInQueue:
             return queued
         if isinstance(queued, Absent) or isinstance(node, Unknown):
             return node
-        found = merged((node.value,) if isinstance(node, Present) else (), (queued.value,))
+        found = merged((node.value,) if isinstance(node, Present) else (), (self._judged(queued.value),))
         return Present(found[0])
 
     def create(self, order: NodeOrder) -> Operation:
@@ -69,7 +74,12 @@ class NodesInQueue:
         in_haste = tpu.spot and not order.spot  # Asked for on demand for the deadline: a queue is no answer.
         if tpu.request == "node" or in_haste:
             return self._nodes.create(order)
-        return _as_node(self._queued.create(order, tpu.wait))
+        try:
+            return _as_node(self._queued.create(order, tpu.wait))
+        except CapacityError as error:
+            if self._lacks_reservation(error.code):
+                raise self._no_reservation(order.zone) from error
+            raise
 
     def delete(self, name: str, zone: str) -> Operation | None:
         """
@@ -82,13 +92,41 @@ class NodesInQueue:
         """
         Look at an operation once; nodes and queued resources share their operations.
         """
-        return self._nodes.poll(operation)
+        result = self._nodes.poll(operation)
+        if not self._lacks_reservation(result.code):
+            return result
+        error = self._no_reservation(operation.zone)
+        return replace(result, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
 
     def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
         """
         Return one worker's public host keys.
         """
         return self._nodes.host_keys(name, zone, worker)
+
+    def _judged(self, place: QueuedResource) -> QueuedResource:
+        """
+        Return a queued resource with the reason of its failure as this deployment means it.
+        """
+        if not self._lacks_reservation(place.code):
+            return place
+        error = self._no_reservation(place.zone)
+        return replace(place, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
+
+    def _lacks_reservation(self, code: str) -> bool:
+        """
+        Say whether *code* means that our reservation is not there. Nobody named one: then it is a stockout.
+        """
+        return self._spec.tpu.reservation is not None and code == NO_UNRESERVED
+
+    def _no_reservation(self, zone: str) -> UsageError:
+        return UsageError(
+            f"there is no reservation '{self._spec.tpu.reservation}' in {zone} for this project",
+            code="TPU-123",
+            hint=f"See: gcloud alpha compute tpus reservations list --zone {zone}; then correct "
+            "tpu.reservation or tpu.zones, or leave tpu.reservation out",
+            unchanged="no TPU was created",
+        )
 
 
 def _as_node(operation: Operation) -> Operation:

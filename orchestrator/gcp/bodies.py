@@ -122,7 +122,15 @@ def queued_body(order: NodeOrder, parent: str, wait: float | None) -> dict[str, 
     tier: dict[str, Any] = {"spot": {}} if order.spot else {}
     until = {"valid_until_duration": {"seconds": max(1, int(wait))}} if wait is not None else {}
     policy = {"queueing_policy": until} if until else {}
-    return {"tpu": {"node_spec": [spec]}, **tier, **policy}
+    reserved = {"reservation_name": _reservation_path(order, parent)} if order.reservation else {}
+    return {"tpu": {"node_spec": [spec]}, **tier, **policy, **reserved}
+
+
+def _reservation_path(order: NodeOrder, parent: str) -> str:
+    """
+    Return the full name of a reservation, which the API wants; a name alone lies in our own project.
+    """
+    return order.reservation if "/" in order.reservation else f"{parent}/reservations/{order.reservation}"
 
 
 def _scheduling(order: VmOrder) -> dict[str, Any]:

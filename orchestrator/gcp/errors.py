@@ -48,6 +48,7 @@ _NO_PAYER = _rule(MissingPermissionError, "TPU-202", hints.use_project)
 _OTHER_PAYER = _rule(AuthError, "TPU-205", hints.set_quota_project)
 _CAPACITY = _rule(CapacityError, "TPU-300", hints.more_zones)
 _RESERVED = _rule(CapacityError, "TPU-301", hints.more_zones)
+_ONLY_RESERVED = _rule(CapacityError, "TPU-302", hints.more_zones)
 _QUOTA = _rule(QuotaError, "TPU-350", hints.more_quota)
 _TRANSIENT = _rule(TransientError, "TPU-400", hints.wait, _UNSURE)
 NETWORK = _rule(TransientError, "TPU-401", hints.check_network, _UNSURE)
@@ -89,7 +90,7 @@ _BY_TEXT: tuple[tuple[str, str, Rule], ...] = (
     ("RESOURCE_EXHAUSTED", "no more capacity", _CAPACITY),
     ("RESOURCE_EXHAUSTED", "quota", _QUOTA),
     ("FAILED_PRECONDITION", "insufficient reserved capacity", _RESERVED),
-    ("NOT_FOUND", "reservation not found", _RESERVED),
+    ("NOT_FOUND", "reservation not found", _ONLY_RESERVED),
     ("INVALID_ARGUMENT", "while in state preempted", _PREEMPTED),
     ("INVALID_ARGUMENT", "due to preemption", _PREEMPTED),
     ("INVALID_ARGUMENT", "subnetwork", _NO_NETWORK),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LocalCloudError
+from orchestrator.local.model import tables
 from orchestrator.local.model.policies import CONSTRAINTS
 from orchestrator.local.model.settings import PROFILES, CloudSettings
 
@@ -36,7 +37,7 @@ class Options:
     the ids of resources are this cloud's own. *package_lock* is for how many seconds of its first boot a
     machine's dpkg is locked; the profile's when None. *python* is the version of all machines; their images'
     when empty. *absent* names what images lack. *quota* entries read `ID@PLACE=LIMIT`, for example
-    `CPUS@us-central1=8`. The ports are chosen once.
+    `CPUS@us-central1=8`; *reservations* entries `NAME@ZONE=TYPE`. The ports are chosen once.
     """
 
     cloud_id: str = ""
@@ -56,6 +57,7 @@ class Options:
     absent: tuple[str, ...] = ()
     networks: tuple[str, ...] = ("default",)
     constraints: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
     port: int = 0
     ssh_port: int = 0
     metadata_port: int = 0
@@ -91,6 +93,7 @@ class Options:
             denied_permissions=frozenset(self.denied_permissions),
             networks=tuple(name for name in self.networks if name != "none"),
             constraints=frozenset(_constraint(name) for name in self.constraints),
+            reservations=dict(_reservation(entry) for entry in self.reservations),
             address_base=self.address_base,
         )
 
@@ -102,6 +105,17 @@ def _constraint(name: str) -> str:
             hint=f"choose one of {', '.join(CONSTRAINTS)}",
         )
     return name.removeprefix("constraints/")
+
+
+def _reservation(entry: str) -> tuple[tuple[str, str], str]:
+    name, _, kind = entry.partition("=")
+    reservation, _, zone = name.partition("@")
+    if not reservation or kind not in tables.zone_types().get(zone, ()):
+        raise LocalCloudError(
+            f"reservation {entry!r}: not understood, or the zone has no such type",
+            hint="write NAME@ZONE=TYPE, for example mine@us-west4-a=v5litepod-16",
+        )
+    return (zone, reservation), kind
 
 
 def _quota(entry: str) -> tuple[tuple[str, str], int]:

@@ -17,7 +17,7 @@ EXPECTED = {
     ("tpu v2", "stockout"): ("CapacityError", "TPU-300", "capacity", 4),
     ("tpu v2", "stockout on start"): ("CapacityError", "TPU-300", "capacity", 4),
     ("tpu v2", "no reserved capacity"): ("CapacityError", "TPU-301", "capacity", 4),
-    ("tpu v2", "zone serves only reservations"): ("CapacityError", "TPU-301", "capacity", 4),
+    ("tpu v2", "zone serves only reservations"): ("CapacityError", "TPU-302", "capacity", 4),
     ("tpu v2", "preempted while creating"): ("TransientError", "TPU-405", "transient", 1),
     ("tpu v2", "quota exceeded"): ("QuotaError", "TPU-350", "quota", 4),
     ("tpu v2", "quota exceeded, region form"): ("QuotaError", "TPU-350", "quota", 4),

@@ -154,6 +154,7 @@ VALUES = {
     "tpu.strategy": ("race", "race"),
     "tpu.across_regions": ("true", True),
     "tpu.request": ("queued", "queued"),
+    "tpu.reservation": ("mine", "mine"),
     "tpu.wait": ("1h", 3600.0),
     "tpu.spot": ("true", True),
     "tpu.external_ip": ("false", False),
@@ -216,6 +217,12 @@ VALUES = {
     "sidecars.jupyter.port": ("7001", 7001),
 }
 
+NEEDS = {
+    "watch.deadline": {"job.target_steps": "9"},
+    "tpu.reservation": {"tpu.request": "queued", "tpu.spot": "false"},
+}
+"""Settings that are given together with others only."""
+
 
 def test_the_table_of_values_covers_every_setting():
     """A new setting has to join the test of precedence."""
@@ -229,7 +236,7 @@ def test_every_setting_can_be_given_by_flag_and_by_variable(key):
     # An adopted bucket has to be named; the name is out of the way of all other rows.
     base = VALID if key == "bucket.name" else VALID + "bucket: {name: given}\n"
     variable = "TPUCTL_" + key.upper().replace(".", "__")
-    needs = {"job.target_steps": "9"} if key == "watch.deadline" else {}
+    needs = NEEDS.get(key, {})
     flagged = read(base.encode(), "x", {key: text, **needs}, {})
     for spec in (flagged, read(base.encode(), "x", needs, {variable: text})):
         assert attrgetter(key)(spec) == value

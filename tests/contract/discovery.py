@@ -15,7 +15,7 @@ from typing import Any
 
 from orchestrator.local.wire.http import Request, Response
 
-SERVICES = ("tpu.v2", "compute.v1", "storage.v1", "secretmanager.v1")
+SERVICES = ("tpu.v2", "tpu.v2alpha1", "compute.v1", "storage.v1", "secretmanager.v1")
 INSTALLED = find_spec("googleapiclient") is not None
 # Query parameters of every Google API (docs.cloud.google.com/apis/docs/system-parameters), and of uploads.
 SYSTEM = frozenset({

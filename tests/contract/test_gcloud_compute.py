@@ -45,8 +45,9 @@ def gcloud(tmp_path):
             "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "true",
         }
 
-        def run(*words, fails=False):
-            done = warm_gcloud.run(["compute", *words, "--format=json"], environment, tmp_path)
+        def run(*words, fails=False, track=""):
+            head = [track] if track else []
+            done = warm_gcloud.run([*head, "compute", *words, "--format=json"], environment, tmp_path)
             assert (done.returncode != 0) is fails, done.stderr
             return done.stderr if fails else json.loads(done.stdout or "null")
 

@@ -3,11 +3,12 @@ The stock gcloud and queued resources of the local cloud: a client that nobody h
 """
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from tests.contract.test_gcloud_compute import HERE, gcloud  # noqa: F401 - a fixture
-from tests.local.cloud_kit import ZONE
+from tests.local.cloud_kit import PROJECT, ZONE
 
 pytestmark = [
     pytest.mark.gcloud,
@@ -36,3 +37,30 @@ def test_queued_resources(gcloud):  # noqa: F811 - the fixture
     run("delete", "q1", "--force")
     assert run("list") == []
     assert gcloud.lab.cloud.machines() == []
+
+
+def test_reservations(gcloud):  # noqa: F811 - the fixture
+    """
+    A queued resource out of a named reservation, one out of any, and the list that shows its use.
+    """
+    lab = gcloud.lab
+    lab.cloud.kernel.settings = replace(
+        lab.cloud.kernel.settings, reservations={(ZONE, "mine"): "v5litepod-8"}
+    )
+
+    def run(*words, **options):
+        return gcloud("tpus", "queued-resources", *words, *HERE, **options)
+
+    run("create", "q1", "--node-id", "n1", *KIND, "--reservation", "mine", track="alpha")
+    lab.clock.wait(1)
+    found = run("describe", "q1")
+    assert found["reservationName"] == f"projects/{PROJECT}/locations/{ZONE}/reservations/mine"
+    assert found["state"]["state"] == "ACTIVE"
+    assert gcloud("tpus", "tpu-vm", "describe", "n1", *HERE)["schedulingConfig"]["reserved"] is True
+    (one,) = gcloud("tpus", "reservations", "list", *HERE, track="alpha")
+    assert (one["standard"]["size"], one["standard"]["usage"]["total"]) == (8, "8")
+    run("create", "q2", "--node-id", "n2", *KIND, "--reserved")
+    lab.clock.wait(1)
+    assert run("describe", "q2")["state"]["state"] == "WAITING_FOR_RESOURCES"
+    run("delete", "q1", "--force")
+    run("delete", "q2", "--force")

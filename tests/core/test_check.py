@@ -10,6 +10,7 @@ from orchestrator.core.check import RULES, check
 from orchestrator.core.units import Duration
 from tests.core.core_kit import make_spec
 
+RESERVED = {"tpu__reservation": "mine", "tpu__request": "queued", "tpu__spot": False}
 MISTAKES = [
     ({"name": "Bad"}, "name", "cannot name"),
     ({"name": "a" * 41}, "name", "cannot name"),
@@ -24,6 +25,15 @@ MISTAKES = [
     ({"tpu__zones": ["europe-west4-b", "europe-west4-b"]}, "tpu.zones[1]", "twice"),
     ({"tpu__zones": ["europe-west4-b", "us-west4-a"]}, "tpu.zones[1]", "another region"),
     ({"tpu__zones": ["us-central2-b"]}, "tpu.zones[0]", "has no v5litepod-16"),
+    ({**RESERVED, "tpu__reservation": "a b"}, "tpu.reservation", "neither a name nor projects"),
+    ({**RESERVED, "tpu__spot": True}, "tpu.reservation", "not spot"),
+    ({**RESERVED, "tpu__request": "node"}, "tpu.reservation", "for queued resources only"),
+    ({**RESERVED, "tpu__zones": ["europe-west4-b", "europe-west4-a"]}, "tpu.zones", "lies in one zone"),
+    (
+        {**RESERVED, "tpu__reservation": "projects/p/locations/us-west4-a/reservations/mine"},
+        "tpu.zones",
+        "lies in us-west4-a",
+    ),
     ({"vm__zone": "us-west4-a"}, "vm.zone", "outside the TPU's region europe-west4"),
     ({"vm__zone": "here"}, "vm.zone", "not a zone"),
     ({"vm__disk_gb": 9}, "vm.disk_gb", "too small"),

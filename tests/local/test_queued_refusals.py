@@ -250,17 +250,6 @@ def test_a_deadline_does_not_end_what_is_active():
     assert state(lab) == "ACTIVE"
 
 
-def test_a_reservation_that_does_not_exist_fails_it():
-    """
-    The local cloud has no reservations.
-    """
-    lab = a_lab()
-    submit(lab, reservationName=f"{PARENT}/reservations/-")
-    lab.after(1)
-    error = lab.ok("GET", f"{QUEUED}/q1")["state"]["failedData"]["error"]
-    assert error == {"code": 5, "message": "Reservation not found"}
-
-
 def test_the_same_request_id_is_the_same_call():
     """
     A repeat gives the first operation, also after the deletion; another body is refused, as is no UUID.

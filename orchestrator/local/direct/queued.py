@@ -149,6 +149,8 @@ def _sent(body: dict[str, Any]) -> dict[str, Any]:
     sent = as_json({"tpu": body["tpu"]}, presence=False)
     if "spot" in body:
         sent["spot"] = {}
+    if "reservation_name" in body:
+        sent["reservationName"] = body["reservation_name"]
     if "queueing_policy" in body:
         seconds = body["queueing_policy"]["valid_until_duration"]["seconds"]
         sent["queueingPolicy"] = {"validUntilDuration": f"{seconds}s"}

@@ -39,6 +39,7 @@ TPU = frozenset(
         "tpu.operations.list",
         "tpu.operations.cancel",
         "tpu.operations.delete",
+        "tpu.reservations.list",
         "tpu.locations.get",
         "tpu.locations.list",
         "tpu.locations.generateServiceIdentity",

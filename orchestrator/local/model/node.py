@@ -106,6 +106,13 @@ class Node:
         return bool(self.body.get("schedulingConfig", {}).get("preemptible"))
 
     @property
+    def reserved(self) -> bool:
+        """
+        Say whether the node comes out of a reservation.
+        """
+        return bool(self.body.get("schedulingConfig", {}).get("reserved"))
+
+    @property
     def spot(self) -> bool:
         """
         Say whether the node may be preempted, by either flag.

@@ -10,7 +10,7 @@ being provisioned when its time is over goes on; a lost node goes away after the
 import copy
 from collections.abc import Callable, Sequence
 
-from orchestrator.local.model import node_rules
+from orchestrator.local.model import node_rules, reservations
 from orchestrator.local.model.errors import OperationError, tpu_case
 from orchestrator.local.model.faults import FaultKind
 from orchestrator.local.model.kernel import Kernel, Place
@@ -134,8 +134,8 @@ class QueuedLife:
             return
         if operation.planned:
             self.fail(found, operation.planned)
-        elif "reservationName" in found.body:
-            self.fail(found, tpu_case("zone serves only reservations").operation_error())
+        elif unreserved := self._unreserved(found):
+            self.fail(found, unreserved)
         else:
             self.wait(found)
         kernel.finish(operation, operation.planned, copy.deepcopy(found))
@@ -237,7 +237,16 @@ class QueuedLife:
         fate, now = found.fate, self._kernel.state.time
         if fate and fate.kind is FaultKind.NO_CAPACITY and not 0 < fate.seconds <= now - found.created:
             return False
+        if "reservationName" in found.body:
+            known = reservations.wanted(self._kernel, found.body["reservationName"])
+            return reservations.has_room(self._kernel, known, found.wanted, found)
         return not self._kernel.settings.out_of_stock(found.zone, spot="spot" in found.body)
+
+    def _unreserved(self, found: QueuedResource) -> OperationError | None:
+        if "reservationName" not in found.body:
+            return None
+        known = reservations.wanted(self._kernel, found.body["reservationName"])
+        return reservations.refusal(self._kernel, known, found.wanted)
 
     def _machines(self, node: Node) -> list[str]:
         return [worker.id for worker in node.workers if worker.id in self._kernel.state.machines]

@@ -6,7 +6,7 @@ and the name of a plain node that exists (409 on the call).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -111,11 +111,12 @@ def _specs(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Iterator[tu
         for name in names:
             drawn = node_rules.drafted(kernel, Place(place.zone, name), spec.get("node", {}))
             shown = {"parent": number, "nodeId": name, "node": {**drawn.body, "queuedResource": queued}}
-            yield _member(drawn, queued, spot="spot" in body, several=len(names) > 1), shown
+            tier = [word for word, key in (("spot", "spot"), ("reserved", "reservationName")) if key in body]
+            yield _member(drawn, queued, tier, several=len(names) > 1), shown
 
 
-def _member(drawn: Node, queued: str, *, spot: bool, several: bool) -> Node:
-    scheduling = {**drawn.body.get("schedulingConfig", {}), **({"spot": True} if spot else {})}
+def _member(drawn: Node, queued: str, tier: Sequence[str], *, several: bool) -> Node:
+    scheduling = {**drawn.body.get("schedulingConfig", {}), **dict.fromkeys(tier, True)}
     body = {**drawn.body, **({"schedulingConfig": scheduling} if scheduling else {})}
     return replace(drawn, body=body, queued=queued, multislice=several)
 

@@ -55,7 +55,8 @@ class CloudSettings:
     API, as zones that a project may not see. *drops_early_deletions* says that the deletion of a TPU whose
     creation is settling has no effect. *networks* are those of the
     project: NAME for one of automatic mode, NAME/SUBNETWORK@REGION for a subnetwork of custom mode.
-    *constraints* are those of the organisation, such as `compute.vmExternalIpAccess`.
+    *constraints* are those of the organisation, such as `compute.vmExternalIpAccess`. *reservations* maps
+    (zone, name) to the type of which a reservation holds one, such as `v5litepod-16`.
     *address_base* is the first address of a /16 inside 127.0.0.0/8 that no other local cloud on the
     computer uses.
     """
@@ -73,6 +74,7 @@ class CloudSettings:
     drops_early_deletions: bool = True
     networks: tuple[str, ...] = ("default",)
     constraints: frozenset[str] = frozenset()
+    reservations: Mapping[tuple[str, str], str] = field(default_factory=dict)
     address_base: str = "127.77.0.0"
 
     def out_of_stock(self, zone: str, *, spot: bool) -> bool:

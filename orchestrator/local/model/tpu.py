@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.local.model import node_rules, queued_rules, tables
+from orchestrator.local.model import node_rules, queued_rules, reservations, tables
 from orchestrator.local.model.billing import Usage
-from orchestrator.local.model.errors import tpu_case
+from orchestrator.local.model.errors import OperationError, tpu_case
 from orchestrator.local.model.faults import BIRTHS, FaultKind
 from orchestrator.local.model.kernel import Kernel, Place
 from orchestrator.local.model.names import timestamp
@@ -78,13 +78,26 @@ class TpuNodes:
         node = node_rules.drafted(kernel, place, body)
         node_rules.check_quota(kernel, node)
         node.birth = kernel.armed if kernel.armed and kernel.armed.kind in BIRTHS else None
+        lacking = self._lacking(node, place)
         kernel.state.nodes[zone, name] = node
         operation = kernel.begin(Api.TPU, f"zones/{zone}", "create", node.path, node.numeric_id, place=place)
-        if kernel.settings.out_of_stock(zone, spot=node.spot) and operation.planned is None:
-            operation.planned = tpu_case("stockout").operation_error(**kernel.values(place))
+        operation.planned = operation.planned or lacking
         operation.planned = operation.planned or node_refusal(kernel, place, node.body)
         kernel.proceed(operation, kernel.settings.latency.node_create, "node.created", zone, name, node.epoch)
         return operation
+
+    def _lacking(self, node: Node, place: Place) -> OperationError | None:
+        """
+        Return why there is no machine for a new node: in the zone, or in its reservations.
+        """
+        kernel = self._kernel
+        if not node.reserved:
+            out = kernel.settings.out_of_stock(node.zone, spot=node.spot)
+            return tpu_case("stockout").operation_error(**kernel.values(place)) if out else None
+        known = reservations.in_zone(kernel, node.zone)
+        refused = reservations.refusal(kernel, known, [node])
+        full = not reservations.has_room(kernel, known, [node])
+        return refused or (reservations.lacking(kernel) if full else None)
 
     def delete(self, zone: str, name: str) -> Operation:
         """

@@ -26,6 +26,8 @@ def tpu_routes(router: Router, cloud: LocalCloud) -> None:
     for version in VERSIONS:
         _version_routes(router, cloud, version + _P)
     catalog = Catalog(cloud)
+    listing = named("tpu.reservations.list", catalog.reserved)
+    router.add("GET", f"/v2alpha1{_P}/{{zone}}/reservations", listing)
     at = f"/v1{_P}"
     table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
         ("tpu.locations.list", "GET", at, catalog.locations),

@@ -5,7 +5,7 @@ Locations, accelerator types, runtime versions and operations of the TPU API.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from orchestrator.local.model import node_rules, tables
+from orchestrator.local.model import node_rules, reservations, tables
 from orchestrator.local.model.operations import Api, Operation
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.dispatch import Call
@@ -67,6 +67,28 @@ class Catalog:
         return listed(
             call.request, "runtimeVersions", [self._runtime(call.zone, r) for r in sorted(tables.runtimes())]
         )
+
+    def reserved(self, call: Call) -> Response:
+        """
+        Answer ListReservations of v2alpha1.
+        """
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        kernel = self._cloud.kernel
+        found = [self._reservation(one) for one in reservations.in_zone(kernel, call.zone)]
+        return listed(call.request, "reservations", found)
+
+    def _reservation(self, one: reservations.Reservation) -> dict[str, Any]:
+        kind = one.accelerator
+        return {
+            "name": f"{self._parent(one.zone)}/reservations/{one.name}",
+            "state": "ACTIVE",
+            "standard": {
+                "size": kind.counted,
+                "capacityUnits": "CHIPS" if kind.counted == kind.chips else "CORES",
+                "resourceType": kind.config_type,
+                "usage": {"total": str(reservations.used(self._cloud.kernel, one))},
+            },
+        }
 
     def tensorflow(self, call: Call) -> Response:
         """
