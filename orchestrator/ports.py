@@ -223,6 +223,8 @@ class StoredObject:
 
 LARGEST = 4 << 20
 """Most bytes of an object that are read unless more is asked for: machines write to the bucket too."""
+MOST_OBJECTS = 1_000_000
+"""Most names that one list is followed to unless fewer are asked for: machines may write any number."""
 
 
 class Store(Protocol):
@@ -257,9 +259,9 @@ class Store(Protocol):
         Write a file unless an object of that name exists; return the object's generation.
         """
 
-    def list(self, prefix: str) -> list[StoredObject]:
+    def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
         """
-        List all objects under *prefix*, without data.
+        List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*.
         """
 
     def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:

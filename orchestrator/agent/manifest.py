@@ -14,8 +14,12 @@ from .errors import TornError
 
 SCHEMA = 1
 CHECKPOINTS = "checkpoints/"
-_NAME = re.compile(r"checkpoints/(\d{8,})/g(\d+)/w(\d+)\.manifest\.json")
+_NAME = re.compile(r"checkpoints/(\d{8,15})/g(\d{1,9})/w(\d{1,4})\.manifest\.json")
 SHA256 = re.compile(r"[0-9a-f]{64}")
+MOST_WORKERS = 4096
+LATEST_TIME = 1e11  # seconds since the epoch; whoever writes to the bucket may write any number
+LARGEST_SIZE = 1 << 53
+"""Bytes that no file has."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +114,10 @@ def parse(data: bytes, where: str) -> Manifest:
         attempt = int(value.get("attempt", 0))
         told = value.get("told", numbers["step"])
         return Manifest(
-            folder=value["folder"], files=files, at=float(value["at"]), attempt=attempt,
+            folder=value["folder"], files=files, at=time_of(value["at"]), attempt=attempt,
             format=_format(value), told=None if told is None else int(told), **numbers,
         )  # fmt: skip
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise TornError(f"{where} is no manifest: {error}") from error
 
 
@@ -122,6 +126,8 @@ def _check(value: Dict[str, Any]) -> None:
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
     if value["folder"] != "." and not is_plain(value["folder"]):
         raise ValueError(f"folder {value['folder']!r}")
+    if not 0 <= int(value["worker"]) < int(value["workers"]) <= MOST_WORKERS:
+        raise ValueError("it is of a worker that cannot be")
 
 
 def _format(value: Dict[str, Any]) -> str:
@@ -137,7 +143,27 @@ def _file(value: Dict[str, Any]) -> StoredFile:
     modified = value.get("modified")
     if modified is not None and not (isinstance(modified, int) and 0 <= modified < 1 << 63):
         raise ValueError(f"time {modified!r}")
-    return StoredFile(value["name"], int(value["size"]), value["sha256"], modified)
+    return StoredFile(value["name"], size_of(value["size"]), value["sha256"], modified)
+
+
+def size_of(value: Any) -> int:
+    """
+    Return a number of bytes. Raises ValueError, TypeError or OverflowError for what is none.
+    """
+    size = int(value)
+    if not 0 <= size <= LARGEST_SIZE:
+        raise ValueError("a size that no file has")
+    return size
+
+
+def time_of(value: Any) -> float:
+    """
+    Return seconds since the epoch. Raises ValueError, TypeError or OverflowError for what are none.
+    """
+    at = float(value)
+    if not 0 <= at <= LATEST_TIME:
+        raise ValueError("its time is none")
+    return at
 
 
 def is_plain(name: str) -> bool:

@@ -16,13 +16,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .errors import TornError
-from .manifest import SHA256, is_plain
+from .manifest import MOST_WORKERS, SHA256, is_plain, size_of, time_of
 
 SCHEMA = 1
-MOST_WORKERS = 4096
-LATEST_TIME = 1e11  # seconds since the epoch; whoever writes to the bucket may write any number
 UNCLAIMED = "unclaimed/"
-_NAME = re.compile(r"unclaimed/g(\d+)/w(\d+)\.manifest\.json")
+_NAME = re.compile(r"unclaimed/g(\d{1,9})/w(\d{1,4})\.manifest\.json")
 
 
 class Why(enum.Enum):
@@ -165,8 +163,6 @@ def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
     if not 0 <= int(value["worker"]) < int(value["workers"]) <= MOST_WORKERS:
         raise ValueError("it is of a worker that cannot be")
-    if not 0 <= float(value["at"]) <= LATEST_TIME:
-        raise ValueError("its time is none")
     return Unclaimed(
         incarnation=int(value["incarnation"]),
         worker=int(value["worker"]),
@@ -179,7 +175,7 @@ def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
         complete=value["complete"] is True,
         files=tuple(_kept(one) for one in value["files"]),
         skipped=tuple(Skipped(str(one["name"]), Skip(one["why"])) for one in value["skipped"]),
-        at=float(value["at"]),
+        at=time_of(value["at"]),
     )
 
 
@@ -187,7 +183,7 @@ def _kept(value: Mapping[str, Any]) -> Kept:
     name, sha256, place = value["name"], value["sha256"], str(value["object"])
     if not is_plain(name) or not is_plain(place) or (sha256 and not SHA256.fullmatch(sha256)):
         raise ValueError(f"file {name!r}")
-    return Kept(name, int(value["size"]), sha256, place)
+    return Kept(name, size_of(value["size"]), sha256, place)
 
 
 def free_name(incarnation: int, worker: int, name: str, taken: Mapping[str, Kept]) -> str:

@@ -99,20 +99,21 @@ def _name_unclaimed(session: "Session", *, delete_data: bool) -> None:
     """
     Say that the bucket holds files which no checkpoint contains: perhaps the only copy of the model.
     """
+    from contextlib import suppress
+
     from orchestrator.cli.checkpoints import size_text
     from orchestrator.cli.output import say
     from orchestrator.core.unclaimed import FETCH
     from orchestrator.engine.unclaimed import read_unclaimed
     from orchestrator.errors import UNFORESEEN, TpuctlError
 
-    try:
+    # A bucket that cannot be read, and whatever stands there, stops no deletion of machines.
+    with suppress(TpuctlError, *UNFORESEEN):
         kept = read_unclaimed(session.cloud.store)
-    except (TpuctlError, *UNFORESEEN):
-        return  # A bucket that cannot be read stops no deletion of machines.
-    if kept:
         count, size = sum(one.count for one in kept), sum(one.size for one in kept)
         goes = "and with it" if delete_data else "with"
-        say(f"  {goes} {count} unclaimed file{'' if count == 1 else 's'}, {size_text(size)} ({FETCH})")
+        if kept:
+            say(f"  {goes} {count} unclaimed file{'' if count == 1 else 's'}, {size_text(size)} ({FETCH})")
 
 
 def _take_over(held: "LeaseHeldError", *, yes: bool) -> None:

@@ -115,4 +115,4 @@ def _unclaimed(session: "Session", incarnation: int | None) -> "tuple[int, Parce
     one = chosen(read_unclaimed(session.cloud.store), incarnation)
     if not one.complete:
         say("not everything came to the bucket in time; this is what did", style="yellow")
-    return one.incarnation, parcel_of(one)
+    return one.incarnation, parcel_of(session.cloud.store, one)

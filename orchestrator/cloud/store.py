@@ -11,11 +11,10 @@ from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
 from orchestrator.cloud.sinks import Digest, FullError, Taken
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError, UnknownCloudError
-from orchestrator.ports import LARGEST, StoredObject
+from orchestrator.gcp.errors import too_many
+from orchestrator.ports import LARGEST, MOST_OBJECTS, StoredObject
 
 READ_TRIES = 5
-MOST_OBJECTS = 1_000_000
-"""Most names that one list is followed to: whoever writes to the bucket may write any number."""
 _FIELDS = "items(name,size,generation,updated),nextPageToken"
 _SUMS = "items(name,size,crc32c),nextPageToken"
 
@@ -155,22 +154,18 @@ class GcsStore:
                 raise
         return int(blob.generation)
 
-    def list(self, prefix: str) -> list[StoredObject]:
+    def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
         """
-        List all objects under *prefix*, without data.
+        List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*.
         """
         with translated(f"list {self._url(prefix)}"):
             storage, limits = self._clients.storage, self._clients.reading
             blobs = storage.list_blobs(
-                self._name, prefix=prefix, fields=_FIELDS, max_results=MOST_OBJECTS + 1, **limits
+                self._name, prefix=prefix, fields=_FIELDS, max_results=most + 1, **limits
             )
             found = [_stored(blob) for blob in blobs]
-        if len(found) > MOST_OBJECTS:
-            raise UnknownCloudError(
-                f"list {self._url(prefix)}: more than {MOST_OBJECTS} objects",
-                hint="delete what is not tpuctl's there",
-                unchanged="nothing was changed",
-            )
+        if len(found) > most:
+            raise too_many(self._url(prefix), most)
         return found
 
     def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:

@@ -17,12 +17,14 @@ from orchestrator.agent.formats.choose import format_of
 from orchestrator.agent.manifest import Manifest, StoredFile, file_name, parse, parse_name
 from orchestrator.core.names import CHECKPOINTS
 from orchestrator.core.spec import CheckpointSpec
-from orchestrator.ports import Store, StoredObject
+from orchestrator.ports import LARGEST, Store, StoredObject
 
 PARALLEL = 8
 LARGEST_MANIFEST = 64 << 20
 """Most bytes of a manifest: it names each file of its checkpoint."""
-_COMMITTED = re.compile(rf"{CHECKPOINTS}(\d{{8,}})/g(\d+)/")
+MOST_MANIFESTS, ALL_MANIFESTS = 20_000, 256 << 20
+"""Most manifests that one look reads, and most bytes of them together."""
+_COMMITTED = re.compile(rf"{CHECKPOINTS}(\d{{8,15}})/g(\d{{1,9}})/")
 _ASIDE = re.compile(r"\.manifest\.json\.(suspect|torn|replaced)")
 _WHY_ASIDE = {
     "suspect": "set aside: every start from it ended alike",
@@ -62,6 +64,19 @@ def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoin
     return sorted(found, key=lambda one: (one.step, one.incarnation or 0), reverse=True)
 
 
+def affordable(manifests: list[StoredObject]) -> list[str]:
+    """
+    Return the names of the first manifests, as many as may be read: machines may write any number.
+    """
+    names, left = [], ALL_MANIFESTS
+    for one in manifests[:MOST_MANIFESTS]:
+        left -= min(one.size, LARGEST)
+        if left < 0:
+            break
+        names.append(one.name)
+    return names
+
+
 def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
     """
     Read every byte of a checkpoint, in parallel, and return what is not as it was saved.
@@ -87,12 +102,15 @@ def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpo
         match = _COMMITTED.match(one.name)
         if match:
             groups[int(match[1]), int(match[2])].append(one)
-    names = [one.name for group in groups.values() for one in group if parse_name(one.name)]
+    newest = [one for key in sorted(groups, reverse=True) for one in groups[key] if parse_name(one.name)]
+    names = affordable(newest)
     with ThreadPoolExecutor(PARALLEL) as pool:
         bodies = dict(zip(names, pool.map(store.read, names), strict=True))
     for (step, incarnation), group in groups.items():
         manifests, fault = _manifests(bodies, group)
         payload = [one for one in group if "/w" in one.name and ".manifest.json" not in one.name]
+        unread = any(parse_name(one.name) and one.name not in bodies for one in group)
+        fault = fault or ("there are too many manifests: not all were read" if unread else "")
         why = fault or _lacking(manifests, payload) or _aside(manifests, group)
         wanted = {_object_of(one, file): file.sha256 for one in manifests for file in one.files}
         yield StoredCheckpoint(

@@ -8,6 +8,7 @@ from orchestrator.clock import Clock
 from orchestrator.core import names
 from orchestrator.core.job import SILENCE, heartbeat_interval
 from orchestrator.core.spec import Spec
+from orchestrator.engine.heartbeats import MOST_WORKERS
 from orchestrator.errors import TpuctlError
 from orchestrator.ports import Store
 
@@ -63,7 +64,7 @@ class Doorbell:
         Say whether a report is overdue, once for each report.
         """
         try:
-            beats = self._store.list(f"{names.HEARTBEAT}{incarnation}/")
+            beats = self._store.list(f"{names.HEARTBEAT}{incarnation}/", MOST_WORKERS)
         except TpuctlError:
             return False
         oldest = min(beats, key=lambda beat: beat.updated, default=None)

@@ -23,6 +23,8 @@ from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.ports import Store, StoredObject
 
 MOST_WORKERS = 4096
+MOST_REPORTS = 100_000
+"""Most reports that are listed of all incarnations together."""
 LARGEST_REPORT = 64 << 10
 """Most bytes of one report."""
 LATEST_TIME = 1e11
@@ -180,14 +182,12 @@ class Heartbeats:
         """
         prefix = HEARTBEAT if incarnation is None else f"{HEARTBEAT}{incarnation}/"
         try:
-            self._learn(self._store.list(prefix))
+            self._learn(self._store.list(prefix, MOST_REPORTS if incarnation is None else MOST_WORKERS))
         except NotFoundError:
             return Present(())
         except TpuctlError as error:
             return Unknown(error.message, error.retry)
         found = sorted(self._known.values(), key=lambda b: (b.incarnation, b.worker))
-        if len(found) > MOST_WORKERS and incarnation is not None:
-            return Unknown(f"there are more reports than workers: {len(found)}")
         if found and all(beat.phase is Phase.UNKNOWN for beat in found):
             return Unknown(f"worker {found[0].worker}: {found[0].message}")
         return Present(tuple(found))

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from orchestrator.agent.errors import TornError
 from orchestrator.agent.unclaimed import Unclaimed, Why, parse, parse_name
 from orchestrator.core.names import UNCLAIMED
-from orchestrator.engine.checkpoints import PARALLEL
+from orchestrator.engine.checkpoints import PARALLEL, affordable
 from orchestrator.engine.fetch import Parcel, inside
 from orchestrator.errors import NotFoundError
 from orchestrator.ports import Store
 
+MOST_FOLDERS = 8
+"""Top folders of the bucket that are listed one by one."""
 WORDS = {
     Why.ENDED: "the job ended with status 0, nothing was committed",
     Why.BESIDE: "they lay beside the checkpoints of a job that is done",
@@ -78,12 +80,13 @@ def read_unclaimed(store: Store) -> list[UnclaimedFiles]:
     """
     Return what was brought, the newest incarnation first; empty without a bucket. Raises TpuctlError.
 
-    A manifest that cannot be read counts for nothing.
+    A manifest that cannot be read counts for nothing; of very many the newest incarnations' are read.
     """
     try:
-        names = [one.name for one in store.list(UNCLAIMED) if parse_name(one.name)]
+        held = [(place, one) for one in store.list(UNCLAIMED) if (place := parse_name(one.name))]
     except NotFoundError:
         return []
+    names = affordable([one for _, one in sorted(held, key=lambda pair: pair[0], reverse=True)])
     with ThreadPoolExecutor(PARALLEL) as pool:
         bodies = list(pool.map(store.read, names))
     found: dict[int, list[Unclaimed]] = {}
@@ -115,14 +118,20 @@ def chosen(found: list[UnclaimedFiles], incarnation: int | None) -> UnclaimedFil
     )
 
 
-def parcel_of(one: UnclaimedFiles) -> Parcel:
+def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
     """
-    Return what is copied. Workers get folders of their own where there are several.
+    Return what is copied. Workers get folders of their own where there are several. Raises TpuctlError.
+
+    Its size is what the bucket says: a manifest may name anything, and the disk needs room for what comes.
     """
     several = one.parts[0].workers > 1
+    files = [kept for part in one.parts for kept in part.files]
+    above = {kept.object.partition("/")[0] for kept in files}
+    prefixes = [f"{folder}/" for folder in above] if len(above) <= MOST_FOLDERS else [""]
+    held = {found.name: found.size for prefix in prefixes for found in store.list(prefix)}
     return Parcel(
         what=f"what incarnation {one.incarnation} has left",
-        size=one.size,
+        size=sum(held.get(kept.object, 0) for kept in files),
         files=tuple(
             (kept.object, kept.sha256, inside(f"w{part.worker}/{kept.name}" if several else kept.name))
             for part in one.parts

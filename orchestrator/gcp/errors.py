@@ -133,6 +133,17 @@ def one_line(what: str, message: str) -> str:
     return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
 
 
+def too_many(where: str, most: int) -> TpuctlError:
+    """
+    Return the error for a list longer than anything of ours: machines may write any number of objects.
+    """
+    return UnknownCloudError(
+        f"list {where}: more than {most} objects",
+        hint="delete what is not tpuctl's there",
+        unchanged="nothing was changed",
+    )
+
+
 def _choose(found: Failure) -> Rule:
     if found.name == "NOT_FOUND" and not found.structured:
         # A proxy or a wrong address also answers 404; only Google's own form proves absence.

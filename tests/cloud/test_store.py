@@ -2,6 +2,8 @@
 Objects: generations, preconditions, offsets, lists; nothing is lost and nothing is invented.
 """
 
+import gzip
+
 import pytest
 
 from orchestrator.cloud.store import GcsStore
@@ -132,6 +134,32 @@ def test_all_pages_of_a_list_are_read(lab):
     assert len(found) == 1003
     assert {(o.size, o.data) for o in found} == {(2, b"")}
     assert found[0].generation > 0
+
+
+def test_a_list_is_followed_to_its_limit_only(lab):
+    """
+    Machines may write any number of objects; no further page is asked for.
+    """
+    for number in range(9):
+        lab.store().write(f"journal/{number}", b"")
+    assert len(lab.store().list("journal/", 9)) == 9
+    with pytest.raises(UnknownCloudError, match="more than 4 objects"):
+        lab.store().list("journal/", 4)
+
+
+def test_what_is_packed_is_not_unpacked(lab, tmp_path):
+    """
+    A few kilobytes may unpack to gigabytes: they come as they are stored, also into a file.
+    """
+    packed = gzip.compress(b"0" * 100_000)
+    blob = lab.clients.storage.bucket(lab.store()._name).blob("packed")
+    blob.content_encoding = "gzip"
+    blob.upload_from_string(packed)
+    store = lab.store()
+    assert store.read("packed").data == packed
+    assert store.read("packed", 5).data == packed[5:]
+    assert store.sha256("packed") == store.download("packed", tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == packed
 
 
 def test_delete_is_idempotent(lab):

@@ -302,6 +302,21 @@ def test_a_metadata_server_is_known_by_its_address(address):
     assert not is_link_local("2001:db8::1")
 
 
+@pytest.mark.parametrize(
+    "request_line", ["CONNECT 127.7.7.8:{port} HTTP/1.1", "GET http://127.7.7.8:{port}/ HTTP/1.1"]
+)
+def test_no_metadata_server_of_the_computer_is_reached(way, monkeypatch, request_line):
+    """It is known after its name was looked up; here 127.7.7.8 stands in for its address."""
+    from orchestrator.local.wire import connect_proxy
+
+    with socket.create_server(("127.7.7.8", 0)) as server:
+        line = request_line.format(port=server.getsockname()[1])
+        monkeypatch.setattr(connect_proxy, "is_link_local", lambda address: address == "127.7.7.8")
+        assert way.status(line) == 403
+        assert way.status(line, open_port=True) == 403
+        server.accept()[0].settimeout(5)
+
+
 def test_the_metadata_server_is_the_one_of_the_machine_that_asks(tmp_path):
     """
     A startup script takes what curl prints for the value: it got a refusal, with exit status 0.

@@ -4,6 +4,7 @@ The machines of a town: they boot, take the code, train, save and report; and th
 Which checkpoint is complete, what it is called and who is fenced is decided by the agent's own rules.
 """
 
+import contextlib
 import json
 import re
 import shlex
@@ -11,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from orchestrator.agent.checkpoints import completed_by
+from orchestrator.agent.errors import TornError
 from orchestrator.agent.gang import PREFIX as GANG
 from orchestrator.agent.manifest import CHECKPOINTS, Manifest, manifest_name, parse, parse_name
 from orchestrator.core import names
@@ -157,8 +159,9 @@ class Crew(NoHosts):
         groups = {}
         for name in self._names(bucket, CHECKPOINTS):
             key = parse_name(name)
-            if key is not None:
-                groups.setdefault(key[:2], []).append(self._manifest(bucket, name))
+            with contextlib.suppress(TornError):
+                if key is not None:
+                    groups.setdefault(key[:2], []).append(self._manifest(bucket, name))
         return {key for key, parts in groups.items() if completed_by(parts) is not None}
 
     def _manifest(self, bucket, name):

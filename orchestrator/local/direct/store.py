@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError
+from orchestrator.gcp.errors import too_many
 from orchestrator.local.direct.door import Door
 from orchestrator.local.direct.times import millis
 from orchestrator.local.model.storage import values as model
@@ -18,7 +19,7 @@ from orchestrator.local.model.storage.checksums import checksums
 from orchestrator.local.model.storage.listing import Query
 from orchestrator.local.model.storage.names import check_object_name
 from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.ports import LARGEST, StoredObject
+from orchestrator.ports import LARGEST, MOST_OBJECTS, StoredObject
 
 T = TypeVar("T")
 
@@ -120,9 +121,9 @@ class DirectStore:
                 raise
         return held.generation
 
-    def list(self, prefix: str) -> list[StoredObject]:
+    def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
         """
-        List all objects under *prefix*, without data.
+        List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*.
         """
         found: list[StoredObject] = []
         token = ""
@@ -130,6 +131,8 @@ class DirectStore:
             query = Query(prefix=prefix, page_token=token)
             held, token = self._call(f"list {self._url(prefix)}", "list", partial(self._page, query))
             found += held
+            if len(found) > most:
+                raise too_many(self._url(prefix), most)
             if not token:
                 return found
 
