@@ -14,6 +14,7 @@ import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from tests.cli.cli_kit import ROOT
 
@@ -149,6 +150,23 @@ def test_the_loop_on_the_vm_is_installed_from_a_lock_of_its_own():
     assert entries == [match[0] for match in PINNED.finditer(LOCK) if match[1] in held]
     assert {"google-cloud-tpu", "paramiko", "pydantic-core", "certifi", "protobuf"} <= names <= held
     assert not {"uvicorn", "asyncssh", "uv"} & held
+
+
+MENDED = {"h11": "0.16", "filelock": "3.20.1", "cryptography": "44.0.1", "starlette": "0.47.2"}
+"""The first without a fault that concerned us: CVE-2025-43859, -68146, CVE-2024-12797, CVE-2025-54121."""
+
+
+def test_no_floor_lies_below_a_fault_that_was_mended():
+    """Nobody gets an older one who installs without the lock."""
+    lines = [
+        *PROJECT["dependencies"],
+        *(one for extra in PROJECT["optional-dependencies"].values() for one in extra),
+    ]
+    wanted = {line.name: line.specifier for line in map(Requirement, lines) if line.name in MENDED}
+    assert wanted.keys() == MENDED.keys()
+    for name, first in MENDED.items():
+        (floor,) = [one.version for one in wanted[name] if one.operator == ">="]
+        assert Version(floor) >= Version(first), name
 
 
 def test_what_continuous_integration_installs_is_pinned_by_content():
