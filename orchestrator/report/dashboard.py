@@ -2,7 +2,8 @@
 The report as a page that renews itself, for one person on this computer.
 
 Nothing is answered without the token, to another host name, or from another site's page; nothing can be
-changed through it.
+changed through it. Browsers send a cookie to every port of a host, so to whatever another user, or a machine
+at the end of a tunnel, serves at another one: the token's is for a folder whose name nobody can guess.
 """
 
 import hmac
@@ -56,12 +57,13 @@ class Dashboard:
         self._lock = threading.Lock()
         self._kept: tuple[float, str] = (0.0, "")
         self.token = secrets.token_urlsafe(32)
+        self.folder = f"/{secrets.token_urlsafe(16)}/"
         self.port = port
         self.routes: Mapping[str, Answer] = {
-            "/": self._whole,
-            "/page": self._whole,
-            "/style.css": lambda: _text(asset("style.css"), "text/css"),
-            "/live.js": lambda: _text(asset("live.js"), "text/javascript"),
+            self.folder: self._whole,
+            f"{self.folder}page": self._whole,
+            f"{self.folder}style.css": lambda: _text(asset("style.css"), "text/css"),
+            f"{self.folder}live.js": lambda: _text(asset("live.js"), "text/javascript"),
         }
 
     @property
@@ -89,7 +91,7 @@ class Dashboard:
         refused = self._refusal(request)
         if refused is not None:
             return refused
-        if request.url.path == "/" and request.url.query:
+        if request.url.path == "/":
             return self._welcome()
         route = self.routes.get(request.url.path)
         if route is None:
@@ -118,20 +120,20 @@ class Dashboard:
 
     def _knows(self, request: Request) -> bool:
         """
-        Say whether the request carries the token: in its cookie, or once in the address of the first page.
+        Say whether the request carries the token: in the address of the first page, then in its cookie.
         """
         given = [request.cookies.get(COOKIE.format(port=self.port), "")]
         if request.url.path == "/":
-            given += parse_qs(request.url.query).get("token", [])
+            given = parse_qs(request.url.query).get("token", [])
         return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
 
     def _welcome(self) -> Response:
         """
         Put the token into a cookie and away from the address, the history and the log.
         """
-        response = RedirectResponse("/", 303)
+        response = RedirectResponse(self.folder, 303)
         response.set_cookie(
-            COOKIE.format(port=self.port), self.token, httponly=True, samesite="strict", path="/"
+            COOKIE.format(port=self.port), self.token, httponly=True, samesite="strict", path=self.folder
         )
         return response
 

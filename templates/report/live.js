@@ -5,7 +5,7 @@ const note = document.getElementById("live");
 
 async function refresh() {
   try {
-    const answer = await fetch("/page", { headers: { Accept: "text/html" } });
+    const answer = await fetch("page", { headers: { Accept: "text/html" } });
     if (!answer.ok) throw new Error(await answer.text());
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
     const now = document.querySelector("main");

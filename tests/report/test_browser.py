@@ -2,6 +2,7 @@
 Report and dashboard in a real browser: seen, readable on a telephone, light and dark, without complaints.
 """
 
+import socket
 import threading
 
 import pytest
@@ -58,6 +59,28 @@ def serve(app, listener):
     return stop
 
 
+def sent_to_another_port(browser):
+    """Return the head of what the browser asks of another port of 127.0.0.1, such as a tunnel."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        heads = []
+
+        def answer():
+            connection, _ = other.accept()
+            heads.append(connection.recv(65536).decode())
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            connection.close()
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        back = browser.value("location.href")
+        browser.open(f"http://127.0.0.1:{other.getsockname()[1]}/")
+        thread.join(20)
+        browser.open(back)
+    (head,) = heads
+    assert head.startswith("GET / ")
+    return head
+
+
 def test_report_and_dashboard_in_a_real_browser(tmp_path):
     """One browser for all of it, because its start is what costs."""
     hostile = "<img src=x onerror=alert(1)> " + "long" * 60
@@ -89,7 +112,7 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
             stop = serve(app, listener)
             try:
                 browser.open(app.url, width=400)
-                assert browser.value("location.href") == f"http://127.0.0.1:{app.port}/"
+                assert browser.value("location.href") == f"http://127.0.0.1:{app.port}{app.folder}"
                 assert "first news" in browser.value("document.body.innerText")
                 assert browser.value("getComputedStyle(document.body).margin") == "0px", (
                     "its style is in force"
@@ -100,6 +123,7 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
                 assert "second news" in browser.value("document.body.innerText")
                 assert browser.value("document.cookie") == ""
                 assert browser.complaints == []
+                assert app.token not in sent_to_another_port(browser)
             finally:
                 stop()
             browser.value("refresh()")

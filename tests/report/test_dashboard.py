@@ -67,14 +67,26 @@ def test_the_token_moves_from_the_address_into_a_cookie():
     """Scripts cannot read it, other sites cannot use it, and it is in no history."""
     app = made()
     status, headers, _ = ask(app, "/", query=f"token={app.token}")
-    assert (status, headers["location"]) == (303, "/")
+    assert (status, headers["location"]) == (303, app.folder)
     cookie = headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
-    assert ask(app, "/page", query=f"token={app.token}")[0] == 403, "only the first page takes it so"
+    for path in app.routes:
+        assert ask(app, path, query=f"token={app.token}")[0] == 403, "only the first page takes it so"
     assert ask(app, "/", query="token=wrong")[0] == 403
     assert made().token != app.token
     assert len(app.token) >= 40
+
+
+def test_the_cookie_is_for_a_folder_that_nobody_can_guess():
+    """Cookies know no ports: without it a TensorBoard at the end of a tunnel would be sent the token."""
+    app = made()
+    cookie = ask(app, "/", query=f"token={app.token}")[1]["set-cookie"]
+    assert f"Path={app.folder};" in cookie
+    assert len(app.folder) >= 22
+    assert made().folder != app.folder
+    assert all(path.startswith(app.folder) for path in app.routes)
+    assert ask(app, "/", token=app.token)[0] == 403
 
 
 @pytest.mark.parametrize(
@@ -101,7 +113,7 @@ def test_the_token_moves_from_the_address_into_a_cookie():
 def test_other_names_and_other_sites_are_refused_also_with_the_token(headers, status):
     """A name that somebody points at 127.0.0.1 gets nothing, nor does another page in the same browser."""
     app = made()
-    assert ask(app, "/page", token=app.token, **headers)[0] == status
+    assert ask(app, f"{app.folder}page", token=app.token, **headers)[0] == status
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"])
@@ -124,11 +136,11 @@ def test_what_goes_wrong_is_told_without_its_inside(capsys, tmp_path, monkeypatc
         return "<main>told</main>"
 
     app = made(page, Bugs())
-    status, _, body = ask(app, "/page", token=app.token)
+    status, _, body = ask(app, f"{app.folder}page", token=app.token)
     assert (status, body) == (503, "the bucket does not answer (TPU-400)\n")
     assert capsys.readouterr().err == ""
     for _ in range(2):
-        status, _, body = ask(app, "/page", token=app.token)
+        status, _, body = ask(app, f"{app.folder}page", token=app.token)
         assert status == 500
         assert "inside" not in body
         assert "Traceback" not in body
@@ -137,5 +149,5 @@ def test_what_goes_wrong_is_told_without_its_inside(capsys, tmp_path, monkeypatc
     assert "bug in tpuctl: ZeroDivisionError: secret inside" in line
     assert str(story) in line
     assert "Traceback" in story.read_text()
-    assert ask(app, "/page", token=app.token)[0] == 200
-    assert ask(app, "/page", token=app.token)[0] == 200, "a page is kept for some seconds"
+    assert ask(app, f"{app.folder}page", token=app.token)[0] == 200
+    assert ask(app, f"{app.folder}page", token=app.token)[0] == 200, "a page is kept for some seconds"
