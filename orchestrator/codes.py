@@ -70,6 +70,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-301": (CapacityError, "the reservation has no machine left"),
     "TPU-302": (CapacityError, "the zone has no such machine outside of reservations now"),
     "TPU-350": (QuotaError, "the project may not have more"),
+    "TPU-351": (QuotaError, "the zone does not offer flex-start for this type of TPU"),
     "TPU-400": (TransientError, "the cloud failed; the same call may succeed in a moment"),
     "TPU-401": (TransientError, "the network failed"),
     "TPU-402": (TransientError, "too many calls at once"),

@@ -88,6 +88,8 @@ class VmOrder:
 class NodeOrder:
     """
     Describe the TPU node to create. *reservation* is the name or path of the one to take it from, or empty.
+
+    With *run_seconds* it is a flex-start TPU that the service ends after that time; 0 for all others.
     """
 
     name: str
@@ -103,6 +105,7 @@ class NodeOrder:
     interface: NetworkInterface = field(default_factory=NetworkInterface)
     secure_boot: bool = False
     reservation: str = ""
+    run_seconds: float = 0.0
 
 
 class Buckets(Protocol):

@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.cloud.errors import translate_compute, translate_status, translated
 from orchestrator.core.plan import Kind, Verb
+from orchestrator.core.queued import KIND
 from orchestrator.core.world import Operation, OperationResult
 from orchestrator.errors import NotFoundError, TpuctlError
 from orchestrator.gcp.operations import described, failed, polled
@@ -23,6 +24,17 @@ def of_tpu(future: Any, verb: Verb, name: str, zone: str, incarnation: int | Non
     started = _created(future.operation.metadata)
     kind, word = Kind.NODE.value, verb.name.lower()
     return Operation(future.operation.name, kind, word, name, zone, incarnation, started)
+
+
+def of_json(
+    answer: Mapping[str, Any], verb: Verb, name: str, zone: str, incarnation: int | None
+) -> Operation:
+    """
+    Refer to the operation of a queued resource that a call without a client's types has answered.
+    """
+    metadata = answer.get("metadata")
+    created = str(metadata.get("createTime", "")) if isinstance(metadata, dict) else ""
+    return Operation(str(answer["name"]), KIND, verb.name.lower(), name, zone, incarnation, epoch(created))
 
 
 def _created(metadata: Any) -> float:

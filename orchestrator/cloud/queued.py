@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.cloud import operations
+from orchestrator.cloud.alpha import create_by_alpha
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translate_status, translated
 from orchestrator.cloud.sights import across_zones, whole_pages
@@ -62,9 +63,12 @@ class TpuQueued:
         body = queued_body(order, parent, wait)
         request = {"parent": parent, "queued_resource_id": order.name, "queued_resource": body}
         what = f"create queued resource '{order.name}' in {order.zone}"
-        with comparing_with_quota(order.type, order.zone), translated(what):
-            future = self._clients.tpu.create_queued_resource(request=request, **self._clients.mutating)
         incarnation = incarnation_of(order.name, dict(order.labels))
+        with comparing_with_quota(order.type, order.zone), translated(what):
+            if order.run_seconds:
+                answer = create_by_alpha(self._clients, parent, order.name, body)
+                return operations.of_json(answer, Verb.CREATE, order.name, order.zone, incarnation)
+            future = self._clients.tpu.create_queued_resource(request=request, **self._clients.mutating)
         return _operation(future, Verb.CREATE, order.name, order.zone, incarnation)
 
     def delete(self, name: str, zone: str, *, force: bool) -> Operation | None:
@@ -123,7 +127,7 @@ def queued_of(resource: Any) -> QueuedResource:
         return found
     what = f"queued resource '{name}' in {zone}"
     judged = translate_status(error.code, error.message, error.details, what=what)
-    return replace(found, retry=judged.retry, code=judged.code, message=judged.message)
+    return replace(found, retry=judged.retry, code=judged.code, message=judged.message, hint=judged.hint)
 
 
 def _until(resource: Any) -> float:

@@ -103,7 +103,8 @@ class Catalog:
     Google's documentation; *tpu_prices* is per chip-hour by
     (generation, zone, several hosts or one); *machines* per hour, *others* by (kind, item, region);
     *machine_mem_gib* is the memory of a VM by machine type. *published* holds a second source of the prices
-    of TPUs, by (generation, region, several hosts or one).
+    of TPUs, by (generation, region, several hosts or one). *flex_start* holds the (zone, generation) where
+    flex-start is known to be offered.
     """
 
     accelerators: Mapping[str, Accelerator]
@@ -116,6 +117,7 @@ class Catalog:
     dates: Mapping[str, str]
     machine_mem_gib: Mapping[str, float] = field(default_factory=dict)
     published: Mapping[tuple[str, str, bool], Price] = field(default_factory=dict)
+    flex_start: frozenset[tuple[str, str]] = frozenset()
 
     def accelerator(self, name: str) -> Accelerator | None:
         """
@@ -256,6 +258,9 @@ def build(tables: Mapping[str, str]) -> Catalog:
         {name: _date(tables[name]) for name in TABLES},
         {row["item"]: float(row["mem_gib"]) for row in vm_rows if row["kind"] == "vm" and row["mem_gib"]},
         _tpu_prices(rows["tpu_prices_published"], accelerators, "region"),
+        frozenset(
+            (r["zone"], r["generation"]) for r in rows["tpu_zones"] if r["flex_start"].startswith("yes")
+        ),
     )
 
 

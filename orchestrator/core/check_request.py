@@ -12,6 +12,9 @@ from orchestrator.core.spec import Spec
 _RESERVATION = re.compile(r"(?:projects/[^/]+/locations/([^/]+)/reservations/)?[A-Za-z0-9-]+")
 """A name as gcloud takes it (`-` is any of the project), or the full name of the API."""
 
+LONGEST_RUN = 7 * 86400.0
+"""Seconds that a flex-start TPU may run (docs/facts.md 1.5)."""
+
 
 def _reservation(spec: Spec, _: Catalog) -> Iterator[Problem]:
     tpu, key = spec.tpu, "tpu.reservation"
@@ -32,7 +35,31 @@ def _reservation(spec: Spec, _: Catalog) -> Iterator[Problem]:
         yield Problem(key, "reserved TPUs are not spot", "set tpu.spot: false")
 
 
-RULES = (Rule(("tpu.reservation", "tpu.zones", "tpu.request", "tpu.spot"), _reservation),)
+def _flex_start(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    tpu, key = spec.tpu, "tpu.max_run_duration"
+    if tpu.request != "flex-start":
+        if tpu.max_run_duration is not None:
+            yield Problem(
+                key, "only flex-start TPUs have one", "set tpu.request: flex-start, or leave it out"
+            )
+        return
+    if tpu.spot:
+        yield Problem("tpu.request", "flex-start TPUs are not spot", "set tpu.spot: false")
+    if tpu.max_run_duration is not None and not 0 < tpu.max_run_duration <= LONGEST_RUN:
+        yield Problem(key, f"{tpu.max_run_duration} is not between 1s and 7d", "leave it out for 7d")
+    found = catalog.accelerator(tpu.type)
+    for index, zone in enumerate(tpu.zones if found else ()):
+        if found and (zone, found.generation) not in catalog.flex_start:
+            known = sorted(at for at, kind in catalog.flex_start if kind == found.generation)
+            text = f"nobody has told that {zone} offers flex-start for {tpu.type}"
+            hint = f"known to: {', '.join(known)}" if known else "no zone is known to offer it for this type"
+            yield Problem(f"tpu.zones[{index}]", text, hint, fatal=False)
+
+
+RULES = (
+    Rule(("tpu.reservation", "tpu.zones", "tpu.request", "tpu.spot"), _reservation),
+    Rule(("tpu.request", "tpu.max_run_duration", "tpu.spot", "tpu.zones", "tpu.type"), _flex_start),
+)
 """
 The rules of this file.
 """

@@ -104,8 +104,7 @@ def judge_place(node: Node, world: World, history: History) -> InQueue | None:
     if place.state is QueuedState.FAILED:
         return InQueue(True, f"the queue has given it up: {place.message or 'no reason told'}")
     if place.state in ENDED:
-        who = "its node was deleted by somebody" if place.by_user else "it was preempted"
-        return InQueue(True, f"{who}, its queued resource is {place.state.name}")
+        return InQueue(True, f"{_who(place)}, its queued resource is {place.state.name}")
     if place.state in IN_QUEUE:
         return InQueue(False, waiting_text(place))
     if place.state is not QueuedState.PROVISIONING or node.state is not NodeState.CREATING:
@@ -114,6 +113,13 @@ def judge_place(node: Node, world: World, history: History) -> InQueue | None:
     if late:
         return InQueue(True, f"still PROVISIONING after {PROVISIONING_DEADLINE / 60:.0f} min")
     return InQueue(False, "the queue is making it")
+
+
+def _who(place: QueuedResource) -> str:
+    if place.by_user:
+        return "its node was deleted by somebody"
+    # Only spot is preempted; what else the service ends was given for a limited time.
+    return "it was preempted" if place.spot else "the service has ended it"
 
 
 def provisioning_key(incarnation: int) -> str:

@@ -267,7 +267,7 @@ def _node(view: Preview) -> dict[str, str]:
     address = "external and internal" if tpu.external_ip else f"internal only: {way}"
     runtime = tpu.runtime or (kind.runtime if kind else None) or "unknown: set tpu.runtime"
     return {
-        "type": f"{tpu.type}, {'spot' if tpu.spot else 'on demand'}",
+        "type": f"{tpu.type}, {_class(tpu)}",
         **shape,
         "runtime": runtime,
         "address": address,
@@ -279,14 +279,24 @@ def _node(view: Preview) -> dict[str, str]:
     }
 
 
+def _class(tpu: TpuSpec) -> str:
+    return "flex-start" if tpu.request == "flex-start" else "spot" if tpu.spot else "on demand"
+
+
 def _queue(tpu: TpuSpec) -> dict[str, str]:
     """
     Say how the TPU is asked for, where that is not at once.
     """
     if tpu.request == "node":
         return {}
-    taken = {"reservation": f"{tpu.reservation}; its own price is not known here"} if tpu.reservation else {}
+    taken = {}
+    if tpu.reservation:
+        taken = {"reservation": f"{tpu.reservation}; its own price is not known here"}
     wait = f"for {tpu.wait} in each zone" if tpu.wait else "without end"
+    if tpu.request == "flex-start":
+        most = tpu.max_run_duration or "7d"
+        life = f"flex-start: Google ends it {most} after it was given, then the next one is asked for"
+        taken = {"life": life, "price": "flex-start is not in the price tables; on demand is counted"}
     asked = f"through the zone's queue, waiting {wait}; nothing is billed while it waits"
     return {"request": asked, **taken}
 

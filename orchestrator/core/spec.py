@@ -35,8 +35,10 @@ class TpuSpec:
     """Types to take instead, in this order, when no zone has the first; a list as type says the same."""
     strategy: Literal["failover", "race", "race-regions"] = "failover"
     """How zones are asked: one after the other (failover), three at once (race; race-regions for any)."""
-    request: Literal["node", "queued"] = "node"
-    """Ask for a TPU again and again (node), or put the order into the zone's queue and wait (queued)."""
+    request: Literal["node", "queued", "flex-start"] = "node"
+    """Ask again and again (node), or wait in the zone's queue (queued; flex-start: for a limited run)."""
+    max_run_duration: Duration | None = None
+    """How long Google lets a flex-start TPU run at most, up to 7d; 7d when left out."""
     wait: Duration | None = None
     """How long an order stays in one zone's queue before the next zone is tried; without end if left out."""
     reservation: str | None = None

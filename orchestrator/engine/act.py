@@ -84,7 +84,7 @@ class Actor:
         if not changes:
             return
         self._lease.keep()
-        queued, now = self._blueprint.spec.tpu.request == "queued", self._clock.now()
+        queued, now = self._blueprint.spec.tpu.request != "node", self._clock.now()
         self._record.update(lambda h: intended(h, changes, queued=queued, now=now))
 
     def _make(self, change: Change, world: World) -> Failure | None:

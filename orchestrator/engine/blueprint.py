@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from orchestrator.catalog import load_catalog
 from orchestrator.core import names
+from orchestrator.core.check_request import LONGEST_RUN
 from orchestrator.core.grants import vm_account
 from orchestrator.core.history import History
 from orchestrator.core.job import heartbeat_interval
@@ -122,7 +123,13 @@ class Blueprint:
             interface=self._interface,
             secure_boot=self.spec.secure_boot,
             reservation="" if dear else tpu.reservation or "",
+            run_seconds=self._run_seconds,
         )
+
+    @property
+    def _run_seconds(self) -> float:
+        tpu = self.spec.tpu
+        return float(tpu.max_run_duration or LONGEST_RUN) if tpu.request == "flex-start" else 0.0
 
     @property
     def _interface(self) -> NetworkInterface:

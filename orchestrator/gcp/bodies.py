@@ -16,6 +16,7 @@ IMAGE_FAMILY = "ubuntu-2404-lts-amd64"
 ARM_FAMILY = "ubuntu-2404-lts-arm64"
 ARM_MACHINES = frozenset({"t2a", "c4a", "n4a", "a4x"})
 """Families of machine types with Arm processors (Google, "Machine families", 2026)."""
+_TIMED = frozenset({"queueing_policy", "run_duration"})  # their fields are durations
 _MAPS = ("labels", "metadata")  # their keys are data
 MIN_RUN_SECONDS, MAX_RUN_SECONDS = 30, 120 * 86400  # limits of maxRunDuration (docs/facts.md 2.3)
 
@@ -115,6 +116,8 @@ def queued_body(order: NodeOrder, parent: str, wait: float | None) -> dict[str, 
     """
     Return the queued resource to send for one node (tpu v2 QueuedResource, python field names).
 
+    A flex-start one has two fields more, which v2alpha1 alone knows.
+
     Spot is the tier of the queued resource, not a field of its node. *wait* is cut to whole seconds.
     """
     node = {key: value for key, value in node_body(order).items() if key != "scheduling_config"}
@@ -123,7 +126,27 @@ def queued_body(order: NodeOrder, parent: str, wait: float | None) -> dict[str, 
     until = {"valid_until_duration": {"seconds": max(1, int(wait))}} if wait is not None else {}
     policy = {"queueing_policy": until} if until else {}
     reserved = {"reservation_name": _reservation_path(order, parent)} if order.reservation else {}
-    return {"tpu": {"node_spec": [spec]}, **tier, **policy, **reserved}
+    return {"tpu": {"node_spec": [spec]}, **tier, **policy, **reserved, **_flex_start(order)}
+
+
+def _flex_start(order: NodeOrder) -> dict[str, Any]:
+    if not order.run_seconds:
+        return {}
+    run = {"max_run_duration": {"seconds": max(1, int(order.run_seconds))}}
+    return {"provisioning_model": "FLEX_START", "run_duration": run}
+
+
+def queued_json(body: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return a queued resource as JSON: a tier without fields is sent too, a duration is a text.
+    """
+    sent = as_json({key: value for key, value in body.items() if key not in _TIMED}, presence=False)
+    if "spot" in body:
+        sent["spot"] = {}
+    for key in _TIMED & body.keys():
+        timed = {_camel(name): f"{value['seconds']}s" for name, value in body[key].items()}
+        sent[_camel(key)] = timed
+    return sent
 
 
 def _reservation_path(order: NodeOrder, parent: str) -> str:

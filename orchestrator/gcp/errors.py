@@ -50,6 +50,7 @@ _CAPACITY = _rule(CapacityError, "TPU-300", hints.more_zones)
 _RESERVED = _rule(CapacityError, "TPU-301", hints.more_zones)
 _ONLY_RESERVED = _rule(CapacityError, "TPU-302", hints.more_zones)
 _QUOTA = _rule(QuotaError, "TPU-350", hints.more_quota)
+_NO_FLEX_START = _rule(QuotaError, "TPU-351", hints.flex_start)
 _TRANSIENT = _rule(TransientError, "TPU-400", hints.wait, _UNSURE)
 NETWORK = _rule(TransientError, "TPU-401", hints.check_network, _UNSURE)
 _RATE = _rule(TransientError, "TPU-402", hints.wait)
@@ -91,6 +92,7 @@ _BY_TEXT: tuple[tuple[str, str, Rule], ...] = (
     ("RESOURCE_EXHAUSTED", "quota", _QUOTA),
     ("FAILED_PRECONDITION", "insufficient reserved capacity", _RESERVED),
     ("NOT_FOUND", "reservation not found", _ONLY_RESERVED),
+    ("INVALID_ARGUMENT", "flex_start provisioning model is not supported", _NO_FLEX_START),
     ("INVALID_ARGUMENT", "while in state preempted", _PREEMPTED),
     ("INVALID_ARGUMENT", "due to preemption", _PREEMPTED),
     ("INVALID_ARGUMENT", "subnetwork", _NO_NETWORK),

@@ -123,6 +123,13 @@ def more_zones(_: Failure) -> str:
     return "tpuctl tries the next zone, then waits. More zones under tpu.zones raise the chance."
 
 
+def flex_start(_: Failure) -> str:
+    """
+    Say which zones may do.
+    """
+    return "tpuctl tries the next of tpu.zones. Zones that are known to offer it are named by: tpuctl check"
+
+
 def more_quota(found: Failure) -> str:
     """
     Point to the quota page.

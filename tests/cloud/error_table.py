@@ -32,7 +32,7 @@ EXPECTED = {
     ),
     ("tpu v2", "already exists"): ("ConflictError", "TPU-409", "permanent", 1),
     ("tpu v2", "node not found"): ("NotFoundError", "TPU-404", "permanent", 1),
-    ("tpu v2", "flex start unsupported"): ("UsageError", "TPU-120", "permanent", 2),
+    ("tpu v2", "flex start unsupported"): ("QuotaError", "TPU-351", "quota", 4),
     ("tpu v2", "api disabled"): ("AuthError", "TPU-203", "permanent", 3),
     ("tpu v2", "permission denied"): ("MissingPermissionError", "TPU-202", "permanent", 3),
     ("tpu v2", "concurrent operation"): ("ConflictError", "TPU-408", "transient", 1),

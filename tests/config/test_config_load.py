@@ -155,6 +155,7 @@ VALUES = {
     "tpu.across_regions": ("true", True),
     "tpu.request": ("queued", "queued"),
     "tpu.reservation": ("mine", "mine"),
+    "tpu.max_run_duration": ("8h", 28800.0),
     "tpu.wait": ("1h", 3600.0),
     "tpu.spot": ("true", True),
     "tpu.external_ip": ("false", False),
@@ -219,6 +220,7 @@ VALUES = {
 
 NEEDS = {
     "watch.deadline": {"job.target_steps": "9"},
+    "tpu.max_run_duration": {"tpu.request": "flex-start", "tpu.spot": "false"},
     "tpu.reservation": {"tpu.request": "queued", "tpu.spot": "false"},
 }
 """Settings that are given together with others only."""

@@ -64,3 +64,28 @@ def test_reservations(gcloud):  # noqa: F811 - the fixture
     assert run("describe", "q2")["state"]["state"] == "WAITING_FOR_RESOURCES"
     run("delete", "q1", "--force")
     run("delete", "q2", "--force")
+
+
+def test_flex_start(gcloud):  # noqa: F811 - the fixture
+    """
+    Created by gcloud alpha, described by both; after its time it is SUSPENDED and its node is gone.
+    """
+    at = ("--zone", "us-west4-a")
+    flex = ("--provisioning-model", "flex-start", "--max-run-duration", "10s")
+
+    def run(*words, **options):
+        return gcloud("tpus", "queued-resources", *words, *at, **options)
+
+    run("create", "q1", "--node-id", "n1", *KIND, *flex, track="alpha")
+    gcloud.lab.clock.wait(1)
+    assert gcloud("tpus", "tpu-vm", "describe", "n1", *at)["state"] == "READY"
+    shown = run("describe", "q1", track="alpha")
+    assert (shown["provisioningModel"], shown["runDuration"]) == ("FLEX_START", {"maxRunDuration": "10s"})
+    assert "provisioningModel" not in run("describe", "q1")
+    gcloud.lab.clock.wait(12)
+    assert run("describe", "q1")["state"]["state"] == "SUSPENDED"
+    assert gcloud("tpus", "tpu-vm", "list", *at) == []
+    run("delete", "q1")
+    elsewhere = ("create", "q2", "--node-id", "n2", *KIND, *flex, "--zone", ZONE)
+    refused = gcloud("tpus", "queued-resources", *elsewhere, track="alpha", fails=True)
+    assert "FLEX_START provisioning model is not supported" in refused

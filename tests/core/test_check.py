@@ -10,6 +10,7 @@ from orchestrator.core.check import RULES, check
 from orchestrator.core.units import Duration
 from tests.core.core_kit import make_spec
 
+FLEX = {"tpu__request": "flex-start", "tpu__spot": False, "tpu__zones": ["us-west4-a"]}
 RESERVED = {"tpu__reservation": "mine", "tpu__request": "queued", "tpu__spot": False}
 MISTAKES = [
     ({"name": "Bad"}, "name", "cannot name"),
@@ -34,6 +35,9 @@ MISTAKES = [
         "tpu.zones",
         "lies in us-west4-a",
     ),
+    ({**FLEX, "tpu__spot": True}, "tpu.request", "not spot"),
+    ({**FLEX, "tpu__max_run_duration": Duration(604801)}, "tpu.max_run_duration", "is not between 1s and 7d"),
+    ({"tpu__max_run_duration": Duration(60)}, "tpu.max_run_duration", "only flex-start"),
     ({"vm__zone": "us-west4-a"}, "vm.zone", "outside the TPU's region europe-west4"),
     ({"vm__zone": "here"}, "vm.zone", "not a zone"),
     ({"vm__disk_gb": 9}, "vm.disk_gb", "too small"),

@@ -162,7 +162,7 @@ def tpu_quota(facts: Facts) -> Answer:
     spec = facts.file.spec
     if spec is None:
         return without_spec(facts)
-    kind = "preemptible" if spec.tpu.spot else "on-demand"
+    kind = "preemptible" if spec.tpu.spot or spec.tpu.request == "flex-start" else "on-demand"
     text = f"{kind} {spec.tpu.type} in {', '.join(spec.tpu.zones)}: the clients cannot read this quota"
     return unknown(text, f"look here: {_page(facts)}")
 

@@ -5,7 +5,6 @@ Queued resources straight on the model.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Verb
@@ -13,7 +12,7 @@ from orchestrator.core.queued import KIND, QueuedResource, QueuedState
 from orchestrator.core.world import Operation, OperationResult, Sight
 from orchestrator.errors import NotFoundError, TransientError
 from orchestrator.gcp import failure
-from orchestrator.gcp.bodies import as_json, queued_body
+from orchestrator.gcp.bodies import queued_body, queued_json
 from orchestrator.gcp.errors import judge
 from orchestrator.gcp.sights import joined, listed, seen
 from orchestrator.local.direct.door import Door
@@ -59,7 +58,7 @@ class DirectQueued:
         Put the order into the queue, for at most *wait* seconds; raise ConflictError when the name is taken.
         """
         zone, name = order.zone, order.name
-        body = _sent(queued_body(order, f"projects/{self._door.project}/locations/{zone}", wait))
+        body = queued_json(queued_body(order, f"projects/{self._door.project}/locations/{zone}", wait))
         act = partial(self._local.queued.create, zone, name, body)
         what = f"create queued resource '{name}' in {zone}"
         with comparing_with_quota(order.type, zone):
@@ -130,7 +129,7 @@ def queued_of(found: model.QueuedResource) -> QueuedResource:
         return value
     told = failure.of_status(int(found.error.code), found.error.message, found.error.details)
     judged = judge(told, f"queued resource '{found.name}' in {found.zone}")
-    return replace(value, retry=judged.retry, code=judged.code, message=judged.message)
+    return replace(value, retry=judged.retry, code=judged.code, message=judged.message, hint=judged.hint)
 
 
 def _until(found: model.QueuedResource) -> float:
@@ -140,18 +139,3 @@ def _until(found: model.QueuedResource) -> float:
     if "validUntilTime" in found.body.get("queueingPolicy", {}):
         return micros(found.not_after or 0.0)
     return micros(found.created) + (found.not_after - found.created) if found.not_after else 0.0
-
-
-def _sent(body: dict[str, Any]) -> dict[str, Any]:
-    """
-    Return the body as the client writes it: a tier without fields is sent too, a duration is a text.
-    """
-    sent = as_json({"tpu": body["tpu"]}, presence=False)
-    if "spot" in body:
-        sent["spot"] = {}
-    if "reservation_name" in body:
-        sent["reservationName"] = body["reservation_name"]
-    if "queueing_policy" in body:
-        seconds = body["queueing_policy"]["valid_until_duration"]["seconds"]
-        sent["queueingPolicy"] = {"validUntilDuration": f"{seconds}s"}
-    return sent

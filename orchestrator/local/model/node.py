@@ -66,7 +66,8 @@ class Node:
 
     *epoch* grows with each change of state by a verb or a preemption, so that events planned
     before are seen to be out of date. *before* is the state that a failed verb goes back to.
-    *queued* names the queued resource that made the node, *multislice* says that it made several.
+    *queued* names the queued resource that made the node, *multislice* says that it made several,
+    *flex* that they are flex-start ones.
     *birth* is the fault that it is born with, *maintenance* what the API says of the next maintenance.
     """
 
@@ -88,6 +89,7 @@ class Node:
     before: NodeState = NodeState.CREATING
     queued: str = ""
     multislice: bool = False
+    flex: bool = False
     birth: FaultSpec | None = None
     maintenance: Mapping[str, Any] | None = None
 

@@ -168,12 +168,13 @@ def quota_ids(node: Node) -> tuple[str, str]:
 
     A v5e of up to 8 chips counts as for serving, a larger one as for training (docs/facts.md 1.6). The id of
     v4, and `Pod` for v2/v3 slices only, are by analogy with the ids that were seen.
+    Flex-start counts as preemptible.
     """
     kind = node.accelerator
     before, after = _QUOTA_NAMES[kind.generation]
     serving = "Serving" if kind.generation == "v5e" and kind.chips <= SERVING_CHIPS else ""
     pod = "Pod" if kind.generation in ("v2", "v3") and kind.hosts > 1 else ""
-    stem = before + ("Preemptible" if node.spot else "") + after + serving + pod
+    stem = before + ("Preemptible" if node.spot or node.flex else "") + after + serving + pod
     return f"{stem}PerProjectPerZoneForTPUAPI", f"{stem}PerProjectPerRegionForTPUAPI"
 
 

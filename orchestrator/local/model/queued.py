@@ -39,6 +39,10 @@ class Initiator(Enum):
 # The service calls waiting WAITING_FOR_RESOURCES now, and ACCEPTED before; both mean the same.
 WAITING = frozenset({QueuedState.ACCEPTED, QueuedState.WAITING_FOR_RESOURCES})
 
+FLEX_START = "FLEX_START"
+LONGEST_RUN = 7 * 86400
+"""Seconds that a flex-start node may run: "up to 7 days" (docs/facts.md 1.5)."""
+
 Tag = tuple[str, str, int, int]
 
 
@@ -68,6 +72,15 @@ class QueuedResource:
     initiator: Initiator | None = None
     error: OperationError | None = None
     epoch: int = 0
+
+    @property
+    def run_seconds(self) -> float:
+        """
+        Return how long its nodes run at most when it is a flex-start one, else 0.
+        """
+        if self.body.get("provisioningModel") != FLEX_START:
+            return 0.0
+        return float(self.body.get("runDuration", {}).get("maxRunDuration", f"{LONGEST_RUN}s")[:-1])
 
     @property
     def path(self) -> str:

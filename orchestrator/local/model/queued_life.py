@@ -10,7 +10,7 @@ being provisioned when its time is over goes on; a lost node goes away after the
 import copy
 from collections.abc import Callable, Sequence
 
-from orchestrator.local.model import node_rules, reservations
+from orchestrator.local.model import node_rules, queued_rules, reservations
 from orchestrator.local.model.errors import OperationError, tpu_case
 from orchestrator.local.model.faults import FaultKind
 from orchestrator.local.model.kernel import Kernel, Place
@@ -42,6 +42,7 @@ class QueuedLife:
             "queued.expired": self._expired,
             "queued.deleted": self._deleted,
             "queued.restarted": self._restarted,
+            "queued.run-over": self._run_over,
         }
         kernel.handlers.update(handlers)
 
@@ -134,8 +135,9 @@ class QueuedLife:
             return
         if operation.planned:
             self.fail(found, operation.planned)
-        elif unreserved := self._unreserved(found):
-            self.fail(found, unreserved)
+        elif refused := queued_rules.no_flex_start(kernel, found) or self._unreserved(found):
+            operation.planned = refused if found.run_seconds else None
+            self.fail(found, refused)
         else:
             self.wait(found)
         kernel.finish(operation, operation.planned, copy.deepcopy(found))
@@ -186,6 +188,9 @@ class QueuedLife:
             found.enter(S.ACTIVE)
             for node in self.members(found):
                 self._nodes.complete(node)
+            if found.run_seconds:
+                tag = (found.zone, found.name, found.numeric_id)
+                kernel.schedule(found.run_seconds, "queued.run-over", *tag)
 
     def _left(self, zone: str, name: str, initiator: Initiator) -> None:
         found = self._kernel.state.queued.get((zone, name))
@@ -211,6 +216,16 @@ class QueuedLife:
         found = self._kernel.state.queued.get((zone, name))
         if found and found.numeric_id == numeric_id and found.state in WAITING:
             self.fail(found, EXPIRED)
+
+    def _run_over(self, zone: str, name: str, numeric_id: int) -> None:
+        """
+        End a flex-start one: its nodes are deleted, and it is SUSPENDED (docs/facts.md 1.5).
+
+        Whether the machines are warned first is not known: they are not. A reset meanwhile changes nothing.
+        """
+        found = self._kernel.state.queued.get((zone, name))
+        if found and found.numeric_id == numeric_id and found.state is S.ACTIVE:
+            self.suspend(found, Initiator.SERVICE)
 
     def _deleted(self, operation_name: str, *tag: object) -> None:
         operation, found = self._kernel.state.operations[operation_name], self._current(*tag)

@@ -11,17 +11,19 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from orchestrator.local.model import node_rules
-from orchestrator.local.model.errors import ApiError
+from orchestrator.local.model import node_rules, tables
+from orchestrator.local.model.errors import ApiError, OperationError, tpu_case
 from orchestrator.local.model.faults import FATES
 from orchestrator.local.model.kernel import Kernel, Place
 from orchestrator.local.model.node import Node
-from orchestrator.local.model.queued import Initiator, QueuedResource
+from orchestrator.local.model.queued import FLEX_START, LONGEST_RUN, Initiator, QueuedResource
 
 _ID = re.compile(r"[A-Za-z0-9_.~+%-]+")
 _DURATION = re.compile(r"(\d+(?:\.\d{1,9})?)s")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
-_KEPT = ("spot", "guaranteed", "queueingPolicy", "reservationName")
+_KEPT = ("spot", "guaranteed", "queueingPolicy", "reservationName", "provisioningModel", "runDuration")
+_MODELS = ("PROVISIONING_MODEL_UNSPECIFIED", "STANDARD", "SPOT", "RESERVATION_BOUND", FLEX_START)
+"""QueuedResource.provisioningModel of v2alpha1 (discovery document of 2026-10-01)."""
 
 Window = tuple[float, float | None]
 
@@ -42,6 +44,7 @@ def checked(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> QueuedReso
     _check_id(kernel, place)
     if "spot" in body and "guaranteed" in body:
         raise node_rules.bad_request(kernel, "Only one of spot and guaranteed may be set.")
+    _check_run(kernel, body)
     specs = list(_specs(kernel, place, body))
     wanted = tuple(node for node, _ in specs)
     node_rules.check_quota(kernel, *wanted)
@@ -62,6 +65,36 @@ def checked(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> QueuedReso
         not_after,
         fate,
     )
+
+
+def no_flex_start(kernel: Kernel, found: QueuedResource) -> OperationError | None:
+    """
+    Return the error of a flex-start order where it is not offered, or None.
+
+    It is known of few zones (docs/facts.md 1.5); of all others the local cloud says no.
+    """
+    known = tables.flex_start_zones()
+    for node in found.wanted if found.run_seconds else ():
+        if (node.zone, node.accelerator.generation) not in known:
+            place = Place(node.zone, node.name)
+            return tpu_case("flex start unsupported").operation_error(
+                **kernel.values(place, type=node.accelerator.type)
+            )
+    return None
+
+
+def _check_run(kernel: Kernel, body: Mapping[str, Any]) -> None:
+    """
+    Refuse a model that is none, and a run that is too long; the texts are not known.
+    """
+    model, run = body.get("provisioningModel", _MODELS[0]), body.get("runDuration", {})
+    if model not in _MODELS:
+        raise ValueError(f"'{model}' is no provisioning model")
+    longest = _seconds(run["maxRunDuration"]) if "maxRunDuration" in run else 1.0
+    if not 0 < longest <= LONGEST_RUN:
+        raise node_rules.bad_request(kernel, "The max run duration must be between 1 second and 7 days.")
+    if model == FLEX_START and "spot" in body:
+        raise node_rules.bad_request(kernel, "Only one of spot and flex-start may be asked for.")
 
 
 def window(kernel: Kernel, policy: Mapping[str, Any], now: float) -> Window:
@@ -112,7 +145,8 @@ def _specs(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Iterator[tu
             drawn = node_rules.drafted(kernel, Place(place.zone, name), spec.get("node", {}))
             shown = {"parent": number, "nodeId": name, "node": {**drawn.body, "queuedResource": queued}}
             tier = [word for word, key in (("spot", "spot"), ("reserved", "reservationName")) if key in body]
-            yield _member(drawn, queued, tier, several=len(names) > 1), shown
+            member = _member(drawn, queued, tier, several=len(names) > 1)
+            yield replace(member, flex=body.get("provisioningModel") == FLEX_START), shown
 
 
 def _member(drawn: Node, queued: str, tier: Sequence[str], *, several: bool) -> Node:

@@ -44,7 +44,11 @@ QUEUED: Shape = {
         "validInterval": TEXTS,
     },
     "reservationName": str,
+    "provisioningModel": str,
+    "runDuration": {"maxRunDuration": str, "terminationTime": str},
 }
+ONLY_ALPHA = ("provisioningModel", "runDuration")
+"""Fields of a queued resource that v2alpha1 has and v2 has not (discovery documents of 2026-10-01)."""
 METADATA: Shape = {"items": [{"key": str, "value": str}], "fingerprint": str}
 SCHEDULING: Shape = {"maxRunDuration": {}, "terminationTime": str, "provisioningModel": str}
 INSTANCE: Shape = {

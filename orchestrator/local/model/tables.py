@@ -99,6 +99,15 @@ def zone_types() -> Mapping[str, tuple[str, ...]]:
     return {zone: tuple(types) for zone, types in sorted(zones.items())}
 
 
+@cache
+def flex_start_zones() -> frozenset[tuple[str, str]]:
+    """
+    Return (zone, generation) where flex-start is known to be offered.
+    """
+    found = (row for row in rows("tpu_zones.csv") if row["flex_start"].startswith("yes"))
+    return frozenset((row["zone"], row["generation"]) for row in found)
+
+
 def _served(row: Mapping[str, str]) -> bool:
     """
     Say whether somebody can have the generation there through the TPU API: it was seen, or it is documented.

@@ -3,9 +3,12 @@ The routes of Cloud TPU v2: queued resources.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from orchestrator.local.model import shapes
+from orchestrator.local.model.errors import ApiError
 from orchestrator.local.model.operations import Operation
+from orchestrator.local.model.queued import QueuedResource
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.dispatch import Call, body_of, named
 from orchestrator.local.wire.http import Response, Router
@@ -17,7 +20,8 @@ def queued_routes(router: Router, cloud: LocalCloud, location: str) -> None:
     """
     Register queued resources below *location*.
     """
-    calls, every = QueuedRequests(cloud), location + "/queuedResources"
+    every = location + "/queuedResources"
+    calls = QueuedRequests(cloud, alpha=location.startswith("/v2alpha1/"))
     one = every + "/{queued}"
     table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
         ("tpu.queuedResources.reset", "POST", one + ":reset", calls.reset),
@@ -32,17 +36,21 @@ def queued_routes(router: Router, cloud: LocalCloud, location: str) -> None:
 
 class QueuedRequests:
     """
-    Answer the calls on queued resources.
+    Answer the calls on queued resources, of v2 or of v2alpha1, which has some fields more.
     """
 
-    def __init__(self, cloud: LocalCloud) -> None:
-        self._cloud = cloud
+    def __init__(self, cloud: LocalCloud, *, alpha: bool) -> None:
+        self._cloud, self._alpha = cloud, alpha
 
     def create(self, call: Call) -> Response:
         """
         Answer CreateQueuedResource.
         """
         query, body = call.request.query, body_of(call.request, shapes.QUEUED)
+        unknown = next((key for key in shapes.ONLY_ALPHA if key in body and not self._alpha), "")
+        if unknown:
+            text = f"Unknown name \"{unknown}\" at 'queued_resource': Cannot find field."
+            raise ApiError(400, "INVALID_ARGUMENT", f"Invalid JSON payload received. {text}")
         name, request_id = query.get("queuedResourceId", ""), query.get("requestId", "")
         return self._operation(self._cloud.queued.create(call.zone, name, body, request_id))
 
@@ -54,13 +62,13 @@ class QueuedRequests:
             place = f"projects/{self._cloud.settings.project}/locations/{call.zone}"
             return Response.of({"queuedResources": [], "unreachable": [place]})
         found = self._cloud.queued.in_zone(call.zone)
-        return listed(call.request, "queuedResources", found, queued_json)
+        return listed(call.request, "queuedResources", found, self._shown)
 
     def get(self, call: Call) -> Response:
         """
         Answer GetQueuedResource.
         """
-        return Response.of(queued_json(self._cloud.queued.get(call.zone, call.name)))
+        return Response.of(self._shown(self._cloud.queued.get(call.zone, call.name)))
 
     def delete(self, call: Call) -> Response:
         """
@@ -77,6 +85,10 @@ class QueuedRequests:
         Answer ResetQueuedResource.
         """
         return self._operation(self._cloud.queued.reset(call.zone, call.name))
+
+    def _shown(self, found: QueuedResource) -> dict[str, Any]:
+        shown = queued_json(found)
+        return shown if self._alpha else {k: v for k, v in shown.items() if k not in shapes.ONLY_ALPHA}
 
     def _operation(self, operation: Operation) -> Response:
         return Response.of(operation_json(self._cloud.settings.project, operation))

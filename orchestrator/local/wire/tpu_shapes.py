@@ -8,6 +8,7 @@ from orchestrator.local.model.names import timestamp
 from orchestrator.local.model.node import Health, Node
 from orchestrator.local.model.operations import Operation
 from orchestrator.local.model.queued import QueuedResource, QueuedState
+from orchestrator.local.model.shapes import ONLY_ALPHA
 from orchestrator.local.model.slices import PORT
 from orchestrator.local.wire.errors import tpu_status
 
@@ -97,5 +98,6 @@ def _response(operation: Operation) -> dict[str, Any]:
     if operation.result is None:
         return {"@type": "type.googleapis.com/google.protobuf.Empty"}
     if isinstance(operation.result, QueuedResource):
-        return {"@type": _TYPE + "QueuedResource", **queued_json(operation.result)}
+        shown = {k: v for k, v in queued_json(operation.result).items() if k not in ONLY_ALPHA}
+        return {"@type": _TYPE + "QueuedResource", **shown}
     return {"@type": _TYPE + "Node", **node_json(operation.result)}

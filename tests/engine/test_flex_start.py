@@ -1,0 +1,107 @@
+"""
+A flex-start TPU: asked for by v2alpha1, waited for, ended by the service after its time, and asked for again.
+"""
+
+import pytest
+
+from orchestrator.core.units import Duration
+from orchestrator.core.world import NodeState
+from orchestrator.errors import TpuctlError
+from tests.engine.engine_lab import Kill, Lab
+from tests.engine.test_queue import queued, ready
+
+ZONE, ELSEWHERE = "us-west4-a", "us-west4-b"
+
+
+def flex(**overrides):
+    """
+    Return a spec whose TPU is a flex-start one of two hours.
+    """
+    base = {"tpu__request": "flex-start", "tpu__spot": False, "tpu__zones": [ZONE]}
+    return queued(**{**base, "tpu__max_run_duration": Duration(7200), **overrides})
+
+
+def test_up_asks_for_it_as_the_api_has_it(lab):
+    """
+    Neither a tier nor a scheduling of its own; the name is that of the node.
+    """
+    lab.up(flex())
+    assert lab.queued() == {"demo-tpu-g1": "ACTIVE"}
+    assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
+    (asked,) = lab.cloud.queued_resources()
+    assert asked.body["provisioningModel"] == "FLEX_START"
+    assert asked.body["runDuration"] == {"maxRunDuration": "7200s"}
+    assert not {"spot", "guaranteed", "reservationName"} & set(asked.body)
+    assert "schedulingConfig" not in asked.wanted[0].body
+
+
+def test_after_its_time_the_next_one_is_asked_for(lab):
+    """
+    The dead order is deleted: it would hold quota. One TPU at a time, one order for each.
+    """
+    controller = lab.up(flex())
+    for number in (2, 3):
+        controller.run(lambda r, n=number: f"demo-tpu-g{n}" in lab.nodes(), passes=2000)
+        controller.run(ready(lab), passes=2000)
+        controller.run(seconds=60)
+        assert lab.queued() == {f"demo-tpu-g{number}": "ACTIVE"}
+    assert lab.mutations()["tpu.queuedResources.create"] == 3
+    assert any("the service has ended it" in change for change in reasons(controller))
+
+
+def reasons(controller):
+    """
+    Return why things were deleted.
+    """
+    return [str(e.data.get("why", "")) for e in controller.events if e.kind == "node-delete"]
+
+
+def test_a_zone_that_does_not_offer_it_is_left_for_the_next(tmp_path):
+    """
+    Which zones do is told by no list; the refusal is no reason to give up.
+    """
+    lab = Lab(tmp_path)
+    controller = lab.up(flex(tpu__zones=[ELSEWHERE, ZONE]))
+    assert list(lab.queued().values()) == ["ACTIVE"]
+    assert controller.history.zone == ZONE
+    assert any("TPU-351" in e.text for e in controller.events if e.kind == "refused")
+
+
+def test_where_no_zone_offers_it_the_asking_ends(tmp_path):
+    """
+    Waiting would not help, and the hint says what would.
+    """
+    lab = Lab(tmp_path)
+    with pytest.raises(TpuctlError) as caught:
+        lab.up(flex(tpu__zones=[ELSEWHERE]))
+    assert "TPU-351" in caught.value.message
+    assert "tpu.zones" in caught.value.hint
+    assert lab.nodes() == {}
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_controller_that_dies_at_the_create_leaves_one_order(lab, moment):
+    """
+    The name is the key against doubles, in this version of the API as well.
+    """
+
+    def kill(what):
+        if what.startswith("POST /v2alpha1/"):
+            raise Kill
+
+    setattr(lab.wire, moment, kill)
+    with pytest.raises(Kill):
+        lab.up(flex())
+    setattr(lab.wire, moment, lambda what: None)
+    lab.up(flex())
+    assert len(lab.queued()) == 1
+    assert list(lab.nodes().values()) == [NodeState.READY]
+
+
+def test_down_leaves_nothing(lab):
+    """
+    The order goes by v2, by force, with its node.
+    """
+    controller = lab.up(flex())
+    assert controller.sweep().machines() == ()
+    assert (lab.queued(), lab.nodes()) == ({}, {})
