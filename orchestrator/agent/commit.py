@@ -16,18 +16,21 @@ from typing import List, Optional, Set, Tuple
 from .catalogue import Catalogue
 from .errors import FencedError, PreconditionError, TornError
 from .formats.base import State, Unit
-from .formats.files import replaced_in_place
 from .formats.outputs import outputs_in
+from .formats.saved_files import replaced_in_place
 from .gang import Gang
 from .heartbeat import Status
+from .links import links_of
 from .local_checkpoints import FileState, LocalCheckpoints, LocalStep, files_below
 from .manifest import Manifest, StoredFile, file_name, manifest_name, parse
-from .newest import FILES, Newest, is_earlier, is_same
+from .newest import FILES, Looks, Newest, is_earlier, is_same, telling
 from .settings import Settings
 from .storage import Bucket
 from .threads import say
 
 PARALLEL = 4
+BESIDES = 2
+"""How often a change of what only lies beside the saves (`latest`, `results.json`) is committed by itself."""
 WITHOUT_US = 2
 """Saves of worker 0 after which a worker that has written nothing has no part in them."""
 
@@ -57,7 +60,7 @@ class Committer:
         self._attempt = 0
         self._floor: Optional[int] = None
         self._newest = Newest(settings.worker, catalogue, local)
-        self._same: Tuple[FileState, ...] = ()
+        self._same = Looks()
         self._before: Tuple[FileState, ...] = ()
         self._start = -1
         self._followed: Set[int] = set()
@@ -73,7 +76,7 @@ class Committer:
         """
         with self._lock:
             self._attempt, self._floor = attempt, floor
-            self._same = ()
+            self._same = Looks()
             self._before = files_below(self._local.folder) if starting and not self._in_bucket() else ()
             self._start, self._followed = -1 if floor is None else floor, set()
             self._newest.begin()
@@ -202,15 +205,15 @@ class Committer:
 
         A save that tells an earlier step than that is no news: the job has begun again.
         """
-        states = self._local.files_of(step.unit)
-        last = self._newest.manifest()
-        if states == self._same or (last is not None and is_earlier(step, last)):
+        states, chosen = self._local.files_of(step.unit), self._local.format.chosen
+        told, last = telling(states, chosen), self._newest.manifest()
+        if told == self._same.told or (last is not None and is_earlier(step, last)):
             return False
-        names = {one.name for one in states}
-        if last is not None and is_same(self._local.folder / step.unit.folder, names, last):
-            self._same = states
+        if last is not None and is_same(self._local.folder / step.unit.folder, told, last):
+            self._same = Looks.of(states, chosen)
             return False
-        return self._commit_step(step)
+        then = self._same.then(states, chosen)
+        return then.besides <= BESIDES and self._commit_step(step)
 
     def _note(self) -> bool:
         newest = self._catalogue.newest()
@@ -236,7 +239,7 @@ class Committer:
             if folder is not None:
                 shutil.rmtree(str(folder), ignore_errors=True)
         self._committed(number, proven=told == number)
-        self._same = states
+        self._same = self._same.then(states, self._local.format.chosen)
         return True
 
     def _copy(self, step: LocalStep) -> Optional[Path]:
@@ -267,6 +270,7 @@ class Committer:
         manifest = Manifest(
             number, settings.incarnation, settings.worker, settings.workers,
             self._attempt, step.unit.folder, files, time.time(), chosen, told,
+            links_of(self._local.folder, step.unit),
         )  # fmt: skip
         self._write(manifest)
         self._newest.begin(manifest)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, List, Optional, Set, Tuple
 
-from .formats.save_like import save_folder_like, save_like
+from .formats.save_like import LARGE, is_log, kept_like, maybe_kept, save_folder_like, save_like
 from .local_checkpoints import RESTORING, LocalCheckpoints
 from .settings import Settings
 from .unclaimed import Place, Skip, Skipped
@@ -48,6 +48,19 @@ class Found:
         Say whether its name is a save's.
         """
         return save_like(self.path.name)
+
+    @property
+    def likely(self) -> bool:
+        """
+        Say whether it may hold what was trained, by its name and size; more is likely where saves belong.
+        """
+        try:
+            size = self.path.stat().st_size
+        except OSError:
+            return False
+        name, apart = self.path.name, self.place in (Place.HOME, Place.QUARANTINE)
+        belongs = self.place is Place.CHECKPOINTS and size > LARGE and not is_log(name)
+        return self.save_like or belongs or (not apart and (kept_like(name) or maybe_kept(name, size)))
 
 
 Leftovers = Tuple[List[Found], List[Skipped]]
@@ -96,13 +109,27 @@ def _roots(
 
     def a_save(name: str, state: os.stat_result) -> bool:
         *folders, last = name.split("/")
-        return state.st_mtime >= since - EARLIER and (save_like(last) or any(map(save_folder_like, folders)))
+        known = save_like(last) or any(map(save_folder_like, folders))
+        return state.st_mtime >= since - EARLIER and known
+
+    def maybe_a_save(name: str, state: os.stat_result) -> bool:
+        # With a checkpoint in the bucket the working folder has nothing that is worth a guess.
+        last = name.rpartition("/")[2]
+        guess = committed is None and state.st_mtime >= since - EARLIER
+        return a_save(name, state) or (guess and (kept_like(last) or _is_model(last, state.st_size)))
 
     work = _real(layout.current)
     if since:
-        yield Place.WORK, work, a_save, barred
+        yield Place.WORK, work, maybe_a_save, barred
     if since and home:
         yield Place.HOME, _real(Path(home)), a_save, {_real(one) for one in ours} | barred
+
+
+def _is_model(name: str, size: int) -> bool:
+    """
+    Say whether a file of text in the working folder may be a model: xgboost's `model.json`.
+    """
+    return size > LARGE and name.lower().endswith((".json", ".txt")) and maybe_kept(name, size)
 
 
 def _claimed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[str], bool]:

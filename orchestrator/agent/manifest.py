@@ -45,7 +45,9 @@ class Manifest:
     *folder* is the local folder's name, `.` when the files lie directly in the folder of all checkpoints;
     *at* is the worker's clock. *attempt* tells apart two tries of one incarnation at the same step. *format*
     is what it was committed as, empty in old ones. *told* is the step that the save itself tells, None where
-    it tells none: then *step* is what the job had reported, or only counts the saves.
+    it tells none: then *step* is what the job had reported, or only counts the saves. *links* are symbolic
+    links to files or folders of the checkpoint (`latest`), as name and target, both from the folder of all
+    checkpoints.
     """
 
     step: int
@@ -58,6 +60,7 @@ class Manifest:
     at: float
     format: str = ""
     told: Optional[int] = None
+    links: Tuple[Tuple[str, str], ...] = ()
 
     @property
     def proven(self) -> bool:
@@ -115,7 +118,7 @@ def parse(data: bytes, where: str) -> Manifest:
         told = value.get("told", numbers["step"])
         return Manifest(
             folder=value["folder"], files=files, at=time_of(value["at"]), attempt=attempt,
-            format=_format(value), told=None if told is None else int(told), **numbers,
+            format=_format(value), told=None if told is None else int(told), links=_links(value), **numbers,
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise TornError(f"{where} is no manifest: {error}") from error
@@ -135,6 +138,13 @@ def _format(value: Dict[str, Any]) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[a-z]{0,20}", name):
         raise ValueError("a format of no such name")
     return name
+
+
+def _links(value: Dict[str, Any]) -> Tuple[Tuple[str, str], ...]:
+    found = tuple((name, target) for name, target in value.get("links", ()))
+    if not all(isinstance(one, str) and is_plain(one) for pair in found for one in pair):
+        raise ValueError("a link that leads out of its folder")
+    return found
 
 
 def _file(value: Dict[str, Any]) -> StoredFile:

@@ -4,11 +4,13 @@ What this worker committed last: the measure for files that are replaced in plac
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional, Set
+from typing import Optional, Sequence, Tuple
 
 from .catalogue import REPLACED, Catalogue
-from .local_checkpoints import LocalCheckpoints, LocalStep
+from .formats.saved_files import POINTER, is_save
+from .local_checkpoints import FileState, LocalCheckpoints, LocalStep
 from .manifest import Manifest
 from .storage import sha256_of
 from .threads import say
@@ -72,12 +74,52 @@ def is_earlier(step: LocalStep, last: Manifest) -> bool:
     return step.told is not None and last.told is not None and step.told < last.told
 
 
-def is_same(folder: Path, names: Set[str], manifest: Manifest) -> bool:
+def is_same(folder: Path, states: Sequence[FileState], manifest: Manifest) -> bool:
     """
-    Say whether the files of these names are those of the manifest.
+    Say whether these files are those of the manifest, whatever lies beside them and grows.
     """
-    if names != {one.name for one in manifest.files}:
+    held = {one.name: one for one in manifest.files if manifest.format != FILES or _tells(one.name, one.size)}
+    if {one.name for one in states} != set(held):
         return False
-    if any((folder / one.name).stat().st_size != one.size for one in manifest.files):
+    if any(one.size != held[one.name].size for one in states):
         return False
-    return all(sha256_of(folder / one.name) == one.sha256 for one in manifest.files)
+    return all(sha256_of(folder / one.name) == held[one.name].sha256 for one in states)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """
+    Hold the files that were committed last, without those whose change is no news.
+
+    *besides* counts the commits since a save changed: what lies beside it changed alone.
+    """
+
+    told: Tuple[FileState, ...] = ()
+    saves: Tuple[FileState, ...] = ()
+    besides: int = 0
+
+    def then(self, states: Sequence[FileState], format_: str) -> Looks:
+        """
+        Return what is held when *states* are committed.
+        """
+        found = Looks.of(states, format_)
+        return replace(found, besides=self.besides + 1) if found.saves == self.saves else found
+
+    @staticmethod
+    def of(states: Sequence[FileState], format_: str) -> Looks:
+        """
+        Return what is held when *states* are found to be what is committed.
+        """
+        saves = tuple(one for one in states if format_ != FILES or is_save(one.name, one.size))
+        return Looks(telling(states, format_), saves)
+
+
+def telling(states: Sequence[FileState], format_: str) -> Tuple[FileState, ...]:
+    """
+    Leave out single files that are large and only lie beside the saves: such a one may grow all the time.
+    """
+    return tuple(one for one in states if format_ != FILES or _tells(one.name, one.size))
+
+
+def _tells(name: str, size: int) -> bool:
+    return size <= POINTER or is_save(name, size)

@@ -16,6 +16,7 @@ from .catalogue import Catalogue
 from .errors import SliceSizeError, TornError
 from .formats.base import State, Unit
 from .gang import Attempt
+from .links import make_links
 from .local_checkpoints import RESTORING, LocalCheckpoints
 from .manifest import Manifest, StoredFile, file_name, manifest_name
 from .settings import Settings
@@ -71,6 +72,7 @@ class Restorer:
         wrong = _difference(local.folder / manifest.folder, manifest)
         if wrong is not None:
             notes += self._replace(manifest, wrong)
+        make_links(local.folder, manifest.links)
         unit = _unit_of(manifest, local.format.find(local.folder))
         notes += local.format.repair(local.folder, unit)
         path = local.format.resume(str(local.folder), unit)

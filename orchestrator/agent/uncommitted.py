@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from typing import Callable, Dict, List, Set, Tuple
 
-from .formats.save_like import save_folder_like, save_like
+from .formats.save_like import kept_like, save_folder_like
 from .parts import Parts
 from .rescue import Rescue
 from .unclaimed import Place
@@ -54,7 +54,7 @@ class Uncommitted:
         if self._parts.settings.checkpoints.in_bucket:
             prefix = self._parts.catalogue.prefix()
             names, folders = self._parts.bucket.level(prefix)
-            saves = [one[len(prefix) :] for one in names if save_like(one.rpartition("/")[2])]
+            saves = [one[len(prefix) :] for one in names if kept_like(one.rpartition("/")[2])]
             inner = [one[len(prefix) :].rstrip("/") for one in folders]
             return [(Place.CHECKPOINTS, one) for one in (*saves, *filter(save_folder_like, inner))]
         found, _ = self._rescue.found(None, self._since())

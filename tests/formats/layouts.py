@@ -4,6 +4,7 @@ Layouts of checkpoints as the frameworks write them: small files of ours, in the
 tests/recipes/test_real_saves.py holds what the code knows against saves of the frameworks themselves.
 """
 
+import gzip
 import io
 import json
 import pickle
@@ -71,6 +72,25 @@ def msgpack(step: int) -> bytes:
     return head + b"\xa6params\xc6" + struct.pack(">I", len(BYTES)) + BYTES
 
 
+def joblib(step: int) -> bytes:
+    """
+    Return what joblib.dump writes: a pickle with the bytes of an array behind its description.
+    """
+    key = pickle.dumps({"epoch": step}, protocol=2)[2:-1]
+    kind = b"cnumpy\ndtype\nX\x02\x00\x00\x00u1\x85R"
+    length = pickle.dumps((len(BYTES),), protocol=2)[2:-1]
+    state = b"}(X\x05\x00\x00\x00shape" + length + b"X\x05\x00\x00\x00dtype" + kind + b"u"
+    array = b"cjoblib.numpy_pickle\nNumpyArrayWrapper\n)\x81" + state + b"b" + BYTES
+    return b"\x80\x02" + key + array + b"\x86."
+
+
+def xgboost(step: int) -> bytes:
+    """
+    Return what xgboost's save_model writes as JSON.
+    """
+    return json.dumps({"learner": {"weights": [step] * 500}, "version": [3, 2, 0]}).encode()
+
+
 def old_torch(state: object) -> bytes:
     """
     Return what torch.save wrote before 1.6: pickles, then the tensors' bytes.
@@ -86,10 +106,10 @@ def orbax(folder: str, item: str = "default/") -> Callable[[int], Save]:
 
     def write(step: int) -> Save:
         top = folder.format(step=step)
-        begun = json.dumps({"init_timestamp_nsecs": 1, "commit_timestamp_nsecs": None}).encode()
+        begun = json.dumps({"init_timestamp_nsecs": step, "commit_timestamp_nsecs": None}).encode()
         return [
-            (f"{top}/_CHECKPOINT_metaDATA", begun),
-            (f"{top}/{item}_metaDATA", b"{}"),
+            (f"{top}/_CHECKPOINT_METADATA", begun),
+            (f"{top}/{item}_METADATA", b"{}"),
             (f"{top}/{item}d/0", BYTES),
             (f"{top}/{item}manifest.ocdbt", b"manifest"),
             (f"{top}/commit_success.txt", b"Checkpoint commit was successful"),
@@ -229,6 +249,22 @@ LAYOUTS: Sequence[Layout] = (
     Layout("numpy npz, numbered", "files", one("ckpt_{step:06d}.npz", npz)),
     Layout("numpy npz, replaced in place", "files", one("state.npz", npz), in_place=True),
     Layout("numpy npy", "files", one("weights_{step}.npy", lambda _: npy())),
+    Layout("joblib.dump; scikit-learn", "files", one("model_epoch{step}.joblib", joblib)),
+    Layout("pickle.dump, gzipped", "files",
+           one("state_{step}.pkl.gz", lambda step: gzip.compress(pickle.dumps([step, BYTES]), mtime=0))),
+    Layout("xgboost model.json", "files", one("model.json", xgboost), tells=False, in_place=True),
+    Layout("LightGBM, numbered text", "files", one("lgb_{step}.txt", lambda step: b"tree\n" * 500),
+           proves=False),
+    Layout("Stable-Baselines3: policy, replay buffer", "files",
+           several(("rl_model_{step}_steps.zip", pickled()),
+                   ("rl_model_replay_buffer_{step}_steps.pkl", lambda step: pickle.dumps([step, BYTES])))),
+    Layout("PaddlePaddle", "files",
+           several(("epoch_{step}.pdparams", pickle.dumps), ("epoch_{step}.pdopt", pickle.dumps))),
+    Layout("spaCy model-last", "files",
+           several(("model-last/ner/model", lambda step: BYTES + bytes([step])),
+                   ("model-last/vocab/vectors", _bytes), ("model-last/meta.json", lambda _: b"{}")),
+           tells=False, proves=False, in_place=True),
+    Layout("Orbax, one folder saved over", "orbax", orbax("state"), tells=False, in_place=True),
     Layout("Keras BackupAndRestore", "keras",
            several(("latest.weights.h5", lambda _: h5()),
                    ("training_metadata.json", lambda step: json.dumps({"epoch": step}).encode())),

@@ -235,7 +235,7 @@ def _in_bucket(layout: Layout, bench: Bench) -> tuple[str, str, str]:
     bench.lab.put(f"checkpoints/{saved[-1][0]}", saved[-1][1])
     newest = parts.catalogue.newest()
     assert newest is not None
-    if layout.in_place and layout.format == "files":
+    if layout.in_place and layout.format in ("files", "orbax"):
         assert newest.step == _second(store) == 0
         seen = "yes, step not known"
     else:

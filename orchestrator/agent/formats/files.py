@@ -8,10 +8,10 @@ them. So whatever the program reads at its start comes back, under the names tha
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from .base import (
     LONG,
@@ -30,73 +30,11 @@ from .base import (
 from .faults import fault_of
 from .inside import told_by
 from .names import Kind, numbered
-from .save_like import save_folder_like, save_like
+from .saved_files import Saves, among, base_of, group, main_of, step_folder_of, unknown
 
 DEEPEST = 4
 MOST_FILES = 5000
-_SIDE = (".json", ".yaml", ".yml", ".txt", ".toml", ".cfg", ".csv")
-_LARGEST_SIDE = 4 << 20
-_LOG = re.compile(r"(?:log|metrics|history|events|stdout|stderr|progress)")
 _UNFINISHED = re.compile(r"(?:^|[-._])(?:tmp|temp|partial|incomplete|lock)(?:[-._\d]|$)|~$")
-_STEP_FOLDER = re.compile(r"\d+|(?:global_?step|iter|iteration|update)s?[-_.=]?\d+")
-_BESIDE = re.compile(r"optim|sched|meta|rng|random|scaler|args|config|best|ema|token|vocab|loader")
-_CURRENT = re.compile(r"last|latest|ckpt|checkpoint|snapshot|state|model")
-
-
-@dataclass(frozen=True)
-class Found:
-    """
-    Name a file that a program saved: its number and what that counts, and the series it belongs to.
-    """
-
-    name: str
-    series: str
-    number: Optional[int] = None
-    kind: Kind = Kind.PLAIN
-    in_folder: bool = False
-
-
-@dataclass(frozen=True)
-class Saves:
-    """
-    Hold the files of the newest save, which of them are numbered, and those of older ones by number.
-
-    *missing* are the series that used to have the newest number, and do not have it yet.
-    """
-
-    head: Tuple[Found, ...]
-    newest: Tuple[Found, ...]
-    older: Tuple[Tuple[int, Tuple[Found, ...]], ...]
-    missing: Tuple[str, ...]
-
-
-def group(found: Sequence[Found]) -> Saves:
-    """
-    Return which files make the newest save. Pure.
-    """
-    series: Dict[str, Dict[int, List[Found]]] = {}
-    for one in found:
-        if one.number is not None:
-            series.setdefault(one.series, {}).setdefault(one.number, []).append(one)
-    top = max((number for held in series.values() for number in held), default=None)
-    head = [one for one in found if one.number is None]
-    newest: List[Found] = []
-    missing = []
-    leaders = [held for held in series.values() if top in held]
-    for name, held in series.items():
-        last = max(held)
-        head += held[last]
-        if last == top:
-            newest += held[last]
-        elif any(set(held) & set(leader) for leader in leaders):
-            missing.append(name)
-    chosen = {one.name for one in head}
-    older: Dict[int, List[Found]] = {}
-    for one in found:
-        if one.number is not None and one.name not in chosen:
-            older.setdefault(one.number, []).append(one)
-    by_number = tuple((number, tuple(ones)) for number, ones in sorted(older.items()))
-    return Saves(tuple(head), tuple(newest), by_number, tuple(missing))
 
 
 class Files(Format):
@@ -118,11 +56,12 @@ class Files(Format):
         Return the newest save, and the older numbered files.
         """
         names = [path.relative_to(root).as_posix() for path in self._walk(root, root, 0)]
-        saves = group(list(among(names, lambda name: _is_small(root / name))))
-        leans = any(one.number is None and save_like(_base(one.name)) for one in saves.head)
+        saves = group(list(among(names, lambda name: _about(root / name))))
+        leans = any(one.number is None and not one.side for one in saves.head)
         units = [
             Unit(number, ones[0].name, ".", tuple(sorted(one.name for one in ones)), leans=leans)
             for number, ones in saves.older
+            if ones[0].kind is not Kind.TIME
         ]
         if saves.head:
             files = tuple(sorted({one.name for one in saves.head}))
@@ -135,14 +74,15 @@ class Files(Format):
         Read every file to its end; of the newest save also the step that it tells.
         """
         unknown = False
+        saves = self._saves.get(unit.files or ())
+        sides = {one.name for one in saves.head if one.side} if saves else set()
         for name in unit.files or ():
-            if name.lower().endswith(_SIDE) and not numbered(Path(name).name):
+            if name in sides and not numbered(base_of(name)):
                 continue  # It may be written at any time, and no resume dies of it.
             fault = fault_of(root / name)
             if fault:
                 return torn(fault)
-            unknown = unknown or fault is None
-        saves = self._saves.get(unit.files or ())
+            unknown = unknown or (fault is None and name not in sides)
         if saves is None or not unit.live:
             return complete(None, PATIENT if unknown else QUIET)
         alone = not saves.older and any(one.in_folder for one in saves.newest)
@@ -161,8 +101,8 @@ class Files(Format):
         """
         Yield the files in the bucket, where each one is there whole or not at all.
         """
-        saves = group(list(among(listing.names, lambda _name: True)))
-        main = [one for one in saves.newest or saves.head if save_like(_base(one.name))]
+        saves = group(list(among(listing.names, unknown)))
+        main = [one for one in saves.newest or saves.head if not one.side]
         if main:
             number = main[0].number if main[0].kind is not Kind.TIME else None
             names = tuple(sorted({one.name for one in saves.head}))
@@ -180,103 +120,19 @@ class Files(Format):
 
     def _walk(self, root: Path, folder: Path, depth: int) -> Iterator[Path]:
         count = 0
-        for path in entries(folder):
+        # Frameworks put names with a dot into their own folders (`.zarray`), everybody else hides things.
+        inside = step_folder_of(f"{folder.relative_to(root).as_posix()}/x") != ""
+        for path in sorted(folder.iterdir()) if inside else entries(folder):
             if _UNFINISHED.search(path.name.lower()):
                 continue
             if path.is_file():
-                yield path
+                if not _is_link_inside(root, path):
+                    yield path
             elif depth < DEEPEST and self._enters(root, path):
                 yield from self._walk(root, path, depth + 1)
             count += 1
             if count > MOST_FILES:
                 return
-
-
-def among(names: Iterable[str], is_small: Callable[[str], bool]) -> Iterator[Found]:
-    """
-    Yield the files that are saves, and those beside them without which a program may not resume.
-    """
-    names = list(names)
-    folders: Set[str] = set()
-    beside = []
-    for name in names:
-        step_folder = _step_folder(name)
-        base = _base(name)
-        if step_folder:
-            beside.append((name, step_folder))
-            if save_like(base):
-                folders.add(step_folder)
-        elif save_like(base):
-            folders.add(name[: -len(base)])
-            yield _found(name)
-        elif name.lower().endswith(_SIDE):
-            beside.append((name, ""))
-    for name, step_folder in beside:
-        base = _base(name)
-        if step_folder in folders and step_folder:
-            above, _, last = step_folder.rstrip("/").rpartition("/")
-            number = int(re.findall(r"\d+", last)[-1])
-            kind = Kind.EPOCH if "ep" in last.lower() else Kind.STEP
-            series = f"{above}/{re.sub(r'[0-9]+', '#', last)}/{name[len(step_folder) :]}"
-            yield Found(name, series, number, kind, in_folder=True)
-        elif not step_folder and name[: -len(base)] in folders and _belongs(base) and is_small(name):
-            yield _found(name)
-
-
-def replaced_in_place(names: Iterable[str]) -> bool:
-    """
-    Say whether one of these files is a save that has no number: the next save has the same name.
-    """
-    return any(one.number is None and save_like(_base(one.name)) for one in among(names, lambda _name: True))
-
-
-def _base(name: str) -> str:
-    return name.rsplit("/", 1)[-1]
-
-
-def _belongs(base: str) -> bool:
-    return numbered(base) is not None or not _LOG.search(base.lower())
-
-
-def main_of(saves: Saves) -> str:
-    """
-    Return the file that most likely holds the state; a folder where the save is one.
-    """
-    if saves.newest and saves.newest[0].in_folder:
-        parts = saves.newest[0].name.split("/")
-        return next("/".join(parts[: n + 1]) for n, part in enumerate(parts) if _is_step_folder(part))
-
-    def rank(one: Found) -> Tuple[bool, bool, bool, bool, str]:
-        base = _base(one.name).lower()
-        return (
-            not save_like(base), _BESIDE.search(base) is not None, one not in saves.newest,
-            _CURRENT.search(base) is None, one.name,
-        )  # fmt: skip
-
-    return min(saves.head, key=rank).name
-
-
-def _found(name: str) -> Found:
-    folder, _, base = name.rpartition("/")
-    number = numbered(base)
-    if number is None:
-        return Found(name, name)
-    return Found(name, f"{folder}/{number.series}", number.number, number.kind)
-
-
-def _step_folder(name: str) -> str:
-    """
-    Return the folder in a file's name that is a step's, with a slash at its end; empty for none.
-    """
-    parts = name.split("/")[:-1]
-    for count, part in enumerate(parts):
-        if _is_step_folder(part):
-            return "/".join(parts[: count + 1]) + "/"
-    return ""
-
-
-def _is_step_folder(name: str) -> bool:
-    return _STEP_FOLDER.fullmatch(name.lower()) is not None or save_folder_like(name)
 
 
 def _step(root: Path, saves: Saves) -> Optional[int]:
@@ -286,7 +142,7 @@ def _step(root: Path, saves: Saves) -> Optional[int]:
     steps: List[int] = []
     epochs: List[int] = []
     for one in saves.head:
-        if not save_like(_base(one.name)) and not one.name.endswith(".json"):
+        if one.side and not one.name.endswith(".json"):
             continue
         if one.number is None:
             told = told_by(root / one.name)
@@ -303,8 +159,18 @@ def _step(root: Path, saves: Saves) -> Optional[int]:
     return max(steps or epochs, default=None)
 
 
-def _is_small(path: Path) -> bool:
-    try:
-        return path.stat().st_size <= _LARGEST_SIDE
-    except OSError:
+def _is_link_inside(root: Path, path: Path) -> bool:
+    """
+    Say whether a path is a link to another file of the folder: links are brought back as links.
+    """
+    if not path.is_symlink():
         return False
+    return os.path.realpath(str(path)).startswith(os.path.realpath(str(root)) + os.sep)
+
+
+def _about(path: Path) -> Tuple[int, float]:
+    try:
+        state = path.stat()
+    except OSError:
+        return 0, 0.0
+    return state.st_size, state.st_mtime

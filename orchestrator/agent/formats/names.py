@@ -44,11 +44,14 @@ class Kind(enum.IntEnum):
 class Numbered:
     """
     Hold the number in a name, what it counts, and the name with a `#` in its place.
+
+    *epoch* is that of a name which tells a step too.
     """
 
     number: int
     kind: Kind
     series: str
+    epoch: Optional[int] = None
 
 
 def numbered(name: str) -> Optional[Numbered]:
@@ -68,7 +71,9 @@ def numbered(name: str) -> Optional[Numbered]:
         if found:
             match = found[-1]
             group = 1 if match[1] is not None else 2
-            return Numbered(int(match[group]), kind, _series(name, match.start(group), match.end(group)))
+            series = _series(name, match.start(group), match.end(group))
+            epoch = _EPOCH.search(quiet) if kind is Kind.STEP else None
+            return Numbered(int(match[group]), kind, series, int(epoch[1]) if epoch else None)
     return None
 
 

@@ -17,7 +17,20 @@ from pathlib import Path
 from typing import Iterator, List
 
 from ..layout import write_atomically  # noqa: TID252 (the zipapp gives the package another name)
-from .base import Format, Judgement, Listing, StoredStep, Unit, complete, entries, torn, unfinished
+from .base import (
+    QUIET,
+    UNKNOWN,
+    Format,
+    Judgement,
+    Listing,
+    State,
+    StoredStep,
+    Unit,
+    complete,
+    entries,
+    torn,
+    unfinished,
+)
 from .marker import folders_with, step_of
 from .whole import json_object, whole_number
 
@@ -41,8 +54,15 @@ class Orbax(Format):
         """
         Return the step folders, staging ones too; one with a prefix (`ckpt_100`) has to look like Orbax's.
         """
-        folders = [path for path in entries(root) if _STEP.fullmatch(path.name) and path.is_dir()]
+        there = [path for path in entries(root) if path.is_dir()]
+        folders = [path for path in there if _STEP.fullmatch(path.name)]
         named = [path.name for path in folders if path.name[0].isdigit() or _is_orbax(path)]
+        alone = [path for path in there if is_unnumbered(path)]
+        if alone and not named:
+            # Saved over again and again, as `state` and `params`; beside steps they are copies (`best`).
+            files = (one for path in alone for one in path.rglob("*") if one.is_file())
+            names = tuple(sorted(one.relative_to(root).as_posix() for one in files))
+            return [Unit(UNKNOWN, alone[0].name, ".", names, live=True)]
         return [Unit(step_of(name.split(STAGING)[0]) or 0, name, name) for name in named]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
@@ -50,6 +70,11 @@ class Orbax(Format):
         Look for the commit file, then for the time of the commit, then for the layout before 0.6.
         """
         folder = root / unit.folder
+        if unit.live:
+            names = {name.partition("/")[0] for name in unit.files or ()}
+            judged = [self.judge(root, Unit(UNKNOWN, name, name)) for name in sorted(names)]
+            bad = [one for one in judged if one.state is not State.COMPLETE]
+            return bad[0] if bad else complete(UNKNOWN, QUIET)
         if STAGING in unit.folder:
             return unfinished("its staging folder was never renamed")
         if (folder / COMMIT_SUCCESS).is_file():
@@ -69,12 +94,20 @@ class Orbax(Format):
         """
         return name == COMMIT_SUCCESS
 
+    def resume(self, root: str, unit: Unit) -> str:
+        """
+        Return the folder.
+        """
+        return f"{root.rstrip('/')}/{unit.name if unit.files else unit.folder}"
+
     def repair(self, root: Path, chosen: Unit) -> List[str]:
         """
         Write the commit file where a kill came between the time of the commit and this file.
 
         Without it Orbax takes a save that is written in place for a torn one, and deletes it at its start.
         """
+        if chosen.live:
+            return []
         folder = root / chosen.folder
         if (folder / COMMIT_SUCCESS).exists() or not (folder / METADATA).exists():
             return []
@@ -88,7 +121,20 @@ class Orbax(Format):
         Only the commit file counts there: Orbax itself asks for it, and a rename is a copy of each object,
         so that the time of the commit may arrive before the arrays.
         """
-        return folders_with(listing, COMMIT_SUCCESS)
+        numbered = list(folders_with(listing, COMMIT_SUCCESS))
+        if any(one.complete for one in numbered):
+            return iter(numbered)
+        alone = (one.rstrip("/") for one in listing.folders if not one.rstrip("/")[-1:].isdigit())
+        whole = [name for name in alone if listing.has(f"{name}/{COMMIT_SUCCESS}")]
+        why = f"{whole[0]}/{COMMIT_SUCCESS}" if whole else ""
+        return iter([*numbered, *(StoredStep(0, name, True, why) for name in whole[:1])])
+
+
+def is_unnumbered(folder: Path) -> bool:
+    """
+    Say whether a folder is a save that has no number: `StandardCheckpointer.save(path, force=True)`.
+    """
+    return not folder.name[-1:].isdigit() and STAGING not in folder.name and (folder / METADATA).is_file()
 
 
 def _is_orbax(folder: Path) -> bool:

@@ -101,7 +101,18 @@ def _old_torch_fault(path: Path, file: BinaryIO, size: int) -> str:
     return "" if end == size else f"{path.name} has {size} bytes, its storages end at {end}"
 
 
-class _Blank:
+def plain_class(module: str, name: str) -> Any:
+    """
+    Return what stands for a class or function that a pickle names.
+    """
+    if (module, name) in (("collections", "OrderedDict"), ("collections", "defaultdict")):
+        return collections.OrderedDict if name == "OrderedDict" else _Defaults
+    if module.split(".", maxsplit=1)[0] == "torch" and name in _ITEM:
+        return name
+    return Blank
+
+
+class Blank:
     """
     Stand for every class and function that a pickle names.
     """
@@ -144,11 +155,7 @@ class _Reader(pickle.Unpickler):
         """
         Return OrderedDict, which state dicts are, the name of a storage's class, or a blank.
         """
-        if (module, name) in (("collections", "OrderedDict"), ("collections", "defaultdict")):
-            return collections.OrderedDict if name == "OrderedDict" else _Defaults
-        if module.split(".", maxsplit=1)[0] == "torch" and name in _ITEM:
-            return name
-        return _Blank
+        return plain_class(module, name)
 
     def persistent_load(self, pid: Any) -> Any:
         """

@@ -144,6 +144,22 @@ def tar_fault(path: Path) -> str:
     return f"{path.name} is cut" if not members or (not packed and end > path.stat().st_size) else ""
 
 
+def json_fault(path: Path) -> str:
+    """
+    Check that a file is one JSON value, or one in each line.
+    """
+    data = path.read_bytes()
+    try:
+        json.loads(data)
+    except ValueError:
+        try:
+            for line in data.splitlines():
+                json.loads(line or b"0")
+        except ValueError:
+            return f"{path.name} is no whole JSON"
+    return ""
+
+
 def json_object(path: Path) -> Optional[Dict[str, Any]]:
     """
     Return the JSON object in a file, None when it is missing, torn or something else.

@@ -1,0 +1,71 @@
+"""
+Symbolic links beside checkpoints: `latest -> step_40` is how many programs find their newest save.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Iterable, List, Tuple
+
+from .formats.base import Unit
+
+DEEPEST = 4
+MOST = 100
+
+
+def links_of(root: Path, unit: Unit) -> Tuple[Tuple[str, str], ...]:
+    """
+    Return the links below *root* to what a unit holds, as name and target; both are seen from there.
+
+    One that leads to another save, or out of the folder, is left out. Raises nothing.
+    """
+    found: List[Tuple[str, str]] = []
+    with contextlib.suppress(OSError):
+        top = Path(os.path.realpath(str(root)))
+        for name in _names(root):
+            target = os.path.relpath(os.path.realpath(str(root / name)), str(top))
+            if not target.startswith("..") and target != "." and _is_in(unit, target):
+                found.append((name, target))
+    return tuple(sorted(found)[:MOST])
+
+
+def make_links(root: Path, links: Iterable[Tuple[str, str]]) -> None:
+    """
+    Make the links again, in the place of a link only. Raises OSError.
+    """
+    top = os.path.realpath(str(root))
+    for name, target in links:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        here = os.path.realpath(str(path.parent))
+        if here != top and not here.startswith(top + os.sep):
+            continue  # A link that is there already leads out of the folder.
+        if path.exists() and not path.is_symlink():
+            continue
+        building = path.with_name(f".{path.name}.link")
+        with contextlib.suppress(FileNotFoundError):
+            building.unlink()
+        building.symlink_to(os.path.relpath(os.path.join(top, target), here))  # noqa: PTH118 (two texts)
+        building.replace(path)
+
+
+def _names(root: Path) -> List[str]:
+    found = []
+    for here, folders, files in os.walk(str(root)):
+        base = Path(here).relative_to(root)
+        found += [(base / one).as_posix() for one in (*folders, *files) if (Path(here) / one).is_symlink()]
+        if len(base.parts) >= DEEPEST:
+            folders.clear()
+    return found
+
+
+def _is_in(unit: Unit, target: str) -> bool:
+    """
+    Say whether a file or a folder belongs to a unit.
+    """
+    if unit.files is None:
+        return target == unit.folder or target.startswith(f"{unit.folder}/")
+    start = "" if unit.folder == "." else f"{unit.folder}/"
+    return any(start + one == target or (start + one).startswith(f"{target}/") for one in unit.files)

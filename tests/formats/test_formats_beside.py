@@ -1,0 +1,237 @@
+"""
+What lies beside a save comes back with it: pointers, links, tokenizers, the files of a layout nobody knows.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agent.errors import TornError
+from orchestrator.agent.formats.faults import fault_of
+from orchestrator.agent.formats.saved_files import Found, among, group
+from orchestrator.agent.gang import next_attempt
+from orchestrator.agent.links import make_links
+from orchestrator.agent.manifest import parse
+from orchestrator.agent.parts import Parts
+from tests.agent.agent_lab import running_lab
+from tests.agent.format_trees import BYTES, archive, safetensors
+from tests.formats.layouts import Save, joblib
+from tests.formats.table import Bench, put
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """
+    Run a bucket.
+    """
+    with running_lab(tmp_path) as lab:
+        yield Bench(lab)
+
+
+def begun(bench: Bench) -> Parts:
+    """
+    Return the parts of a machine whose job runs.
+    """
+    parts = bench.parts()
+    parts.committer.begin(1, None)
+    return parts
+
+
+def back(bench: Bench, parts: Parts) -> Path:
+    """
+    Return the folder of a new machine after its restore of the newest checkpoint.
+    """
+    newest = parts.catalogue.newest()
+    assert newest is not None, parts.local.steps()
+    other = bench.parts(incarnation=2)
+    other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False))
+    return other.local.folder
+
+
+def _deepspeed(step: int) -> Save:
+    top = f"global_step{step}"
+    return [
+        (f"{top}/mp_rank_00_model_states.pt", archive({"global_steps": step})),
+        (f"{top}/zero_pp_rank_0_mp_rank_00_optim_states.pt", archive()),
+        ("latest", top.encode()),
+        ("zero_to_fp32.py", b"print()\n"),
+    ]
+
+
+def _megatron(step: int) -> Save:
+    return [
+        (f"iter_{step:07d}/mp_rank_00/model_optim_rng.pt", archive({"iteration": step})),
+        ("latest_checkpointed_iteration.txt", str(step).encode()),
+    ]
+
+
+def _detectron(step: int) -> Save:
+    return [
+        (f"model_{step:07d}.pth", archive({"iteration": step})),
+        ("last_checkpoint", f"model_{step:07d}.pth".encode()),
+    ]
+
+
+def _mixed(step: int) -> Save:
+    tokens = json.dumps("x" * 9_000_000).encode()
+    return [("last/model.safetensors", safetensors()), ("last/tokenizer.json", tokens),
+            ("last/optimizer.pt", archive({"step": step})), ("last/merges.bpe", b"a b")]  # fmt: skip
+
+
+def _t5x(step: int) -> Save:
+    top = f"checkpoint_{step}"
+    return [(f"{top}/checkpoint", BYTES), (f"{top}/target.w/.zarray", b"{}"), (f"{top}/target.w/0.0", BYTES)]
+
+
+def _zarr_list(step: int) -> Save:
+    return [(f"step_{step}/weights.dat", BYTES), (f"step_{step}/losses.json", b"[1, 2]")]
+
+
+@pytest.mark.parametrize("write", [_deepspeed, _megatron, _detectron, _mixed, _t5x, _zarr_list])
+def test_each_file_that_a_program_needs_comes_back(bench: Bench, write) -> None:
+    """
+    DeepSpeed, Megatron and Detectron2 begin at step 0 without the file that names their newest save.
+    """
+    parts = begun(bench)
+    for step in (20, 40):
+        put(parts.local.folder, write(step))
+        assert parts.committer.commit()
+    newest = parts.catalogue.newest()
+    assert newest is not None
+    assert newest.step == 40
+    folder = back(bench, parts)
+    for name, data in write(40):
+        assert (folder / name).read_bytes() == data, name
+
+
+def test_a_pointer_that_comes_later_is_committed_too(bench: Bench) -> None:
+    """
+    A kill between the save and the file that names it is rare; a look between them is not.
+    """
+    parts = begun(bench)
+    put(parts.local.folder, _megatron(20))
+    put(parts.local.folder, _megatron(40)[:1])
+    assert parts.committer.commit()
+    put(parts.local.folder, _megatron(40)[1:])
+    assert parts.committer.commit()
+    assert not parts.committer.commit()
+    assert (back(bench, parts) / "latest_checkpointed_iteration.txt").read_text() == "40"
+
+
+@pytest.mark.parametrize("size", [10, 5000])
+def test_what_changes_beside_a_save_is_not_committed_for_ever(bench: Bench, size: int) -> None:
+    """
+    A table of results that grows at each step would carry the whole model to the bucket each time.
+    """
+    parts = begun(bench)
+    put(parts.local.folder, [("ckpt_10.pt", archive()), ("results.csv", b"0" * size)])
+    assert parts.committer.commit()
+    done = 0
+    for number in range(6):
+        put(parts.local.folder, [("results.csv", str(number).encode() * size)])
+        done += parts.committer.commit()
+    assert done == (2 if size == 10 else 0)
+    put(parts.local.folder, [("ckpt_20.pt", archive())])
+    assert parts.committer.commit()
+    assert (back(bench, parts) / "results.csv").read_bytes() == b"5" * size
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_link_to_the_newest_save_is_a_link_again(bench: Bench, *, folder: bool) -> None:
+    """
+    `latest -> step_40`: without it the program finds nothing, with a copy in its place it cannot replace it.
+    """
+    parts = begun(bench)
+    for step in (20, 40):
+        name = f"step_{step}" if folder else f"step_{step}.pt"
+        put(parts.local.folder, [(f"{name}/model.pt" if folder else name, archive())])
+        link = parts.local.folder / "latest"
+        link.unlink(missing_ok=True)
+        # Some programs make it with a path from the root.
+        link.symlink_to(name if step == 20 else parts.local.folder / name)
+        assert parts.committer.commit()
+    there = back(bench, parts)
+    assert os.readlink(there / "latest") == name  # noqa: PTH115 (the text)
+    assert (there / "latest").exists()
+    assert not any(one.is_symlink() for one in there.rglob("*") if one.name != "latest")
+
+
+def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
+    """
+    A manifest lies where the job may write; a link through another one is not made either.
+    """
+    value = {
+        "schema": 1,
+        "step": 1,
+        "incarnation": 1,
+        "worker": 0,
+        "workers": 1,
+        "folder": ".",
+        "files": [],
+        "at": 0,
+    }
+    for pair in (["../x", "a"], ["a", "../x"], ["/x", "a"], ["a", "/etc"]):
+        with pytest.raises(TornError):
+            parse(json.dumps({**value, "links": [pair]}).encode(), "here")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "away").symlink_to(tmp_path / "out")
+    make_links(tmp_path / "root", [("away/latest", "a")])
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_steps_that_begin_again_with_each_epoch_are_ordered_by_the_epoch(bench: Bench) -> None:
+    """
+    `epoch_2_step_500.pt` is newer than `epoch_1_step_900.pt`; the number of neither is the training's step.
+    """
+    parts = begun(bench)
+    for name in ("epoch_1_step_500.pt", "epoch_1_step_900.pt", "epoch_2_step_500.pt", "epoch_2_step_900.pt"):
+        put(parts.local.folder, [(name, archive({"of": name}))])
+        assert parts.committer.commit(), name
+    assert [one.name for one in back(bench, parts).iterdir()] == ["epoch_2_step_900.pt"]
+
+
+def test_a_second_part_of_a_job_does_not_wait_for_the_numbers_of_the_first() -> None:
+    """
+    A pretraining saved up to step 100; the fine-tuning after it begins at 10, and shall not rest for long.
+    """
+
+    def about(name: str) -> tuple[int, float]:
+        return 5000, 1000.0 * name.startswith("tuned") + float(name.rpartition("_")[2].partition(".")[0])
+
+    names = [f"{part}/ckpt_{step}.pt" for part in ("first", "tuned") for step in (10, 20)]
+    saves = group(list(among([*names, "first/ckpt_30.pt"], about)))
+    assert {one.name for one in saves.head} == {"first/ckpt_30.pt", "tuned/ckpt_20.pt"}
+    assert saves.missing == ()
+    older = group(
+        [Found("a_20", "a", 20, at=2.0), Found("b_10", "b", 10, at=1.0), Found("a_10", "a", 10, at=1.0)]
+    )
+    assert older.missing == ("b",)
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "vocab.txt", "train.log", "tokenizer.json", "args.yaml", "run_id"]
+)
+def test_what_a_program_writes_at_its_start_is_no_save(bench: Bench, name: str) -> None:
+    """
+    Where nothing is known a guess may be wrong; settings and names of runs are no model.
+    """
+    parts = begun(bench)
+    put(parts.local.folder, [(name, b"{}" if name == "run_id" else b"x" * 5000)])
+    assert not parts.committer.commit()
+    assert parts.catalogue.newest() is None
+
+
+def test_a_file_of_joblib_is_whole_or_cut(tmp_path: Path) -> None:
+    """
+    Its arrays lie between the opcodes, so a plain walk of the pickle calls each such file torn.
+    """
+    path, data = tmp_path / "model.joblib", joblib(3)
+    path.write_bytes(data)
+    assert fault_of(path) == ""
+    for length in (*range(1, 200), len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:length])
+        assert fault_of(path) != "", length
