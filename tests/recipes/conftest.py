@@ -1,7 +1,9 @@
 """
 The tests of recipes run only when TPUCTL_RECIPES asks for them: large frameworks, long installs.
 
-1 means the recipes that CI rehearses, xla those that are too large for every run, all means both.
+1 means the recipes that CI rehearses, xla those that are too large for every run, all means both. With
+TPUCTL_RECIPES_TURN, the number of a change, the articles' five systems are rehearsed, and of the others those
+whose turn it is: a change has half an hour.
 """
 
 import os
@@ -29,6 +31,13 @@ TOO_LARGE = {
         "trl_sft",
     )
 }
+TURNS = (
+    ("jax_lm_slice", "pages_run"),
+    ("flax_nnx", "eval", "sidecars"),
+    ("keras_jax", "real_saves"),
+    ("lightning", "tokenizer"),
+)
+"""What one change in four rehearses."""
 # With `--no-loadscope-reorder` processes take modules in this order: a long one must not begin last.
 LONGEST = [
     f"test_{name}.py"
@@ -38,7 +47,7 @@ LONGEST = [
 
 def pytest_collection_modifyitems(items):
     """Skip the tests of this folder, with the reason, unless they are asked for; put long modules first."""
-    asked = os.environ.get("TPUCTL_RECIPES")
+    asked, resting = os.environ.get("TPUCTL_RECIPES"), _resting(os.environ.get("TPUCTL_RECIPES_TURN"))
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
     for item in items:
         if HERE in item.path.parents:
@@ -46,6 +55,16 @@ def pytest_collection_modifyitems(items):
             if asked not in (switch, "all"):
                 reason = f"large frameworks; ask for them with TPUCTL_RECIPES={switch}"
                 item.add_marker(pytest.mark.skip(reason=reason))
+        if item.path.name in resting:
+            item.add_marker(pytest.mark.skip(reason="another change's turn; .ci/recipes all"))
+
+
+def _resting(change: str | None) -> set[str]:
+    """Return the files whose turn it is not at the change with this number; none when no number is given."""
+    if not change:
+        return set()
+    others = [turn for number, turn in enumerate(TURNS) if number != int(change) % len(TURNS)]
+    return {f"test_{name}.py" for turn in others for name in turn}
 
 
 @pytest.fixture
