@@ -14,7 +14,7 @@ import re
 import struct
 import threading
 from pathlib import Path
-from typing import Dict, Iterator, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple, Union
 
 from .printed.numbers import usable
 from .progress import Progress
@@ -84,6 +84,21 @@ class EventFiles:
                     return
                 yield str(path), about.st_size, about.st_mtime
 
+    def take(self, name: str, size: int, read: Callable[[int, int], bytes]) -> None:
+        """
+        Read what is new of a file of *size* bytes that lies elsewhere; *read* gets start and length.
+
+        The name tells when it was begun: one of an earlier start does not count. Raises what *read* raises.
+        """
+        begun = re.match(rf"{re.escape(PATTERN)}(\d+)\.", name.rpartition("/")[2])
+        if begun is None or _EVAL.search(name.rpartition("/")[0]):
+            return
+        with self._lock:
+            fresh = int(begun[1]) >= int(self._since) - 1 and size > self._read.get(name, 0)
+        data = read(self._read.get(name, 0), LARGEST_READ) if fresh else b""
+        with self._lock:
+            self._walk(name, data)
+
     def _tail(self, path: str) -> None:
         try:
             with Path(path).open("rb") as file:
@@ -91,6 +106,9 @@ class EventFiles:
                 data = file.read(LARGEST_READ)
         except OSError:
             return
+        self._walk(path, data)
+
+    def _walk(self, path: str, data: bytes) -> None:
         used = 0
         while len(data) - used >= _HEAD:
             length, check = struct.unpack_from("<QI", data, used)

@@ -15,6 +15,7 @@ from typing import Callable, List
 
 from . import record as records
 from .advance import Advance
+from .bucket_events import BucketEvents
 from .claim import winner_of
 from .errors import AgentError, FencedError, UnsafeError
 from .finish import Finish
@@ -116,6 +117,9 @@ class Agent:
             self._repeat("save interval", parts.pace.tell, LOOKS * self._settings.heartbeat)
         self._repeat("gang", self._follow, self._settings.poll)
         self._repeat("event files", parts.events.look, self._settings.poll)
+        if not self._settings.worker:
+            stored = BucketEvents(self._settings, parts.bucket, parts.events)
+            self._repeat("event files in the bucket", stored.look, LOOKS * self._settings.heartbeat)
         listing = self._settings.checkpoints.in_bucket
         self._repeat("commit", self._commit, self._settings.heartbeat if listing else self._settings.poll)
         looks = Uncommitted(parts, self._finish.rescue, lambda: self._player.record.trains_since)

@@ -67,6 +67,21 @@ class Bucket:
         reply = self._call("GET", f"/download/storage/v1{self._object(name)}?alt=media", seconds)
         return None if reply.status == 404 else Stored(reply.body, int(reply.headers["x-goog-generation"]))
 
+    def read_from(self, name: str, start: int, length: int, seconds: float = SECONDS) -> bytes:
+        """
+        Return at most *length* bytes of an object from *start* on; nothing when it is gone or ends there.
+        """
+        asked = {"Range": f"bytes={start}-{start + length - 1}"}
+        path = f"/download/storage/v1{self._object(name)}?alt=media"
+        reply = self._call("GET", path, seconds, more=asked)
+        return (
+            reply.body
+            if reply.status == 206
+            else reply.body[start : start + length]
+            if reply.status == 200
+            else b""
+        )
+
     def stat(self, name: str, seconds: float = SECONDS) -> Optional[Dict[str, Any]]:
         """
         Return the object's resource, or None when it is not there.
@@ -224,13 +239,19 @@ class Bucket:
                 return
 
     def _call(
-        self, method: str, path: str, seconds: float, body: Optional[bytes] = None, sink: Any = None
+        self,
+        method: str,
+        path: str,
+        seconds: float,
+        body: Optional[bytes] = None,
+        sink: Any = None,
+        more: Optional[Dict[str, str]] = None,
     ) -> Reply:
         def once(left: float) -> Reply:
             if sink is not None:
                 sink.seek(0)
                 sink.truncate()
-            headers = dict(self._tokens.headers(), **(BYTES if body is not None else {}))
+            headers = {**self._tokens.headers(), **(BYTES if body is not None else {}), **(more or {})}
             reply = self._transport.send(
                 method, self._base + path, headers, body=body, timeout=min(30.0, left), sink=sink
             )
@@ -241,9 +262,9 @@ class Bucket:
 
     def _check(self, reply: Reply, what: str) -> None:
         """
-        Raise for every status but 2xx and 404.
+        Raise for every status but 2xx, 404 and 416 (nothing lies behind the start that was asked for).
         """
-        if reply.status < 300 or reply.status == 404:
+        if reply.status < 300 or reply.status in (404, 416):
             return
         if reply.status == 401:
             self._tokens.forget()

@@ -181,7 +181,8 @@ class JobSpec:
     checkpoint: CheckpointSpec = field(default_factory=CheckpointSpec)
     """How the job saves its progress."""
     progress: (
-        ProgressSpec | Literal["auto", "none", "lines", "trainer", "keras", "levanter", "bars", "epochs"]
+        ProgressSpec
+        | Literal["auto", "none", "lines", "trainer", "keras", "levanter", "bars", "epochs", "rounds"]
     ) = "auto"
     """How the job's output tells step and loss: auto knows the usual programs; a preset; or patterns."""
     memory: MemorySpec = field(default_factory=MemorySpec)

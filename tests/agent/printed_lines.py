@@ -36,6 +36,18 @@ def bar(title: str, done: int, total: int, more: str = "") -> str:
 
 SAMPLES = (
     Sample(
+        "xgboost", "xgboost 3.2.0, python-package/xgboost/callback.py, EvaluationMonitor",
+        "[0]\ttrain-logloss:0.59012\teval-logloss:0.61\n[1]\ttrain-logloss:0.51230\teval-logloss:0.58\n",
+        "rounds", 1, 0.5123,
+    ),
+    Sample(
+        "LightGBM", "lightgbm 4.6.0, callback.py, _format_eval_result",
+        "[10]\ttraining's binary_logloss: 0.62\tvalid_0's binary_logloss: 0.7\n", "rounds", 10, 0.62,
+    ),
+    Sample("CatBoost", "catboost 1.2", "7:\tlearn: 0.4512\ttotal: 2.1s\tremaining: 3s\n", "rounds", 7, 0.4512),
+    Sample("own-loop", "a loop of one's own", "[35] train_loss=0.25000\n[40/90] train_loss=0.2\n", "rounds", 40, 0.2, 90),
+    Sample("scikit-learn", "a loop of one's own", "epoch 3/60 - log_loss: 0.4100\n", "epochs", 3, 0.41, 60),
+    Sample(
         "MaxText",
         "AI-Hypercomputer/maxtext 000e6d8, src/maxtext/common/metric_logger.py",
         "completed step: 28, seconds: 0.311, TFLOP/s/device: 0.101, Tokens/s/device: 211.0, total_weights: 512, "

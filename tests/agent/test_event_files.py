@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agent.bucket_events import BucketEvents
 from orchestrator.agent.event_files import LARGEST_RECORD, PATTERN, EventFiles, fields, masked_crc, scalar
+from orchestrator.agent.parts import wire
 from orchestrator.agent.progress import Progress
+from orchestrator.agent.settings import read_settings
+from tests.agent.agent_lab import BUCKET, running_lab
 
 TENSORBOARDX = (
     "7ytkO00000qkl^x31*yq^WnhSK^hHWa$#w1E=6`_Zge^_h*t?rAOHXW00000Deb9H2~*d7^WnhSK@b5d6ABRu3UqQ|X>KoUZ"
@@ -166,3 +170,30 @@ def test_a_folder_that_is_not_there_is_no_news(tmp_path: Path) -> None:
     seen = files(tmp_path / "nowhere")
     seen.look()
     assert seen.newest == Progress()
+
+
+def test_files_in_the_bucket_are_read_as_they_grow(tmp_path: Path) -> None:
+    """
+    TensorFlow writes to gs:// by replacing the object by a longer one; only what is new is asked for.
+    """
+    with running_lab(tmp_path) as lab:
+        machine = lab.machine("m1", CHECKPOINT_DIR=f"gs://{BUCKET}/checkpoints")
+        parts = wire(read_settings(machine.env), machine.env)
+        parts.events.begin(1000.5)
+        stored = BucketEvents(parts.settings, parts.bucket, parts.events)
+        old, new = (f"{PATTERN}{time}.host.1.0.v2" for time in (900, 1000))
+        lab.put(f"tensorboard/train/{old}", event(90, "loss", 9.0))
+        lab.put(f"checkpoints/run/validation/{new}", event(91, "loss", 8.0))
+        first = event(3, "loss", 2.5)
+        lab.put(f"tensorboard/train/{new}", first + event(4, "loss", 2.0)[:20])
+        stored.look()
+        assert parts.events.newest == Progress(3, 2.5)
+        lab.put(f"tensorboard/train/{new}", first + event(4, "loss", 2.0))
+        stored.look()
+        stored.look()
+        assert parts.events.newest == Progress(4, 2.0)
+        lab.put(f"checkpoints/run/train/{new}", event(5, "epoch_loss", 1.5))
+        stored.look()
+        assert parts.events.newest == Progress(5, 1.5)
+        assert parts.bucket.read_from(f"tensorboard/train/{new}", 10**6, 10) == b""
+        assert parts.bucket.read_from("tensorboard/none", 0, 10) == b""

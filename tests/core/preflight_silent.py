@@ -35,6 +35,30 @@ SILENT = (
         "no-save", files={"train.py": "x = 1\n"}, spec={"job__command": "python3 train.py && python3 gone.py"}
     ),
     Case(
+        "late-save",
+        files=py("import torch\nfor x in data:\n    step(x)\n    torch.save(m, p)\ntorch.save(m, q)\n"),
+    ),
+    Case(
+        "late-save",
+        files=py(
+            "import torch\ndef keep():\n    torch.save(m, p)\nfor x in data:\n    keep()\ntorch.save(m, q)\n"
+        ),
+    ),
+    Case(
+        "late-save",
+        files=py(
+            "import torch\ndef epoch():\n    for x in data:\n        step(x)\n    torch.save(m, p)\n"
+            "for n in range(9):\n    epoch()\n"
+        ),
+    ),
+    Case("late-save", files=py("import torch\nm = build()\ntorch.save(m, p)\n")),
+    Case("late-save", files=py("import torch, keras\nfor x in d:\n    m.fit(x)\ntorch.save(m, p)\n")),
+    Case(
+        "late-save",
+        files=py("import torch\nfor x in data:\n    step(x)\ntorch.save(m, p)\n"),
+        spec={"job__checkpoint__format": "outputs"},
+    ),
+    Case(
         "relative-save",
         files=py("import os, torch\nout_dir = 'out'\ntorch.save(m, os.path.join(out_dir, 'x'))\n"),
         spec={"job__command": 'python3 train.py --out_dir="$TPUCTL_CHECKPOINT_DIR"'},

@@ -84,6 +84,30 @@ SPEAK = (
         {"run.sh": "python3 -m pkg.train\n", "pkg/train.py": "open('x')\n"},
         SH,
     ),
+    Case(
+        "late-save",
+        WARN,
+        "train.py:4",
+        py("import torch\nfor x in data:\n    x.backward()\ntorch.save(m, p)\n"),
+    ),
+    Case(
+        "late-save",
+        WARN,
+        "train.py:5",
+        py(
+            "import numpy as np\nif __name__ == '__main__':\n    while step < 9:\n        step += f(step)\n"
+            "    np.savez(path, w=w)\n"
+        ),
+    ),
+    Case(
+        "late-save",
+        WARN,
+        "train.py:6",
+        py(
+            "import torch\ndef main():\n    m = build()\n    for x in data:\n        m.backward()\n"
+            "    torch.save(m, p)\nmain()\n"
+        ),
+    ),
     Case("relative-save", WARN, "train.py:3", py(OUT), {"job__command": "python3 train.py"}, number="out"),
     Case("relative-save", WARN, "train.py:2", py("import torch\ntorch.save(m, f'm-{n}.pt')\n")),
     Case(

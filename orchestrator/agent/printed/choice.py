@@ -10,12 +10,13 @@ from typing import Iterable, List, Optional
 from .bars import Bars, Trainer
 from .own_patterns import Own
 from .readers import Epochs, Keras, Levanter, Lines, Reader
+from .rounds import Rounds
 
 AUTO = "auto"
 OFF = "none"
-PRESETS = ("lines", "trainer", "keras", "levanter", "bars", "epochs")
+PRESETS = ("lines", "trainer", "keras", "levanter", "bars", "epochs", "rounds")
 """Names of the readers, the most trusted first: a count that a job prints itself before one of its bar."""
-_WORDS = (b"loss", b"epoch", b"%|", b"progress on")
+_WORDS = (b"loss", b"epoch", b"%|", b"progress on", b"train-", b"training's ", b"learn: ")
 """One of them stands in every line that a reader knows; most lines of a log have none."""
 
 
@@ -47,7 +48,7 @@ class Output:
         own = Own.of(wanted) if wanted.startswith("{") else None
         self._own = own
         bars = Bars()
-        everyone: List[Reader] = [Lines(), Trainer(bars), Keras(), Levanter(), bars, Epochs()]
+        everyone: List[Reader] = [Lines(), Trainer(bars), Keras(), Levanter(), bars, Epochs(), Rounds()]
         # The Trainer's reader asks the bars, so they read first.
         self._readers = [bars, *(r for r in everyone if r is not bars)] if wanted != OFF else []
         self._ranked = [r for r in self._readers if r.name == wanted] if wanted in PRESETS else everyone

@@ -21,7 +21,8 @@ EVAL = re.compile(
 LOSS = re.compile(
     rb"(?<![\w.-])(?<!val )(?<!valid )(?<!validation )(?<!eval )(?<!evaluation )(?<!test )(?<!dev )"
     rb"(?<!val/)(?<!valid/)(?<!validation/)(?<!eval/)(?<!test/)"
-    rb"(?:(?:train|training|total|step|batch|avg|mean|running)_)?loss(?:_step)?(?: train)?"
+    rb"(?:(?:train|training|total|step|batch|epoch|avg|mean|running|ema|log|nll|ce|lm|mlm)_)?"
+    rb"loss(?:_step)?(?: train)?"
     rb"[\"']?\)?(?: ?[:=] ?| (?:is |of )?)[\"'\[(]? ?" + VALUE,
     re.IGNORECASE,
 )

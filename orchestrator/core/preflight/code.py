@@ -24,6 +24,7 @@ class Call:
     *spread* says that more arguments come from `*` or `**`; *scope* numbers the function around it;
     *every_step* says that a training loop runs it unconditionally. *plain* holds which arguments are written
     out in the call itself, *tail* is the known end of the first argument, when that is a text.
+    *in_loop*: a loop of the same function is around it. *within* names that function, empty outside of all.
     """
 
     line: int
@@ -35,6 +36,8 @@ class Call:
     every_step: bool
     plain: frozenset[int | str] = frozenset()
     tail: str = ""
+    in_loop: bool = False
+    within: str = ""
 
     @property
     def method(self) -> str:
@@ -125,6 +128,8 @@ class _Reader(ast.NodeVisitor):
         self._scopes = 0
         self._scope = 0
         self._every_step = False
+        self._loops = 0
+        self._within = ""
 
     def visit_Call(self, node: ast.Call) -> None:
         """
@@ -144,6 +149,8 @@ class _Reader(ast.NodeVisitor):
                 + [word.arg for word in node.keywords if word.arg and _is_plain(word.value)]
             ),
             self.values.tail(node.args[0]) if node.args else "",
+            self._loops > 0,
+            self._within,
         )
         self.calls.append(call)
         self.generic_visit(node)
@@ -202,11 +209,12 @@ class _Reader(ast.NodeVisitor):
         """
         Give the function a number; what it holds runs when it is called, not where it stands.
         """
-        outer = self._scope, self._every_step
+        outer = self._scope, self._every_step, self._loops, self._within
         self._scopes += 1
-        self._scope, self._every_step = self._scopes, False
+        name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+        self._scope, self._every_step, self._loops, self._within = self._scopes, False, 0, name
         self.generic_visit(node)
-        self._scope, self._every_step = outer
+        self._scope, self._every_step, self._loops, self._within = outer
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
     visit_Lambda = visit_FunctionDef  # noqa: N815
@@ -217,7 +225,9 @@ class _Reader(ast.NodeVisitor):
         """
         outer = self._every_step
         self._every_step = outer or _trains(node)
+        self._loops += 1
         self.generic_visit(node)
+        self._loops -= 1
         self._every_step = outer
 
     visit_AsyncFor = visit_For  # noqa: N815

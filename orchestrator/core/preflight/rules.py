@@ -31,6 +31,7 @@ RULES: Final[tuple[Rule, ...]] = (
     saves.marker_never_written,
     saves.backup_deleted,
     saves.no_save,
+    saves.late_save,
     kept.checkpoint_dir_unused,
     saves.relative_save,
     kept.save_elsewhere,

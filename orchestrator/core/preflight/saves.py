@@ -29,6 +29,14 @@ _MODELS: Final = {
     "safetensors.torch.save_file": ("filename", 1), "safetensors.numpy.save_file": ("filename", 1),
     "safetensors.flax.save_file": ("filename", 1),
 }  # fmt: skip
+_ARRAYS: Final = (
+    "numpy.save", "numpy.savez", "numpy.savez_compressed", "joblib.dump", "pickle.dump", "jax.numpy.save",
+)  # fmt: skip
+_OWN_LOOP: Final = (
+    "transformers", "trl", "lightning", "pytorch_lightning", "keras", "tensorflow", "accelerate", "fairseq",
+    "kauldron", "levanter", "orbax", "subprocess", "runpy",
+)  # fmt: skip
+"""Packages with a loop or a way to save of their own."""
 _METHODS: Final = {
     "save_pretrained": ("save_directory", 0), "save_weights": ("filepath", 0),
     "save_state": ("output_dir", 0),
@@ -53,6 +61,36 @@ def no_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     files = job.code[0].file if not others else f"{len(job.code)} files"
     message = f"nothing in {files} saves anything: what is trained is lost with the TPU"
     yield Hit("job.command", message, f'save to "${_DIR}" while it trains, and at the end')
+
+
+@rule("late-save", Level.WARN)
+def late_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for programs that train in a loop and save only after it: a preemption then loses all of it.
+
+    In the files that run: each call that saves comes after a loop of its own function, and neither that call
+    nor that function is in a loop. Silent where a framework may save by itself, and for jobs of format outputs.
+    """
+    job = program(spec, facts)
+    if spec.job.checkpoint.format == "outputs" or not job.whole:
+        return
+    if any(is_unknown(one, code, facts) or one.name.startswith(_OWN_LOOP) for code, one in job.imports()):
+        return
+    saving = [(c, call) for c in job.code for call in c.calls if _saves_a_model(call)]
+    others = any(
+        _SAVES.search(call.method) and not _saves_a_model(call) for c in job.code for call in c.calls
+    )
+    if not saving or others:
+        return
+    for code, call in saving:
+        before = [
+            one for one in code.calls if one.in_loop and one.scope == call.scope and one.line < call.line
+        ]
+        if call.in_loop or call.scope or not before:
+            return
+    code, call = saving[0]
+    message = f"{call.method} comes after the training only: a preemption before that loses all of it"
+    yield Hit(code.where(call.line), message, f'save below "${_DIR}" in the loop too, and go on from there')
 
 
 @rule("relative-save", Level.WARN)
@@ -119,6 +157,28 @@ def marker_never_written(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator
 def _may_save(job: Program) -> bool:
     return any(
         _SAVES.search(call.method or call.name) or _opens_to_write(call) for c in job.code for call in c.calls
+    )
+
+
+def _is_repeated(job: Program, function: str, depth: int) -> bool:
+    """
+    Say whether a function is called in a loop, or by one that is; a class or a callback may be as well.
+    """
+    if not function:
+        return False
+    callers = [call for code in job.code for call in code.calls if call.method == function]
+    return (
+        not callers
+        or depth > 8
+        or any(call.in_loop or _is_repeated(job, call.within, depth + 1) for call in callers)
+    )
+
+
+def _saves_a_model(call: Call) -> bool:
+    return call.name in (*_MODELS, *_ARRAYS) or call.method in (
+        "save_pretrained",
+        "save_weights",
+        "save_model",
     )
 
 
