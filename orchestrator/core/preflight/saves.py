@@ -69,7 +69,7 @@ def late_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
     Look for programs that train in a loop and save only after it: a preemption then loses all of it.
 
     In the files that run: each call that saves comes after a loop of its own function, and neither that call
-    nor that function is in a loop. Silent where a framework may save by itself, and for jobs of format outputs.
+    nor that function is in a loop. Silent where a framework may save by itself, and for format outputs.
     """
     job = program(spec, facts)
     if spec.job.checkpoint.format == "outputs" or not job.whole:
@@ -86,7 +86,7 @@ def late_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
         before = [
             one for one in code.calls if one.in_loop and one.scope == call.scope and one.line < call.line
         ]
-        if call.in_loop or call.scope or not before:
+        if call.in_loop or not before or _is_repeated(job, call.within, 0):
             return
     code, call = saving[0]
     message = f"{call.method} comes after the training only: a preemption before that loses all of it"
