@@ -212,6 +212,28 @@ def test_a_second_part_of_a_job_does_not_wait_for_the_numbers_of_the_first() -> 
     assert older.missing == ("b",)
 
 
+def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(bench: Bench) -> None:
+    """
+    A script that trains twice would train the first part again; the second one counts anew, and further.
+    """
+    parts = begun(bench)
+    parts.local.forget()
+    for part, last in (("first", 20), ("tuned", 40)):
+        for step in range(5, last + 1, 5):
+            put(parts.local.folder, [(f"{part}/ckpt_{step}.pt", archive({"of": f"{part}{step}"}))])
+            os.utime(parts.local.folder / f"{part}/ckpt_{step}.pt", (0, step + 100 * (part == "tuned")))
+            parts.committer.commit()
+            newest = parts.catalogue.newest()
+            if part == "tuned" and step > 5 and newest is not None:
+                held = parts.catalogue.manifest(newest.step, newest.incarnation, 0)
+                assert "first/ckpt_20.pt" in {one.name for one in held.files}, (step, held)
+    parts.local.rest()
+    parts.committer.commit()
+    there = back(bench, parts)
+    names = {one.relative_to(there).as_posix() for one in there.rglob("*.pt")}
+    assert names == {"first/ckpt_20.pt", "tuned/ckpt_40.pt"}
+
+
 @pytest.mark.parametrize(
     "name", ["config.json", "vocab.txt", "train.log", "tokenizer.json", "args.yaml", "run_id"]
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .names import Kind, numbered
 from .save_like import is_log, kept_like, maybe_kept, save_folder_like
@@ -67,7 +67,7 @@ def group(found: Sequence[Found]) -> Saves:
     top = max((number for held in series.values() for number in held), default=-1)
     head = [one for one in found if one.number is None]
     newest: List[Found] = []
-    missing = []
+    missing, over = [], []
     leaders = [held for held in series.values() if top in held]
     for name, held in series.items():
         last = max(held)
@@ -75,14 +75,29 @@ def group(found: Sequence[Found]) -> Saves:
         if last == top:
             newest += held[last]
         elif any(set(held) & set(leader) and _is_before(held[last], leader[top]) for leader in leaders):
-            missing.append(name)
+            if all(_is_over(last, held[last], leader) for leader in leaders):
+                over += held[last]
+            else:
+                missing.append(name)
     chosen = {one.name for one in head}
     older: Dict[int, List[Found]] = {}
     for one in found:
         if one.number is not None and one.name not in chosen:
             older.setdefault(one.number, []).append(one)
-    by_number = tuple((number, tuple(ones)) for number, ones in sorted(older.items()))
+    by_number = tuple((number, (*ones, *over)) for number, ones in sorted(older.items()))
     return Saves(tuple(head), tuple(newest), by_number, tuple(missing))
+
+
+def _is_over(last: int, held: Sequence[Found], leader: Mapping[int, Sequence[Found]]) -> bool:
+    """
+    Say whether a series belongs to a part of the job that is over, so that no file of it is to come.
+
+    A series that is saved together with *leader* lacks its newest number at most, and its own last file is
+    younger than those of smaller numbers.
+    """
+    at = max(one.at for one in held)
+    younger = any(number < last and min(one.at for one in ones) > at for number, ones in leader.items())
+    return younger or sum(number > last for number in leader) > 1
 
 
 def _in_order(found: Sequence[Found]) -> Sequence[Found]:
