@@ -60,7 +60,7 @@ def stage(folder: Path, nodes: int) -> Iterator[Stage]:
     }  # fmt: skip
     bare = Stage(work, environment, "")
     try:
-        bare.tpuctl("local", "start", "--latency", "instant")
+        bare.tpuctl("local", "start", "--latency", "instant", "--no-fresh-project")
         names = json.loads(bare.tpuctl("local", "env", "--json"))["variables"]
         address = json.loads((folder / "cloud" / "daemon.json").read_text())
         one = Stage(work, {**environment, **names, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}, address["endpoint"])

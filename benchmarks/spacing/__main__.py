@@ -104,7 +104,7 @@ def bench(interval: float) -> Iterator[Bench]:
     """
     with tempfile.TemporaryDirectory(prefix="bench-spacing-") as name:
         one = Bench(Path(name))
-        one.tpuctl("local", "start", "--object-interval", str(interval))
+        one.tpuctl("local", "start", "--object-interval", str(interval), "--no-fresh-project")
         try:
             yield one
         finally:

@@ -42,7 +42,7 @@ def test_a_preempted_vm_is_started_again(gcp):
 def test_a_lost_tpu_is_named(gcp):
     """A preempted node stays in the list, with its state."""
     node = tpu_v2.Node(
-        accelerator_type="v5litepod-8",
+        accelerator_type="v5litepod-4",
         runtime_version="v2-alpha-tpuv5-lite",
         scheduling_config=tpu_v2.SchedulingConfig(spot=True),
     )

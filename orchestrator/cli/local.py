@@ -38,6 +38,12 @@ def command() -> None:
 )
 @click.option("--quota", multiple=True, metavar="ID@PLACE=LIMIT", help="For example CPUS@us-central1=8.")
 @click.option(
+    "--fresh-project/--no-fresh-project",
+    default=True,
+    show_default=True,
+    help="The project may have what a new one may: 4 chips of v5e in a zone; or as many as you ask for.",
+)
+@click.option(
     "--disable-api", "disabled_apis", multiple=True, metavar="API", help="For example tpu.googleapis.com."
 )
 @click.option(

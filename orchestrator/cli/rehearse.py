@@ -91,7 +91,7 @@ def command(
     with interruptible():
         try:
             run.take(ONCE)
-            stage.start_cloud("--hosts", hosts, "--notice", NOTICE)
+            stage.start_cloud("--hosts", hosts, "--notice", NOTICE, "--no-fresh-project")
             lend_secrets(stage.session.spec)
             verdict = run.judged(compare=compare)
             keep = keep or verdict.crash is not None

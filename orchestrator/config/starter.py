@@ -50,7 +50,7 @@ def init_text(
     name: str,
     recipe: str = "blank",
     *,
-    tpu_type: str = "v5litepod-8",
+    tpu_type: str = "v5litepod-4",
     zone: str | None = None,
     project: str | None = None,
 ) -> str:

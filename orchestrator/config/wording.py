@@ -106,7 +106,7 @@ def _example(setting: Setting | None) -> str:
     examples = {
         "name": "name: my-model",
         "tpu": "write the section tpu: with type: and zones:",
-        "tpu.type": "type: v5litepod-8",
+        "tpu.type": "type: v5litepod-4",
         "tpu.zones": "zones: [europe-west4-b]",
         "job": "write the section job: with command:",
         "job.command": "command: python3 train.py",

@@ -24,7 +24,7 @@ class TpuSpec:
     __pydantic_config__ = STRICT
 
     type: str
-    """Accelerator type, for example v5litepod-8. The number counts cores up to v5p, chips for v5e and v6e."""
+    """Accelerator type, for example v5litepod-4. The number counts cores up to v5p, chips for v5e and v6e."""
     zones: tuple[str, ...]
     """Zones in order of preference, of one region. The next one is tried when a zone has no capacity."""
     across_regions: bool = False

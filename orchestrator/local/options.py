@@ -37,7 +37,8 @@ class Options:
     the ids of resources are this cloud's own. *package_lock* is for how many seconds of its first boot a
     machine's dpkg is locked; the profile's when None. *python* is the version of all machines; their images'
     when empty. *absent* names what images lack. *quota* entries read `ID@PLACE=LIMIT`, for example
-    `CPUS@us-central1=8`; *reservations* entries `NAME@ZONE=TYPE`. The ports are chosen once.
+    `CPUS@us-central1=8`; what they do not name is as in a new project, or without *fresh_project* unlimited.
+    *reservations* entries read `NAME@ZONE=TYPE`. The ports are chosen once.
     """
 
     cloud_id: str = ""
@@ -48,6 +49,7 @@ class Options:
     seed: int | None = None
     stockouts: tuple[str, ...] = ()
     quota: tuple[str, ...] = ()
+    fresh_project: bool = True
     disabled_apis: tuple[str, ...] = ()
     denied_permissions: tuple[str, ...] = ()
     taken_buckets: tuple[str, ...] = ()
@@ -88,6 +90,7 @@ class Options:
             seed=int(self.cloud_id or "0", 16) if self.seed is None else self.seed,
             latency=latency if self.notice is None else replace(latency, notice=self.notice),
             quotas=dict(_quota(entry) for entry in self.quota),
+            fresh_project=self.fresh_project,
             stockouts=frozenset(self.stockouts),
             disabled_apis=frozenset(self.disabled_apis),
             denied_permissions=frozenset(self.denied_permissions),

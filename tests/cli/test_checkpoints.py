@@ -14,7 +14,7 @@ from tests.cli.cli_kit import document, here
 FILE = """\
 name: mine
 project: local-project
-tpu: {type: v5litepod-8, zones: [europe-west4-b]}
+tpu: {type: v5litepod-4, zones: [europe-west4-b]}
 vm: none
 job: {command: "true"}
 """

@@ -16,7 +16,7 @@ from tests.cli.cli_kit import document, here
 FILE = """\
 name: mine
 project: my-project
-tpu: {type: v5litepod-8, zones: [europe-west4-b]}
+tpu: {type: v5litepod-4, zones: [europe-west4-b]}
 job: {command: python3 train.py}
 """
 
@@ -181,7 +181,7 @@ def test_against_the_local_cloud_the_official_clients_ask(folder, capsys, monkey
     assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
     try:
         code, out, _ = here(capsys, "doctor", "--json")
-        assert (code, checks(out)["zones"]) == (0, ("ok", "v5litepod-8 in europe-west4-b", ""))
+        assert (code, checks(out)["zones"]) == (0, ("ok", "v5litepod-4 in europe-west4-b", ""))
         _, out, _ = here(capsys, "doctor", "--json", "--set", "tpu.runtime=no-such")
         assert checks(out)["runtime"][0] == "bad"
     finally:

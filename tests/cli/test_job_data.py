@@ -130,7 +130,7 @@ def test_the_plan_tells_of_data_and_of_what_stays_at_home(sets, capsys, tmp_path
     (tmp_path / "big.log").write_bytes(b"x" * 5000)
     (tmp_path / "train.py").write_text("print(1)\n")
     (tmp_path / "tpuctl.yaml").write_text(
-        "name: mine\ntpu: {type: v5litepod-8, zones: [europe-west4-b]}\n"
+        "name: mine\ntpu: {type: v5litepod-4, zones: [europe-west4-b]}\n"
         'job: {command: "true", data: {data: ./data, c4: gs://other/c4}}\n'
     )
     code, out, _ = here(capsys, "plan", "--offline")

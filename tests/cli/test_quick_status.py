@@ -28,7 +28,7 @@ from tests.cli.test_front_door import HEAVY
 FILE = """\
 name: mine
 project: {project}
-tpu: {{type: v5litepod-8, zones: [europe-west4-b]}}
+tpu: {{type: v5litepod-4, zones: [europe-west4-b]}}
 vm: none
 job: {{source: src, command: sleep 600}}
 """

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 FILE = """\
 name: mine
 project: {project}
-tpu: {{type: v5litepod-8, zones: [europe-west4-b]}}
+tpu: {{type: v5litepod-4, zones: [europe-west4-b]}}
 vm: none
 job: {{source: src, command: "echo hello; exec sleep 600"}}
 watch: {{poll: 1s}}

@@ -70,7 +70,7 @@ def a_lab(**settings: Any) -> Lab:
     Return a local cloud that is mounted into the sessions of the clients.
     """
     clock = VirtualClock()
-    local = LocalCloud(clock, NoHosts(), LocalSettings(**settings))
+    local = LocalCloud(clock, NoHosts(), LocalSettings(**{"fresh_project": False, **settings}))
     storage = Storage(clock, taken_names=["somebody-elses"])
     router = Router()
     tpu_routes(router, local)

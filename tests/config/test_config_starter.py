@@ -77,7 +77,7 @@ def test_an_unknown_recipe_gets_a_hint():
 
 def test_the_first_zone_has_the_type_and_is_public():
     """A newcomer starts where everybody may."""
-    assert "zones: [us-central1-a]" in init_text("ok", tpu_type="v5litepod-8")
+    assert "zones: [us-central1-a]" in init_text("ok", tpu_type="v5litepod-4")
     assert "zones: [us-central2-b]" in init_text("ok", tpu_type="v4-8")
 
 

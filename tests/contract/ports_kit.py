@@ -158,7 +158,9 @@ class Way:
 
 def _cloud(latency: str = "instant", **settings: Any) -> tuple[VirtualClock, LocalCloud, Storage]:
     clock = VirtualClock(START)
-    local = LocalCloud(clock, NoHosts(), LocalSettings(latency=PROFILES[latency], **settings))
+    local = LocalCloud(
+        clock, NoHosts(), LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
+    )
     return clock, local, Storage(clock, taken_names=["somebody-elses"])
 
 

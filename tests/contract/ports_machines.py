@@ -2,6 +2,8 @@
 Cases about machines: states, labels, lists, operations, ends, addresses, host keys.
 """
 
+from dataclasses import replace
+
 from orchestrator.core.world import Absent, NodeState, Operation, Present, Unknown, VmState
 from orchestrator.errors import Retry
 from orchestrator.gcp.bodies import as_json, instance_body
@@ -112,7 +114,7 @@ def a_node_shows_its_maintenance(way, value):
 @each(["scaled", "realistic"])
 def a_life_takes_its_time(way, value):
     """Creating, ready, preempted after its notice, deleted: seen every half second."""
-    way.local.kernel.settings = type(way.local.settings)(latency=_profile(value))
+    way.local.kernel.settings = replace(way.local.settings, latency=_profile(value))
     made, vm = way.ok(way.nodes.create, a_node()), way.ok(way.vms.create, a_vm(spot=True))
     for step in range(12):
         way.wait(20 if value == "realistic" else 0.3)

@@ -1,7 +1,19 @@
 """
-The stage of the end-to-end tests, for the pages that are run.
+The stage of the end-to-end tests, for the pages that are run: what they show fits a new project.
 """
 
-from tests.e2e.conftest import stage
+from collections.abc import Iterator
 
-__all__ = ["stage"]
+import pytest
+
+from tests.e2e.stage import Stage
+
+
+@pytest.fixture
+def stage(tmp_path) -> Iterator[Stage]:
+    """Return an empty stage whose project is new."""
+    one = Stage(tmp_path, fresh_project=True)
+    try:
+        yield one
+    finally:
+        one.close()

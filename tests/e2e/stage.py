@@ -22,6 +22,7 @@ from urllib.parse import quote
 from orchestrator.core.world import Heartbeat
 from orchestrator.errors import LocalCloudError
 from orchestrator.local.control import call
+from orchestrator.local.options import Options, save_options
 from tests.e2e.warm import Command, start
 
 REPO = Path(__file__).parents[2]
@@ -61,16 +62,18 @@ class Done:
 
 @dataclass
 class Stage:
-    """One deployment folder and one local cloud."""
+    """One deployment folder and one local cloud, by default of a project that may have any TPU."""
 
     folder: Path
     name: str = "e2e"
+    fresh_project: bool = False
     running: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.work = self.folder / "work"
         self.cloud = self.folder / "cloud"
         self.work.mkdir(parents=True)
+        save_options(self.cloud, Options(fresh_project=self.fresh_project))
         kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         self.environment = {
             **kept, "PYTHONPATH": str(REPO), "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1",

@@ -119,7 +119,9 @@ class Lab:
         NoHosts.__init__(self.machines)
         Machines.__init__(self.machines, lab=self)
         self.cloud = LocalCloud(
-            self.clock, self.machines, LocalSettings(latency=PROFILES[latency], **settings)
+            self.clock,
+            self.machines,
+            LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings}),
         )
         self.storage = Storage(self.clock, taken_names=taken)
         router = Router()

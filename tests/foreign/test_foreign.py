@@ -39,7 +39,7 @@ class Shell:
         kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept["PATH"]])
         (folder / "home").mkdir()
         self.environment = kept
-        self.run("tpuctl", "local", "start", "--object-interval", "0")
+        self.run("tpuctl", "local", "start", "--object-interval", "0", "--no-fresh-project")
         variables = json.loads(self.run("tpuctl", "local", "env", "--json").stdout)["variables"]
         self.environment = {**kept, **variables}
 

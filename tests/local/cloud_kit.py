@@ -93,7 +93,9 @@ def a_lab(clock: Clock | None = None, **settings: Any) -> Lab:
     Return a lab with scaled latencies unless *settings* say otherwise.
     """
     hosts, time = NoHosts(), clock or VirtualClock()
-    cloud = LocalCloud(time, hosts, CloudSettings(**{"latency": PROFILES["scaled"], **settings}))
+    cloud = LocalCloud(
+        time, hosts, CloudSettings(**{"latency": PROFILES["scaled"], "fresh_project": False, **settings})
+    )
     router = Router()
     tpu_routes(router, cloud)
     compute_routes(router, cloud)

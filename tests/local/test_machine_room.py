@@ -49,7 +49,8 @@ def cloud():
     address = free_address()
     port = free_port(address)
     room = MachineRoom(_Hosts(port), loop)
-    settings = CloudSettings(latency=PROFILES["scaled"], address_base=address.rsplit(".", 2)[0] + ".0.0")
+    base = address.rsplit(".", 2)[0] + ".0.0"
+    settings = CloudSettings(latency=PROFILES["scaled"], address_base=base, fresh_project=False)
     room.cloud = LocalCloud(VirtualClock(), room, settings)
     try:
         yield room.cloud, port

@@ -73,7 +73,7 @@ def stage(tmp_path) -> Iterator[Stage]:
     one = Stage(tmp_path)
     one.environment["TPUCTL_VENV_CACHE"] = str(VENVS)
     # The CPU builds of torch that an index may offer are for few versions; the other tests use the image's.
-    save_options(one.cloud, Options(python=OURS))
+    save_options(one.cloud, Options(python=OURS, fresh_project=False))
     try:
         yield one
     finally:

@@ -70,7 +70,7 @@ class Town:
         self.folder = folder
         self.clock = TownClock(self)
         self.crew = Crew(self)
-        chosen = LocalSettings(latency=PROFILES[latency], **settings)
+        chosen = LocalSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
         self.cloud = LocalCloud(self.clock, self.crew, chosen)
         self.storage = Storage(self.clock)
         self.router = Router()

@@ -104,7 +104,9 @@ class WideWorld:
         self.cloud = LocalCloud(
             self.scheduler.clock,
             self.fleet,
-            LocalSettings(latency=PROFILES["realistic"], seed=case.seed, quotas=case.quotas),
+            LocalSettings(
+                latency=PROFILES["realistic"], seed=case.seed, quotas=case.quotas, fresh_project=False
+            ),
         )
         self.storage = Storage(self.scheduler.clock)
         self.fleet.cloud, self.fleet.storage = self.cloud, self.storage

@@ -82,7 +82,7 @@ class World:
         latency = PROFILES["realistic" if case.realistic else "scaled"]
         zones = {zone for d in case.deployments for zone in d.spec["tpu__zones"]}
         quotas = {(QUOTA, zone): case.quota for zone in zones} if case.quota else {}
-        settings = LocalSettings(latency=latency, seed=case.seed, quotas=quotas)
+        settings = LocalSettings(latency=latency, seed=case.seed, quotas=quotas, fresh_project=False)
         self.cloud = LocalCloud(self.scheduler.clock, self.fleet, settings)
         self.storage = Storage(self.scheduler.clock)
         self.fleet.cloud, self.fleet.storage = self.cloud, self.storage

@@ -22,7 +22,7 @@ ZONE = "us-central1-a"
 def a_tpu():
     """Return a spot node as a user would write it."""
     return tpu_v2.Node(
-        accelerator_type="v5litepod-8",
+        accelerator_type="v5litepod-4",
         runtime_version="v2-alpha-tpuv5-lite",
         scheduling_config=tpu_v2.SchedulingConfig(spot=True),
     )

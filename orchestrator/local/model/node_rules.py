@@ -33,16 +33,6 @@ _WRITABLE = [
 _UPDATABLE = ("description", "tags", "labels", "metadata", "networkConfig", "dataDisks")
 _CONFIG_TYPES = {2: "V2", 4: "V3", 7: "V4", 9: "V5LITE_POD", 10: "V5P", 11: "V6E"}
 _DISK_MODES = {1: "READ_WRITE", 2: "READ_ONLY"}
-_QUOTA_NAMES = {
-    "v2": ("TPUV2s", ""),
-    "v3": ("TPUV3s", ""),
-    "v4": ("TPUV4s", ""),
-    "v5e": ("TPUV5s", "Litepod"),
-    "v5p": ("TPUV5P", ""),
-    "v6e": ("TPUV6E", ""),
-}
-"""What stands before and after `Preemptible` in a quota's id."""
-SERVING_CHIPS = 8
 
 
 def bad_request(kernel: Kernel, text: str) -> ApiError:
@@ -166,16 +156,12 @@ def quota_ids(node: Node) -> tuple[str, str]:
     """
     Return the ids of the node's quota by zone and by region.
 
-    A v5e of up to 8 chips counts as for serving, a larger one as for training (docs/facts.md 1.6). The id of
-    v4, and `Pod` for v2/v3 slices only, are by analogy with the ids that were seen.
-    Flex-start counts as preemptible.
+    A v5e of one host counts as for serving, a larger one as for training (docs/facts.md 1.6).
+    Flex-start counts as preemptible. What comes out of a reservation counts apart; that id is by analogy.
     """
-    kind = node.accelerator
-    before, after = _QUOTA_NAMES[kind.generation]
-    serving = "Serving" if kind.generation == "v5e" and kind.chips <= SERVING_CHIPS else ""
-    pod = "Pod" if kind.generation in ("v2", "v3") and kind.hosts > 1 else ""
-    stem = before + ("Preemptible" if node.spot or node.flex else "") + after + serving + pod
-    return f"{stem}PerProjectPerZoneForTPUAPI", f"{stem}PerProjectPerRegionForTPUAPI"
+    quota = tables.quota_of(node.accelerator)
+    kind = "Reserved" if node.reserved else "Preemptible" if node.spot or node.flex else ""
+    return quota.id(kind, "Zone"), quota.id(kind, "Region")
 
 
 def check_quota(kernel: Kernel, *wanted: Node) -> None:
@@ -194,7 +180,7 @@ def check_quota(kernel: Kernel, *wanted: Node) -> None:
 def _check_limit(
     kernel: Kernel, wanted: Sequence[Node], node: Node, quota: str, place: str, case: str
 ) -> None:
-    limit = kernel.settings.quotas.get((quota, place))
+    limit = quota_limit(kernel, quota, place)
     if limit is None:
         return
     plain = [n for n in kernel.state.nodes.values() if not n.queued]
@@ -203,6 +189,16 @@ def _check_limit(
     used = sum(n.accelerator.counted for n in same if place in (n.zone, tables.region_of(n.zone)))
     if used > limit:
         raise tpu_case(case).error(**kernel.values(Place(node.zone, node.name), quota=quota, n=limit))
+
+
+def quota_limit(kernel: Kernel, quota: str, place: str) -> int | None:
+    """
+    Return how much the project may have at once: as it was told, else as a new project; None without limit.
+    """
+    told = kernel.settings.quotas.get((quota, place))
+    if told is None and kernel.settings.fresh_project:
+        return tables.fresh_quotas().get(quota)
+    return told
 
 
 def check_verb(kernel: Kernel, node: Node, verb: str, allowed: Collection[NodeState]) -> None:

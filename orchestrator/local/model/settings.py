@@ -48,8 +48,9 @@ class CloudSettings:
     Describe one local cloud.
 
     *quotas* maps (quota id, zone or region) to a limit: `TPU...PerZoneForTPUAPI` ids for TPUs,
-    `CPUS` with a region for VMs; what is not listed is unlimited. *stockouts* are zones
-    without capacity; `ZONE/spot` means that only spot capacity is out.
+    `CPUS` with a region for VMs. Of TPUs that are not listed the project may have what a new one may
+    (docs/facts.md 1.6); without *fresh_project*, and of CPUS, what is not listed is unlimited.
+    *stockouts* are zones without capacity; `ZONE/spot` means that only spot capacity is out.
     *disabled_apis* are names such as `tpu.googleapis.com`,
     *denied_permissions* names such as `tpu.nodes.create`. *hidden_zones* answer 403 to the TPU
     API, as zones that a project may not see. *drops_early_deletions* says that the deletion of a TPU whose
@@ -67,6 +68,7 @@ class CloudSettings:
     seed: int = 0
     latency: Latencies = PROFILES["instant"]
     quotas: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    fresh_project: bool = True
     stockouts: frozenset[str] = frozenset()
     hidden_zones: frozenset[str] = frozenset()
     disabled_apis: frozenset[str] = frozenset()

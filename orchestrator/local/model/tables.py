@@ -35,6 +35,24 @@ class Accelerator:
 
 
 @dataclass(frozen=True)
+class TpuQuota:
+    """
+    Describe one quota of TPUs: *fresh* is what a new project has on demand and spot, *per* Zone or Region.
+    """
+
+    before: str
+    after: str
+    per: str
+    fresh: tuple[int, int]
+
+    def id(self, kind: str, per: str = "") -> str:
+        """
+        Return its id, as refusals name it; *kind* is empty on demand, else `Preemptible` or `Reserved`.
+        """
+        return f"{self.before}{kind}{self.after}PerProjectPer{per or self.per}ForTPUAPI"
+
+
+@dataclass(frozen=True)
 class VmType:
     """
     Describe one machine type of a region, with its hourly prices in USD.
@@ -84,6 +102,37 @@ def _accelerator(row: Mapping[str, str]) -> Accelerator:
         int(row["chips_per_host"]),
         row["topology"],
     )
+
+
+@cache
+def _quotas() -> Mapping[tuple[str, str], TpuQuota]:
+    return {
+        (row["generation"], row["hosts"]): TpuQuota(
+            row["before"],
+            row["after"],
+            row["counted_per"],
+            (int(row["fresh_ondemand"]), int(row["fresh_spot"])),
+        )
+        for row in rows("tpu_quotas.csv")
+    }
+
+
+def quota_of(accelerator: Accelerator) -> TpuQuota:
+    """
+    Return the quota that the type counts against.
+    """
+    hosts = "one" if accelerator.hosts == 1 else "many"
+    found = _quotas()
+    return found.get((accelerator.generation, hosts)) or found[accelerator.generation, "any"]
+
+
+@cache
+def fresh_quotas() -> Mapping[str, int]:
+    """
+    Return the limits of a new project by id, each for every zone or every region.
+    """
+    kinds = [(quota, spot) for quota in _quotas().values() for spot in (False, True)]
+    return {quota.id("Preemptible" if spot else ""): quota.fresh[spot] for quota, spot in kinds}
 
 
 @cache
