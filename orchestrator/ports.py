@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.core.data_disks import DataDisk
 from orchestrator.core.world import Bucket, Node, Operation, OperationResult, Sight, Vm
 from orchestrator.queue_port import QueuedResources
 from orchestrator.remote_port import Host, Iap, PushResult, Remote, RunResult
@@ -106,6 +107,7 @@ class NodeOrder:
     secure_boot: bool = False
     reservation: str = ""
     run_seconds: float = 0.0
+    disks: tuple[DataDisk, ...] = ()
 
 
 class Buckets(Protocol):
@@ -137,6 +139,11 @@ class Vms(Protocol):
     def observe(self, name: str, zone: str) -> Sight[Vm]:
         """
         Look at one VM; errors become Unknown.
+        """
+
+    def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
+        """
+        Look at a disk of any owner: Present with the names of who has it, Absent when there is none.
         """
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from orchestrator.core.data_disks import DataDisk
 from orchestrator.core.job import job_digest
 from orchestrator.core.progress_patterns import progress_text
 from orchestrator.core.sidecars import REQUIREMENTS, log_folder, sidecars
@@ -58,6 +59,7 @@ class Target:
     *bundle* and *agent* are sha256 digests in hex, *heartbeat* is in seconds. *runs_job* says whether
     the job runs here. *tpu_address* is the TPU's internal IP for a job on the VM, empty while unknown.
     *round* is the race that a TPU runs in, 0 for none.
+    *disks* are mounted where the machine is a TPU's.
     *expires_at* is when the machine may delete itself, in seconds since the epoch; None when it may not.
     """
 
@@ -74,6 +76,7 @@ class Target:
     heartbeat: float = 30
     expires_at: float | None = None
     round: int = 0
+    disks: tuple[DataDisk, ...] = ()
 
 
 @dataclass(frozen=True)

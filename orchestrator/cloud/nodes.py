@@ -71,7 +71,8 @@ class TpuNodes:
         stockout shows later, on the operation.
         """
         incarnation = incarnation_of(order.name, dict(order.labels))
-        request = {"parent": self._parent(order.zone), "node_id": order.name, "node": node_body(order)}
+        parent = self._parent(order.zone)
+        request = {"parent": parent, "node_id": order.name, "node": node_body(order, parent)}
         what = f"create TPU node '{order.name}' in {order.zone}"
         with comparing_with_quota(order.type, order.zone), translated(what):
             future = self._clients.tpu.create_node(request=request, **self._clients.mutating)

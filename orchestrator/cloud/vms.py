@@ -37,6 +37,21 @@ class ComputeVms:
         """
         return seen(lambda: self._get(name, zone))
 
+    def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
+        """
+        Look at a disk of any owner: Present with the names of who has it, Absent when there is none.
+        """
+
+        def look() -> tuple[str, ...]:
+            client = self._clients.compute("disks", "DisksClient")
+            with translated(f"look at disk '{name}' in {zone}"):
+                found = client.get(
+                    project=self._clients.project, zone=zone, disk=name, **self._clients.reading
+                )
+            return tuple(user.rpartition("/")[2] for user in found.users)
+
+        return seen(look)
+
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
         """
         List the VMs that carry the label in *zones*, all pages.

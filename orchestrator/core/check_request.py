@@ -1,11 +1,13 @@
 """
-Rules about the way a TPU is asked for: at once, through the queue, out of a reservation.
+Rules about the way a TPU is asked for: at once, through the queue, out of a reservation, with disks.
 """
 
 import re
 from collections.abc import Iterator
 
 from orchestrator.core.catalog import Catalog
+from orchestrator.core.check_place import LABEL
+from orchestrator.core.data_disks import READS, WRITES, data_disks
 from orchestrator.core.rule import Problem, Rule
 from orchestrator.core.spec import Spec
 
@@ -56,8 +58,30 @@ def _flex_start(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             yield Problem(f"tpu.zones[{index}]", text, hint, fatal=False)
 
 
+def _disks(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    tpu, kind = spec.tpu, catalog.accelerator(spec.tpu.type)
+    names = [disk.name for disk in data_disks(spec)]
+    for index, disk in enumerate(data_disks(spec)):
+        key = f"tpu.disks[{index}]"
+        if not re.fullmatch(f"{LABEL}(?::(?:{READS}|{WRITES}))?", tpu.disks[index]):
+            text = f'"{tpu.disks[index][:80]}" is neither the name of a disk nor NAME:{WRITES}'
+            yield Problem(key, text, "see: gcloud compute disks list")
+        elif disk.name in names[:index]:
+            yield Problem(key, f"names {disk.name} twice", "name each disk once")
+        elif disk.writable and kind and kind.hosts > 1:
+            text = f"{tpu.type} has {kind.hosts} machines, and one alone can have a disk to write"
+            yield Problem(key, text, f"write {disk.name}, which is {READS}")
+        elif disk.writable and tpu.strategy != "failover":
+            text = "several TPUs are asked for at once, and one alone can have a disk to write"
+            yield Problem(key, text, "set tpu.strategy: failover")
+    if tpu.disks and len(tpu.zones) > 1:
+        text = "a disk lies in one zone; where there is none of that name no TPU is asked for"
+        yield Problem("tpu.disks", text, "name the zone of the disks only, or make them in each", fatal=False)
+
+
 RULES = (
     Rule(("tpu.reservation", "tpu.zones", "tpu.request", "tpu.spot"), _reservation),
+    Rule(("tpu.disks", "tpu.type", "tpu.strategy", "tpu.zones"), _disks),
     Rule(("tpu.request", "tpu.max_run_duration", "tpu.spot", "tpu.zones", "tpu.type"), _flex_start),
 )
 """

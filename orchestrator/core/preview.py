@@ -10,6 +10,7 @@ from orchestrator.core.bill import hourly_of
 from orchestrator.core.catalog import Accelerator, Catalog
 from orchestrator.core.check import check
 from orchestrator.core.cost import Hourly, to_budget, to_ttl
+from orchestrator.core.data_disks import told as disks_told
 from orchestrator.core.dead_man import legs
 from orchestrator.core.grants import shares_account
 from orchestrator.core.history import Span
@@ -271,12 +272,21 @@ def _node(view: Preview) -> dict[str, str]:
         **shape,
         "runtime": runtime,
         "address": address,
+        **_disks(view.spec),
         **_queue(tpu),
         **_deadline(view),
         **_timer(view),
         **told(view.spec, "tpu"),
         **_beside(view.spec, "tpu"),
     }
+
+
+def _disks(spec: Spec) -> dict[str, str]:
+    """
+    Say which disks are attached, and that they are the user's.
+    """
+    named = ", ".join(disks_told(spec))
+    return {"disks": f"{named}; they exist already, and are neither formatted nor deleted"} if named else {}
 
 
 def _class(tpu: TpuSpec) -> str:

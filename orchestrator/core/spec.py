@@ -43,6 +43,8 @@ class TpuSpec:
     """How long an order stays in one zone's queue before the next zone is tried; without end if left out."""
     reservation: str | None = None
     """Take the TPU out of this reservation: its name, or projects/P/locations/ZONE/reservations/NAME."""
+    disks: tuple[str, ...] = ()
+    """Existing disks of the zone to attach: NAME to read, NAME:read-write; see $TPUCTL_ROOT/disks/NAME."""
     spot: bool = True
     """Use spot capacity: cheap, may be taken away at any time."""
     external_ip: bool = True

@@ -18,6 +18,7 @@ from orchestrator.core.race import accepted, refused
 from orchestrator.core.sidecars import told
 from orchestrator.core.world import Node, Operation, Present, Unknown, World
 from orchestrator.engine.artifacts import find_artifacts, upload
+from orchestrator.engine.data_disks import check_disks
 from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import FAULTS, as_error
@@ -198,6 +199,7 @@ class Actor:
 
     def _create_node(self, change: Change, world: World) -> str:
         order = self._blueprint.node_order(self._record.history, change.zone, change.incarnation or 0)
+        check_disks(self._cloud.vms, order)
         try:
             operation = self._nodes.create(order)
         except ConflictError as error:

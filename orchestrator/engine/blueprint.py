@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from orchestrator.catalog import load_catalog
 from orchestrator.core import names
 from orchestrator.core.check_request import LONGEST_RUN
+from orchestrator.core.data_disks import data_disks
 from orchestrator.core.grants import vm_account
 from orchestrator.core.history import History
 from orchestrator.core.job import heartbeat_interval
@@ -124,6 +125,7 @@ class Blueprint:
             secure_boot=self.spec.secure_boot,
             reservation="" if dear else tpu.reservation or "",
             run_seconds=self._run_seconds,
+            disks=data_disks(self.spec),
         )
 
     @property
@@ -161,6 +163,7 @@ class Blueprint:
             tpu_address=address,
             heartbeat=heartbeat_interval(self.spec),
             round=history.round if role == "tpu" else 0,
+            disks=data_disks(self.spec) if role == "tpu" else (),
             expires_at=history.expires_at if role == "tpu" and self.spec.watch.self_delete else None,
         )
         return machine_scripts(self.spec, target)

@@ -7,6 +7,7 @@ The VM is an Ubuntu machine, labelled, with a limited life.
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.core.data_disks import DataDisk
 from orchestrator.core.names import region_of
 from orchestrator.ports import NetworkInterface, NodeOrder, VmOrder
 
@@ -56,9 +57,9 @@ def instance_body(order: VmOrder) -> dict[str, Any]:
     }
 
 
-def node_body(order: NodeOrder) -> dict[str, Any]:
+def node_body(order: NodeOrder, parent: str) -> dict[str, Any]:
     """
-    Return the node to send (tpu v2 Node, python field names).
+    Return the node to send to *parent*, projects/P/locations/ZONE (tpu v2 Node, python field names).
 
     Guest attributes are switched on, because they are how a machine tells us its host keys.
     """
@@ -71,8 +72,14 @@ def node_body(order: NodeOrder) -> dict[str, Any]:
         "labels": dict(order.labels),
         "metadata": {"enable-guest-attributes": "TRUE", **order.metadata},
         **({"tags": list(order.interface.tags)} if order.interface.tags else {}),
+        **({"data_disks": [_attached(disk, parent) for disk in order.disks]} if order.disks else {}),
         **({"shielded_instance_config": {"enable_secure_boot": True}} if order.secure_boot else {}),
     }
+
+
+def _attached(disk: DataDisk, parent: str) -> dict[str, str]:
+    place = parent.replace("/locations/", "/zones/")
+    return {"source_disk": f"{place}/disks/{disk.name}", "mode": disk.mode}
 
 
 def _vm_network(interface: NetworkInterface, zone: str) -> dict[str, str]:
@@ -120,7 +127,7 @@ def queued_body(order: NodeOrder, parent: str, wait: float | None) -> dict[str, 
 
     Spot is the tier of the queued resource, not a field of its node. *wait* is cut to whole seconds.
     """
-    node = {key: value for key, value in node_body(order).items() if key != "scheduling_config"}
+    node = {key: value for key, value in node_body(order, parent).items() if key != "scheduling_config"}
     spec = {"parent": parent, "node_id": order.name, "node": node}
     tier: dict[str, Any] = {"spot": {}} if order.spot else {}
     until = {"valid_until_duration": {"seconds": max(1, int(wait))}} if wait is not None else {}

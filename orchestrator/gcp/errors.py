@@ -43,6 +43,7 @@ NO_LOGIN = _rule(AuthError, "TPU-201", hints.log_in)
 _NO_ZONE = _rule(UsageError, "TPU-121", hints.other_zone)
 _REFUSED = _rule(UsageError, "TPU-120", hints.fix_file)
 _NO_NETWORK = _rule(UsageError, "TPU-122", hints.name_network)
+_NO_DISK = _rule(UsageError, "TPU-124", hints.name_disk)
 _POLICY = _rule(AuthError, "TPU-204", hints.obey_policy)
 _NO_PAYER = _rule(MissingPermissionError, "TPU-202", hints.use_project)
 _OTHER_PAYER = _rule(AuthError, "TPU-205", hints.set_quota_project)
@@ -97,6 +98,8 @@ _BY_TEXT: tuple[tuple[str, str, Rule], ...] = (
     ("INVALID_ARGUMENT", "due to preemption", _PREEMPTED),
     ("INVALID_ARGUMENT", "subnetwork", _NO_NETWORK),
     ("INVALID_ARGUMENT", "referenced network", _NO_NETWORK),
+    ("INVALID_ARGUMENT", "already being used", _busy),
+    ("INVALID_ARGUMENT", "/disks/", _NO_DISK),
     ("INVALID_ARGUMENT", "/networks/", _NO_NETWORK),
     ("NOT_FOUND", "/networks/", _NO_NETWORK),
     ("NOT_FOUND", "/subnetworks/", _NO_NETWORK),

@@ -62,6 +62,13 @@ def name_network(_: Failure) -> str:
     )
 
 
+def name_disk(_: Failure) -> str:
+    """
+    Name the setting that attaches disks.
+    """
+    return "See: gcloud compute disks list; then correct tpu.disks or tpu.zones in tpuctl.yaml"
+
+
 def obey_policy(found: Failure) -> str:
     """
     Name the setting that avoids what a constraint forbids, else who can lift it.

@@ -38,6 +38,7 @@ def test_a_vm_without_external_address_asks_for_none():
     assert interface == {"network": "global/networks/default", "access_configs": []}
 
 
+PARENT = "projects/p/locations/europe-west4-b"
 HOST = "projects/host-project"
 
 
@@ -70,7 +71,10 @@ def test_vm_and_tpu_are_asked_for_on_the_network_of_the_file(network, subnetwork
     interface = NetworkInterface(network, subnetwork)
     (vm,) = instance_body(a_vm(interface=interface))["network_interfaces"]
     assert (vm["network"], vm.get("subnetwork")) == of_vm
-    assert node_body(a_node(interface=interface))["network_config"] == {"enable_external_ips": True, **of_tpu}
+    assert node_body(a_node(interface=interface), PARENT)["network_config"] == {
+        "enable_external_ips": True,
+        **of_tpu,
+    }
 
 
 def test_tags_secure_boot_and_image_of_the_file_are_asked_for():
@@ -82,9 +86,9 @@ def test_tags_secure_boot_and_image_of_the_file_are_asked_for():
     assert vm["tags"] == {"items": ["ssh", "lab"]}
     assert vm["shielded_instance_config"]["enable_secure_boot"]
     assert vm["disks"][0]["initialize_params"]["source_image"] == "projects/p/global/images/family/f"
-    node = node_body(a_node(interface=interface, secure_boot=True))
+    node = node_body(a_node(interface=interface, secure_boot=True), PARENT)
     assert (node["tags"], node["shielded_instance_config"]) == (["ssh", "lab"], {"enable_secure_boot": True})
-    assert not {"tags", "shielded_instance_config"} & set(node_body(a_node()))
+    assert not {"tags", "shielded_instance_config"} & set(node_body(a_node(), PARENT))
 
 
 def test_a_standard_vm_deletes_itself_at_the_end_of_its_life():

@@ -155,6 +155,7 @@ VALUES = {
     "tpu.across_regions": ("true", True),
     "tpu.request": ("queued", "queued"),
     "tpu.reservation": ("mine", "mine"),
+    "tpu.disks": ("text,scratch:read-write", ("text", "scratch:read-write")),
     "tpu.max_run_duration": ("8h", 28800.0),
     "tpu.wait": ("1h", 3600.0),
     "tpu.spot": ("true", True),

@@ -101,3 +101,24 @@ def test_several_instances_go_in_one_batch(gcloud):
     gcloud("instances", "delete", "v1", "v2", *HERE)
     assert gcloud("instances", "list") == []
     assert "/batch/compute/v1" in seen
+
+
+def test_disks_of_a_tpu(gcloud):
+    """
+    create, list, a TPU that has one, and the refusals of a disk that is in use or not there.
+    """
+    gcloud("disks", "create", "d1", *HERE, "--size", "20GB", "--type", "pd-balanced")
+    assert [(d["name"], d["sizeGb"]) for d in gcloud("disks", "list")] == [("d1", "20")]
+    kind = ("--accelerator-type", "v5litepod-8", "--version", "v2-alpha-tpuv5-lite")
+    path = f"projects/{PROJECT}/zones/{ZONE}/disks"
+    gcloud("tpus", "tpu-vm", "create", "t1", *HERE, *kind, "--data-disk", f"source={path}/d1,mode=read-write")
+    (shown,) = gcloud("tpus", "tpu-vm", "describe", "t1", *HERE)["dataDisks"]
+    assert shown == {"mode": "READ_WRITE", "sourceDisk": f"{path}/d1"}
+    assert len(gcloud("disks", "describe", "d1", *HERE)["users"]) == 1
+    assert "already being used" in gcloud("disks", "delete", "d1", *HERE, fails=True)
+    for name, words in (("d1", "already being used"), ("gone", "was not found")):
+        disk = ("--data-disk", f"source={path}/{name}")
+        assert words in gcloud("tpus", "tpu-vm", "create", "t2", *HERE, *kind, *disk, fails=True)
+    gcloud("tpus", "tpu-vm", "delete", "t1", *HERE)
+    gcloud("disks", "delete", "d1", *HERE)
+    assert gcloud("disks", "list") == []

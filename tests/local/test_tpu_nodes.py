@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.local.cloud_kit import NODES, SPOT_NODE, ZONE, a_lab, node_body
+from tests.local.cloud_kit import NODES, PROJECT, SPOT_NODE, ZONE, a_lab, node_body
 
 ENV_LINE = re.compile(r"([A-Z_]+): '(.*)'")
 
@@ -28,13 +28,18 @@ def test_a_node_is_creating_until_its_operation_is_done():
     assert ended["metadata"]["verb"] == "create"
 
 
+PLACE = f"projects/{PROJECT}/zones/{ZONE}"
+
+
 def test_a_node_shows_names_of_enums_and_strings_for_big_numbers():
     """
     Integer enums in the body come back as names; ids are strings.
     """
-    disks = [{"sourceDisk": "d", "mode": 1}]
+    lab = a_lab()
+    lab.ok("POST", f"/compute/v1/{PLACE}/disks", {"name": "d"})
+    disks = [{"sourceDisk": f"{PLACE}/disks/d", "mode": 1}]
     config = {"acceleratorType": "", "acceleratorConfig": {"type": 9, "topology": "2x4"}}
-    node = a_lab().node(dataDisks=disks, **config)
+    node = lab.node(dataDisks=disks, **config)
     assert node["acceleratorType"] == "v5litepod-8"
     assert node["acceleratorConfig"]["type"] == "V5LITE_POD"
     assert node["dataDisks"][0]["mode"] == "READ_WRITE"

@@ -60,7 +60,8 @@ class DirectNodes:
         Ask for the node; raise ConflictError when the name is taken.
         """
         incarnation = incarnation_of(order.name, dict(order.labels))
-        body = as_json(node_body(order), presence=False)
+        parent = f"projects/{self._door.project}/locations/{order.zone}"
+        body = as_json(node_body(order, parent), presence=False)
         act = partial(self._local.tpu.create, order.zone, order.name, body)
         what = f"create TPU node '{order.name}' in {order.zone}"
         with comparing_with_quota(order.type, order.zone):

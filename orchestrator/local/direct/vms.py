@@ -54,6 +54,18 @@ class DirectVms:
             )
         )
 
+    def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
+        """
+        Look at a disk of any owner: Present with the names of who has it, Absent when there is none.
+        """
+        disks = self._local.compute.disks
+
+        def act() -> tuple[str, ...]:
+            return tuple(user.rpartition("/")[2] for user in disks.users(disks.get(zone, name)))
+
+        what = f"look at disk '{name}' in {zone}"
+        return seen(lambda: self._door.compute(what, "compute.disks.get", Place(zone, name), act))
+
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
         """
         List the VMs that carry the label in *zones*, all pages.

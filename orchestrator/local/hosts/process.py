@@ -39,8 +39,21 @@ class ProcessHosts(MachineHosts):
         environment = self._environment(machine, folder, state / "bin", short)
         environment["TPUCTL_APT_DIR"] = str(folder / SETTINGS)
         environment["TPUCTL_CRON_MINUTE"] = str(self.settings.cron_minute_seconds)
+        environment["TPUCTL_DISK_DIR"] = str(self._disk_devices(machine, folder))
         environment["TPUCTL_HAS_CRON"] = "no" if CRON in self.settings.absent else "yes"
         return GuestConfig.build("process", machine, self.settings, state, environment)
+
+    def _disk_devices(self, machine: Machine, folder: Path) -> Path:
+        """
+        Return a folder with a link for each data disk, named as its device is; its content outlives machines.
+        """
+        devices, kept = folder / "dev/disk/by-id", self.settings.root.parent / "data-disks"
+        shutil.rmtree(devices, ignore_errors=True)
+        devices.mkdir(parents=True)
+        for number, name in enumerate(machine.disks, start=1):
+            (kept / name).mkdir(parents=True, exist_ok=True)
+            (devices / f"google-persistent-disk-{number}").symlink_to(kept / name)
+        return devices
 
     def _stopped(self, machine_id: str) -> None:
         forget_short_name(self.settings.cloud_id, machine_id)

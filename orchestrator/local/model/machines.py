@@ -18,6 +18,7 @@ class Machine:
     internal IP. *attributes* are the instance attributes as the metadata server shows them
     (user metadata plus what the platform adds, for example agent-worker-number). A *private* machine
     has no external address. A *mute* one boots and never runs its startup script.
+    *disks* names the folders of its data disks, in the order of their devices.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Machine:
     disk_bytes: int = 0  # 0: no limit of its own
     private: bool = False
     mute: bool = False
+    disks: tuple[str, ...] = ()
 
 
 class Hosts(Protocol):

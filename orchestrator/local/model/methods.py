@@ -21,7 +21,7 @@ WITH_OPERATION = frozenset(
     [f"tpu.nodes.{verb}" for verb in _TPU_OPERATIONS]
     + [f"tpu.queuedResources.{verb}" for verb in ("create", "delete", "reset")]
     + [f"compute.instances.{verb}" for verb in _COMPUTE_OPERATIONS]
-    + ["compute.disks.delete", "compute.firewalls.insert", "compute.firewalls.delete"]
+    + ["compute.disks.insert", "compute.disks.delete", "compute.firewalls.insert", "compute.firewalls.delete"]
 )
 
 # Lists that say which places they could not ask.
@@ -118,6 +118,7 @@ _TABLES = {
 _RENAMED = {
     "compute.instances.insert": "compute.instances.create",
     "compute.instances.bulkInsert": "compute.instances.create",
+    "compute.disks.insert": "compute.disks.create",
     "compute.firewalls.insert": "compute.firewalls.create",
     "compute.instances.aggregatedList": "compute.instances.list",
     "storage.buckets.insert": "storage.buckets.create",

@@ -5,7 +5,7 @@ What the TPU API refuses, and how it reads the body of a node.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from orchestrator.local.model import tables, vpcs
+from orchestrator.local.model import data_disks, tables, vpcs
 from orchestrator.local.model.errors import ApiError, OperationError, tpu_case
 from orchestrator.local.model.kernel import Kernel, Place
 from orchestrator.local.model.names import is_rfc1035
@@ -97,6 +97,7 @@ def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple
     if gone:
         # The text of the TPU API is not known; it is written like Compute Engine's (docs/facts.md 2.7).
         raise bad_request(kernel, f"The resource 'projects/{kernel.settings.project}/{gone}' was not found")
+    data_disks.check(kernel, place, fields, accelerator)
     if len(fields.get("description", "")) > 512:
         raise bad_request(kernel, "The description is longer than 512 characters.")
     if (place.zone, place.name) in kernel.state.nodes:

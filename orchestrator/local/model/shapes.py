@@ -20,7 +20,7 @@ NODE: Shape = {
     "labels": TEXTS,
     "metadata": TEXTS,
     "tags": [str],
-    "dataDisks": [{}],
+    "dataDisks": [{"sourceDisk": str}],
     "shieldedInstanceConfig": {},
 }
 QUEUED: Shape = {
@@ -75,6 +75,7 @@ SEVERAL: Shape = {
     "perInstanceProperties": {"*": {"name": str}},
     "instanceProperties": {key: value for key, value in INSTANCE.items() if key != "name"},
 }
+DISK: Shape = {"name": str, "type": str, "labels": TEXTS}
 LABELS: Shape = {"labels": TEXTS, "labelFingerprint": str}
 TAGS: Shape = {"items": [str], "fingerprint": str}
 FIREWALL: Shape = {"name": str, "allowed": [{}], "denied": [{}], "sourceRanges": [str]}

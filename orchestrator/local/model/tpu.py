@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.local.model import node_rules, queued_rules, reservations, tables
+from orchestrator.local.model import data_disks, node_rules, queued_rules, reservations, tables
 from orchestrator.local.model.billing import Usage
 from orchestrator.local.model.errors import OperationError, tpu_case
 from orchestrator.local.model.faults import BIRTHS, FaultKind
@@ -332,6 +332,10 @@ class TpuNodes:
         addresses = [kernel.state.pool.take() for _ in range(count)]
         node.workers = build_workers(
             kernel.settings, node, addresses, [kernel.numeric_id() for _ in range(count)]
+        )
+        disks = data_disks.folders(kernel, node)
+        node.workers = (
+            tuple(replace(worker, disks=disks) for worker in node.workers) if disks else node.workers
         )
         if node.birth and node.birth.kind is FaultKind.MUTE:
             node.workers = tuple(replace(worker, mute=True) for worker in node.workers)

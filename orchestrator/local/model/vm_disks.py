@@ -8,12 +8,13 @@ and billed, but its content is gone.
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.local.model import tables, vm_rules
+from orchestrator.local.model import data_disks, tables, vm_rules
 from orchestrator.local.model.billing import Usage, per_hour
 from orchestrator.local.model.disks import Disk
 from orchestrator.local.model.errors import ApiError
 from orchestrator.local.model.instance import Attachment, Instance
 from orchestrator.local.model.kernel import Kernel, Place
+from orchestrator.local.model.names import is_rfc1035
 from orchestrator.local.model.operations import Api, Operation
 
 _DEFAULT_GIB = 10
@@ -53,14 +54,46 @@ class VmDisks:
         """
         return f"projects/{self._kernel.settings.project}/zones/{zone}/disks/{name}"
 
+    def users(self, disk: Disk) -> list[str]:
+        """
+        Return who has a disk, from `projects/` on; how Google names a TPU there is not known.
+        """
+        project = self._kernel.settings.project
+        vms = [f"projects/{project}/zones/{disk.zone}/instances/{disk.user}"] if disk.user else []
+        return vms + [node.path for node, _ in data_disks.holders(self._kernel, disk.zone, disk.name)]
+
+    def insert(self, zone: str, body: Mapping[str, Any]) -> Operation:
+        """
+        Create a disk from *body* (JSON of Disk), without an image; errors: ApiError.
+        """
+        kernel, place = self._kernel, Place(zone, str(body.get("name", "")))
+        vm_rules.check_zone(kernel, zone)
+        if not is_rfc1035(place.name):
+            raise vm_rules.invalid(f"Invalid value for field 'resource.name': '{place.name}'.")
+        path = self.path(zone, place.name)
+        if (zone, place.name) in kernel.state.disks:
+            raise ApiError(409, "alreadyExists", f"The resource '{path}' already exists")
+        size, kind = str(body.get("sizeGb") or 500), str(body.get("type") or "pd-standard")
+        if not size.isdigit():
+            raise vm_rules.invalid(f"Invalid value for field 'resource.sizeGb': '{size}'.")
+        labels = dict(body.get("labels") or {})
+        kind = kind.rpartition("/")[2]
+        made = Disk(
+            zone, place.name, kernel.numeric_id(), int(size), kind, "", kernel.state.time, labels=labels
+        )
+        operation = kernel.begin(Api.COMPUTE, f"zones/{zone}", "insert", path, made.numeric_id, place=place)
+        if operation.planned is None:
+            self._create(made)
+        kernel.proceed(operation, kernel.settings.latency.vm_change, "vm.done")
+        return operation
+
     def delete(self, zone: str, name: str) -> Operation:
         """
         Start to delete a disk; errors: ApiError 400 while a VM uses it.
         """
         kernel, disk = self._kernel, self.get(zone, name)
         path = self.path(zone, name)
-        if disk.user:
-            user = f"projects/{kernel.settings.project}/zones/{zone}/instances/{disk.user}"
+        for user in self.users(disk)[:1]:
             text = f"The disk resource '{path}' is already being used by '{user}'"
             raise ApiError(400, "resourceInUseByAnotherResource", text)
         operation = kernel.begin(

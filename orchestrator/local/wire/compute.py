@@ -61,6 +61,7 @@ def _instances(cloud: LocalCloud) -> Table:
         ("compute.disks.list", "GET", _Z + "/disks", vms.disks),
         ("compute.disks.aggregatedList", "GET", _P + "/aggregated/disks", vms.disks_everywhere),
         ("compute.disks.get", "GET", _Z + "/disks/{disk}", vms.disk),
+        ("compute.disks.insert", "POST", _Z + "/disks", vms.insert_disk),
         ("compute.disks.delete", "DELETE", _Z + "/disks/{disk}", vms.delete_disk),
     ]
 

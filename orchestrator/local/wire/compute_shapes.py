@@ -2,7 +2,7 @@
 VMs, disks and operations as Compute Engine writes them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.local.model.disks import Disk
@@ -125,12 +125,11 @@ def _attached(instance: Instance, index: int, disks: Mapping[tuple[str, str], Di
     }
 
 
-def disk_json(project: str, disk: Disk) -> dict[str, Any]:
+def disk_json(project: str, disk: Disk, users: Sequence[str]) -> dict[str, Any]:
     """
-    Return a Disk.
+    Return a Disk and who has it.
     """
     zone = f"projects/{project}/zones/{disk.zone}"
-    users = [link(f"{zone}/instances/{disk.user}")] if disk.user else []
     return named_resource(
         "disk",
         f"{zone}/disks/{disk.name}",
@@ -140,7 +139,7 @@ def disk_json(project: str, disk: Disk) -> dict[str, Any]:
         sizeGb=str(disk.size_gib),
         type=link(f"{zone}/diskTypes/{disk.type}"),
         sourceImage=link(disk.image) if disk.image else "",
-        users=users,
+        users=[link(user) for user in users],
         labels=disk.labels,
         labelFingerprint=fingerprint(disk.labels),
         creationTimestamp=compute_timestamp(disk.created),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.local.model import policies, replays, shapes, tables
+from orchestrator.local.model.disks import Disk
 from orchestrator.local.model.errors import compute_case
 from orchestrator.local.model.instance import Instance
 from orchestrator.local.model.operations import Operation
@@ -193,7 +194,7 @@ class InstanceRequests:
         Answer disks.list.
         """
         own = self._cloud.settings.project
-        disks = [disk_json(own, disk) for disk in self._cloud.compute.disks.in_zone(call.zone)]
+        disks = [self._disk(disk) for disk in self._cloud.compute.disks.in_zone(call.zone)]
         return listed(call.request, "disk", f"projects/{own}/zones/{call.zone}/disks", disks)
 
     def disks_everywhere(self, call: Call) -> Response:
@@ -201,22 +202,30 @@ class InstanceRequests:
         Answer disks.aggregatedList.
         """
         own, in_zone = self._cloud.settings.project, self._cloud.compute.disks.in_zone
-        scopes = {f"zones/{zone}": [disk_json(own, d) for d in in_zone(zone)] for zone in tables.zones()}
+        scopes = {f"zones/{zone}": [self._disk(d) for d in in_zone(zone)] for zone in tables.zones()}
         return aggregated(call.request, "disks", f"projects/{own}/aggregated/disks", dict(scopes))
 
     def disk(self, call: Call) -> Response:
         """
         Answer disks.get.
         """
-        return Response.of(
-            disk_json(self._cloud.settings.project, self._cloud.compute.disks.get(call.zone, call.name))
-        )
+        return Response.of(self._disk(self._cloud.compute.disks.get(call.zone, call.name)))
+
+    def insert_disk(self, call: Call) -> Response:
+        """
+        Answer disks.insert.
+        """
+        body = body_of(call.request, shapes.DISK)
+        return once(self._cloud, call.request, lambda: self._cloud.compute.disks.insert(call.zone, body))
 
     def delete_disk(self, call: Call) -> Response:
         """
         Answer disks.delete.
         """
         return once(self._cloud, call.request, lambda: self._cloud.compute.disks.delete(call.zone, call.name))
+
+    def _disk(self, disk: Disk) -> dict[str, Any]:
+        return disk_json(self._cloud.settings.project, disk, self._cloud.compute.disks.users(disk))
 
     def _shown(self, instance: Instance) -> dict[str, Any]:
         return instance_json(instance, self._cloud.kernel.state.disks)
