@@ -15,13 +15,15 @@ from orchestrator.core.doctor import google
 from orchestrator.core.doctor.finding import bad
 from orchestrator.core.history import deletion_key
 from orchestrator.core.world import Present
-from orchestrator.engine import reach
+from orchestrator.engine import act, reach
 from orchestrator.engine.down import Sweep
+from orchestrator.engine.queue import NodesInQueue
 from orchestrator.gcp import bodies, errors
 from orchestrator.gcp.failure import Failure
 from tests.simulation.switch import Switch
 
 AGENT, CLOUD, REACH = "tests/agent/test_", "tests/cloud/test_", "tests/engine/test_reach.py::"
+FLEX, RESERVED = "tests/engine/test_flex_start.py::", "tests/engine/test_reservation.py::"
 
 
 def _without(name, text, instead=""):
@@ -114,6 +116,15 @@ UNKIND = {
     "U15 budgets count the upper end of a price": Switch(
         ((Catalog, "tpu_price", _usual_price(Catalog.tpu_price)),),
         ("tests/core/test_cost.py::test_where_sources_differ_a_price_is_a_range",)),
+    "U17 a zone without flex-start is left for the next": Switch(
+        ((errors, "_BY_TEXT", tuple(row for row in errors._BY_TEXT if "flex_start" not in row[1])),),
+        (f"{FLEX}test_a_zone_that_does_not_offer_it_is_left_for_the_next",)),
+    "U17 a reservation that is not there": Switch(
+        ((NodesInQueue, "_lacks_reservation", lambda self, code: False),),
+        (f"{RESERVED}test_a_reservation_that_is_not_there_ends_the_asking_and_names_the_setting",)),
+    "U17 a disk that is not in the zone": Switch(
+        ((act, "check_disks", lambda vms, order: None),),
+        ("tests/engine/test_data_disks.py::test_a_disk_that_is_not_in_the_zone_is_refused_before_the_create",)),
     "U18 the lock that a dead process left": Switch(
         ((accelerator, "_remove", lambda lock: False),),
         (f"{AGENT}agent_accelerator.py::test_a_lock_file_goes_when_its_process_has_gone",)),
