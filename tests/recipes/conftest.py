@@ -33,9 +33,9 @@ TOO_LARGE = {
 }
 TURNS = (
     ("jax_lm_slice", "pages_run"),
-    ("flax_nnx", "eval", "sidecars"),
+    ("flax_nnx", "eval"),
     ("keras_jax", "real_saves"),
-    ("lightning", "tokenizer"),
+    ("lightning", "sidecars"),
 )
 """What one change in four rehearses."""
 # With `--no-loadscope-reorder` processes take modules in this order: a long one must not begin last.
