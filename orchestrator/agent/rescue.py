@@ -17,6 +17,7 @@ from .gang import Attempt
 from .leftovers import Found, Leftovers, leftovers
 from .parts import LONGEST_PAUSE, Parts
 from .storage import Bucket, sha256_of
+from .stray import BUCKET
 from .threads import say
 from .unclaimed import (
     UNCLAIMED,
@@ -111,6 +112,8 @@ class Rescue:
         saves = [one.name for one in manifest.files if save_like(one.name.rpartition("/")[2])]
         shown = [*saves, *(one.name for one in manifest.files), ""][0]
         place, _, name = shown.partition("/")
+        if not shown and self._parts.status.get("uncommitted_place") == BUCKET:
+            place, name = BUCKET, str(self._parts.status.get("uncommitted"))
         self._parts.status.set(
             unclaimed_files=len(manifest.files), unclaimed_bytes=manifest.size,
             unclaimed_complete=manifest.complete, uncommitted=name, uncommitted_place=place,

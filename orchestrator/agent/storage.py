@@ -144,6 +144,17 @@ class Bucket:
         """
         return self._pages({"prefix": prefix, "delimiter": "/"}, seconds)
 
+    def glance(
+        self, prefix: str, *, deep: bool, seconds: float = SECONDS
+    ) -> Tuple[List[Dict[str, Any]], List[str]]:
+        """
+        Return one page of objects under *prefix*, and of folders unless *deep*: a bucket may hold millions.
+        """
+        query = {"prefix": prefix, "maxResults": "1000", **({} if deep else {"delimiter": "/"})}
+        path = f"/storage/v1/b/{self.name}/o?{urlencode(query)}"
+        page = _resource(self._call("GET", path, seconds), path)
+        return page.get("items", []), page.get("prefixes", [])
+
     def other(self, name: str) -> Bucket:
         """
         Return another bucket of the same service, for the same account.

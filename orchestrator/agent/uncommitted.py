@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, Set, Tuple
 from .formats.save_like import kept_like, save_folder_like
 from .parts import Parts
 from .rescue import Rescue
+from .stray import BUCKET, stray_in
 from .unclaimed import Place
 
 QUIET = 4
@@ -45,6 +46,9 @@ class Uncommitted:
         lying = [one for one in named if now - self._seen[one] >= quiet]
         place, name = (lying[0][0].value, lying[0][1]) if lying else ("", "")
         state = self._rescue.state_of(place, name)
+        if not name and not self._parts.settings.worker:
+            name = stray_in(self._parts.bucket, self._since())
+            place = BUCKET if name else ""
         status.set(uncommitted=name, uncommitted_place=place, uncommitted_state=state)
 
     def _names(self) -> List[_Named]:

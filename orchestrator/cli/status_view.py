@@ -92,7 +92,23 @@ def _job(body: dict[str, Any]) -> list[str]:
         formats = sorted({w["format"] for w in body["workers"] if w.get("format")})
         of_format = f" (format {', '.join(formats)})" if formats else ""
         lines.append(f"checkpoint: {checkpoint_text(body) or 'none yet'}{of_format}")
-    return lines
+    return [*lines, *_untold(body)]
+
+
+def _untold(body: dict[str, Any]) -> list[str]:
+    """
+    Say why step or loss are not shown of a job that has saved by now.
+    """
+    mute = [
+        w
+        for w in body["workers"]
+        if w["phase"] == "run" and w["checkpoint"] is not None and w["loss"] is None
+    ]
+    if not mute or any(w["loss"] is not None for w in body["workers"]):
+        return []
+    what = "no loss" if mute[0]["step"] is not None else "neither step nor loss"
+    how = "job.progress tells it how (docs/job-environment.md)"
+    return [f"progress: the job prints {what} that tpuctl knows; {how}"]
 
 
 def _cost(body: dict[str, Any], *, rehearsed: bool) -> list[str]:

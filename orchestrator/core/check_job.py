@@ -87,8 +87,11 @@ def _format(spec: Spec, _: Catalog) -> Iterator[Problem]:
     if saving.format in _IN_BUCKET and saving.dir == "bucket":
         return
     if saving.format in _IN_BUCKET and "://" in saving.dir:
-        why = f'"{saving.dir[:60]}": a deployment has one bucket only, its own'
-        yield Problem("job.checkpoint.dir", why, "write dir: bucket")
+        why = f'"{saving.dir[:60]}": a deployment has one bucket, with the saves in its folder checkpoints/'
+        name = saving.dir.partition("://")[2].partition("/")[0]
+        own = f"; for a bucket of yours also bucket: {{name: {name[:63]}, adopt: true}}"
+        hint = 'write dir: bucket, and let the job save to "$TPUCTL_CHECKPOINT_DIR", which is gs://BUCKET/checkpoints'
+        yield Problem("job.checkpoint.dir", why, hint + ("" if name.startswith("$") or not name else own))
     elif saving.dir == "bucket" or "://" in saving.dir:
         why = (
             f"the agent proves and uploads {saving.format} checkpoints, "

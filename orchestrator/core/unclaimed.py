@@ -11,11 +11,13 @@ from orchestrator.core.spec import CheckpointSpec
 from orchestrator.core.world import Heartbeat, Phase, Present, Sight, World
 
 FETCH = "tpuctl fetch --unclaimed"
+_BUCKET = "bucket"
 _PLACES = {
     "checkpoints": "in the checkpoint folder",
     "quarantine": "in the quarantine of the machine",
     "work": "in the job's working folder",
     "home": "in the home folder",
+    _BUCKET: "in the bucket, where tpuctl looks for no saves",
 }
 
 
@@ -40,6 +42,12 @@ def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
     Return the reason of such an end: which file lies where, and what the format had wanted.
     """
     count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
+    stray = next((b for b in beats if b.uncommitted and b.uncommitted_place == _BUCKET), None)
+    if not count and stray is not None:
+        return (
+            f"the job ended with status 0 and nothing was committed: {stray.uncommitted} lies "
+            f"{_PLACES[_BUCKET]} and from where `fetch` copies nothing; {_wanted_text(saving, stray)}"
+        )
     if not count:
         return f"the job ended with status 0 and saved nothing; {wants_text(saving)}"
     shown = next((b for b in beats if b.uncommitted), beats[0])
@@ -95,6 +103,8 @@ def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
     """
     if beat.uncommitted_place in _ELSEWHERE:
         return "only what lies below $TPUCTL_CHECKPOINT_DIR is committed"
+    if beat.uncommitted_place == _BUCKET:
+        return "set job.checkpoint.dir: bucket and let it save to $TPUCTL_CHECKPOINT_DIR, gs://BUCKET/checkpoints"
     if beat.uncommitted_state == State.NOT_RESUMABLE.value:
         return "it is whole, but without the optimizer's state no job can go on from it: save_only_model?"
     return wants_text(saving)
@@ -124,6 +134,9 @@ def lost_text(saving: CheckpointSpec, world: World, history: History) -> str:
     if has_no_steps(saving):
         stay = "; what it wrote to the bucket stays there" if saving.dir == "bucket" else also
         return f"its job has no steps and starts again{stay}"
+    stray = next((b.uncommitted for b in mine if b.uncommitted_place == _BUCKET), "")
+    if stray:
+        return f"nothing is committed; {stray} is {_PLACES[_BUCKET]}: the job itself may find it there{also}"
     return f"NOTHING is committed, so the next one begins at step 0{also}"
 
 

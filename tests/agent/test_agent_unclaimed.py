@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from orchestrator.agent.leftovers import leftovers
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
+from orchestrator.agent.stray import stray_in
 from orchestrator.agent.unclaimed import Kept, Unclaimed, Why, ended_before, outputs_before, parse
 from tests.agent.agent_lab import Lab, Machine
 
@@ -379,3 +381,18 @@ def test_what_a_commit_contains_is_no_leftover(lab: Lab) -> None:
     assert left(20) == both | {"step-30/COMPLETE"}
     assert left(30) == both
     assert left(None) == both | {"step-10/COMPLETE", "step-20/COMPLETE", "step-30/COMPLETE"}
+
+
+def test_a_save_in_another_folder_of_the_bucket_is_named(lab: Lab) -> None:
+    """
+    A program that writes to gs:// by itself has saved something: nobody may say that it has not.
+    """
+    machine = lab.machine("m1")
+    bucket = wire(read_settings(machine.env), machine.env).bucket
+    for name in ("bundles/model.pt", "tensorboard/model.pt", "runs/a/readme.txt"):
+        lab.put(name, b"x")
+    assert stray_in(bucket, 1.0) == ""
+    lab.put("runs/a/ckpt_5.npz", b"x")
+    assert stray_in(bucket, 1.0) == "runs/a/ckpt_5.npz"
+    assert stray_in(bucket, time.time() + 3600) == ""
+    assert stray_in(bucket, 0.0) == "", "a job that has not been started has saved nothing"

@@ -188,3 +188,15 @@ def test_the_last_step_may_be_known_from_the_job_alone():
     """A bar tells it, where the deployment file has no target_steps."""
     told = job_text(body(target_steps=None, workers=[worker(total_steps=240, rate=2.0)], eta_s=60.0))
     assert told == "run, step 120 of 240 (50%), loss 2.31, 2 steps/s, 1 min 0 s left"
+
+
+def test_what_a_job_does_not_tell_is_said_once_it_has_saved():
+    """A line without them looks like a job that stands still; before the first save it may be starting."""
+
+    def said(**more):
+        return " ".join(status_lines(body(workers=[worker(**more)]), rehearsed=True, width=0))
+
+    assert "progress: the job prints no loss that tpuctl knows; job.progress" in said(loss=None)
+    assert "prints neither step nor loss" in said(loss=None, step=None)
+    for known in ({}, {"loss": None, "checkpoint": None}, {"loss": None, "phase": "done"}):
+        assert "progress:" not in said(**known)

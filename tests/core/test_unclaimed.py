@@ -120,6 +120,15 @@ def test_a_save_elsewhere_is_named_with_its_reason():
     wrong = beat(uncommitted="out/ckpt.pt", uncommitted_place="work")
     told = uncommitted_text(spec().job.checkpoint, [wrong])
     assert told.endswith("(only what lies below $TPUCTL_CHECKPOINT_DIR is committed)")
+    stray = {"uncommitted": "runs/ckpt_5.npz", "uncommitted_place": "bucket"}
+    told = uncommitted_text(spec().job.checkpoint, [beat(**stray)])
+    assert "runs/ckpt_5.npz is in the bucket, where tpuctl looks for no saves, nothing is committed" in told
+    assert "set job.checkpoint.dir: bucket" in told
+    ended = planned(beat(phase=Phase.UNCLAIMED, **stray))
+    assert "runs/ckpt_5.npz lies in the bucket" in ended.reason
+    assert "saved nothing" not in ended.reason
+    gone = world(heartbeats=Present((beat(phase=Phase.STOPPED, notice=True, **stray),)))
+    assert "NOTHING" not in lost_text(spec().job.checkpoint, gone, history())
     ended = planned(beat(phase=Phase.UNCLAIMED, **{**LIES, "uncommitted_place": "home"}))
     assert ended.reason.endswith("; only what lies below $TPUCTL_CHECKPOINT_DIR is committed")
 

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.agent.errors import TornError
 from orchestrator.agent.formats.faults import fault_of
-from orchestrator.agent.formats.saved_files import Found, among, group
+from orchestrator.agent.formats.saved_files import Found, among, group, main_of
 from orchestrator.agent.gang import next_attempt
 from orchestrator.agent.links import make_links
 from orchestrator.agent.manifest import parse
@@ -210,6 +210,16 @@ def test_a_second_part_of_a_job_does_not_wait_for_the_numbers_of_the_first() -> 
         [Found("a_20", "a", 20, at=2.0), Found("b_10", "b", 10, at=1.0), Found("a_10", "a", 10, at=1.0)]
     )
     assert older.missing == ("b",)
+
+
+def test_of_the_versions_of_a_name_the_youngest_is_resumed_from() -> None:
+    """
+    A Lightning script that went on from `last.ckpt` saves to `last-v1.ckpt`, the next one to `last-v2.ckpt`.
+    """
+    ages = {"last.ckpt": 1.0, "last-v1.ckpt": 2.0, "last-v2.ckpt": 3.0, "best.ckpt": 4.0}
+    assert main_of(group(list(among(ages, lambda name: (9, ages[name]))))) == "last-v2.ckpt"
+    ages["last.ckpt"] = 5.0
+    assert main_of(group(list(among(ages, lambda name: (9, ages[name]))))) == "last.ckpt"
 
 
 def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(bench: Bench) -> None:

@@ -19,7 +19,7 @@ _NOISE = re.compile(
 _TIME = re.compile(
     r"(?<!\d)(?:20\d{6}|20\d\d[-_.]\d\d[-_.]\d\d|\d{10,})(?:[-_t.]?\d\d[-:._]?\d\d[-:._]?\d\d)?"
 )
-_VERSION = re.compile(r"[-_.]v\d+(?=\.)", re.IGNORECASE)
+VERSION = re.compile(r"[-_.]v\d+(?=\.)", re.IGNORECASE)
 _WORD = r"(?:global_?steps?|steps?|iter(?:ation)?s?|updates?|batch(?:es)?|kimg|tokens?|samples?)"
 _STEP = re.compile(rf"{_WORD}[-_=: .]?(\d+)|(?<![a-z0-9])(\d+)[-_]?{_WORD}(?![a-z]|[-_=: .]?\d)")
 _EPOCH = re.compile(r"(?<![a-z])(?:epochs?|ep|e)[-_=: .]?(\d+)")
@@ -83,7 +83,7 @@ def _series(name: str, start: int, end: int) -> str:
 
     A version is left out: Lightning saves `step=40-v1.ckpt` beside the `step=40.ckpt` that it went on from.
     """
-    after = _VERSION.sub("", name[end:])
+    after = VERSION.sub("", name[end:])
     return re.sub(r"\d+(?:\.\d+)?", "#", name[:start]) + "#" + re.sub(r"\d+\.\d+|\d+", _kept, after)
 
 

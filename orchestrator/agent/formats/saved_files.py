@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from .names import Kind, numbered
+from .names import VERSION, Kind, numbered
 from .save_like import is_log, kept_like, maybe_kept, save_folder_like
 
 _EPOCHS = 10**12
@@ -200,11 +200,13 @@ def main_of(saves: Saves) -> str:
         parts = saves.newest[0].name.split("/")
         return next("/".join(parts[: n + 1]) for n, part in enumerate(parts) if _is_step_folder(part))
 
-    def rank(one: Found) -> Tuple[bool, bool, bool, bool, str]:
+    def rank(one: Found) -> Tuple[bool, bool, bool, bool, str, float, str]:
         base = base_of(one.name).lower()
+        # Lightning goes on from `last.ckpt` and saves to `last-v1.ckpt` from then on.
+        same = VERSION.sub("", one.name)
         return (
             one.side, _BESIDE.search(base) is not None, one not in saves.newest,
-            _CURRENT.search(base) is None, one.name,
+            _CURRENT.search(base) is None, same, -one.at, one.name,
         )  # fmt: skip
 
     return min(saves.head, key=rank).name
