@@ -30,8 +30,11 @@ def comparing_with_quota(accelerator_type: str, zone: str) -> Iterator[None]:
 def _comparison(accelerator_type: str, zone: str, limit: int) -> str:
     catalog = load_catalog()
     wanted = catalog.accelerator(accelerator_type)
-    if wanted is None or wanted.counted <= limit:
+    quota = catalog.quota_of(accelerator_type, spot=True)
+    if wanted is None or quota is None:
         return ""
+    asked = f"You asked for {wanted.counted} {quota.unit}, the limit is {limit}"
+    if wanted.counted <= limit:
+        return f"{asked}: other TPUs hold the rest."
     smaller = catalog.within_quota(accelerator_type, zone, limit)
-    fits = f": {smaller} would fit (tpu.type)." if smaller else "."
-    return f"You asked for {wanted.counted}, the limit is {limit}{fits}"
+    return f"{asked}: {smaller} would fit (tpu.type)." if smaller else f"{asked}."

@@ -4,6 +4,7 @@ What `tpuctl doctor` finds in the deployment file and beside it.
 
 from pathlib import Path
 
+from orchestrator.catalog import load_catalog
 from orchestrator.cli.wiring import Choice, read_spec
 from orchestrator.config.complaints import ConfigError
 from orchestrator.core.doctor.facts import File
@@ -29,7 +30,7 @@ def look_at_file(choice: Choice) -> File:
             return File()
         return File(str(choice.file or "tpuctl.yaml"), problem=error.message, hint=error.hint)
     size, problem = _size(path, spec)
-    return File(str(path), spec, "", "", spec.job.source, size, problem, _taken(spec))
+    return File(str(path), spec, "", "", spec.job.source, size, problem, _taken(spec), load_catalog())
 
 
 def _size(path: Path, spec: Spec) -> tuple[int | None, str]:

@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.core import names
+from orchestrator.catalog import load_catalog
+from orchestrator.core import names, tpu_quota
 from orchestrator.core.data import bucket_sources
 from orchestrator.core.doctor.facts import Google, Login
 from orchestrator.core.secrets import secret_names
@@ -89,6 +90,7 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
         "storage",
         "machine_account",
         "cpus",
+        "tpu_limits",
         "vm_image",
         "vm_machine",
         *rules,
@@ -153,6 +155,9 @@ def _of_deployment(probe: Any, spec: "Spec", buckets: Any, project: str) -> dict
         "bucket": lambda: buckets.observe(name),
         "lacking": lambda: probe.lacking(name),
     }
+    taken = tpu_quota.taken(spec, load_catalog())
+    if taken is not None:
+        questions["tpu_limits"] = lambda: probe.tpu_limits(taken[1].id, spec.tpu.zones)
     runtime = spec.tpu.runtime
     for zone in spec.tpu.zones:
         questions[f"offer {zone}"] = partial(probe.offers, zone, spec.tpu.type)

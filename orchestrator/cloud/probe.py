@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
+from orchestrator.cloud.quotas import tpu_limits
 from orchestrator.cloud.secrets import SecretManager
 from orchestrator.core.doctor.facts import CpuQuota
 from orchestrator.core.world import Sight
@@ -107,6 +108,12 @@ class Probe:
             return CpuQuota(found.limit, found.usage, int(kind.guest_cpus))
 
         return self._ask(f"read the quota of {region}", quota)
+
+    def tpu_limits(self, quota: str, zones: Iterable[str]) -> Sight[dict[str, int]]:
+        """
+        Ask for the project's limit of a quota of TPUs by zone; -1 is no limit.
+        """
+        return self._ask(f"read the quota {quota}", lambda: tpu_limits(self._clients, quota, zones))
 
     def has_machine(self, zone: str, machine: str) -> Sight[str]:
         """

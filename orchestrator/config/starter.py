@@ -40,6 +40,9 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 What each recipe sets; the rest stays at its default, as comments. They agree with the folders in examples/.
 """
 
+FIRST_TYPE = "v5litepod-4"
+"""The largest type of v5e that Google lets a new project have (docs/facts.md 1.6)."""
+
 _ORDER = ("name", "project", "tpu", "vm", "bucket", "job", "service_account", "watch")
 _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
@@ -50,21 +53,23 @@ def init_text(
     name: str,
     recipe: str = "blank",
     *,
-    tpu_type: str = "v5litepod-4",
+    tpu_type: str = "",
     zone: str | None = None,
     project: str | None = None,
 ) -> str:
     """
     Return a deployment file with every setting and its description; defaults are commented out.
 
-    *zone* is the cheapest documented one when left out. Raise UsageError for an unknown recipe, and
-    ConfigError when name, type, zone or project do not fit: what is returned validates.
+    Without *tpu_type* it is one that a new project may have, without *zone* the cheapest documented one.
+    Raise UsageError for an unknown recipe, and ConfigError when name, type, zone or project do not fit: what
+    is returned validates.
     """
     if recipe not in RECIPES:
         hint = did_you_mean(recipe, RECIPES) or f"choose one of {join(RECIPES)}"
         raise UsageError(
             f'there is no recipe "{recipe}"', hint=hint, unchanged="Nothing was written.", code="TPU-113"
         )
+    tpu_type = tpu_type or FIRST_TYPE
     values: dict[str, Any] = {
         "name": name,
         "tpu.type": tpu_type,

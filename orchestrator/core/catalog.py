@@ -12,10 +12,20 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.core.names import region_of
 
-TABLES = ("accelerators", "tpu_zones", "tpu_prices", "tpu_prices_published", "vm_prices", "runtime_versions")
+TABLES = (
+    "accelerators",
+    "tpu_zones",
+    "tpu_quotas",
+    "tpu_prices",
+    "tpu_prices_published",
+    "vm_prices",
+    "runtime_versions",
+)
 
 _DATE = re.compile(r"(?:date:|read|generated|assembled)\s+(\d{4}-\d{2}(?:-\d{2})?)")
 _SIZES = re.compile(r"\w+-(\d+)(?:\.\.(\d+))?(?: only)?(?:;|$)")
+BY_CHIPS = ("v5e", "v6e")
+"""Generations whose quota counts chips; that of the others counts cores."""
 # The source of the TPU prices writes 700.0 where it does not know a price.
 _PLACEHOLDER = 700.0
 
@@ -55,7 +65,7 @@ class Accelerator:
         """
         Return what quota counts: chips for v5e and v6e, cores for the others (docs/facts.md 1.6).
         """
-        return self.chips if self.generation in ("v5e", "v6e") else self.cores
+        return self.chips if self.generation in BY_CHIPS else self.cores
 
     @property
     def size(self) -> int:
@@ -64,6 +74,20 @@ class Accelerator:
         """
         tail = self.type.rsplit("-", 1)[-1]
         return int(tail) if tail.isdigit() else 0
+
+
+@dataclass(frozen=True)
+class TpuQuota:
+    """
+    Name what a type counts against: *id* as Google's refusals name it, *fresh* what a new project has of it.
+
+    *unit* is what is counted, *per* where: in each zone or region (docs/facts.md 1.6).
+    """
+
+    id: str
+    fresh: int
+    unit: str
+    per: str
 
 
 @dataclass(frozen=True)
@@ -104,7 +128,7 @@ class Catalog:
     (generation, zone, several hosts or one); *machines* per hour, *others* by (kind, item, region);
     *machine_mem_gib* is the memory of a VM by machine type. *published* holds a second source of the prices
     of TPUs, by (generation, region, several hosts or one). *flex_start* holds the (zone, generation) where
-    flex-start is known to be offered.
+    flex-start is known to be offered, *quotas* are by (generation, one or many hosts, spot).
     """
 
     accelerators: Mapping[str, Accelerator]
@@ -118,6 +142,7 @@ class Catalog:
     machine_mem_gib: Mapping[str, float] = field(default_factory=dict)
     published: Mapping[tuple[str, str, bool], Price] = field(default_factory=dict)
     flex_start: frozenset[tuple[str, str]] = frozenset()
+    quotas: Mapping[tuple[str, str, bool], TpuQuota] = field(default_factory=dict)
 
     def accelerator(self, name: str) -> Accelerator | None:
         """
@@ -150,13 +175,24 @@ class Catalog:
         """
         return self.zones.get(zone, ())
 
+    def quota_of(self, accelerator_type: str, *, spot: bool) -> TpuQuota | None:
+        """
+        Return the quota that the type counts against, or None when it is not known.
+        """
+        found = self.accelerators.get(accelerator_type)
+        if found is None:
+            return None
+        hosts = "one" if found.hosts == 1 else "many"
+        exact = self.quotas.get((found.generation, hosts, spot))
+        return exact or self.quotas.get((found.generation, "any", spot))
+
     def within_quota(self, accelerator_type: str, zone: str, limit: int) -> str:
         """
-        Return the largest type of the same generation in *zone* that a quota of *limit* admits, or "".
+        Return the largest type in *zone* that a limit of the type's own quota admits, or "".
         """
-        wanted = self.accelerator(accelerator_type)
+        wanted, quota = self.accelerator(accelerator_type), self.quota_of(accelerator_type, spot=True)
         known = (self.accelerator(name) for name in self.types_in(zone))
-        same = [one for one in known if wanted and one and one.generation == wanted.generation]
+        same = [one for one in known if one and quota and self.quota_of(one.type, spot=True) == quota]
         fits = [one for one in same if wanted and one.counted <= limit and one.counted < wanted.counted]
         return max(fits, key=lambda one: one.counted).type if fits else ""
 
@@ -261,7 +297,19 @@ def build(tables: Mapping[str, str]) -> Catalog:
         frozenset(
             (r["zone"], r["generation"]) for r in rows["tpu_zones"] if r["flex_start"].startswith("yes")
         ),
+        {
+            (row["generation"], row["hosts"], spot): _quota(row, spot)
+            for row in rows["tpu_quotas"]
+            for spot in (False, True)
+        },
     )
+
+
+def _quota(row: Mapping[str, str], spot: bool) -> TpuQuota:
+    kind, fresh = ("Preemptible", "fresh_spot") if spot else ("", "fresh_ondemand")
+    name = f"{row['before']}{kind}{row['after']}PerProjectPer{row['counted_per']}ForTPUAPI"
+    unit = "chips" if row["generation"] in BY_CHIPS else "cores"
+    return TpuQuota(name, int(row[fresh]), unit, row["counted_per"].lower())
 
 
 def _rows(text: str) -> list[dict[str, str]]:

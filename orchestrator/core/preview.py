@@ -28,6 +28,7 @@ from orchestrator.core.scopes import (
 from orchestrator.core.secrets import grant_line, job_secrets, secret_names, told
 from orchestrator.core.sidecars import sidecars
 from orchestrator.core.spec import Spec, TpuSpec
+from orchestrator.core.tpu_quota import beyond_a_new_project
 
 DEFAULT_ACCOUNT = "PROJECT_NUMBER-compute@developer.gserviceaccount.com"
 
@@ -201,7 +202,7 @@ def _notes(spec: Spec, catalog: Catalog) -> tuple[str, ...]:
         for zone in spec.tpu.zones
         if not catalog.is_documented(spec.tpu.type, zone)
     ]
-    return (*warnings, *hidden)
+    return (*warnings, *hidden, *beyond_a_new_project(spec, catalog))
 
 
 def _bucket(view: Preview) -> dict[str, str]:

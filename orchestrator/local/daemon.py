@@ -52,6 +52,7 @@ from orchestrator.local.wire.owner import (
     unix_connection,
     unix_listening,
 )
+from orchestrator.local.wire.quotas import quota_routes
 from orchestrator.local.wire.secrets import secret_routes
 from orchestrator.local.wire.storage import storage_routes
 from orchestrator.local.wire.storage_access import Callers
@@ -114,6 +115,7 @@ class Daemon:
         tpu_routes(self._router, self.cloud)
         compute_routes(self._router, self.cloud)
         billing_routes(self._router)
+        quota_routes(self._router, self.cloud)
         secret_routes(
             self._router, self.cloud, Secrets(clock, settings.project_number, folder / "secrets.json")
         )

@@ -182,8 +182,13 @@ def test_against_the_local_cloud_the_official_clients_ask(folder, capsys, monkey
     try:
         code, out, _ = here(capsys, "doctor", "--json")
         assert (code, checks(out)["zones"]) == (0, ("ok", "v5litepod-4 in europe-west4-b", ""))
-        _, out, _ = here(capsys, "doctor", "--json", "--set", "tpu.runtime=no-such")
+        taken = "v5litepod-4 takes 4 chips of TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
+        assert checks(out)["tpu-quota"] == ("ok", f"{taken}, the limit is 4", "")
+        larger = ("--set", "tpu.runtime=no-such", "--set", "tpu.type=v5litepod-8")
+        _, out, _ = here(capsys, "doctor", "--json", *larger)
         assert checks(out)["runtime"][0] == "bad"
+        assert checks(out)["tpu-quota"][0] == "bad"
+        assert "v5litepod-4 would fit" in checks(out)["tpu-quota"][2]
     finally:
         assert here(capsys, "local", "reset")[0] == 0
 

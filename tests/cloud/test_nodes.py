@@ -243,14 +243,14 @@ def test_a_refusal_for_quota_compares_and_names_the_type_that_would_fit():
     """
     A fresh project has a quota of 4 for v5litepod-8, in every zone alike.
     """
-    lab = a_lab(quotas={(QUOTA, ZONE): 4})
+    lab = a_lab(fresh_project=True)
     with pytest.raises(QuotaError) as refused:
         lab.nodes.create(a_node())
-    assert "You asked for 8, the limit is 4: v5litepod-4 would fit (tpu.type)." in refused.value.hint
+    assert "You asked for 8 chips, the limit is 4: v5litepod-4 would fit (tpu.type)." in refused.value.hint
     lab.nodes.create(a_node(type="v5litepod-4"))
     with pytest.raises(QuotaError) as full:
         lab.nodes.create(a_node(name="demo-tpu-g4", type="v5litepod-4"))
-    assert "would fit" not in full.value.hint
+    assert "You asked for 4 chips, the limit is 4: other TPUs hold the rest." in full.value.hint
 
 
 def test_a_slice_counts_against_the_quota_for_training():

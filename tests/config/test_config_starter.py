@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.catalog import load_catalog
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.load import load, read
 from orchestrator.config.schema import SCHEMA_FILE, SCHEMA_ID, describe, json_schema
@@ -26,6 +27,17 @@ def test_a_recipe_starts_the_example_of_its_name(recipe):
     """`init` and the example's own file describe the same job."""
     example = Path(__file__).parents[2] / "examples" / recipe / "tpuctl.yaml"
     assert read(init_text("my-model", recipe).encode(), "x", environ={}).job == load(example, environ={}).job
+
+
+def test_what_init_and_the_examples_ask_for_fits_a_new_project():
+    """The first `up` of somebody new is not refused for quota."""
+    catalog = load_catalog()
+    files = [path.read_bytes() for path in (Path(__file__).parents[2] / "examples").glob("*/tpuctl.yaml")]
+    specs = [read(text, "x", environ={}) for text in [init_text("my-model").encode(), *files]]
+    assert len(specs) > 15
+    for spec in specs:
+        quota = catalog.quota_of(spec.tpu.type, spot=spec.tpu.spot)
+        assert catalog.accelerator(spec.tpu.type).counted <= quota.fresh, spec.name
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -72,6 +72,23 @@ def test_a_deletion_tells_no_order():
     assert view(gone).details(gone) == {"state": "PREEMPTED"}
 
 
+def test_what_a_new_project_may_not_have_is_said():
+    """With the type that would fit; what this project has is not known without asking."""
+
+    def said(**settings):
+        return [note for note in view(**settings).notes if "new project" in note]
+
+    (note,) = said(tpu__type="v5litepod-8")
+    assert note.startswith(
+        "v5litepod-8 takes 8 chips of quota, a new project has 4: v5litepod-4 would fit, or ask"
+    )
+    (note,) = said(tpu__type="v5litepod-64", tpu__spot=False)
+    assert "takes 64 chips of quota, a new project has 16: v5litepod-16 would fit" in note
+    (note,) = said(tpu__type="v6e-4", tpu__zones=["us-east5-b"])
+    assert "a new project has 0: ask Google for more first. What yours has: tpuctl doctor" in note
+    assert said(tpu__type="v5litepod-4") == said(tpu__type="v5litepod-16") == []
+
+
 def test_warnings_become_notes():
     """What the rules only warn about is shown, as is a zone that not everybody may use."""
     notes = view(vm__machine="e2-smal", tpu__zones=["us-east5-b"]).notes

@@ -6,10 +6,11 @@ The numbers are those of docs/real-cloud.md.
 
 import functools
 
-from orchestrator import render
+from orchestrator import quota_hint, render
 from orchestrator.agent import accelerator, apt, storage, venv
 from orchestrator.cloud import account, clients, factory, probe, unknown_types
-from orchestrator.core import decide_node, end
+from orchestrator.config import starter
+from orchestrator.core import decide_node, end, preview
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.doctor import google
 from orchestrator.core.doctor.finding import bad
@@ -89,6 +90,18 @@ UNKIND = {
     "U5 machines without cron": Switch(
         ((render, "_template", _without("startup.sh.j2", '"$root/minute" start', ":")),),
         ("tests/test_render_boot.py::test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again",)),
+    "U6 the type that would fit": Switch(
+        ((quota_hint, "_comparison", lambda *_: ""),),
+        (f"{CLOUD}nodes.py::test_a_refusal_for_quota_compares_and_names_the_type_that_would_fit",)),
+    "U6 plan knows a new project's quota": Switch(
+        ((preview, "beyond_a_new_project", lambda spec, catalog: ()),),
+        ("tests/core/test_preview.py::test_what_a_new_project_may_not_have_is_said",)),
+    "U6 doctor reads the quota of the type": Switch(
+        ((google, "_too_small", lambda limits, need: {}),),
+        ("tests/core/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
+    "U6 init begins with what fits": Switch(
+        ((starter, "FIRST_TYPE", "v5litepod-8"),),
+        ("tests/config/test_config_starter.py::test_what_init_and_the_examples_ask_for_fits_a_new_project",)),
     "U8 the network of the file": Switch(
         ((bodies, "_tpu_network", lambda order: {}), (bodies, "_vm_network", lambda interface, zone: {})),
         (f"{CLOUD}organisations.py::test_machines_come_up_on_the_network_of_the_file",)),

@@ -8,6 +8,7 @@ reason that does not pass by itself.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from orchestrator.core.catalog import Catalog
 from orchestrator.core.spec import Spec
 from orchestrator.core.world import Bucket, Sight, Unknown
 
@@ -59,6 +60,7 @@ class File:
 
     Without a file *path* is empty; *problem* says what is wrong with one that is refused.
     *source_bytes* is what would be pushed, *taken* maps sidecars to ports that another program holds here.
+    *catalog* says what the types of the file are and take.
     """
 
     path: str = ""
@@ -69,6 +71,7 @@ class File:
     source_bytes: int | None = None
     source_problem: str = ""
     taken: Mapping[str, int] = field(default_factory=dict)
+    catalog: Catalog | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ class Google:
     permissions on the bucket that the caller does not have. *private_access* is that of the first region,
     *private_elsewhere* of the others. *secrets* maps a secret of the job to those with
     the role to read it on the secret itself, *data* a bucket's folder of job.data to whether it holds any.
+    *tpu_limits* is how much the project may have of the quota that the type counts against, by zone.
     *vm_image* is the image that the VM would boot, *vm_machine* its type as its zone lists it.
     """
 
@@ -138,6 +142,7 @@ class Google:
     runtimes: Mapping[str, Sight[str]] = field(default_factory=dict)
     machine_account: Sight[str] = NOT_ASKED
     cpus: Sight[CpuQuota] = NOT_ASKED
+    tpu_limits: Sight[Mapping[str, int]] = NOT_ASKED
     vm_image: Sight[str] = NOT_ASKED
     vm_machine: Sight[str] = NOT_ASKED
     private_access: Sight[bool] = NOT_ASKED

@@ -10,6 +10,7 @@ from orchestrator.core.doctor.file import without_spec
 from orchestrator.core.doctor.finding import Answer, Group, Health, bad, check, ok, unknown, warn
 from orchestrator.core.doctor.login import not_seen
 from orchestrator.core.spec import Spec
+from orchestrator.core.tpu_quota import taken
 from orchestrator.core.world import Absent, Present, Sight, Unknown
 
 _WORST_FIRST = (Health.BAD, Health.WARN, Health.UNKNOWN, Health.OK)
@@ -157,14 +158,37 @@ def vm_image(facts: Facts) -> Answer:
 @check("tpu-quota", Group.GOOGLE)
 def tpu_quota(facts: Facts) -> Answer:
     """
-    Look at the quota of TPUs. Google's client libraries in use cannot read it: the page is named instead.
+    Look for too small a quota of TPUs for the type, by what the Cloud Quotas API says of each zone.
     """
-    spec = facts.file.spec
+    spec, sight, catalog = facts.file.spec, facts.google.tpu_limits, facts.file.catalog
     if spec is None:
         return without_spec(facts)
-    kind = "preemptible" if spec.tpu.spot or spec.tpu.request == "flex-start" else "on-demand"
-    text = f"{kind} {spec.tpu.type} in {', '.join(spec.tpu.zones)}: the clients cannot read this quota"
-    return unknown(text, f"look here: {_page(facts)}")
+    if spec.tpu.reservation:
+        return ok(f"the reservation {spec.tpu.reservation} counts apart")
+    found = taken(spec, catalog) if catalog else None
+    if catalog is None or found is None:
+        return unknown(f"nobody knows what {spec.tpu.type} counts against", f"look here: {_page(facts)}")
+    count, quota = found
+    need = f"{spec.tpu.type} takes {count} {quota.unit} of {quota.id}"
+    if not isinstance(sight, Present) or not sight.value:
+        why = f"{need}; a new project has {quota.fresh} in a {quota.per}. What yours has could not be read"
+        return unknown(
+            why, f"gcloud services enable cloudquotas.googleapis.com   or look here: {_page(facts)}"
+        )
+    small = _too_small(sight.value, count)
+    if not small:
+        least = min(sight.value.values())
+        return ok(f"{need}, the limit is {least}" if least >= 0 else f"{need}, which has no limit")
+    limit = max(small.values())
+    text = f"{need}, the limit is {limit} in {', '.join(small)}"
+    smaller = catalog.within_quota(spec.tpu.type, next(iter(small)), limit)
+    fits = f"{smaller} would fit (tpu.type), or " if smaller else ""
+    answer = bad if len(small) == len(sight.value) else warn
+    return answer(text, f"{fits}ask for more: {_page(facts)}")
+
+
+def _too_small(limits: Mapping[str, int], need: int) -> dict[str, int]:
+    return {at: limit for at, limit in limits.items() if 0 <= limit < need}
 
 
 def _page(facts: Facts) -> str:
