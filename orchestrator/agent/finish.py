@@ -19,6 +19,7 @@ from .peers import all_ended, first_ended
 from .play import Player
 from .rescue import Rescue
 from .storage import SECONDS
+from .stray import BUCKET, stray_in
 from .unclaimed import Unclaimed, Why
 
 GOING = 22.0
@@ -62,6 +63,9 @@ class Finish:
         if newest is not None and not found[0]:
             return Ending(Kind.DONE, outcome.reason)
         parts.status.set(phase="ended", message=f"{outcome.reason}; its files are brought to the bucket")
+        if newest is None and not found[0] and not parts.settings.worker:
+            name = parts.patiently("look into the bucket", lambda: stray_in(parts.bucket, since))
+            parts.status.set(uncommitted=name, uncommitted_place=BUCKET if name else "")
         kept = self.rescue.after_the_end(attempt, committed, found)
         if newest is not None:
             return Ending(Kind.DONE, f"{outcome.reason}; {told(kept)} beside its checkpoints")

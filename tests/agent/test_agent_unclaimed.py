@@ -383,6 +383,25 @@ def test_what_a_commit_contains_is_no_leftover(lab: Lab) -> None:
     assert left(None) == both | {"step-10/COMPLETE", "step-20/COMPLETE", "step-30/COMPLETE"}
 
 
+TO_THE_BUCKET = """
+import os, urllib.request
+name = f"b/{os.environ['TPUCTL_BUCKET']}/o?uploadType=media&name=runs/a/ckpt_5.npz"
+host = os.environ["STORAGE_EMULATOR_HOST"]
+urllib.request.urlopen(urllib.request.Request(f"{host}/upload/storage/v1/{name}", b"x", method="POST")).read()
+"""
+
+
+def test_a_job_that_saved_to_the_bucket_has_not_saved_nothing(lab: Lab) -> None:
+    """
+    Its end names the object, though it came after the last look of the running job.
+    """
+    machine = flat(lab, script=TO_THE_BUCKET).run_to_end()
+
+    beat = machine.heartbeat()
+    assert beat["phase"] == "unclaimed"
+    assert (beat["uncommitted"], beat["uncommitted_place"]) == ("runs/a/ckpt_5.npz", "bucket")
+
+
 def test_a_save_in_another_folder_of_the_bucket_is_named(lab: Lab) -> None:
     """
     A program that writes to gs:// by itself has saved something: nobody may say that it has not.
