@@ -21,6 +21,7 @@ from orchestrator.core.unclaimed import ended_unclaimed, unclaimed_text
 from orchestrator.core.world import Heartbeat, Phase, Present, Sight
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.folders import private_folder
 from orchestrator.gcp.bodies import ARM_MACHINES
 from orchestrator.remote.bundle import build
 from orchestrator.remote.data import DataSet
@@ -32,7 +33,7 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
     """
     if session.choice.cloud == "local":
         need_python(session.spec)
-    session.bundles.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(session.bundles)
     source = source_folder(session.path, session.spec)
     bundle = build(source, session.bundles, more=with_code(sets))
     wanted = bundle_file(session.bundles, bundle.digest)

@@ -10,6 +10,7 @@ import click
 
 from orchestrator.cli.options import deployment_options
 from orchestrator.cli.output import put
+from orchestrator.core.clean import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +98,7 @@ def _show(rows: list[dict[str, Any]], now: float) -> None:
         start = f"{row['step']:>9}  {incarnation:>3}  {row['workers'] or '-':>7}"
         put(f"{start}  {size_text(row['size']):>8}  {age:>8}  {_format(row, wide)}{_state(row)}")
         for fault in row["faults"]:
-            put(f"{'':>11}{fault}")
+            put(f"{'':>11}{cut(fault)}")
 
 
 def _show_unclaimed(kept: "list[UnclaimedFiles]") -> None:
@@ -105,7 +106,7 @@ def _show_unclaimed(kept: "list[UnclaimedFiles]") -> None:
     Name the files that no checkpoint contains, and how to get them.
     """
     for one in kept:
-        first = one.parts[0].files[0].name if one.parts[0].files else ""
+        first = cut(one.parts[0].files[0].name, 200) if one.parts[0].files else ""
         more = "" if one.count == 1 else f" and {one.count - 1} more"
         partial = "" if one.complete else ", some may be missing"
         put(
@@ -122,7 +123,7 @@ def _format(row: dict[str, Any], wide: int) -> str:
 
 def _state(row: dict[str, Any]) -> str:
     if not row["complete"]:
-        return f"not complete: {row['why']}"
+        return f"not complete: {cut(row['why'])}"
     if row["faults"]:
         return "TORN: not as it was saved"
     words = ["complete"]

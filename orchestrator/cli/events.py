@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.words import span_text
-from orchestrator.core.clean import clean
+from orchestrator.core.clean import clean, cut, indented
 from orchestrator.core.events import Event
 from orchestrator.core.plan import Kind
 from orchestrator.errors import NotFoundError
@@ -28,6 +28,8 @@ COLOURS = {
 }  # fmt: skip
 FAILING = "failing"
 """The wait that counts a failure which repeats; no text of a plan is a single word."""
+WIDTH = 10
+"""Characters of the time before an event."""
 REMINDER = 300.0
 """Seconds after which a wait that still lasts is said once more where no live line shows it."""
 
@@ -79,7 +81,7 @@ class EventPrinter:
             return
         if "tries" in event.data and not self._is_due(event):
             return
-        event = replace(event, text=clean(event.text))
+        event = replace(event, text=indented(clean(event.text.rstrip()), WIDTH))
         if event.text == self._last:
             return
         self._last = event.text
@@ -128,7 +130,8 @@ class EventPrinter:
         if self._now and self._heard is not None:
             parts.append(f"heard {span_text(at - self._heard)} ago")
         seconds = f" ({span_text(at - self._begun)})" if self._begun else ""
-        return ", ".join(parts) or f"looking at the cloud{seconds}"
+        # It may name files: `fetch` shows what it copies, under the names that the job gave them.
+        return cut(", ".join(parts), 1000) or f"looking at the cloud{seconds}"
 
     def waiting(self, texts: Sequence[str], at: float) -> None:
         """

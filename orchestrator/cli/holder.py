@@ -12,6 +12,7 @@ from pathlib import Path
 
 from orchestrator.core.lease import Holder
 from orchestrator.errors import LeaseHeldError
+from orchestrator.folders import private_folder
 
 
 def this_process(command: str, now: float, yields: tuple[str, ...] = ()) -> Holder:
@@ -49,7 +50,7 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
 
     from orchestrator.engine.lease import YIELD_SECONDS
 
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(folder)
     note, lock = folder / "holder", FileLock(folder / "lock")
     try:
         lock.acquire(timeout=0)

@@ -18,6 +18,7 @@ from orchestrator.engine import on_vm
 from orchestrator.engine.blueprint import ROOT
 from orchestrator.engine.reach import vm_host
 from orchestrator.errors import HostKeyError, NoGcloudError, NotFoundError, RemoteError, UsageError
+from orchestrator.folders import private_folder
 from orchestrator.ports import Host
 from orchestrator.render import loop_script
 
@@ -77,7 +78,7 @@ def over(session: Session) -> bool:
         world = look(session)
         if not (isinstance(world.nodes, Present) and world.nodes.value):
             return True
-    session.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(session.folder)
     acting.touch()
     return False
 

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.core.clean import clean
+from orchestrator.core.clean import clean, indented
 from orchestrator.errors import TpuctlError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 SCHEMA_VERSION = 1
+WIDTH = 9
+"""Blanks before the further lines of an error's text."""
 _PADDED_END = re.compile(r"(?:\x1b\[[\d;]*m| )+(?=\n)")
 """Blanks, and what sets colours, at the end of a line."""
 
@@ -88,11 +90,11 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
         body = {key: masked(text) if isinstance(text, str) else text for key, text in error.as_dict().items()}
         print_json("error", body)
         return
-    say(masked(f"error {error.code}: {error.message}"), style="bold red")
+    say(masked(indented(f"error {error.code}: {error.message.rstrip()}", WIDTH)), style="bold red")
     if error.unchanged:
-        say(masked(f"  state: {error.unchanged}"))
+        say(masked(indented(f"  state: {error.unchanged}", WIDTH)))
     if error.hint:
-        say(masked(f"  next:  {error.hint}"))
+        say(masked(indented(f"  next:  {error.hint}", WIDTH)))
 
 
 def wants_json(args: Sequence[str]) -> bool:

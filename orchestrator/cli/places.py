@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.folders import private_folder
+
 if TYPE_CHECKING:
     import click
     from click.shell_completion import CompletionItem
@@ -44,7 +46,7 @@ def record_key(cloud: str) -> bytes:
     path = state_folder(cloud) / RECORD_KEY
     try:
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(path.parent)
             fresh = path.with_name(f".{RECORD_KEY}.{os.getpid()}")
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(secrets.token_bytes(32))

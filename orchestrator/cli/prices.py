@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.options import cloud_option, json_option
+from orchestrator.folders import private_folder
 
 if TYPE_CHECKING:
     from orchestrator.cloud.clients import Clients
@@ -50,7 +51,7 @@ def refresh(project: str | None, cloud: str, as_json: bool) -> None:
         )
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     path = cache_file(cloud)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(path.parent)
     write_atomically(path, json.dumps(body_of(found, date), indent=1).encode())
     if as_json:
         print_json("prices", {"date": date, "file": str(path), "prices": _rows(found)})

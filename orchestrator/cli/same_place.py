@@ -12,6 +12,7 @@ import click
 
 from orchestrator.cli.places import RECORD_KEY
 from orchestrator.errors import UsageError
+from orchestrator.folders import private_folder
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
@@ -98,7 +99,7 @@ def own_agent(session: "Session") -> None:
     named = session.record.history.agent
     if not named or is_whole(agent_file(session.bundles, named), named):
         return
-    session.bundles.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(session.bundles)
     fresh = session.bundles / "agent.new"
     digest = agentzip.build(fresh)
     fresh.replace(agent_file(session.bundles, digest))

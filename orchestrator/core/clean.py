@@ -12,6 +12,7 @@ _UNSAFE = re.compile(
 )
 
 
+_BREAKS = re.compile(r"[\t\n]+")
 _COLOUR = re.compile(r"(\x1b\[(?:0?[1-7]|[0-9]{2,3}|0?)(?:[;:][0-9]{0,3}){0,15}m)")
 """What sets colours and weights (SGR, ECMA-48 8.3.117), and nothing else; not what hides text."""
 
@@ -35,9 +36,18 @@ def clean(text: str, *, colours: bool = False) -> str:
 
 def cut(text: str, most: int = LONGEST) -> str:
     """
-    Return *text* cleaned, and cut where it is longer than *most* characters.
+    Return *text* cleaned, on one line, and cut where it is longer than *most* characters.
+
+    A line of its own could pass for one of ours: `next: run ...`.
     """
-    return clean(text if len(text) <= most else f"{text[:most]}...")
+    return clean(_BREAKS.sub(" ", text if len(text) <= most else f"{text[:most]}..."))
+
+
+def indented(text: str, width: int) -> str:
+    """
+    Return *text* with its further lines moved to the right, so that none of them passes for one of ours.
+    """
+    return text.replace("\n", "\n" + " " * width)
 
 
 def _visible(found: "re.Match[str]") -> str:

@@ -20,6 +20,7 @@ from orchestrator.core.budget import (
 from orchestrator.core.capacity import Place, Places
 from orchestrator.engine.files import write_atomically
 from orchestrator.errors import DiskError
+from orchestrator.folders import private_folder
 
 LOCK_SECONDS = 10.0
 """Seconds to wait for the file; afterwards the create is made, since a lock must not stop a deployment."""
@@ -111,7 +112,7 @@ class _Locked:
     def __enter__(self) -> None:
         # A Timeout of the lock is an OSError too.
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(self._folder)
             self._lock.acquire(timeout=LOCK_SECONDS)
 
     def __exit__(self, *_: object) -> None:

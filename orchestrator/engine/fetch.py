@@ -81,7 +81,7 @@ def fetch(store: Store, one: Parcel, folder: Path, tell: Callable[[str], None]) 
     _check_place(folder, part)
     _check_room(one, folder, part)
     try:
-        faults = _copies(store, one, part, tell)
+        faults = _copies(store, one, folder, part, tell)
         if faults:
             shutil.rmtree(part)
         else:
@@ -100,7 +100,7 @@ def fetch(store: Store, one: Parcel, folder: Path, tell: Callable[[str], None]) 
         )  # fmt: skip
 
 
-def _copies(store: Store, one: Parcel, part: Path, tell: Callable[[str], None]) -> list[str]:
+def _copies(store: Store, one: Parcel, folder: Path, part: Path, tell: Callable[[str], None]) -> list[str]:
     """
     Copy all files in parallel; return what is wrong with them. What an earlier try has copied stays.
     """
@@ -119,6 +119,8 @@ def _copies(store: Store, one: Parcel, part: Path, tell: Callable[[str], None]) 
     part.parent.mkdir(parents=True, exist_ok=True)
     # Until it is whole nobody else may put anything there: a planted link would lead a file elsewhere.
     part.mkdir(mode=0o700, exist_ok=True)
+    # Somebody may have been quicker in a folder that all may write.
+    _check_place(folder, part)
     (part / FETCHED).write_text(json.dumps(one.told) + "\n")
     pool = ThreadPoolExecutor(PARALLEL)
     try:

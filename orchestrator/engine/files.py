@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.errors import DiskError
+from orchestrator.folders import private_folder
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 NO_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EIO}
@@ -54,7 +55,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -91,7 +92,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _append(path: Path, line: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(path.parent)
     new = not path.exists()
     with path.open("a+b") as file:
         if file.tell():

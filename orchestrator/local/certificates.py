@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.folders import private_folder
+
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -56,7 +58,7 @@ def certificates(folder: Path) -> Certificates:
     """
     authority, served = folder / "authority.pem", folder / "storage-hosts.pem"
     if not (_lasts(authority) and _lasts(served)):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(folder)
         ours, theirs = _make()
         # Written in this order: with the second file in place, both are of one making.
         served.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LocalCloudError
+from orchestrator.folders import private_folder
 from orchestrator.local.options import Options, load_options, save_options, without_ports
 from orchestrator.local.places import CONTROL, PREFIX, Address, local_folder, read_address, start_of
 from orchestrator.local.wire.owner import unix_connection
@@ -34,7 +35,7 @@ def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
     from filelock import FileLock, Timeout
 
     folder = local_folder()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(folder)
     try:
         with FileLock(folder / "start.lock", timeout=LOCK_SECONDS):
             address = read_address(folder)

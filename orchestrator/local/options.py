@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LocalCloudError
+from orchestrator.folders import private_folder
 from orchestrator.local.model import tables
 from orchestrator.local.model.policies import CONSTRAINTS
 from orchestrator.local.model.settings import PROFILES, CloudSettings
@@ -179,7 +180,7 @@ def save_options(folder: Path, options: Options) -> None:
     """
     Keep the options in *folder*.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(folder)
     fresh = folder / "options.json.new"
     fresh.write_text(json.dumps(asdict(options), indent=1))
     fresh.replace(folder / "options.json")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UsageError
+from orchestrator.folders import private_folder
 from orchestrator.remote.ignore import named_like_a_key
 
 MOST_FILES = 100_000
@@ -248,7 +249,7 @@ def _remember(
     """
     now = {**known, **{str(path.absolute()): held for path, held in found.items()}}
     with contextlib.suppress(OSError):
-        cache.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(cache.parent)
         part = cache.with_name(f".{cache.name}.{os.getpid()}")
         part.write_text(json.dumps(now))
         part.replace(cache)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from orchestrator.errors import HostKeyError
+from orchestrator.folders import private_folder
 from orchestrator.ports import Host
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def remember(folder: Path, host: Host) -> None:
     """
     Write down the pins of *host*: one file for each machine name, replaced whole.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(folder)
     text = "".join(f"{key}\n" for key in host.host_keys)
     target = _file(folder, host.name)
     if target.exists() and target.read_text() == text:

@@ -10,6 +10,7 @@ from typing import cast
 
 from orchestrator.core.names import SSH_USER
 from orchestrator.errors import UsageError
+from orchestrator.folders import private_folder
 
 KEY_FILE = "id_ed25519"
 
@@ -36,7 +37,7 @@ def ensure_key(folder: Path) -> DeploymentKey:
 
     The folder gets mode 0700 and the file 0600 under any umask. Raise UsageError when the file is damaged.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     folder.chmod(0o700)
     path = folder / KEY_FILE
     if not path.exists():

