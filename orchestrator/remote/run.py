@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import paramiko
 
 _CHUNK = 64 * 1024
+MOST_OUTPUT = 64 << 20
+"""Most bytes of each stream of a command: a machine may print until this computer has no memory left."""
+LONGEST_LINE = 1 << 20
+"""Characters after which a line that does not end is given out in parts."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,12 @@ def _run(link: Link, command: str, stdin: bytes, output: bytearray, errors: byte
         thread.start()
     for data in read(link, channel):
         output.extend(data)
+        if len(output) > MOST_OUTPUT:
+            channel.close()
+            raise RemoteError(
+                f"the command on {link.host.name} printed more than {MOST_OUTPUT >> 20} MiB",
+                hint="let it write to a file, or to the bucket",
+            )
     for thread in side:
         thread.join()
     return exit_code(link, channel)
@@ -98,6 +108,9 @@ def follow(host: Host, settings: SshSettings, command: str) -> Iterator[str]:
         for data in read(link, channel):
             *lines, rest = (rest + decoder.decode(data)).split("\n")
             yield from lines
+            if len(rest) > LONGEST_LINE:
+                yield rest
+                rest = ""
         if rest:
             yield rest
         code = exit_code(link, channel)
@@ -167,7 +180,8 @@ def _feed(link: Link, channel: "paramiko.Channel", stdin: bytes) -> None:
 
 def _drain(channel: "paramiko.Channel", into: bytearray) -> None:
     while data := channel.recv_stderr(_CHUNK):
-        into.extend(data)
+        if len(into) <= MOST_OUTPUT:
+            into.extend(data)
 
 
 def _text(data: bytearray) -> str:

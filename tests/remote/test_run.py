@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import RemoteError
+from orchestrator.remote import run
 from orchestrator.remote.connect import Ssh
 
 
@@ -32,6 +33,20 @@ def test_large_streams_do_not_block_each_other(machine, ssh):
     text = "x" * 3_000_000
     (result,) = ssh.run([machine.host], "head -c 3000000 /dev/zero | tr '\\0' e >&2; cat", 60, stdin=text)
     assert (len(result.stdout), len(result.stderr)) == (3_000_000, 3_000_000)
+
+
+def test_a_machine_that_prints_without_end_is_cut_off(openssh, ssh, settings, monkeypatch):
+    """
+    Else it would fill the memory of the computer that watches it, and end the watch; lines are bounded too.
+    """
+    monkeypatch.setattr(run, "MOST_OUTPUT", 1 << 20)
+    monkeypatch.setattr(run, "LONGEST_LINE", 1 << 16)
+    with pytest.raises(RemoteError, match="printed more than 1 MiB"):
+        ssh.run([openssh.host], "head -c 9000000 /dev/zero", 60)
+    (result,) = ssh.run([openssh.host], "head -c 5000000 /dev/zero >&2; exit 3", 60)
+    assert (result.exit_code, len(result.stderr) < 2 << 20) == (3, True)
+    lines = list(run.follow(openssh.host, settings, "head -c 3000000 /dev/zero"))
+    assert (max(len(line) for line in lines) < 1 << 20, sum(map(len, lines))) == (True, 3_000_000)
 
 
 def test_a_command_that_takes_too_long_is_cut_at_its_deadline(any_machine, ssh):
