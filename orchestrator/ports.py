@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.core.data_disks import DataDisk
+from orchestrator.core.everywhere import Survey
 from orchestrator.core.world import Bucket, Node, Operation, OperationResult, Sight, Vm
 from orchestrator.queue_port import QueuedResources
 from orchestrator.remote_port import Host, Iap, PushResult, Remote, RunResult
@@ -190,6 +191,11 @@ class Nodes(Protocol):
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
         """
         List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown.
+        """
+
+    def everywhere(self, label: str, value: str) -> Survey[Node]:
+        """
+        List the nodes that carry the label in all zones, by one call; places without an answer are named.
         """
 
     def observe(self, name: str, zone: str) -> Sight[Node]:

@@ -5,6 +5,7 @@ The seam to queued resources, as a Protocol; the order is that of a node.
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
+from orchestrator.core.everywhere import Survey
 from orchestrator.core.queued import QueuedResource
 from orchestrator.core.world import Operation, OperationResult, Sight
 
@@ -24,6 +25,11 @@ class QueuedResources(Protocol[Order_contra]):
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[QueuedResource, ...]]:
         """
         List those whose node carries the label in *zones*, all pages; a partial answer is Unknown.
+        """
+
+    def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
+        """
+        List those whose node carries the label in all zones; places without an answer are named.
         """
 
     def create(self, order: Order_contra, wait: float | None) -> Operation:

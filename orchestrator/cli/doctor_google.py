@@ -93,6 +93,7 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
         "tpu_limits",
         "vm_image",
         "vm_machine",
+        "elsewhere",
         *rules,
         "bucket",
     )
@@ -104,6 +105,7 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
 
 def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> dict[str, Any]:
     from orchestrator.cloud.buckets import GcsBuckets
+    from orchestrator.cloud.nodes import TpuNodes
     from orchestrator.cloud.probe import Probe
     from orchestrator.core.doctor.google import IAP_RANGE
 
@@ -120,6 +122,8 @@ def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> di
         "iap_rule": lambda: probe.ssh_rule(IAP_RANGE),
     }
     if spec is not None:
+        nodes, label = TpuNodes(clients), names.DEPLOYMENT_LABEL
+        questions["elsewhere"] = lambda: nodes.everywhere(label, spec.name)
         questions |= _of_deployment(probe, spec, GcsBuckets(clients, adopted=spec.bucket.adopt), project)
         questions |= {
             f"access {elsewhere}": partial(probe.private_access, elsewhere)

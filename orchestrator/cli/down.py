@@ -11,6 +11,7 @@ from orchestrator.cli.options import confirm, confirm_name, deployment_options, 
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
+    from orchestrator.core.world import Node
     from orchestrator.engine.down import Left, Sweep
     from orchestrator.errors import LeaseHeldError
 
@@ -56,6 +57,7 @@ def command(
         sweep = Sweep(session.deployment, alone=not take_over)
         with printer:
             has_data = _announce(session, sweep, delete_data=delete_data)
+            strays = _elsewhere(session, sweep)
         saved = _end_of_costs(session)
         if delete_data and has_data:
             confirm_name(session.spec.name, "The data cannot be brought back.", yes=yes)
@@ -70,7 +72,7 @@ def command(
                 left += [kept] if kept else []
         if not left:
             _forget(session, delete_data=delete_data)
-    _report(session, left, saved, kept=has_data and not delete_data, as_json=as_json)
+    _report(session, left, strays, saved, kept=has_data and not delete_data, as_json=as_json)
 
 
 def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> bool:
@@ -93,6 +95,26 @@ def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> bool:
     if not found:
         say("  there are no machines")
     return there
+
+
+def _elsewhere(session: "Session", sweep: "Sweep") -> "tuple[Node, ...]":
+    """
+    Name the TPUs of our label in zones that neither the file nor the record names; they stay.
+    """
+    from orchestrator.cli.output import say
+    from orchestrator.core.everywhere import deletion_command
+    from orchestrator.core.world import Unknown
+
+    seen = sweep.elsewhere()
+    if isinstance(seen, Unknown):
+        say(f"  other zones were not looked at: {seen.why}")
+        return ()
+    if seen.value.unreachable:
+        say(f"  not looked at, since they did not answer: {', '.join(seen.value.unreachable)}")
+    for node in seen.value.found:
+        say(f"  TPU {node.name} {node.zone} {node.state.name} carries our label, and neither file nor record")
+        say(f"  names its zone: it stays. To delete it: {deletion_command(node, session.project)}")
+    return seen.value.found
 
 
 def _name_unclaimed(session: "Session", *, delete_data: bool) -> None:
@@ -159,19 +181,39 @@ def _forget(session: "Session", *, delete_data: bool) -> None:
         forget_key(session.folder)
 
 
-def _report(session: "Session", left: "list[Left]", saved: float, *, kept: bool, as_json: bool) -> None:
+def _report(
+    session: "Session",
+    ours: "list[Left]",
+    strays: "tuple[Node, ...]",
+    saved: float,
+    *,
+    kept: bool,
+    as_json: bool,
+) -> None:
+    """
+    Say that nothing is left; raise LeftoverError for what is: *ours*, and *strays* that were not touched.
+    """
     from dataclasses import asdict
 
     from orchestrator.cli.output import print_json, say
+    from orchestrator.core.everywhere import deletion_command
+    from orchestrator.engine.down import Left
     from orchestrator.errors import LeftoverError
 
+    left = [*ours, *(Left("TPU", node.name, node.zone, f"{node.state.name}, not touched") for node in strays)]
     if as_json:
         print_json(
             "down", {"left": [asdict(item) for item in left], "data_kept": kept, "saved_usd_hour": saved}
         )
     if left:
         names = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in left)
-        raise LeftoverError(f"left: {names}", hint="run: tpuctl down", unchanged="everything else is gone")
+        commands = [
+            *(["tpuctl down"] if ours else []),
+            *(deletion_command(n, session.project) for n in strays),
+        ]
+        raise LeftoverError(
+            f"left: {names}", hint=f"run: {' ; '.join(commands)}", unchanged="everything else is gone"
+        )
     _stop_idle_cloud(session, as_json=as_json)
     if as_json:
         return

@@ -253,6 +253,7 @@ def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
     METHOD `state` puts a node into an odd state instead: tpuctl local fault state NAME UNHEALTHY_MAINTENANCE,
     or tells of a maintenance: tpuctl local fault state NAME maintenance:600.
     A queued resource is named queued/NAME: tpuctl local fault state queued/NAME FAILED.
+    A zone is named zone/ZONE: tpuctl local fault state zone/us-east1-c unreachable (or reachable).
     """
     from orchestrator.errors import UsageError
     from orchestrator.local import control

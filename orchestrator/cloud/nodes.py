@@ -11,7 +11,8 @@ from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
 from orchestrator.cloud.hostkeys import public_keys
 from orchestrator.cloud.listing import ZoneLists
-from orchestrator.cloud.sights import across_zones, whole_pages
+from orchestrator.cloud.sights import OverAllZones, across_zones, pages_with_gaps, whole_pages
+from orchestrator.core.everywhere import ALL_ZONES, Everywhere, Survey
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Verb
 from orchestrator.core.world import Node, NodeState, Operation, OperationResult, Present, Sight, Worker
@@ -33,6 +34,7 @@ class TpuNodes:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._lists = clients.settings.lists or ZoneLists(0)
+        self._wide = OverAllZones()
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
         """
@@ -49,6 +51,30 @@ class TpuNodes:
             return [node_of(node) for node in found]
 
         return across_zones(zones, look)
+
+    def everywhere(self, label: str, value: str) -> Survey[Node]:
+        """
+        List the nodes that carry the label in all zones, by one call; places without an answer are named.
+
+        A list with such a gap serves nobody else: who looks next may see more.
+        """
+
+        def look() -> Everywhere[Node]:
+            gaps: list[str] = []
+
+            def ask() -> list[Seen]:
+                nodes = self._listed(ALL_ZONES, gaps)
+                if gaps:
+                    raise _GapsError(nodes)
+                return nodes
+
+            try:
+                found = self._lists.labelled(self._parent(ALL_ZONES), label, value, ask)
+            except _GapsError as partial:
+                found = [node for node in partial.nodes if node.labels.get(label) == value]
+            return Everywhere(tuple(map(node_of, found)), tuple(dict.fromkeys(gaps)))
+
+        return self._wide.ask(look)
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
         """
@@ -112,12 +138,13 @@ class TpuNodes:
         entries = list(answer.guest_attributes)
         return public_keys(entries[0].query_value.items if len(entries) == 1 else (), what)
 
-    def _listed(self, zone: str) -> list[Seen]:
-        what = f"list TPU nodes in {zone}"
+    def _listed(self, zone: str, gaps: list[str] | None = None) -> list[Seen]:
+        what = f"list TPU nodes in {'all zones' if zone == ALL_ZONES else zone}"
         with translated(what), maintenance_by_name() as beside:
             request = {"parent": self._parent(zone), "page_size": PAGE}
             answer = self._clients.tpu.list_nodes(request=request, **self._clients.reading)
-            nodes = [node for page in whole_pages(answer, what) for node in type(page).pb(page).nodes]
+            pages = whole_pages(answer, what) if gaps is None else pages_with_gaps(answer, gaps)
+            nodes = [node for page in pages for node in type(page).pb(page).nodes]
         return [Seen(node, beside.get(node.name)) for node in nodes]
 
     def _parent(self, zone: str) -> str:
@@ -125,6 +152,16 @@ class TpuNodes:
 
     def _path(self, name: str, zone: str) -> str:
         return f"{self._parent(zone)}/nodes/{name}"
+
+
+class _GapsError(Exception):
+    """
+    Carry the *nodes* of a list that leaves places out.
+    """
+
+    def __init__(self, nodes: list[Seen]) -> None:
+        super().__init__(nodes)
+        self.nodes = nodes
 
 
 def node_of(seen_node: Seen) -> Node:

@@ -10,7 +10,8 @@ from orchestrator.cloud import operations
 from orchestrator.cloud.alpha import create_by_alpha
 from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translate_status, translated
-from orchestrator.cloud.sights import across_zones, whole_pages
+from orchestrator.cloud.sights import OverAllZones, across_zones, pages_with_gaps, whole_pages
+from orchestrator.core.everywhere import ALL_ZONES, Everywhere, Survey
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Verb
 from orchestrator.core.queued import KIND, QueuedResource, QueuedState
@@ -32,6 +33,7 @@ class TpuQueued:
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
+        self._wide = OverAllZones()
 
     def observe(self, name: str, zone: str) -> Sight[QueuedResource]:
         """
@@ -52,6 +54,19 @@ class TpuQueued:
         return across_zones(
             zones, lambda zone: [q for q in self._listed(zone) if q.labels.get(label) == value]
         )
+
+    def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
+        """
+        List those whose node carries the label in all zones; places without an answer are named.
+        """
+
+        def look() -> Everywhere[QueuedResource]:
+            gaps: list[str] = []
+            found = self._listed(ALL_ZONES, gaps)
+            ours = tuple(one for one in found if one.labels.get(label) == value)
+            return Everywhere(ours, tuple(dict.fromkeys(gaps)))
+
+        return self._wide.ask(look)
 
     def create(self, order: NodeOrder, wait: float | None) -> Operation:
         """
@@ -89,12 +104,13 @@ class TpuQueued:
         """
         return operations.poll_tpu(self._clients.tpu, operation, self._clients.reading)
 
-    def _listed(self, zone: str) -> list[QueuedResource]:
-        what = f"list queued resources in {zone}"
+    def _listed(self, zone: str, gaps: list[str] | None = None) -> list[QueuedResource]:
+        what = f"list queued resources in {'all zones' if zone == ALL_ZONES else zone}"
         with translated(what):
             request = {"parent": self._parent(zone), "page_size": PAGE}
             answer = self._clients.tpu.list_queued_resources(request=request, **self._clients.reading)
-            return [queued_of(found) for page in whole_pages(answer, what) for found in page.queued_resources]
+            pages = whole_pages(answer, what) if gaps is None else pages_with_gaps(answer, gaps)
+            return [queued_of(found) for page in pages for found in page.queued_resources]
 
     def _parent(self, zone: str) -> str:
         return f"projects/{self._clients.project}/locations/{zone}"

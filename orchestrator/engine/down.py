@@ -7,10 +7,20 @@ from dataclasses import dataclass, replace
 from orchestrator.core import names
 from orchestrator.core.decide_node import CREATE_DEADLINE, DELETE_AGAIN, DELETE_SETTLES
 from orchestrator.core.events import Event
+from orchestrator.core.everywhere import Survey, outside
 from orchestrator.core.history import History, newest_incarnation
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.recovery import SECOND_WITNESS
-from orchestrator.core.world import Absent, NodeState, Operation, OperationResult, Present, Unknown, VmState
+from orchestrator.core.world import (
+    Absent,
+    Node,
+    NodeState,
+    Operation,
+    OperationResult,
+    Present,
+    Unknown,
+    VmState,
+)
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.observe import FAULTS, as_error, zones_to_look_at
 from orchestrator.engine.queue import nodes_of
@@ -154,6 +164,17 @@ class Sweep:
             elif isinstance(sight, Present):
                 left += [Left(kind, found.name, found.zone, found.state.name) for found in sight.value]
         return tuple(left)
+
+    def elsewhere(self) -> Survey[Node]:
+        """
+        List the TPUs that carry our label in zones that neither the file nor the record names.
+
+        They are told and not deleted: nobody has written down that they are this deployment's.
+        """
+        seen = self._nodes.everywhere(names.DEPLOYMENT_LABEL, self._spec.name)
+        if isinstance(seen, Unknown):
+            return seen
+        return Present(replace(seen.value, found=outside(seen.value, self._zones)))
 
     def machines(self) -> tuple[Left, ...]:
         """

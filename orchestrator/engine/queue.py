@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.core.decide_queued import merged
+from orchestrator.core.everywhere import Everywhere, Survey
 from orchestrator.core.history import History
 from orchestrator.core.plan import Kind
 from orchestrator.core.queued import QueuedResource
@@ -52,6 +53,19 @@ class NodesInQueue:
                 return sight
         places = [self._judged(place) for place in queued.value] if isinstance(queued, Present) else ()
         return Present(merged(nodes.value if isinstance(nodes, Present) else (), places))
+
+    def everywhere(self, label: str, value: str) -> Survey[Node]:
+        """
+        List nodes and places in the queue that carry the label in all zones, the queue first.
+        """
+        queued = self._queued.everywhere(label, value)
+        nodes = self._nodes.everywhere(label, value)
+        if isinstance(queued, Unknown):
+            return queued
+        if isinstance(nodes, Unknown):
+            return nodes
+        silent = dict.fromkeys((*queued.value.unreachable, *nodes.value.unreachable))
+        return Present(Everywhere(merged(nodes.value.found, queued.value.found), tuple(silent)))
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
         """

@@ -137,6 +137,13 @@ def flex_start(_: Failure) -> str:
     return "tpuctl tries the next of tpu.zones. Zones that are known to offer it are named by: tpuctl check"
 
 
+def no_reservation_meant(found: Failure) -> str:
+    """
+    Say that a text about a reservation means a stockout here: tpuctl asked for none (docs/facts.md 1.6).
+    """
+    return f"No reservation was asked for: Google also says so of a zone without spot. {more_zones(found)}"
+
+
 def more_quota(found: Failure) -> str:
     """
     Point to the quota page.

@@ -5,10 +5,12 @@ Looking: answers become Present or Absent, every error becomes Unknown.
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from orchestrator.core.everywhere import Everywhere, Placed, Survey
 from orchestrator.core.world import Absent, Present, Sight, Unknown
 from orchestrator.errors import MissingPermissionError, NotFoundError, Retry, TpuctlError
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Placed)
 
 
 def seen(look: Callable[[], T | None]) -> Sight[T]:
@@ -30,6 +32,16 @@ def listed(look: Callable[[], Sequence[T]]) -> Present[tuple[T, ...]] | Unknown:
     """
     try:
         return Present(tuple(look()))
+    except TpuctlError as error:
+        return Unknown(error.message, error.retry, error.hint)
+
+
+def surveyed(look: Callable[[], Everywhere[P]]) -> Survey[P]:
+    """
+    Call *look*, a list over all zones; any error is Unknown, also 404.
+    """
+    try:
+        return Present(look())
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
 

@@ -58,6 +58,8 @@ def admin_routes(
         kind, slash, name = body["name"].partition("/")
         if slash and kind == "queued":
             cloud.set_queued_state(name, body["state"])
+        elif slash and kind == "zone":
+            cloud.set_zone_state(name, body["state"])
         else:
             cloud.set_node_state(body["name"], body["state"])
         return Response.of({})

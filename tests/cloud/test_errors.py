@@ -60,6 +60,17 @@ def test_quota_and_stockout_with_one_status_are_told_apart_by_the_detail():
     assert translate_status(8, "x", what="create").retry is Retry.CAPACITY
 
 
+def test_a_reservation_that_nobody_asked_for_is_no_reservation():
+    """
+    On spot the text means that the zone has none now: the next zone is tried, and nothing is to correct.
+    """
+    error = translate_status(5, "Reservation not found", what="create")
+    assert (error.retry, error.code) == (Retry.CAPACITY, "TPU-302")
+    assert "No reservation was asked for" in error.hint
+    newer = 'There is no more capacity in the zone "z"; you can queue your request to get capacity when available'
+    assert translate_status(8, newer, what="create").retry is Retry.CAPACITY
+
+
 def test_a_reason_in_the_list_of_errors_counts_beside_an_error_info():
     """
     An ErrorInfo with a word that is new to us does not hide the older word.

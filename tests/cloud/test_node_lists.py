@@ -5,7 +5,8 @@ Lists of TPU nodes with odd answers: pages, partial answers, states that are new
 import pytest
 
 from orchestrator.cloud.nodes import TpuNodes
-from orchestrator.core.world import NodeState, Unknown
+from orchestrator.core.everywhere import Everywhere
+from orchestrator.core.world import NodeState, Present, Unknown
 from orchestrator.errors import Retry
 from tests.cloud.cloud_kit import LABEL, PROJECT, ZONE, canned
 
@@ -83,3 +84,43 @@ def test_an_answer_that_is_not_json_is_unknown():
     """
     with canned(lambda _: (200, b"<html>welcome</html>")) as server:
         assert isinstance(TpuNodes(server.clients()).labelled(LABEL, "demo", [ZONE]), Unknown)
+
+
+def test_one_call_lists_all_zones_and_names_those_without_an_answer():
+    """
+    Of each page, whatever form the place has; what carries another label is none of ours.
+    """
+    asked = []
+
+    def answer(seen):
+        asked.append(seen.path)
+        last = "pageToken=t" in seen.path
+        return 200, page(["b"]) if last else page(["a"], "t", [f"projects/{PROJECT}/locations/us-west4-a"])
+
+    with canned(answer) as server:
+        nodes = TpuNodes(server.clients())
+        sight = nodes.everywhere(LABEL, "demo")
+        assert nodes.everywhere(LABEL, "other") == Present(Everywhere((), ("us-west4-a",)))
+    assert [n.name for n in sight.value.found] == ["a", "b"]
+    assert sight.value.unreachable == ("us-west4-a",)
+    assert all("/locations/-/nodes" in path for path in asked)
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "calls"),
+    [(404, "NOT_FOUND", 1), (400, "INVALID_ARGUMENT", 1), (503, "UNAVAILABLE", 2)],
+)
+def test_an_api_that_refuses_such_lists_is_not_asked_again(status, word, calls):
+    """
+    Unknown each time, never an absence; what may pass is asked for anew.
+    """
+    asked = []
+
+    def answer(seen):
+        asked.append(seen.path)
+        return status, {"error": {"code": status, "status": word, "message": "no"}}
+
+    with canned(answer) as server:
+        nodes = TpuNodes(server.clients())
+        assert all(isinstance(nodes.everywhere(LABEL, "demo"), Unknown) for _ in range(2))
+    assert len(asked) == calls

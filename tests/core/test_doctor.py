@@ -12,7 +12,9 @@ from orchestrator.catalog import load_catalog
 from orchestrator.core.doctor.facts import Computer, CpuQuota, Facts, File, Google, Kept, Local, Login
 from orchestrator.core.doctor.finding import Health
 from orchestrator.core.doctor.rules import CHECKS, examine, healthy, manual
-from orchestrator.core.world import Absent, Bucket, Present, Unknown
+from orchestrator.core.everywhere import Everywhere
+from orchestrator.core.queued import QueuedResource, QueuedState
+from orchestrator.core.world import Absent, Bucket, Node, NodeState, Present, Unknown
 from orchestrator.errors import Retry
 from tests.core.core_kit import make_spec
 
@@ -37,6 +39,7 @@ GOOGLE = Google(
     cpus=Present(CpuQuota(24, 4, 2)), tpu_limits=Present({ZONE: 8}), private_access=Present(True),
     ssh_rule=Present(True), iap_rule=Present(True), vm_image=Present("ubuntu-1"),
     vm_machine=Present("e2-small"), bucket=Present(Bucket("b", "europe-west4")), lacking=Present(()),
+    elsewhere=Present(Everywhere(())),
 )  # fmt: skip
 FINE = Facts(COMPUTER, FILE, Local(), GOOGLE)
 INSIDE = make_spec(tpu__external_ip=False)
@@ -44,6 +47,9 @@ LAB = make_spec(network="projects/host/global/networks/lab", subnetwork="west")
 HIDDEN = make_spec(vm={"external_ip": False})
 READS = make_spec(job__data={"c4": "gs://b/c4", "own": "./own"})
 KEYED = make_spec(job__secrets={"K": "secret://wandb"})
+LOST = Node("demo-tpu-g3", "us-east5-b", NodeState.READY, 3)
+IN_QUEUE = replace(LOST, queued=QueuedResource("q1", "us-east5-b", QueuedState.ACTIVE, 3))
+DELETE_LOST = "gcloud compute tpus tpu-vm delete demo-tpu-g3 --zone us-east5-b --project my-project"
 B, W, U = Health.BAD, Health.WARN, Health.UNKNOWN
 
 
@@ -115,6 +121,12 @@ CASES = [
     ("zones", B, google(offers={ZONE: Absent()}), "tpu.zones"),
     ("zones", W, google(offers={ZONE: Absent(), "europe-west4-a": Present("t")}), "tpu.zones"),
     ("zones", U, google(offers={ZONE: SILENT}), ""),
+    ("tpu-elsewhere", W, google(elsewhere=Present(Everywhere((LOST,), ("us-west4-a",)))), DELETE_LOST),
+    ("tpu-elsewhere", W, google(elsewhere=Present(Everywhere((IN_QUEUE,)))), "queued-resources delete q1"),
+    ("tpu-elsewhere", Health.OK, google(elsewhere=Present(Everywhere((replace(LOST, zone=ZONE),)))), ""),
+    ("tpu-elsewhere", U, google(elsewhere=Present(Everywhere((), ("us-west4-a",)))), ""),
+    ("tpu-elsewhere", U, google(elsewhere=SILENT), ""),
+    ("tpu-elsewhere", U, google(elsewhere=OFF), "gcloud services enable"),
     ("runtime", B, google(runtimes={ZONE: Absent()}), "tpu.runtime"),
     ("runtime", B, google(spec=make_spec(tpu__runtime=None)), "set tpu.runtime"),
     ("machine-account", B, google(machine_account=Present("")), "set service_account"),

@@ -313,3 +313,20 @@ def test_down_waits_for_nothing_that_was_seen_to_go(lab):
     controller.sweep().close()
     assert lab.controller().sweep().machines() == ()
     assert lab.clock.now() - start < 20
+
+
+def test_down_names_a_tpu_of_our_label_in_a_zone_that_nobody_names(lab):
+    """
+    Neither file nor record says that it is ours: it stays, and a zone without an answer is told.
+    """
+    controller = lab.up()
+    order = controller.blueprint.node_order(controller.history, OTHER_ZONE, 7)
+    controller.cloud.nodes.create(order)
+    lab.wait(5)
+    lab.cloud.set_zone_state("us-west4-a", "unreachable")
+    sweep = controller.sweep()
+    seen = sweep.elsewhere().value
+    assert [(node.name, node.zone) for node in seen.found] == [("demo-tpu-g7", OTHER_ZONE)]
+    assert seen.unreachable == ("us-west4-a",)
+    assert sweep.machines() == ()
+    assert set(lab.nodes()) == {"demo-tpu-g7"}

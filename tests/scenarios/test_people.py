@@ -52,6 +52,21 @@ def test_s07_down_that_cannot_delete_the_tpu_does_not_say_that_it_has(town):
     assert town.nodes() == {}
 
 
+def test_down_names_what_it_does_not_delete_and_how_the_user_does(town, desk):
+    """
+    The file named another zone, and there is no record: the TPU there carries the label, and is left alone.
+    """
+    desk.up()
+    there = {"type": "v5litepod-8", "zones": ["europe-west4-a"]}
+    moved = Desk(town, "elsewhere", tpu=there, bucket={"name": "another-bucket"})
+    said = moved.run("down", "--yes")
+    assert said.code == 5
+    assert "left: TPU demo-tpu-g1 europe-west4-b (READY, not touched)" in said.err
+    delete = "gcloud compute tpus tpu-vm delete demo-tpu-g1 --zone europe-west4-b --project local-project"
+    assert delete in " ".join(said.err.split())
+    assert town.nodes() == {"demo-tpu-g1": "READY"}
+
+
 @pytest.mark.parametrize(("place", "left"), [("tpu.nodes.delete", []), ("tpu.nodes.create", [G2])])
 def test_s11_nothing_is_added_to_a_deployment_that_is_being_deleted(town, desk, place, left):
     """

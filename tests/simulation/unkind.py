@@ -16,7 +16,7 @@ from orchestrator.core.doctor import google
 from orchestrator.core.doctor.finding import bad
 from orchestrator.core.history import deletion_key
 from orchestrator.core.world import Present
-from orchestrator.engine import act, reach
+from orchestrator.engine import act, down, observe, reach
 from orchestrator.engine.down import Sweep
 from orchestrator.engine.queue import NodesInQueue
 from orchestrator.gcp import bodies, errors
@@ -150,10 +150,19 @@ UNKIND = {
     "U20 large files go up in parts": Switch(
         ((storage.Bucket, "_upload_in_parts", _whole),),
         (f"{AGENT}agent_resumable.py::test_a_large_file_goes_up_in_parts",)),
+    "U22 a zone without an answer is unknown": Switch(
+        ((observe, "within", lambda seen, zones: Present(())),),
+        ("tests/engine/test_everywhere.py::test_nothing_is_made_while_a_zone_gives_no_answer",)),
+    "U22 TPUs in zones that nobody names": Switch(
+        ((down, "outside", lambda seen, zones: ()),),
+        ("tests/engine/test_down.py::test_down_names_a_tpu_of_our_label_in_a_zone_that_nobody_names",)),
     "U23 what the login may not look at is unknown": Switch(
         ((google, "not_seen", lambda sight, **_: bad(sight.why, "")),),
         ("tests/core/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
     "U24 a named account is not asked for": Switch(
         ((factory, "read_account", lambda clients, _: account.read_account(clients)),),
         (f"{CLOUD}factory.py::test_a_named_account_is_taken_without_a_call",)),
+    "U27 a reservation that nobody asked for": Switch(
+        ((errors, "_BY_TEXT", tuple(row for row in errors._BY_TEXT if "reservation" not in row[1])),),
+        (f"{CLOUD}errors.py::test_a_reservation_that_nobody_asked_for_is_no_reservation",)),
 }  # fmt: skip

@@ -9,6 +9,7 @@ from orchestrator.core.doctor.facts import NOT_ASKED, Facts
 from orchestrator.core.doctor.file import without_spec
 from orchestrator.core.doctor.finding import Answer, Group, Health, bad, check, ok, unknown, warn
 from orchestrator.core.doctor.login import not_seen
+from orchestrator.core.everywhere import deletion_command, outside
 from orchestrator.core.spec import Spec
 from orchestrator.core.tpu_quota import taken
 from orchestrator.core.world import Absent, Present, Sight, Unknown
@@ -63,6 +64,27 @@ def zones(facts: Facts) -> Answer:
     return _offered(
         facts.google.offers, spec.tpu.type, "choose other tpu.zones in tpuctl.yaml, then: tpuctl plan"
     )
+
+
+@check("tpu-elsewhere", Group.GOOGLE)
+def tpu_elsewhere(facts: Facts) -> Answer:
+    """
+    Look for TPUs of the deployment's label in zones that the file does not name, by one list over all zones.
+    """
+    spec, seen = facts.file.spec, facts.google.elsewhere
+    if spec is None:
+        return without_spec(facts)
+    if isinstance(seen, Unknown):
+        return unknown(seen.why, seen.hint)
+    strays = outside(seen.value, spec.tpu.zones)
+    if strays:
+        told = ", ".join(f"{node.name} {node.zone} {node.state.name}" for node in strays)
+        command = deletion_command(strays[0], facts.google.project)
+        fix = f"tpuctl down   (what its record does not know: {command})"
+        return warn(f"tpuctl.yaml does not name the zone of {told}", fix)
+    if seen.value.unreachable:
+        return unknown(f"no answer from {', '.join(seen.value.unreachable)}", "")
+    return ok("no TPU of this deployment in other zones")
 
 
 @check("runtime", Group.GOOGLE)

@@ -39,6 +39,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     google.compute_api,
     google.storage_api,
     google.zones,
+    google.tpu_elsewhere,
     google.runtime,
     google.machine_account,
     google.service_agent,

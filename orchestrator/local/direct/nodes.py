@@ -5,6 +5,7 @@ TPU nodes straight on the model.
 from collections.abc import Sequence
 from functools import partial
 
+from orchestrator.core.everywhere import ALL_ZONES, Everywhere, Survey
 from orchestrator.core.maintenance import maintenance_of
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Kind, Verb
@@ -14,7 +15,7 @@ from orchestrator.gcp import failure
 from orchestrator.gcp.bodies import as_json, node_body
 from orchestrator.gcp.errors import judge
 from orchestrator.gcp.operations import described, failed, polled
-from orchestrator.gcp.sights import joined, listed, seen
+from orchestrator.gcp.sights import joined, listed, seen, surveyed
 from orchestrator.local.direct.door import Door
 from orchestrator.local.direct.times import micros
 from orchestrator.local.model import node as model
@@ -43,6 +44,20 @@ class DirectNodes:
         """
         asked = dict.fromkeys(zones)
         return joined([listed(partial(self._listed, zone, label, value)) for zone in asked])
+
+    def everywhere(self, label: str, value: str) -> Survey[Node]:
+        """
+        List the nodes that carry the label in all zones; places without an answer are named.
+        """
+        what, place = "list TPU nodes in all zones", Place(ALL_ZONES)
+        act = partial(self._local.tpu.listed, ALL_ZONES)
+
+        def look() -> Everywhere[Node]:
+            nodes, silent = self._door.tpu(what, "tpu.nodes.list", place, act)
+            ours = (node_of(n) for n in nodes if n.body.get("labels", {}).get(label) == value)
+            return Everywhere(tuple(ours), tuple(silent))
+
+        return surveyed(look)
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
         """
@@ -127,10 +142,10 @@ class DirectNodes:
             start += _PAGE
 
     def _page(self, zone: str, label: str, value: str, start: int) -> tuple[list[Node], bool]:
-        if self._local.kernel.partial:
+        nodes, silent = self._local.tpu.listed(zone)
+        if silent:
             place = f"projects/{self._door.project}/locations/{zone}"
             raise TransientError(f"list TPU nodes in {zone}: no answer from {place}")
-        nodes = self._local.tpu.in_zone(zone)
         page = nodes[start : start + _PAGE]
         ours = [node_of(n) for n in page if n.body.get("labels", {}).get(label) == value]
         return ours, len(nodes) > start + _PAGE

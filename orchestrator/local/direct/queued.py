@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from orchestrator.core.everywhere import ALL_ZONES, Everywhere, Survey
 from orchestrator.core.names import incarnation_of
 from orchestrator.core.plan import Verb
 from orchestrator.core.queued import KIND, QueuedResource, QueuedState
@@ -14,7 +15,7 @@ from orchestrator.errors import NotFoundError, TransientError
 from orchestrator.gcp import failure
 from orchestrator.gcp.bodies import queued_body, queued_json
 from orchestrator.gcp.errors import judge
-from orchestrator.gcp.sights import joined, listed, seen
+from orchestrator.gcp.sights import joined, listed, seen, surveyed
 from orchestrator.local.direct.door import Door
 from orchestrator.local.direct.nodes import DirectNodes
 from orchestrator.local.direct.times import micros
@@ -52,6 +53,20 @@ class DirectQueued:
         """
         asked = dict.fromkeys(zones)
         return joined([listed(partial(self._listed, zone, label, value)) for zone in asked])
+
+    def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
+        """
+        List those whose node carries the label in all zones; places without an answer are named.
+        """
+        what, place = "list queued resources in all zones", Place(ALL_ZONES)
+
+        def look() -> Everywhere[QueuedResource]:
+            act = partial(self._local.queued.listed, ALL_ZONES)
+            known, silent = self._door.tpu(what, "tpu.queuedResources.list", place, act)
+            ours = [one for one in map(queued_of, known) if one.labels.get(label) == value]
+            return Everywhere(tuple(ours), tuple(silent))
+
+        return surveyed(look)
 
     def create(self, order: NodeOrder, wait: float | None) -> Operation:
         """
@@ -94,10 +109,10 @@ class DirectQueued:
             start += _PAGE
 
     def _page(self, zone: str, start: int) -> tuple[list[QueuedResource], bool]:
-        if self._local.kernel.partial:
+        known, silent = self._local.queued.listed(zone)
+        if silent:
             place = f"projects/{self._door.project}/locations/{zone}"
             raise TransientError(f"list queued resources in {zone}: no answer from {place}")
-        known = self._local.queued.in_zone(zone)
         return [queued_of(found) for found in known[start : start + _PAGE]], len(known) > start + _PAGE
 
     def _operation(

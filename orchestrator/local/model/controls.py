@@ -9,6 +9,7 @@ from orchestrator.local.model.instance import Instance, Status
 from orchestrator.local.model.kernel import Kernel
 from orchestrator.local.model.named import refused, the_one
 from orchestrator.local.model.node import DEAD, Health, Node, NodeState
+from orchestrator.local.model.tables import zone_types
 from orchestrator.local.model.tpu import TpuNodes
 
 _ODD_STATES = {state.name: state for state in NodeState}
@@ -74,6 +75,21 @@ class Controls:
         else:
             known = ", ".join(["vanish", "maintenance", *Health.__members__, *_ODD_STATES])
             raise refused(f"state {state!r}: unknown", f"known: {known}")
+        self._kernel.touch()
+
+    def set_zone_state(self, zone: str, state: str) -> None:
+        """
+        Let the TPU API reach a zone no more (`unreachable`), or again (`reachable`); errors: LocalCloudError.
+
+        Meanwhile lists name it in `unreachable`, and its other calls answer 503, as those of one zone have
+        (docs/facts.md 1.3); its machines run on. What Google does besides is not known.
+        """
+        if zone not in zone_types():
+            raise refused(f"zone {zone}: no TPUs there", f"known: {', '.join(sorted(zone_types()))}")
+        if state not in ("reachable", "unreachable"):
+            raise refused(f"zone {zone}: state {state!r} is unknown", "known: reachable, unreachable")
+        change = self._kernel.state.unreachable
+        (change.add if state == "unreachable" else change.discard)(zone)
         self._kernel.touch()
 
     def _find_node(self, name: str) -> Node:

@@ -12,7 +12,7 @@ from orchestrator.clock import Clock
 from orchestrator.local.model import methods
 from orchestrator.local.model.addresses import AddressPool
 from orchestrator.local.model.billing import Usage, close
-from orchestrator.local.model.errors import ApiError, OperationError, cases
+from orchestrator.local.model.errors import ApiError, OperationError, cases, tpu_case
 from orchestrator.local.model.faults import FaultKind, FaultSpec
 from orchestrator.local.model.machines import Hosts, Machine
 from orchestrator.local.model.operations import Api, Operation
@@ -123,6 +123,12 @@ class Kernel:
             raise case.error(**self._call_values(method, place)) if case else self._closed(service)
         if methods.permission_of(method) in self.settings.denied_permissions:
             raise self._denied(table, self._call_values(method, place))
+        if (
+            place.zone in self.state.unreachable
+            and method.startswith("tpu.")
+            and method not in methods.PARTIAL
+        ):
+            raise tpu_case("transient").error()
         fault = self._next_fault(method)
         self.armed = fault
         if fault and fault.kind is FaultKind.CALL_ERROR:

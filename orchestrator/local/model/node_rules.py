@@ -33,6 +33,8 @@ _WRITABLE = [
 _UPDATABLE = ("description", "tags", "labels", "metadata", "networkConfig", "dataDisks")
 _CONFIG_TYPES = {2: "V2", 4: "V3", 7: "V4", 9: "V5LITE_POD", 10: "V5P", 11: "V6E"}
 _DISK_MODES = {1: "READ_WRITE", 2: "READ_ONLY"}
+EVERYWHERE = "-"
+"""What a list names instead of a zone to see all of them (docs/facts.md 1.3)."""
 
 
 def bad_request(kernel: Kernel, text: str) -> ApiError:
@@ -66,6 +68,22 @@ def check_zone(kernel: Kernel, zone: str) -> None:
         raise tpu_case("zone hidden from project").error(**kernel.values(Place(zone)))
     if zone not in tables.zone_types():
         raise tpu_case("zone without TPU service").error(**kernel.values(Place(zone)))
+
+
+def listed_zones(kernel: Kernel, zone: str) -> tuple[list[str], list[str]]:
+    """
+    Return which zones a list for *zone* shows, and which it could not reach; errors: ApiError.
+
+    `-` stands for every zone that the project may see.
+    """
+    if zone != EVERYWHERE:
+        check_zone(kernel, zone)
+    hidden = kernel.settings.hidden_zones
+    asked = (
+        [one for one in sorted(tables.zone_types()) if one not in hidden] if zone == EVERYWHERE else [zone]
+    )
+    silent = set(asked) if kernel.partial else kernel.state.unreachable
+    return [one for one in asked if one not in silent], [one for one in asked if one in silent]
 
 
 def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple[Accelerator, dict[str, Any]]:

@@ -31,13 +31,15 @@ class QueuedResources:
         self._kernel = kernel
         self.life = QueuedLife(kernel, nodes)
 
-    def in_zone(self, zone: str) -> list[QueuedResource]:
+    def listed(self, zone: str) -> tuple[list[QueuedResource], list[str]]:
         """
-        Return the queued resources of *zone* by name, without those too new to be seen.
+        Return those of *zone* by zone and name, `-` for all zones, and which zones could not be reached.
+
+        Those too new to be seen are left out.
         """
-        node_rules.check_zone(self._kernel, zone)
+        zones, silent = node_rules.listed_zones(self._kernel, zone)
         known = self._kernel.state.queued
-        return [known[key] for key in sorted(known) if key[0] == zone and self._shown(known[key])]
+        return [known[key] for key in sorted(known) if key[0] in zones and self._shown(known[key])], silent
 
     def get(self, zone: str, name: str) -> QueuedResource:
         """

@@ -67,6 +67,9 @@ class State:
     faults: dict[str, list[FaultSpec]] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
     replays: dict[str, tuple[str, str]] = field(default_factory=dict)
+    unreachable: set[str] = field(default_factory=set)
 
     def __setstate__(self, known: dict[str, Any]) -> None:
-        self.__dict__.update({"queued": {}, **known})  # files of versions without queued resources have none
+        self.__dict__.update(
+            {"queued": {}, "unreachable": set(), **known}
+        )  # files of earlier versions have none

@@ -52,13 +52,13 @@ class TpuNodes:
         }
         kernel.handlers.update(handlers)
 
-    def in_zone(self, zone: str) -> list[Node]:
+    def listed(self, zone: str) -> tuple[list[Node], list[str]]:
         """
-        Return the nodes of *zone* by name.
+        Return the nodes of *zone* by zone and name, `-` for all zones, and which zones could not be reached.
         """
-        node_rules.check_zone(self._kernel, zone)
+        zones, silent = node_rules.listed_zones(self._kernel, zone)
         nodes = self._kernel.state.nodes
-        return [nodes[key] for key in sorted(nodes) if key[0] == zone]
+        return [nodes[key] for key in sorted(nodes) if key[0] in zones], silent
 
     def get(self, zone: str, name: str) -> Node:
         """

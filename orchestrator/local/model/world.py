@@ -142,6 +142,14 @@ class LocalCloud:
             self.kernel.tick()
             self._controls.set_node_state(name, state)
 
+    def set_zone_state(self, zone: str, state: str) -> None:
+        """
+        Take a zone out of the TPU API's reach, or back, see Controls.set_zone_state; errors: LocalCloudError.
+        """
+        with self.lock:
+            self.kernel.tick()
+            self._controls.set_zone_state(zone, state)
+
     def set_queued_state(self, name: str, state: str) -> None:
         """
         Move a queued resource to a state, see QueuedControls.set_state; errors: LocalCloudError.

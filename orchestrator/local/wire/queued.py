@@ -56,13 +56,11 @@ class QueuedRequests:
 
     def list(self, call: Call) -> Response:
         """
-        Answer ListQueuedResources; a partial answer is made as ListNodes makes it.
+        Answer ListQueuedResources of a zone, or of all (`-`), as ListNodes does.
         """
-        if self._cloud.kernel.partial:
-            place = f"projects/{self._cloud.settings.project}/locations/{call.zone}"
-            return Response.of({"queuedResources": [], "unreachable": [place]})
-        found = self._cloud.queued.in_zone(call.zone)
-        return listed(call.request, "queuedResources", found, self._shown)
+        found, silent = self._cloud.queued.listed(call.zone)
+        places = [f"projects/{self._cloud.settings.project}/locations/{zone}" for zone in silent]
+        return listed(call.request, "queuedResources", found, self._shown, places)
 
     def get(self, call: Call) -> Response:
         """

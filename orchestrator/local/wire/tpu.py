@@ -93,12 +93,11 @@ class NodeRequests:
 
     def list(self, call: Call) -> Response:
         """
-        Answer ListNodes; of a partial answer nothing but the place that was not reached is shown.
+        Answer ListNodes of a zone, or of all (`-`); places that were not reached are named.
         """
-        if self._cloud.kernel.partial:
-            place = f"projects/{self._cloud.settings.project}/locations/{call.zone}"
-            return Response.of({"nodes": [], "unreachable": [place]})
-        return listed(call.request, "nodes", self._cloud.tpu.in_zone(call.zone), node_json)
+        nodes, silent = self._cloud.tpu.listed(call.zone)
+        places = [f"projects/{self._cloud.settings.project}/locations/{zone}" for zone in silent]
+        return listed(call.request, "nodes", nodes, node_json, places)
 
     def get(self, call: Call) -> Response:
         """

@@ -198,12 +198,21 @@ class TpuOperations:
         return operation_json(self._cloud.settings.project, operation)
 
 
-def listed(request: Request, key: str, items: Sequence[Any], show: Callable[[Any], Any] = dict) -> Response:
+def listed(
+    request: Request,
+    key: str,
+    items: Sequence[Any],
+    show: Callable[[Any], Any] = dict,
+    unreachable: Sequence[str] = (),
+) -> Response:
     """
     Build one page of a TPU list; only the items on the page are turned into JSON, by *show*.
+
+    Each page names the places that were not reached; on which pages Google names them is not known.
     """
     query = request.query
     size, token = query.get("pageSize", ""), query.get("pageToken", "")
     chosen, following = page(items, size, token, _LARGEST_PAGE, "INVALID_ARGUMENT")
     more = {"nextPageToken": following} if following else {}
-    return Response.of({key: [show(item) for item in chosen], **more})
+    places = {"unreachable": list(unreachable)} if unreachable else {}
+    return Response.of({key: [show(item) for item in chosen], **more, **places})

@@ -1,0 +1,73 @@
+"""
+A deployment of many zones looks at them by one list, and believes no absence that a gap could explain.
+"""
+
+import pytest
+
+from orchestrator.core.world import NodeState
+from tests.engine.engine_lab import Lab, a_spec
+
+ZONES = ["us-central1-b", "us-central1-c", "us-central1-f"]
+MANY = a_spec(tpu__zones=ZONES, tpu__type="v2-8", tpu__runtime="tpu-ubuntu2204-base", vm="none")
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """A cloud of its own."""
+    return Lab(tmp_path)
+
+
+def lists(lab):
+    """Return how many lists of TPUs were asked for."""
+    return lab.cloud.calls["tpu.nodes.list"]
+
+
+def test_three_zones_take_two_calls_of_a_pass(lab):
+    """The zone of the TPU by its own list, the others by one."""
+    controller = lab.up(MANY)
+    before = lists(lab)
+    controller.one_pass()
+    assert lists(lab) - before == 2
+
+
+def test_a_tpu_in_another_zone_is_seen(lab):
+    """What an earlier life has left there is found, and goes."""
+    controller = lab.up(MANY)
+    controller.cloud.nodes.create(controller.blueprint.node_order(controller.history, ZONES[2], 0))
+    lab.wait(5)
+    lab.controller(MANY).run(lambda r: len(lab.nodes()) == 1, seconds=600)
+    assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
+
+
+@pytest.mark.parametrize("how", ["a zone", "all"])
+def test_nothing_is_made_while_a_zone_gives_no_answer(lab, how):
+    """A TPU of ours may be there: unknown is not absent."""
+    controller = lab.controller(MANY)
+    controller.want()
+    if how == "a zone":
+        lab.cloud.set_zone_state(ZONES[1], "unreachable")
+    else:
+        lab.cloud.fail_next("tpu.nodes.list", ["unreachable"] * 100)
+    controller.run(seconds=300)
+    assert lab.nodes() == {}
+    lab.cloud.kernel.state.faults.clear()
+    lab.cloud.set_zone_state(ZONES[1], "reachable")
+    controller.up()
+    assert len(lab.nodes()) == 1
+
+
+def test_a_zone_that_the_file_does_not_name_may_be_silent(lab):
+    """It is none of this deployment's."""
+    lab.cloud.set_zone_state("us-west4-a", "unreachable")
+    lab.up(MANY)
+    assert len(lab.nodes()) == 1
+
+
+def test_where_the_api_refuses_such_a_list_each_zone_is_asked(lab, monkeypatch):
+    """Refused once, it is not asked for again."""
+    controller = lab.controller(MANY)
+    monkeypatch.setattr("orchestrator.cloud.nodes.ALL_ZONES", "nowhere")
+    controller.up()
+    before = lists(lab)
+    controller.one_pass()
+    assert lists(lab) - before == len(ZONES)
