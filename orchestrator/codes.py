@@ -43,6 +43,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-122": (UsageError, "the project has no such network or subnetwork"),
     "TPU-123": (UsageError, "the reservation that the file names is not there"),
     "TPU-124": (UsageError, "a disk that the file names is not in the zone, or cannot be attached"),
+    "TPU-125": (UsageError, "the zone has no such machine type"),
     "TPU-130": (UsageError, "the deployment is not up"),
     "TPU-131": (UsageError, "the deployment has no TPU at present"),
     "TPU-132": (UsageError, "no such worker"),

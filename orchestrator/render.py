@@ -61,6 +61,7 @@ class Target:
     *round* is the race that a TPU runs in, 0 for none.
     *disks* are mounted where the machine is a TPU's.
     *expires_at* is when the machine may delete itself, in seconds since the epoch; None when it may not.
+    *granted_at* is when its account got its roles on the bucket, 0 when that is not known.
     """
 
     role: Literal["tpu", "vm"]
@@ -77,6 +78,7 @@ class Target:
     expires_at: float | None = None
     round: int = 0
     disks: tuple[DataDisk, ...] = ()
+    granted_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,7 @@ def _values(spec: Spec, target: Target) -> dict[str, Any]:
         "runs_job": "1" if target.runs_job else "0",
         "heartbeat": _number(target.heartbeat),
         "expires_at": "" if target.expires_at is None else _number(target.expires_at),
+        "granted_at": str(int(target.granted_at)) if target.granted_at else "",
         "deployment": spec.name,
         "setup": spec.job.setup,
         "python": spec.job.python,

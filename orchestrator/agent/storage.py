@@ -24,6 +24,8 @@ from .transport import Reply, Transport, time_of
 
 DEFAULT_BASE = "https://storage.googleapis.com"
 SECONDS = 60.0
+GRANT_SETTLES = 600.0
+"""Seconds after which a role counts everywhere: mostly 2 minutes, 7 or more at worst (docs/facts.md 6.2)."""
 BYTES = {"Content-Type": "application/octet-stream"}
 
 
@@ -41,11 +43,14 @@ class Bucket:
     """
     Read and write objects of one bucket; every call retries within its *seconds*.
 
-    Calls raise TransientError when time is over, PreconditionError on 412, AgentError on a refusal.
+    Calls raise TransientError when time is over, PreconditionError on 412, AgentError on a refusal. A role
+    that was given at *granted_at*, in seconds since the epoch, does not count everywhere at once: for a while
+    a refusal may pass.
     """
 
-    def __init__(self, name: str, base: str, tokens: Tokens) -> None:
+    def __init__(self, name: str, base: str, tokens: Tokens, granted_at: float = 0.0) -> None:
         self.name = name
+        self._settled_at = granted_at + GRANT_SETTLES
         self._base = base.rstrip("/")
         self._tokens = tokens
         self._transport = Transport()
@@ -58,7 +63,15 @@ class Bucket:
         """
         emulator = environ.get("STORAGE_EMULATOR_HOST", "")
         base = emulator if "://" in emulator or not emulator else f"http://{emulator}"
-        return cls(name, base or DEFAULT_BASE, Tokens(metadata, optional=bool(emulator)))
+        tokens = Tokens(metadata, optional=bool(emulator))
+        return cls(name, base or DEFAULT_BASE, tokens, seconds_in(environ.get("TPUCTL_GRANTED_AT", "")))
+
+    @property
+    def patience(self) -> float:
+        """
+        Return for how many seconds a call is worth repeating that nothing goes on without.
+        """
+        return max(SECONDS, self._settled_at - time.time())
 
     def read(self, name: str, seconds: float = SECONDS) -> Optional[Stored]:
         """
@@ -282,6 +295,8 @@ class Bucket:
         text = f"{what}: {reply.status} {reply.body[:200].decode('utf-8', 'replace')}".strip()
         if reply.status == 412:
             raise PreconditionError(text)
+        if reply.status == 403 and time.time() < self._settled_at:
+            raise TransientError(f"{text} (the account's role on the bucket may not count yet)")
         raise (TransientError if reply.status in (401, 408, 429) or reply.status >= 500 else AgentError)(text)
 
 
@@ -294,6 +309,16 @@ def sha256_of(path: Path) -> str:
         for block in iter(lambda: file.read(1 << 20), b""):
             digest.update(block)
     return digest.hexdigest()
+
+
+def seconds_in(text: str) -> float:
+    """
+    Return a time in seconds since the epoch, 0 for what is none.
+    """
+    try:
+        return float(text or 0.0)
+    except ValueError:
+        return 0.0
 
 
 def seconds_of(text: str) -> float:

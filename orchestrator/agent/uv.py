@@ -88,7 +88,7 @@ def for_uv(environ: Mapping[str, str], layout: Layout) -> Dict[str, str]:
 
 def _fetch(here: Path, digest: str, bucket: Bucket) -> None:
     name = object_name(digest)
-    held = bucket.stat(name)
+    held = bucket.stat(name, bucket.patience)
     if held is None:
         raise AgentError(
             f"uv {VERSION} is not in gs://{bucket.name}/{name}: the computer that ran `tpuctl up` could not "

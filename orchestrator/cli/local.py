@@ -58,6 +58,12 @@ def command() -> None:
     help="Refuse (429) a change of an object that comes sooner after its last one.",
 )
 @click.option(
+    "--policy-delay",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Until a role on a bucket counts: 2 minutes or more on a real one, 2 s in profile scaled.",
+)
+@click.option(
     "--network",
     "networks",
     multiple=True,

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.core.catalog import Catalog, region_zones
-from orchestrator.core.names import region_of, regions
+from orchestrator.core.names import region_of, regions, vm_zone
 from orchestrator.core.rule import Problem, Rule
 from orchestrator.core.spec import Spec
 from orchestrator.core.suggest import did_you_mean, join
+from orchestrator.core.vm_machines import instead
 
 NAME_LENGTH = 40
 NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
@@ -210,6 +211,16 @@ def _machine(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
         )
 
 
+def _machine_there(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.vm == "none" or not spec.tpu.zones:
+        return
+    zone = vm_zone(spec)
+    there = instead(spec.vm.machine, zone)
+    if there:
+        text = f"{spec.vm.machine} may not exist in {zone}; without its VM no TPU is asked for"
+        yield Problem("vm.machine", text, f"write machine: {there}, or vm: none", fatal=False)
+
+
 def _vm_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     zone, region = spec.vm.zone if spec.vm != "none" else None, _region(spec, catalog)
     if zone is not None and not _ZONE.fullmatch(zone):
@@ -282,6 +293,7 @@ RULES = (
     Rule(("tpu.runtime",), _runtime),
     Rule(("vm.disk_gb",), _disk),
     Rule(("vm.machine",), _machine),
+    Rule(("vm.machine", "tpu.zones"), _machine_there),
     Rule(("vm.zone", "tpu.zones"), _vm_zone),
     Rule(("bucket.name", "bucket.adopt"), _bucket),
     Rule(("bucket.soft_delete", "bucket.adopt"), _soft_delete),

@@ -12,6 +12,7 @@ from orchestrator.core.due import marked, of_mode, to_leave, wants_on_demand
 from orchestrator.core.history import (
     TERMINAL,
     History,
+    Refusal,
     current_node,
     deletion_key,
     lasted,
@@ -237,9 +238,22 @@ def _create(spec: Spec, world: World, history: History, judgement: Judgement) ->
     return marked(asked) if on_demand else asked
 
 
+def _without_vm(spec: Spec, history: History) -> Refusal | None:
+    """
+    Return why the first VM is refused for good: then a TPU would be billed that the user does not want alone.
+    """
+    if spec.vm == "none" or history.vm_accepted:
+        return None
+    final = (r for r in reversed(history.refusals) if r.retry in {Retry.PERMANENT, Retry.QUOTA})
+    return next((r for r in final if r.kind is Kind.VM), None)
+
+
 def _asked(spec: Spec, world: World, history: History, judgement: Judgement) -> Step:
     if isinstance(world.bucket, Absent) and history.bucket_seen:
         return Step(waiting="TPU: not asked for, since the bucket that held the job's data is gone")
+    vm = _without_vm(spec, history)
+    if vm is not None:
+        return Step(waiting=f"TPU: not asked for without the VM, which was refused ({vm.message})")
     if undecided(history) and isinstance(world.claim, Unknown):
         return Step(waiting=f"TPU: it is not known who has won the race ({world.claim.why})")
     # A zone that the file no longer names is never used again; a new name keeps the two creates apart.

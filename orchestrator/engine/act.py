@@ -49,6 +49,13 @@ class Failure:
     error: TpuctlError
 
 
+def asks_for_tpu(change: Change) -> bool:
+    """
+    Say whether a change asks for a TPU.
+    """
+    return (change.kind, change.verb) == (Kind.NODE, Verb.CREATE)
+
+
 class Actor:
     """
     Carry out plans for one deployment.
@@ -67,9 +74,43 @@ class Actor:
     def act(self, plan: Plan, world: World) -> tuple[Failure, ...]:
         """
         Make all changes: kinds and races side by side, the changes of one in order. Return what failed.
+
+        The first VM goes before the first TPU: a refusal that waiting does not cure is met before anything
+        is billed that is of no use without it.
         """
         changes = [change for change in plan.changes if not self._held(change)]
         self._intend(changes)
+        first = self._first_vm(changes)
+        failures = self._side_by_side(first, world)
+        changes = [change for change in changes if change not in first]
+        final = next((f for f in failures if f.error.retry in {Retry.PERMANENT, Retry.QUOTA}), None)
+        if final is not None:
+            tpus = [change for change in changes if asks_for_tpu(change)]
+            failures += tuple(self._not_asked(change, final) for change in tpus)
+            changes = [change for change in changes if change not in tpus]
+        return failures + self._side_by_side(changes, world)
+
+    def _first_vm(self, changes: list[Change]) -> list[Change]:
+        """
+        Return the create of a VM that this deployment never had, if a TPU is asked for at the same time.
+        """
+        if self._record.history.vm_accepted or not any(map(asks_for_tpu, changes)):
+            return []
+        return [change for change in changes if (change.kind, change.verb) == (Kind.VM, Verb.CREATE)]
+
+    def _not_asked(self, change: Change, cause: Failure) -> Failure:
+        """
+        Remember that a TPU was not asked for, as if its zone had refused it for the same reason.
+        """
+        error = cause.error
+        why = type(error)(
+            f"TPU {change.name} was not asked for: {error.message}",
+            code=error.code, hint=error.hint, unchanged="no TPU was asked for",
+        )  # fmt: skip
+        self._refused(change, why)
+        return Failure(change, why)
+
+    def _side_by_side(self, changes: list[Change], world: World) -> tuple[Failure, ...]:
         lanes = dict.fromkeys(change.lane for change in changes)
         with ThreadPoolExecutor(max_workers=len(lanes) or 1) as pool:
             groups = [[c for c in changes if c.lane == lane] for lane in lanes]
@@ -117,7 +158,7 @@ class Actor:
         """
         Say whether the budget holds a create back after all: another deployment was faster since the look.
         """
-        if (change.kind, change.verb) != (Kind.NODE, Verb.CREATE):
+        if not asks_for_tpu(change):
             return False
         return self._deployment.budget.take(change.zone, self._clock.now()) > 0
 

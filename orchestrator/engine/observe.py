@@ -10,7 +10,6 @@ from typing import TypeVar
 from orchestrator.catalog import load_catalog
 from orchestrator.core import names
 from orchestrator.core.clean import cut
-from orchestrator.core.everywhere import both, expected_in, within
 from orchestrator.core.history import History
 from orchestrator.core.prices import Prices, prices
 from orchestrator.core.spec import Spec
@@ -19,7 +18,6 @@ from orchestrator.core.world import (
     Absent,
     Bucket,
     Heartbeat,
-    Node,
     Operation,
     OperationResult,
     Present,
@@ -31,13 +29,12 @@ from orchestrator.core.world import (
 from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.queue import nodes_of
 from orchestrator.engine.race import read_claim, round_to_look_up
-from orchestrator.errors import UNFORESEEN, NotFoundError, Retry, TpuctlError, UnknownCloudError
-from orchestrator.ports import Cloud, Nodes
+from orchestrator.engine.wide import WideLook
+from orchestrator.errors import UNFORESEEN, NotFoundError, TpuctlError, UnknownCloudError
+from orchestrator.ports import Cloud
 
 T = TypeVar("T")
 L = TypeVar("L", Bucket, Vm)
-FEW_ZONES = 2
-"""So many zones are asked one by one: a list over all of them would save no call."""
 
 
 @cache
@@ -57,10 +54,16 @@ def zones_to_look_at(spec: Spec, history: History) -> tuple[str, ...]:
 
 
 def observe(
-    cloud: Cloud, spec: Spec, history: History, bucket: str, now: float, reports: Heartbeats | None = None
+    cloud: Cloud,
+    spec: Spec,
+    history: History,
+    bucket: str,
+    now: float,
+    reports: Heartbeats | None = None,
+    wide: WideLook | None = None,
 ) -> World:
     """
-    Return the world of this moment; *reports* remembers those that an earlier look has read.
+    Return the world of this moment; *reports* and *wide* remember what earlier looks have read.
     """
     zones, reports = zones_to_look_at(spec, history), reports or Heartbeats(cloud.store)
     with ThreadPoolExecutor(max_workers=8) as pool:
@@ -68,7 +71,7 @@ def observe(
         seen_vm = pool.submit(_guarded, lambda: _vm(cloud, spec, history))
         seen_nodes = pool.submit(
             _guarded,
-            lambda: _tpus(nodes_of(cloud, spec, history), spec, history, zones),
+            lambda: (wide or WideLook()).tpus(nodes_of(cloud, spec, history), spec, history, zones, now),
         )
         told = pool.submit(_guarded, lambda: reports.read(history.incarnation))
         polled = pool.map(lambda operation: _poll(cloud, operation), history.operations)
@@ -83,22 +86,6 @@ def observe(
             claim=_guarded(lambda: read_claim(cloud.store, round_to_look_up(history, seen_nodes.result()))),
             boots=boots.value if isinstance(boots := _of(told.result(), script=True), Present) else (),
         )
-
-
-def _tpus(nodes: Nodes, spec: Spec, history: History, zones: tuple[str, ...]) -> Sight[tuple[Node, ...]]:
-    """
-    List our TPUs: by a zone's own list where one should be, many others by one list over all zones.
-
-    Where the API refuses such a list, each zone is asked.
-    """
-    label, near = names.DEPLOYMENT_LABEL, expected_in(history, zones)
-    far = [zone for zone in zones if zone not in near]
-    if len(far) < FEW_ZONES:
-        return nodes.labelled(label, spec.name, zones)
-    wide = nodes.everywhere(label, spec.name)
-    if isinstance(wide, Unknown) and wide.retry is not Retry.TRANSIENT:
-        return nodes.labelled(label, spec.name, zones)
-    return both(nodes.labelled(label, spec.name, near), within(wide, far))
 
 
 def _of(told: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Heartbeat, ...]]:

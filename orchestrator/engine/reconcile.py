@@ -23,6 +23,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.observe import observe, unforeseen
 from orchestrator.engine.race import winner
+from orchestrator.engine.wide import WideLook
 from orchestrator.errors import UNFORESEEN
 
 
@@ -49,6 +50,7 @@ class Reconciler:
         self._actor = Actor(deployment)
         self._memory = CapacityMemory(deployment.cloud.store)
         self._reports = Heartbeats(deployment.cloud.store)
+        self._wide = WideLook()
         self._alarm = ""
         self._told = 0.0
         self._disk = ""
@@ -61,7 +63,7 @@ class Reconciler:
         parts, history = self._deployment, self._record.history
         parts.lease.keep()
         now = parts.clock.now()
-        world = observe(parts.cloud, parts.spec, history, parts.bucket, now, self._reports)
+        world = observe(parts.cloud, parts.spec, history, parts.bucket, now, self._reports, self._wide)
         world = not_older(world, history)
         history = noted(history, type=history.type or parts.spec.tpu.type)
         history = self._memory.recalled(history, world)

@@ -44,6 +44,7 @@ _NO_ZONE = _rule(UsageError, "TPU-121", hints.other_zone)
 _REFUSED = _rule(UsageError, "TPU-120", hints.fix_file)
 _NO_NETWORK = _rule(UsageError, "TPU-122", hints.name_network)
 _NO_DISK = _rule(UsageError, "TPU-124", hints.name_disk)
+_NO_MACHINE = _rule(UsageError, "TPU-125", hints.name_machine)
 _POLICY = _rule(AuthError, "TPU-204", hints.obey_policy)
 _NO_PAYER = _rule(MissingPermissionError, "TPU-202", hints.use_project)
 _OTHER_PAYER = _rule(AuthError, "TPU-205", hints.set_quota_project)
@@ -96,6 +97,7 @@ _BY_TEXT: tuple[tuple[str, str, Rule], ...] = (
     ("INVALID_ARGUMENT", "flex_start provisioning model is not supported", _NO_FLEX_START),
     ("INVALID_ARGUMENT", "while in state preempted", _PREEMPTED),
     ("INVALID_ARGUMENT", "due to preemption", _PREEMPTED),
+    ("INVALID_ARGUMENT", "resource.machinetype", _NO_MACHINE),
     ("INVALID_ARGUMENT", "subnetwork", _NO_NETWORK),
     ("INVALID_ARGUMENT", "referenced network", _NO_NETWORK),
     ("INVALID_ARGUMENT", "already being used", _busy),

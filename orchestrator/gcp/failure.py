@@ -51,6 +51,7 @@ _SERVICE_BY_PATH = (
 
 GOOGLES_OWN = frozenset({"764086051850", "32555940559"})
 """Projects of gcloud's own OAuth clients: charged for user credentials that name no project of their own."""
+_ZONE = re.compile(r"/zones/([^/]+)")
 _PROJECT = re.compile(r"projects/([^/]+)")
 _CONSTRAINT = re.compile(r"\b(?:c|customC)onstraints/([A-Za-z]+\.[A-Za-z0-9]+)")
 
@@ -108,6 +109,14 @@ class Failure:
         Say whether the call was charged to a project of Google's, where nobody can enable an API.
         """
         return self._consumer in GOOGLES_OWN
+
+    @property
+    def zone(self) -> str:
+        """
+        Return the zone of Compute Engine that was asked, or "".
+        """
+        match = _ZONE.search(urlsplit(self.url).path)
+        return match[1] if match else ""
 
     @property
     def of_network(self) -> bool:

@@ -4,6 +4,7 @@ What the user does next, for each kind of refusal.
 
 import re
 
+from orchestrator.core.vm_machines import instead
 from orchestrator.gcp.failure import Failure
 
 _ROLES = {
@@ -50,6 +51,17 @@ def grant_role(found: Failure) -> str:
     )
     missing = f"Missing permission: {permission}. " if permission else ""
     return f"{missing}Ask the project's owner to run: {command}"
+
+
+def name_machine(found: Failure) -> str:
+    """
+    Name the setting of the VM's machine type, and the list of those that its zone has.
+    """
+    zone = found.zone or "ZONE"
+    there = instead("e2-", found.zone) if found.zone else ""
+    which = f"{there} or another of" if there else "one of"
+    shown = f"gcloud compute machine-types list --zones {zone}"
+    return f"Set vm.machine in tpuctl.yaml to {which}: {shown}   or set vm: none"
 
 
 def name_network(_: Failure) -> str:

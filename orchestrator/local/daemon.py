@@ -109,7 +109,9 @@ class Daemon:
         denied = PERMISSION in options.denied_permissions
         self._relay = IapRelay(self.cloud.running_vm, source, denied=denied, inside=self._hosts.holds)
         blobs = FolderBlobs(folder / "storage")
-        storage = Storage(clock, blobs, options.taken_buckets, options.object_interval)
+        storage = Storage(
+            clock, blobs, options.taken_buckets, options.object_interval, options.policy_seconds
+        )
         self._router, self._controls = Router(), Router()
         self._own_names = frozenset(f"{name}:{options.port}" for name in ("127.0.0.1", "localhost"))
         tpu_routes(self._router, self.cloud)

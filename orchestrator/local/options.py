@@ -34,7 +34,8 @@ class Options:
     Hold the settings of one local cloud (file `options.json`).
 
     *notice* is the time in seconds from the warning to the kill; the latency profile's when None.
-    *object_interval* is the time in seconds that must lie between two changes of one object. Without *seed*
+    *object_interval* is the time in seconds that must lie between two changes of one object, *policy_delay*
+    how long a change of a bucket's policy takes to count; the profile's when None. Without *seed*
     the ids of resources are this cloud's own. *package_lock* is for how many seconds of its first boot a
     machine's dpkg is locked; the profile's when None. *python* is the version of all machines; their images'
     when empty. *absent* names what images lack. *quota* entries read `ID@PLACE=LIMIT`, for example
@@ -55,6 +56,7 @@ class Options:
     denied_permissions: tuple[str, ...] = ()
     taken_buckets: tuple[str, ...] = ()
     object_interval: float = 1.0
+    policy_delay: float | None = None
     package_lock: float | None = None
     python: str = ""
     absent: tuple[str, ...] = ()
@@ -75,6 +77,14 @@ class Options:
         Return for how many seconds dpkg is locked: minutes on a real machine (docs/facts.md 5.5).
         """
         return PACKAGE_LOCK.get(self.latency, 0.0) if self.package_lock is None else self.package_lock
+
+    @property
+    def policy_seconds(self) -> float:
+        """
+        Return after how many seconds a change of a bucket's policy counts: minutes on a real one.
+        """
+        usual = PROFILES[self.latency].policy if self.latency in PROFILES else 0.0
+        return usual if self.policy_delay is None else self.policy_delay
 
     def cloud_settings(self) -> CloudSettings:
         """

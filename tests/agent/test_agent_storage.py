@@ -19,11 +19,12 @@ from orchestrator.local.wire.http import Request, Response
 from tests.agent.agent_lab import BUCKET, Lab
 
 
-def bucket_of(lab: Lab) -> Bucket:
+def bucket_of(lab: Lab, granted: float = 0.0) -> Bucket:
     """
-    Return the agent's client of the lab's bucket.
+    Return the agent's client of the lab's bucket, on which its account was *granted* a role.
     """
-    return Bucket.from_environ(BUCKET, {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
+    environ = {"STORAGE_EMULATOR_HOST": lab.url, "TPUCTL_GRANTED_AT": str(granted or "")}
+    return Bucket.from_environ(BUCKET, environ, Metadata(lab.metadata.address))
 
 
 def settings_of(lab: Lab) -> Settings:
@@ -69,6 +70,45 @@ def test_refusal_is_not_retried(lab: Lab) -> None:
     with pytest.raises(AgentError, match="403 no access"):
         bucket_of(lab).read("x")
     assert len(calls) == 1
+
+
+def test_a_refusal_may_pass_while_the_account_s_role_is_new(lab: Lab) -> None:
+    """
+    A role counts minutes after it was given: asked again within the call's time, and no longer.
+    """
+    calls: list[Request] = []
+
+    def late(request: Request) -> Response | None:
+        calls.append(request)
+        return Response(403, b"no access") if len(calls) < 4 else None
+
+    lab.fault = late
+    assert bucket_of(lab, granted=time.time() - 60).read("x") is None
+    assert len(calls) == 4
+    lab.fault = lambda _request: Response(403, b"no access")
+    with pytest.raises(TransientError, match="may not count yet"):
+        bucket_of(lab, granted=time.time() - 60).read("x", seconds=0.5)
+
+
+def test_a_role_that_was_given_long_ago_is_not_waited_for(lab: Lab) -> None:
+    """
+    Ten minutes later, and on another's bucket, a refusal is one: one call, and the reason.
+    """
+    calls: list[Request] = []
+
+    def forbid(request: Request) -> Response:
+        calls.append(request)
+        return Response(403, b"no access")
+
+    lab.fault = forbid
+    fresh = bucket_of(lab, granted=time.time())
+    assert 590 < fresh.patience <= 600
+    for bucket in (bucket_of(lab, granted=time.time() - 601), fresh.other("anothers")):
+        assert bucket.patience == 60
+        with pytest.raises(AgentError, match="403 no access") as refused:
+            bucket.read("x")
+        assert not isinstance(refused.value, TransientError)
+    assert len(calls) == 2
 
 
 def test_refused_token_is_renewed(lab: Lab) -> None:

@@ -67,7 +67,7 @@ def test_a_reservation_that_nobody_asked_for_is_no_reservation():
     error = translate_status(5, "Reservation not found", what="create")
     assert (error.retry, error.code) == (Retry.CAPACITY, "TPU-302")
     assert "No reservation was asked for" in error.hint
-    newer = 'There is no more capacity in the zone "z"; you can queue your request to get capacity when available'
+    newer = 'There is no more capacity in the zone "z"; you can queue your request to get capacity'
     assert translate_status(8, newer, what="create").retry is Retry.CAPACITY
 
 

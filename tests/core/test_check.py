@@ -145,6 +145,7 @@ def test_the_zones_that_have_the_type_are_named():
     [
         ({"vm__machine": "e2-smal"}, "vm.machine"),
         ({"tpu__runtime": "v2-alpha-tpuv5-lit"}, "tpu.runtime"),
+        ({"tpu__type": "v4-8", "tpu__zones": ["us-central2-b"], "watch__budget_usd": None}, "vm.machine"),
         ({"job__grace": "45s"}, "job.grace"),
         (
             {"tpu__type": "v4-8", "tpu__zones": ["us-central2-b"], "vm": "none", "watch__budget_usd": 9},

@@ -114,6 +114,35 @@ def test_a_missing_permission_stops_within_two_attempts(lab, permission, method)
     assert lab.mutations()[method] <= 2
 
 
+V4 = {"tpu__type": "v4-8", "tpu__zones": ["us-central2-b"], "tpu__runtime": "tpu-ubuntu2204-base"}
+
+
+def test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed(lab):
+    """
+    The error names the type that is there; with it in the file the next `up` makes everything.
+    """
+    with pytest.raises(TpuctlError, match="TPU-125") as refused:
+        lab.up(a_spec(**V4, vm__machine="e2-small"))
+    assert "n1-standard-1" in refused.value.hint
+    assert (lab.mutations()["tpu.nodes.create"], lab.nodes()) == (0, {})
+    lab.up(a_spec(**V4, vm__machine="n1-standard-1"))
+    assert (len(lab.nodes()), len(lab.vms())) == (1, 1)
+
+
+@pytest.mark.parametrize("case", ["permission denied", "quota on call"])
+def test_no_tpu_is_asked_for_when_the_first_vm_is_refused_for_good(lab, case):
+    """
+    Whatever the reason; a VM that was there once keeps no TPU from coming back.
+    """
+    lab.cloud.fail_next("compute.instances.insert", [case] * 10)
+    with pytest.raises(TpuctlError):
+        lab.up()
+    assert lab.mutations()["tpu.nodes.create"] == 0
+    lab.cloud.kernel.state.faults.clear()
+    assert lab.up().history.vm_accepted
+    assert len(lab.nodes()) == 1
+
+
 def test_a_cloud_that_refuses_to_be_looked_at_stops_the_loop(lab):
     """
     Without the right to list nothing can be known, so nothing is made.

@@ -16,7 +16,7 @@ from orchestrator.core.doctor import google
 from orchestrator.core.doctor.finding import bad
 from orchestrator.core.history import deletion_key
 from orchestrator.core.world import Present
-from orchestrator.engine import act, down, observe, reach
+from orchestrator.engine import act, down, reach, wide
 from orchestrator.engine.down import Sweep
 from orchestrator.engine.queue import NodesInQueue
 from orchestrator.gcp import bodies, errors
@@ -25,6 +25,7 @@ from tests.simulation.switch import Switch
 
 AGENT, CLOUD, REACH = "tests/agent/test_", "tests/cloud/test_", "tests/engine/test_reach.py::"
 FLEX, RESERVED = "tests/engine/test_flex_start.py::", "tests/engine/test_reservation.py::"
+REFUSALS = "tests/engine/test_refusals.py::"
 
 
 def _without(name, text, instead=""):
@@ -117,6 +118,9 @@ UNKIND = {
     "U10 no advice for a project of Google's": Switch(
         ((Failure, "charged_elsewhere", False),),
         (f"{CLOUD}organisations.py::test_a_call_charged_to_googles_own_project_names_ours",)),
+    "U11 the first VM goes before the first TPU": Switch(
+        ((act.Actor, "_first_vm", lambda self, changes: []),),
+        (f"{REFUSALS}test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed",)),
     "U13 the loop asks again for a deletion that had no effect": Switch(
         ((decide_node, "deleting", _asked_is_gone), (end, "deleting", _asked_is_gone)),
         ("tests/engine/test_down.py::test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made",)),
@@ -151,7 +155,7 @@ UNKIND = {
         ((storage.Bucket, "_upload_in_parts", _whole),),
         (f"{AGENT}agent_resumable.py::test_a_large_file_goes_up_in_parts",)),
     "U22 a zone without an answer is unknown": Switch(
-        ((observe, "within", lambda seen, zones: Present(())),),
+        ((wide, "within", lambda seen, zones: Present(())),),
         ("tests/engine/test_everywhere.py::test_nothing_is_made_while_a_zone_gives_no_answer",)),
     "U22 TPUs in zones that nobody names": Switch(
         ((down, "outside", lambda seen, zones: ()),),
@@ -165,4 +169,7 @@ UNKIND = {
     "U27 a reservation that nobody asked for": Switch(
         ((errors, "_BY_TEXT", tuple(row for row in errors._BY_TEXT if "reservation" not in row[1])),),
         (f"{CLOUD}errors.py::test_a_reservation_that_nobody_asked_for_is_no_reservation",)),
+    "U31 a role that was just given": Switch(
+        ((storage, "GRANT_SETTLES", float("-inf")),),
+        (f"{AGENT}agent_storage.py::test_a_refusal_may_pass_while_the_account_s_role_is_new",)),
 }  # fmt: skip

@@ -12,6 +12,7 @@ from orchestrator.core.doctor.login import not_seen
 from orchestrator.core.everywhere import deletion_command, outside
 from orchestrator.core.spec import Spec
 from orchestrator.core.tpu_quota import taken
+from orchestrator.core.vm_machines import instead
 from orchestrator.core.world import Absent, Present, Sight, Unknown
 
 _WORST_FIRST = (Health.BAD, Health.WARN, Health.UNKNOWN, Health.OK)
@@ -230,9 +231,11 @@ def vm_machine(facts: Facts) -> Answer:
     if isinstance(sight, Unknown):
         return not_seen(sight)
     if isinstance(sight, Absent):
-        shown = f"gcloud compute machine-types list --zones {names.vm_zone(spec)}"
-        text = f"{names.vm_zone(spec)} has no {spec.vm.machine}"
-        return bad(text, f"set vm.machine to one of: {shown}   or vm: none")
+        zone = names.vm_zone(spec)
+        there = instead(spec.vm.machine, zone)
+        which = f"{there}, or to another of" if there else "one of"
+        shown = f"gcloud compute machine-types list --zones {zone}"
+        return bad(f"{zone} has no {spec.vm.machine}", f"set vm.machine to {which}: {shown}   or vm: none")
     return ok(f"{sight.value} in {names.vm_zone(spec)}")
 
 

@@ -209,11 +209,13 @@ def vm_types(region: str) -> Mapping[str, VmType]:
     """
     Return the machine types of *region*, by name.
 
-    A region without rows offers the types of us-central1 at unknown prices.
+    A region without rows offers the types of us-central1 at unknown prices; us-central2 none of e2, of which
+    there is no certain record (docs/facts.md 2.3).
     """
     known = _priced_types(region)
-    unpriced = _priced_types("us-central1").values()
-    return known or {t.name: replace(t, ondemand=None, spot=None) for t in unpriced}
+    lacking = "e2-" if region == "us-central2" else "-"
+    unpriced = [one for one in _priced_types("us-central1").values() if not one.name.startswith(lacking)]
+    return known or {one.name: replace(one, ondemand=None, spot=None) for one in unpriced}
 
 
 def _priced_types(region: str) -> dict[str, VmType]:

@@ -97,11 +97,12 @@ class Door:
         Raise 404 when there is no such bucket, 403 when the caller lacks *permission*.
         """
         held = self._storage.buckets.get(bucket, permission)
-        if not held.policy.get("bindings"):
+        in_force = self._storage.buckets.in_force(held)
+        if not (held.policy.get("bindings") or in_force.get("bindings")):
             return
         writes = permission not in ("storage.objects.get", "storage.objects.list")
         for email in self._accounts(request, writes):
-            check_access(held, email, permission, name)
+            check_access(held, in_force, email, permission, name)
 
     def admit_write(self, request: Request, bucket: str, name: str) -> None:
         """

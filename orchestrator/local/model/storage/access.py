@@ -43,23 +43,28 @@ def check_policy(policy: Fields, *, uniform: bool) -> None:
         compiled(text)
 
 
-def check_access(bucket: Bucket, email: str, permission: str, name: str = "") -> None:
+def check_access(bucket: Bucket, in_force: Fields, email: str, permission: str, name: str = "") -> None:
     """
     Raise 403 unless the account *email* has the permission on the object *name*, or on the bucket itself.
+
+    The policy *in_force* decides, which may be an older one of the bucket.
     """
-    bindings: Sequence[Fields] = bucket.policy.get("bindings", [])
     member = f"serviceAccount:{email}"
-    mine = [binding for binding in bindings if member in binding.get("members", ())]
+    newest, mine = _of(bucket.policy, member), _of(in_force, member)
     resource = f"projects/_/buckets/{bucket.name}"
     values = {
         "resource.name": f"{resource}/objects/{name}" if name else resource,
         "resource.type": f"storage.googleapis.com/{'Object' if name else 'Bucket'}",
         "resource.service": "storage.googleapis.com",
     }
-    if mine and not any(
+    if (newest or mine) and not any(
         permission in ROLES.get(binding["role"], ()) and _applies(binding, values) for binding in mine
     ):
         raise denied(email, permission, on="object" if name else "bucket")
+
+
+def _of(policy: Fields, member: str) -> Sequence[Fields]:
+    return [binding for binding in policy.get("bindings", []) if member in binding.get("members", ())]
 
 
 def _applies(binding: Fields, values: Mapping[str, str]) -> bool:

@@ -35,15 +35,22 @@ class Buckets:
     """
     Hold the buckets of all projects in one namespace.
 
-    *taken* are names that somebody else owns: creating one is 409 and touching one is 403.
+    *taken* are names that somebody else owns: creating one is 409 and touching one is 403. A changed policy
+    counts *policy_delay* seconds later, everywhere at once; at Google each server learns of it by itself.
     """
 
     def __init__(
-        self, clock: Clock, blobs: Blobs, next_generation: Callable[[], int], taken: Collection[str]
+        self,
+        clock: Clock,
+        blobs: Blobs,
+        next_generation: Callable[[], int],
+        taken: Collection[str],
+        policy_delay: float = 0.0,
     ) -> None:
         self._clock = clock
         self._blobs = blobs
         self._next_generation = next_generation
+        self.policy_delay = policy_delay
         self.taken = set(taken)
         self._buckets = {r["name"]: Bucket(**r) for r in blobs.records("bucket")}
 
@@ -134,8 +141,22 @@ class Buckets:
         policy: Fields = {key: wanted[key] for key in ("version", "bindings") if key in wanted}
         uniform = bucket.fields.get("iamConfiguration", {}).get("uniformBucketLevelAccess", {})
         check_policy(policy, uniform=bool(uniform.get("enabled")))
-        self._keep(replace(bucket, policy=policy, policy_version=bucket.policy_version + 1))
+        version, now = bucket.policy_version + 1, self._clock.now()
+        before = [*bucket.policies, {"since": bucket.policy_since, "policy": bucket.policy}]
+        late = [one for one in before if one["since"] > now - self.policy_delay]
+        kept = before[-len(late) - 1 :] if self.policy_delay else []
+        changed = replace(bucket, policy=policy, policy_version=version, policy_since=now, policies=kept)
+        self._keep(changed)
         return self.policy(name)
+
+    def in_force(self, bucket: Bucket) -> Fields:
+        """
+        Return the policy that counts now: a newer one has not arrived yet.
+        """
+        settled = self._clock.now() - self.policy_delay
+        if not bucket.policies or bucket.policy_since <= settled:
+            return bucket.policy
+        return next((one["policy"] for one in reversed(bucket.policies) if one["since"] <= settled), {})
 
     def _settled(self, fields: Fields, now: float) -> Fields:
         """

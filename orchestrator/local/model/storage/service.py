@@ -17,9 +17,9 @@ class Storage:
     Hold buckets, objects and uploads over one backend.
 
     *taken_names* are bucket names that somebody else owns, *object_interval* the seconds that lie between
-    two changes of one object (0: none). Whoever serves several requests at a
-    time holds *lock* around each; the wire layer does. Blobs that no record names are leftovers
-    of a killed process, and are removed at the start.
+    two changes of one object (0: none), *policy_delay* those until a changed IAM policy counts. Whoever
+    serves several requests at a time holds *lock* around each; the wire layer does. Blobs that no record
+    names are leftovers of a killed process, and are removed at the start.
     """
 
     def __init__(
@@ -28,12 +28,13 @@ class Storage:
         blobs: Blobs | None = None,
         taken_names: Collection[str] = (),
         object_interval: float = 0.0,
+        policy_delay: float = 0.0,
     ) -> None:
         self.lock = threading.RLock()
         self.clock = clock
         backend = MemoryBlobs() if blobs is None else blobs
         self._generation = 0
-        self.buckets = Buckets(clock, backend, self._next_generation, taken_names)
+        self.buckets = Buckets(clock, backend, self._next_generation, taken_names, policy_delay)
         self.objects = Objects(clock, backend, self._next_generation, object_interval)
         self.uploads = Uploads(clock, backend, self.objects)
         held = self.objects.all()

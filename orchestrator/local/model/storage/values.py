@@ -19,6 +19,8 @@ Fields = dict[str, Any]
 class Bucket:
     """
     One bucket. *fields* are the parts a client may set (labels, lifecycle, softDeletePolicy and so on).
+
+    *policies* are those of before, each with the time `since` which it was set; the newest last.
     """
 
     name: str
@@ -31,6 +33,8 @@ class Bucket:
     fields: Fields = field(default_factory=dict)
     policy: Fields = field(default_factory=dict)
     policy_version: int = 1
+    policy_since: float = 0.0
+    policies: list[Fields] = field(default_factory=list)
 
     def as_record(self) -> Fields:
         """
