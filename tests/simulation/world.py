@@ -222,9 +222,9 @@ class Ears:
     def __init__(self, store, bucket, network):
         self._store, self._bucket, self._network, self._last = store, bucket, network, None
 
-    def list(self, prefix):
+    def list(self, prefix, most=None):
         self._network.overhear(self._bucket.name)
-        return self._bucket.listed(prefix)
+        return self._bucket.listed(prefix)[:most]
 
     def read(self, name):
         generation = self._bucket.generation(name)
