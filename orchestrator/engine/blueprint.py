@@ -165,7 +165,8 @@ class Blueprint:
             round=history.round if role == "tpu" else 0,
             disks=data_disks(self.spec) if role == "tpu" else (),
             expires_at=history.expires_at if role == "tpu" and self.spec.watch.self_delete else None,
-            granted_at=history.granted_at,
+            # Bucket and machines of a new deployment are made side by side: roles come with its beginning.
+            granted_at=history.granted_at or history.started_at,
         )
         return machine_scripts(self.spec, target)
 

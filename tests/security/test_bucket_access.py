@@ -103,11 +103,11 @@ def test_a_machine_is_told_when_its_account_got_its_roles(tmp_path):
     """For minutes they may not count yet: a machine that is refused then knows that it may pass."""
     lab = Lab(tmp_path)
     lab.storage.buckets.policy_delay = 120.0
-    granted_at = lab.up().history.granted_at
+    began = lab.up().history.started_at
     for kind in ("tpu", "vm"):
         owner = Owner(lab, kind)
         assert owner.ask("GET", owner.object("bundles/agent.pyz") + "?alt=media")[0] == 403
-        assert f"TPUCTL_GRANTED_AT='{granted_at:.0f}'" in owner.machine.attributes["startup-script"]
+        assert f"TPUCTL_GRANTED_AT='{began:.0f}'" in owner.machine.attributes["startup-script"]
     lab.wait(120)
     assert owner.ask("GET", owner.object("bundles/none") + "?alt=media")[0] == 404
 
