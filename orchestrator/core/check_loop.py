@@ -56,12 +56,23 @@ def _deadline(spec: Spec, _: Catalog) -> Iterator[Problem]:
         )
 
 
+def _last_resort(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    key = "watch.last_resort"
+    if spec.watch.last_resort == "on-demand":
+        return
+    if spec.watch.deadline is None or not spec.tpu.spot:
+        yield Problem(key, "only a deadline of a spot TPU has one", "set watch.deadline, or leave it out")
+    elif spec.tpu.strategy != "failover":
+        yield Problem(key, "flex-start is asked for in one zone at a time", "set tpu.strategy: failover")
+
+
 RULES = (
     Rule(("watch.on_vm", "vm"), _place),
     Rule(
         ("watch.on_vm", "vm", "job.secrets", "job.run_on", "watch.self_delete", "service_account"), _account
     ),
     Rule(("watch.deadline", "watch.ttl", "job.target_steps"), _deadline),
+    Rule(("watch.last_resort", "watch.deadline", "tpu.spot", "tpu.strategy"), _last_resort),
 )
 """
 The rules of this file.

@@ -8,7 +8,7 @@ from enum import Enum
 from orchestrator.core import names
 from orchestrator.core.decide_queued import judge_place
 from orchestrator.core.decide_race import joining, new_round
-from orchestrator.core.due import marked, of_mode, to_leave, wants_on_demand
+from orchestrator.core.due import marked, of_mode, to_leave, wants_flex_start, wants_on_demand
 from orchestrator.core.history import (
     TERMINAL,
     History,
@@ -235,7 +235,8 @@ def _create(spec: Spec, world: World, history: History, judgement: Judgement) ->
     was = history.incarnation in history.on_demand
     on_demand = was if again else wants_on_demand(spec, world, history)
     asked = _asked(spec, world, of_mode(history, on_demand=on_demand), judgement)
-    return marked(asked) if on_demand else asked
+    flex = history.incarnation in history.flex_start if again else wants_flex_start(spec, history)
+    return marked(asked, flex=flex) if on_demand else asked
 
 
 def _without_vm(spec: Spec, history: History) -> Refusal | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
+from orchestrator.core.due import refusal_of
 from orchestrator.core.history import History, Refusal, lasted
 from orchestrator.core.plan import Kind
 from orchestrator.core.queued import ENDED, IN_QUEUE, QueuedResource, QueuedState
@@ -155,6 +156,9 @@ def learn_places(history: History, world: World) -> History:
         if node.queued is None or node.queued.state is not QueuedState.FAILED or not new:
             continue
         refusal = _refusal(node.queued, world.seen_at)
+        if node.incarnation in history.flex_start:
+            retry = refusal_of(refusal.retry, flex=True)
+            refusal = replace(refusal, on_demand=True, retry=retry)
         history = replace(history, refusals=(*history.refusals, refusal))
         if node.incarnation == history.incarnation:
             history = replace(history, accepted=False, requested_at=0.0)

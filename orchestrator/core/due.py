@@ -36,6 +36,7 @@ from orchestrator.errors import Retry
 CAPACITY = "capacity"
 """Key of a change's details that tells what is paid for."""
 ON_DEMAND = "on demand, for the deadline"
+FLEX_START = "flex-start, for the deadline"
 FIRST_COLD, FIRST_LOSS = 900.0, 900.0
 """Seconds that a start and the work between two saves are held to take before any was seen."""
 MARGIN = 1.5
@@ -82,7 +83,8 @@ def situation(spec: Spec, world: World, history: History) -> Situation | None:
         return None
     known, node = history.progress, _live(world, history)
     pace = known.pace or FIRST_SHARE * max(1.0, due - history.started_at) / target
-    waits = node is None or _in_queue(node)
+    # An order of flex-start is what the choice has led to: in the queue it is no reason to choose again.
+    waits = node is None or (_in_queue(node) and not _dear(history, node))
     mode = Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _dear(history, node) else Mode.SPOT
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) and node is not None else ()
     at = min((beat.step or 0 for beat in beats), default=0)
@@ -154,23 +156,47 @@ def of_mode(history: History, *, on_demand: bool) -> History:
     return replace(history, refusals=tuple(fitting))
 
 
-def marked(step: Step) -> Step:
+def wants_flex_start(spec: Spec, history: History) -> bool:
     """
-    Return the step with its TPUs on demand, for the record and for people.
+    Say whether flex-start is to be tried before on demand: where the file allows it, and once for each need.
     """
-    return replace(step, changes=tuple(_marked(change) for change in step.changes))
+    allowed = spec.watch.last_resort == "flex-start" and spec.watch.deadline is not None
+    return allowed and not any(r.on_demand and r.kind is Kind.NODE for r in history.refusals)
 
 
-def _marked(change: Change) -> Change:
+def marked(step: Step, *, flex: bool) -> Step:
+    """
+    Return the step with its TPUs on demand or, with *flex*, flex-start, for the record and for people.
+    """
+    capacity = FLEX_START if flex else ON_DEMAND
+    return replace(step, changes=tuple(_marked(change, capacity) for change in step.changes))
+
+
+def _marked(change: Change, capacity: str) -> Change:
     made = change.kind is Kind.NODE and change.verb is Verb.CREATE
-    return replace(change, details={**change.details, CAPACITY: ON_DEMAND}) if made else change
+    return replace(change, details={**change.details, CAPACITY: capacity}) if made else change
 
 
 def asks_on_demand(change: Change) -> bool:
     """
-    Say whether a change asks for a TPU on demand though the file says spot.
+    Say whether a change asks for a TPU on demand, or flex-start, though the file says spot.
     """
-    return change.details.get(CAPACITY) == ON_DEMAND
+    return change.details.get(CAPACITY) in {ON_DEMAND, FLEX_START}
+
+
+def asks_flex_start(change: Change) -> bool:
+    """
+    Say whether a change asks for a flex-start TPU for the deadline's sake.
+    """
+    return change.details.get(CAPACITY) == FLEX_START
+
+
+def refusal_of(retry: Retry, *, flex: bool) -> Retry:
+    """
+    Return what a refusal means for the next try: one of flex-start says nothing of on demand, which is next.
+    """
+    # What may have been carried out after all keeps its name for the next try.
+    return Retry.CAPACITY if flex and retry in {Retry.QUOTA, Retry.PERMANENT} else retry
 
 
 def _interval(spec: Spec) -> float:

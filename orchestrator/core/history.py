@@ -86,7 +86,8 @@ class History:
     *type* is the newest TPU's, *substitute* the same where it is not the preferred one of the file.
     *places* is what is remembered of each zone's capacity.
     *queued* says that a TPU was ever asked for through the queue, so that the queue is looked at.
-    *on_demand* are the incarnations that were asked for on demand for the deadline's sake. *mute* are those,
+    *on_demand* are the incarnations that were asked for on demand for the deadline's sake, *flex_start* those
+    among them that were asked for as flex-start. *mute* are those,
     each with its time, that were given up in a row without ever a report. *beacons* are those whose startup
     script reports as its first act, so that silence says that it does not run; *granted_at* is when the roles
     on the bucket were last changed, since they take some minutes to count.
@@ -123,6 +124,7 @@ class History:
     spans: tuple[Span, ...] = ()
     queued: bool = False
     on_demand: tuple[int, ...] = ()
+    flex_start: tuple[int, ...] = ()
     mute: tuple[tuple[int, float], ...] = ()
     beacons: tuple[int, ...] = ()
     granted_at: float = 0.0

@@ -5,7 +5,7 @@ What the record holds before the calls of a plan are made: a killed controller's
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.core.due import asks_on_demand
+from orchestrator.core.due import asks_flex_start, asks_on_demand
 from orchestrator.core.history import History, deletion_asked
 from orchestrator.core.mute import with_beacon, with_mute
 from orchestrator.core.plan import Change, Kind, Verb
@@ -37,5 +37,7 @@ def _with_intent(history: History, change: Change, *, queued: bool, now: float) 
     number = change.incarnation or 0
     asked = asked_for(history, change.zone, number, change.round, now, change.type)
     dear = {*asked.on_demand, number} if asks_on_demand(change) else asked.on_demand
-    asked = replace(asked, queued=asked.queued or queued, on_demand=tuple(sorted(dear)))
+    flex = {*asked.flex_start, number} if asks_flex_start(change) else asked.flex_start
+    asked = replace(asked, on_demand=tuple(sorted(dear)), flex_start=tuple(sorted(flex)))
+    asked = replace(asked, queued=asked.queued or queued or bool(flex))
     return with_beacon(asked, number)

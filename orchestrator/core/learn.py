@@ -7,7 +7,7 @@ from dataclasses import replace
 from orchestrator.core.billed import billed_since, last_creating
 from orchestrator.core.decide_queued import doubts as doubts_in_queue
 from orchestrator.core.decide_queued import learn_places
-from orchestrator.core.due import learn_progress, span_spot
+from orchestrator.core.due import learn_progress, refusal_of, span_spot
 from orchestrator.core.history import (
     LATEST_TRY,
     TERMINAL,
@@ -165,7 +165,8 @@ def _refused(history: History, result: OperationResult, now: float) -> tuple[Ref
     operation = result.operation
     kind, text = Kind(operation.kind), f"{result.code} {result.message}".strip()
     dear = kind is Kind.NODE and operation.incarnation in history.on_demand
-    retry = result.retry or Retry.UNKNOWN
+    flex = kind is Kind.NODE and operation.incarnation in history.flex_start
+    retry = refusal_of(result.retry or Retry.UNKNOWN, flex=flex)
     return (*history.refusals, Refusal(now, operation.zone, retry, text, kind, result.hint, dear))
 
 

@@ -322,7 +322,8 @@ def _deadline(view: Preview) -> dict[str, str]:
     hour = "an unknown price" if dear is None else f"{dear:.2f} USD an hour"
     whole = dear is not None and deadline.after is not None
     most = f", at most {(dear or 0.0) * (deadline.after or 0.0) / 3600:.2f} USD in all" if whole else ""
-    return {"deadline": f"{deadline}; where spot does not do, on demand at {hour}{most}"}
+    first = "flex-start, else " if view.spec.watch.last_resort == "flex-start" else ""
+    return {"deadline": f"{deadline}; where spot does not do, {first}on demand at {hour}{most}"}
 
 
 def _timer(view: Preview) -> dict[str, str]:

@@ -45,6 +45,7 @@ def check_history(history: History) -> None:
     numbers = (
         *given,
         *history.on_demand,
+        *history.flex_start,
         *history.beacons,
         *(r.incarnation for r in history.rivals),
         history.preemptions,

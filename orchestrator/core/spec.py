@@ -219,6 +219,8 @@ class WatchSpec:
     """Longest life of the deployment; the VM also carries it as a limit that Google enforces."""
     deadline: Until | None = None
     """When the job must be done: a time from the first up (36h) or a date. Then on demand helps spot out."""
+    last_resort: Literal["on-demand", "flex-start"] = "on-demand"
+    """What a deadline asks for where spot does not do; flex-start: half an hour of that before on demand."""
     self_delete: bool = False
     """Let each TPU delete itself when ttl is over and nobody watches; its account may then do more."""
     on_vm: bool = False

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from orchestrator.core import names
-from orchestrator.core.due import asks_on_demand
+from orchestrator.core.due import asks_flex_start, asks_on_demand, refusal_of
 from orchestrator.core.events import Event
 from orchestrator.core.grants import grants_mark
 from orchestrator.core.history import History, Refusal, forgiven
@@ -336,6 +336,7 @@ class Actor:
             )
         elif change.verb in {Verb.CREATE, Verb.START}:
             retry = Retry.TRANSIENT if isinstance(error, ConflictError) and error.aborted else error.retry
+            retry = refusal_of(retry, flex=asks_flex_start(change))
             text = f"{error.code} {error.message}"
             dear = asks_on_demand(change)
             refusal = Refusal(now, change.zone, retry, text, change.kind, error.hint, dear)

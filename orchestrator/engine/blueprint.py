@@ -110,6 +110,7 @@ class Blueprint:
         # What is paid for comes out of the file: the record only chooses among what the file allows.
         other = history.substitute if history.substitute in self.spec.tpu.other_types else ""
         dear = incarnation in history.on_demand and self.spec.watch.deadline is not None
+        flex = dear and incarnation in history.flex_start and self.spec.watch.last_resort == "flex-start"
         return NodeOrder(
             name=name,
             zone=zone,
@@ -124,7 +125,7 @@ class Blueprint:
             interface=self._interface,
             secure_boot=self.spec.secure_boot,
             reservation="" if dear else tpu.reservation or "",
-            run_seconds=self._run_seconds,
+            run_seconds=LONGEST_RUN if flex else self._run_seconds,
             disks=data_disks(self.spec),
         )
 

@@ -18,6 +18,8 @@ from orchestrator.core.world import Absent, Node, Operation, OperationResult, Pr
 from orchestrator.errors import CapacityError, UsageError
 from orchestrator.ports import Cloud, NodeOrder, Nodes
 
+LAST_RESORT_WAIT = 1800.0
+"""Seconds for which flex-start is waited for before on demand is asked for (watch.last_resort)."""
 NO_UNRESERVED = "TPU-302"
 """What "Reservation not found" means to an order that names none (docs/facts.md 1.6)."""
 
@@ -85,7 +87,9 @@ class NodesInQueue:
         Ask for the node as the deployment file says: through the queue, or at once.
         """
         tpu = self._spec.tpu
-        in_haste = tpu.spot and not order.spot  # Asked for on demand for the deadline: a queue is no answer.
+        in_haste = tpu.spot and not order.spot  # For the deadline: a queue without an end is no answer.
+        if in_haste and order.run_seconds:
+            return _as_node(self._queued.create(order, LAST_RESORT_WAIT))
         if tpu.request == "node" or in_haste:
             return self._nodes.create(order)
         try:

@@ -208,6 +208,7 @@ VALUES = {
     "watch.stall": ("2m", 120.0),
     "watch.budget_usd": ("4.5", 4.5),
     "watch.deadline": ("36h", "36h"),
+    "watch.last_resort": ("flex-start", "flex-start"),
     "watch.ttl": ("2d", 172800.0),
     "watch.self_delete": ("true", True),
     "job.python": ("3.12", "3.12"),
@@ -221,6 +222,7 @@ VALUES = {
 
 NEEDS = {
     "watch.deadline": {"job.target_steps": "9"},
+    "watch.last_resort": {"job.target_steps": "9", "watch.deadline": "36h", "tpu.spot": "true"},
     "tpu.max_run_duration": {"tpu.request": "flex-start", "tpu.spot": "false"},
     "tpu.reservation": {"tpu.request": "queued", "tpu.spot": "false"},
 }

@@ -35,6 +35,7 @@ MISTAKES = [
         "tpu.zones",
         "lies in us-west4-a",
     ),
+    ({"watch__last_resort": "flex-start"}, "watch.last_resort", "only a deadline"),
     ({"tpu__disks": ["My_Disk"]}, "tpu.disks[0]", "neither the name of a disk"),
     ({"tpu__disks": ["d:rw"]}, "tpu.disks[0]", "neither the name of a disk"),
     ({"tpu__disks": ["d", "d:read-only"]}, "tpu.disks[1]", "twice"),

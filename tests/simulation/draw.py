@@ -104,7 +104,7 @@ def draw(seed):
     count = r.choices((1, 2, 3, 4), (60, 22, 12, 6))[0]
     shortest = min(300.0, max(15.0, hours * HOUR * count / PASSES))
     slice_ = r.choice(SLICES)
-    steps = {"race": _raced, "queue": _queued, "far": _far, "due": _due}
+    steps = {"race": _raced, "queue": _queued, "far": _far, "due": _due, "resort": _resort}
     more = [(step, Random(f"{name} {seed}")) for name, step in steps.items()]
     deployments = []
     for n in range(count):
@@ -198,6 +198,20 @@ def _due(case, r):
     work = case.job.target * case.job.step_seconds
     due = {"watch__deadline": f"{max(5, int(work * share / 60))}m", "job__target_steps": case.job.target}
     return replace(case, spec={**case.spec, **due}, edited={**case.edited, **due})
+
+
+def _resort(case, r):
+    """Let every other deployment with a deadline try flex-start first, which its zones do not offer."""
+    raced = "tpu__strategy" in case.spec or "tpu__strategy" in case.edited
+    if (
+        r.random() >= 0.5
+        or raced
+        or "watch__deadline" not in case.spec
+        or not case.spec.get("tpu__spot", True)
+    ):
+        return case
+    resort = {"watch__last_resort": "flex-start"}
+    return replace(case, spec={**case.spec, **resort}, edited={**case.edited, **resort})
 
 
 def _rates(r, hours):
