@@ -119,9 +119,14 @@ class Committer:
 
     def saved_nothing(self) -> bool:
         """
-        Say whether this worker's job has written nothing below the folder of all checkpoints.
+        Say whether this worker's job has written nothing that counts below the folder of all checkpoints.
+
+        Its own random numbers do not: a program goes on from worker 0's files without them.
         """
-        return not self._in_bucket() and files_below(self._local.folder) == self._before
+        if self._in_bucket():
+            return False
+        now = files_below(self._local.folder)
+        return all(one in self._before or self._local.format.follows(one.name) for one in now)
 
     def commit_outputs(self) -> None:
         """

@@ -224,9 +224,10 @@ def raise_outcome(result: Pass) -> None:
     outcome, reason = result.plan.outcome, result.plan.reason
     kept = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
     if outcome is Outcome.UNCLAIMED:
+        copies = f"`{FETCH}` copies what it saved; then " if "unclaimed/" in reason else ""
         raise UnclaimedError(
             reason,
-            hint=f"`{FETCH}` copies what it saved; then let the job save below $TPUCTL_CHECKPOINT_DIR as "
+            hint=f"{copies}let the job save below $TPUCTL_CHECKPOINT_DIR as "
             "the format wants, or choose another job.checkpoint.format, and run `tpuctl up`",
             unchanged="the TPU was deleted and the VM stopped; files and logs are kept in the bucket",
         )

@@ -6,10 +6,14 @@ import json
 import os
 import time
 
+import pytest
+
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.local.wire.http import Response
 from tests.agent.agent_lab import TRAIN, Lab, Machine
+from tests.agent.format_trees import archive
+from tests.formats.layouts import accelerate, hugging_face
 
 VERDICT = ".tpuctl/gang/1/verdict.json"
 
@@ -258,3 +262,39 @@ def test_a_worker_that_has_written_anything_makes_no_empty_part(lab: Lab) -> Non
     newest = zero.catalogue.newest()
     assert newest is not None
     assert newest.step == 30
+
+
+@pytest.mark.parametrize(
+    ("folder", "own"), [("checkpoint-{}", "rng_state_1.pth"), ("checkpoint_{}", "random_states_1.pkl")]
+)
+def test_random_numbers_of_a_worker_that_saves_nothing_else_hold_no_checkpoint_back(
+    lab: Lab, folder: str, own: str
+) -> None:
+    """
+    The Trainer and accelerate save them on each machine, and the model on the first: that is a whole save.
+    """
+    parts = []
+    for worker in (0, 1):
+        machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2, CHECKPOINT_FORMAT="auto")
+        parts.append(wire(read_settings(machine.env), machine.env))
+        parts[-1].committer.begin(1, None, starting=True)
+    zero, one = parts
+    trainer, accelerated = hugging_face("model.safetensors"), accelerate
+    for step in (10, 20, 30):
+        saved = trainer(step) if "-" in folder else accelerated(step)
+        for name, data in saved:
+            path = zero.local.folder / folder.format(step) / name.rpartition("/")[2]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        path = one.local.folder / folder.format(step) / own
+        path.parent.mkdir(parents=True)
+        path.write_bytes(archive())
+        assert zero.committer.commit()
+        one.committer.commit()
+    newest = zero.catalogue.newest()
+    assert newest is not None
+    assert newest.step == 30
+    held = one.catalogue.part_of(30, 1, 1)
+    assert "model.safetensors" in {file.name for file in held.files}, "each machine reads the model"
+    (one.local.folder / folder.format(30) / "model.safetensors").write_bytes(b"half of it")
+    assert not one.committer.saved_nothing()

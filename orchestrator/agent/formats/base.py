@@ -8,11 +8,14 @@ runs of the versions that each file names.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, FrozenSet, Iterator, List, Optional, Tuple
 
 STOP_SECONDS = 20.0
+_RANDOM = re.compile(r"rng_state_[1-9]\d*\.pth|random_states_[1-9]\d*\.pkl")
+"""Random numbers of a process that saves nothing else: the Trainer, accelerate."""
 
 
 class State(enum.Enum):
@@ -194,6 +197,12 @@ class Format:
         Say whether a file of a unit is the one that makes it complete, so that it is uploaded last.
         """
         return False
+
+    def follows(self, name: str) -> bool:
+        """
+        Say whether each machine writes such a file beside the save of worker 0, which goes on without it.
+        """
+        return _RANDOM.fullmatch(name.rpartition("/")[2]) is not None
 
     def resume(self, root: str, unit: Unit) -> str:
         """

@@ -56,6 +56,9 @@ class Files(Format):
         Return the newest save, and the older numbered files.
         """
         names = [path.relative_to(root).as_posix() for path in self._walk(root, root, 0)]
+        # A folder of nothing but a process's random numbers is worker 0's save, seen from another machine.
+        saved = {name.rpartition("/")[0] for name in names if not self.follows(name)}
+        names = [name for name in names if not self.follows(name) or name.rpartition("/")[0] in saved]
         saves = group(list(among(names, lambda name: _about(root / name))))
         leans = any(one.number is None and not one.side for one in saves.head)
         units = [
