@@ -9,7 +9,10 @@ from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Iterable
     from wsgiref.simple_server import WSGIServer
+
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 HERE = "127.0.0.1"
 GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -82,6 +85,7 @@ class Metrics:
         self._thread: threading.Thread
         try:
             self._server, self._thread = prometheus.start_http_server(port, HERE, registry)
+            self._server.set_app(for_no_page(self._server.get_app()))
         except OSError as error:
             raise UsageError(
                 f"metrics: port {port} of this computer cannot be used: {error.strerror}",
@@ -130,6 +134,22 @@ class Metrics:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def for_no_page(app: "WSGIApplication") -> "WSGIApplication":
+    """
+    Return *app* for Prometheus and people: no web page of another site reads it, under whatever name.
+    """
+
+    def answer(environ: "WSGIEnvironment", start: "StartResponse") -> "Iterable[bytes]":
+        name = environ.get("HTTP_HOST", "").rpartition(":")[0] or environ.get("HTTP_HOST", "")
+        site = environ.get("HTTP_SEC_FETCH_SITE", "none")
+        if name in (HERE, "localhost") and "HTTP_ORIGIN" not in environ and site in ("none", "same-origin"):
+            return app(environ, start)
+        start("403 Forbidden", [("Content-Type", "text/plain")])
+        return [b"no web page and no other host name is answered\n"]
+
+    return answer
 
 
 def metrics_table() -> str:

@@ -2,6 +2,7 @@
 `watch --metrics`: what Prometheus reads, where, and that the documentation names it all.
 """
 
+import http.client
 import urllib.error
 import urllib.request
 
@@ -60,6 +61,26 @@ def test_it_listens_on_this_computer_only_and_not_after_the_end(served):
     assert taken.value.code == "TPU-135"
     one.update(body(), 1.0, failures=0)
     assert read()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example:9300"}, 403), ({"Host": "evil.example"}, 403), ({"Host": ""}, 403),
+        ({"Origin": "http://evil.example"}, 403), ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403), ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Host": "localhost:9999"}, 200), ({"Host": "127.0.0.1"}, 200), ({"Sec-Fetch-Site": "none"}, 200),
+    ],
+)  # fmt: skip
+def test_no_web_page_reads_it(served, headers, status):
+    """Neither from another site nor by a name that its DNS leads here; a tunnel may have another port."""
+    one, _ = served
+    connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=60)
+    connection.request("GET", "/metrics", headers=headers)
+    answer = connection.getresponse()
+    assert answer.status == status
+    assert (b"tpuctl_" in answer.read()) == (status == 200)
+    connection.close()
 
 
 def test_the_documentation_names_every_metric():
