@@ -85,7 +85,7 @@ class Metrics:
         self._thread: threading.Thread
         try:
             self._server, self._thread = prometheus.start_http_server(port, HERE, registry)
-            self._server.set_app(for_no_page(self._server.get_app()))
+            self._server.set_app(for_no_page(prometheus.make_wsgi_app(registry)))
         except OSError as error:
             raise UsageError(
                 f"metrics: port {port} of this computer cannot be used: {error.strerror}",
