@@ -11,7 +11,7 @@ from typing import Iterable, List, Tuple
 
 from .formats.base import Unit
 
-DEEPEST = 4
+DEEPEST = 8
 MOST = 100
 
 

@@ -86,11 +86,16 @@ def _t5x(step: int) -> Save:
     return [(f"{top}/checkpoint", BYTES), (f"{top}/target.w/.zarray", b"{}"), (f"{top}/target.w/0.0", BYTES)]
 
 
+def _hydra(step: int) -> Save:
+    top = f"outputs/2026-11-23/12-30-00/checkpoints/step_{step}"
+    return [(f"{top}/model.pt", archive({"step": step})), (f"{top}/state/optim.pt", archive())]
+
+
 def _zarr_list(step: int) -> Save:
     return [(f"step_{step}/weights.dat", BYTES), (f"step_{step}/losses.json", b"[1, 2]")]
 
 
-@pytest.mark.parametrize("write", [_deepspeed, _megatron, _detectron, _mixed, _t5x, _zarr_list])
+@pytest.mark.parametrize("write", [_deepspeed, _megatron, _detectron, _mixed, _t5x, _zarr_list, _hydra])
 def test_each_file_that_a_program_needs_comes_back(bench: Bench, write) -> None:
     """
     DeepSpeed, Megatron and Detectron2 begin at step 0 without the file that names their newest save.

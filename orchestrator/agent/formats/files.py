@@ -32,7 +32,7 @@ from .inside import told_by
 from .names import Kind, numbered
 from .saved_files import Saves, among, base_of, group, main_of, step_folder_of, unknown
 
-DEEPEST = 4
+DEEPEST = 8
 MOST_FILES = 5000
 _UNFINISHED = re.compile(r"(?:^|[-._])(?:tmp|temp|partial|incomplete|lock)(?:[-._\d]|$)|~$")
 
