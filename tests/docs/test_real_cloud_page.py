@@ -17,8 +17,7 @@ FINDINGS = 31
 
 def test_every_finding_has_its_row():
     """In their order."""
-    assert list(ROWS) == sorted(ROWS)
-    assert set(ROWS) <= set(range(1, FINDINGS + 1))
+    assert list(ROWS) == list(range(1, FINDINGS + 1))
 
 
 def test_every_witness_is_there():
