@@ -42,8 +42,14 @@ def _vm(spec: Spec) -> Leg:
 
 def _node(spec: Spec) -> Leg:
     if not spec.watch.self_delete:
+        if spec.tpu.request == "flex-start":
+            return Leg("TPU", True, f"Google deletes it {_run(spec)} after it was given (flex-start)")
         return Leg("TPU", False, "no limit at Google; watch.self_delete would arm one")
     return Leg("TPU", True, f"deletes itself after {spec.watch.ttl} and at most ten minutes")
+
+
+def _run(spec: Spec) -> str:
+    return str(spec.tpu.max_run_duration or "7d")
 
 
 def _sweep(spec: Spec) -> Leg:
@@ -56,6 +62,8 @@ def alone(spec: Spec, started_at: float) -> str:
     """
     if not started_at:
         return ""
+    if not spec.watch.self_delete and spec.tpu.request == "flex-start":
+        return f"Google deletes the TPU {_run(spec)} after it was given (flex-start)"
     if not spec.watch.self_delete:
         return "nothing ends the TPU by itself (watch.self_delete is off)"
     end = datetime.fromtimestamp(started_at + spec.watch.ttl, timezone.utc)

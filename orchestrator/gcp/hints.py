@@ -146,7 +146,7 @@ def flex_start(_: Failure) -> str:
     """
     Say which zones may do.
     """
-    return "tpuctl tries the next of tpu.zones. Zones that are known to offer it are named by: tpuctl check"
+    return "tpuctl tries the next of tpu.zones. Zones that are known to offer it are named by: tpuctl plan"
 
 
 def no_reservation_meant(found: Failure) -> str:

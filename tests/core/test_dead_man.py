@@ -70,3 +70,16 @@ def test_status_says_what_becomes_of_a_tpu_that_nobody_watches():
     assert alone(ARMED, 1_800_000_000.0) == "the TPU deletes itself after 2027-01-15 10:00 UTC"
     assert alone(spec(), NOW) == "nothing ends the TPU by itself (watch.self_delete is off)"
     assert alone(ARMED, 0.0) == ""
+
+
+def test_a_flex_start_tpu_ends_by_itself():
+    """
+    Google limits its life, also where nobody watches and nothing is armed by us.
+    """
+    base = spec()
+    for run, life in ((None, "7d"), (Duration(7200), "2h")):
+        tpu = replace(base.tpu, request="flex-start", spot=False, max_run_duration=run)
+        wanted = replace(base, tpu=tpu)
+        (leg,) = [leg for leg in legs(wanted) if leg.name == "TPU"]
+        assert (leg.armed, life in leg.text) == (True, True)
+        assert f"{life} after it was given" in alone(wanted, 1.0)
