@@ -12,6 +12,8 @@ from orchestrator.engine.heartbeats import MOST_WORKERS
 from orchestrator.errors import TpuctlError
 from orchestrator.ports import Store
 
+SMALL = 1 << 10
+"""Bytes that are read of a call."""
 SHORT = 0.001
 """Seconds too short to wait for: sums of floats miss each other by less."""
 
@@ -51,7 +53,8 @@ class Doorbell:
     def _rung(self, incarnation: int) -> bool:
         name = f"{names.WAKE}{incarnation}"
         try:
-            found = self._store.read(name)
+            # Its generation is all that counts; a large one would be paid for at each look.
+            found = self._store.read(name, limit=SMALL)
         except TpuctlError:
             return False
         heard = (name, found.generation if found is not None else 0)

@@ -27,6 +27,8 @@ MOST_REPORTS = 100_000
 """Most reports that are listed of all incarnations together."""
 LARGEST_REPORT = 64 << 10
 """Most bytes of one report."""
+ONE_LOOK, ALL_LOOK = 4 << 20, 64 << 20
+"""Most bytes of new reports that one look reads, of one incarnation or of all: they cost money."""
 LATEST_TIME = 1e11
 """Seconds since the epoch beyond which a time is none: the year 5138."""
 LARGEST_INT = 1 << 53
@@ -182,7 +184,8 @@ class Heartbeats:
         """
         prefix = HEARTBEAT if incarnation is None else f"{HEARTBEAT}{incarnation}/"
         try:
-            self._learn(self._store.list(prefix, MOST_REPORTS if incarnation is None else MOST_WORKERS))
+            most = (MOST_REPORTS, ALL_LOOK) if incarnation is None else (MOST_WORKERS, ONE_LOOK)
+            self._learn(self._store.list(prefix, most[0]), most[1])
         except NotFoundError:
             return Present(())
         except TpuctlError as error:
@@ -192,16 +195,24 @@ class Heartbeats:
             return Unknown(f"worker {found[0].worker}: {found[0].message}")
         return Present(tuple(found))
 
-    def _learn(self, listed: list[StoredObject]) -> None:
+    def _learn(self, listed: list[StoredObject], left: int) -> None:
         """
-        Know what is listed, and only that.
+        Know what is listed, and only that; of new reports *left* bytes are read, the first workers' first.
         """
         listed = [one for one in listed if place_of(one.name) is not None]
         kept = {key: self._known[key] for one in listed if (key := (one.name, one.generation)) in self._known}
         news = [one for one in listed if (one.name, one.generation) not in kept]
-        if news:
+        cheap = []
+        for one in sorted(news, key=lambda one: place_of(one.name) or ()):
+            left -= one.size if one.size <= LARGEST_REPORT else 0
+            if left < 0:
+                beat = unreadable(one, ValueError("all reports together have too many bytes"))
+                kept[one.name, one.generation] = beat
+            else:
+                cheap.append(one)
+        if cheap:
             with ThreadPoolExecutor(max_workers=16) as pool:
-                kept.update(found for found in pool.map(self._read, news) if found is not None)
+                kept.update(found for found in pool.map(self._read, cheap) if found is not None)
         self._known = kept
 
     def _read(self, listed: StoredObject) -> tuple[tuple[str, int], Heartbeat] | None:

@@ -35,7 +35,7 @@ def read_claim(store: Store, race: int) -> Sight[Claim]:
     if not race:
         return Absent()
     try:
-        found = store.read(f"{CLAIM}{race}")
+        found = store.read(f"{CLAIM}{race}", limit=LARGEST_CLAIM + 1)
     except NotFoundError:
         return Absent()
     except TpuctlError as error:
@@ -68,7 +68,7 @@ def winner(store: Store, history: History, world: World) -> Sight[Claim]:
     name = f"{CLAIM}{history.round}"
     data = json.dumps({"schema": 1, "incarnation": history.incarnation}).encode()
     try:
-        found = store.read(name)
+        found = store.read(name, limit=LARGEST_CLAIM + 1)
         before = _claimed(found.data, history.round) if found is not None else Absent()
         if isinstance(before, Present):
             return before

@@ -21,7 +21,8 @@ from orchestrator.core.seal import sealed
 from orchestrator.core.spending import spending
 from orchestrator.core.world import Absent, Heartbeat, Phase, Present, Unknown
 from orchestrator.engine import reconcile
-from orchestrator.engine.heartbeats import _readers, parse_heartbeat, place_of
+from orchestrator.engine.doorbell import Doorbell
+from orchestrator.engine.heartbeats import Heartbeats, _readers, parse_heartbeat, place_of
 from orchestrator.engine.race import read_claim
 from orchestrator.engine.snapshot import read_curve
 from orchestrator.local.model.storage.values import Preconditions
@@ -243,6 +244,36 @@ def test_a_large_report_is_not_even_read(lab):
     beats = controller.one_pass().world.heartbeats.value
     assert "66560 bytes" in beats[3].message
     assert lab.cloud.calls["storage.objects.get"] == before
+
+
+def test_one_look_reads_few_bytes_whatever_machines_write(lab, monkeypatch):
+    """What is read leaves the cloud for money: large reports of many workers, a large call, a claim."""
+    controller = lab.up(a_spec(tpu__type="v5litepod-16"))
+    lab.wait(60)
+    controller.one_pass()
+    read, taken = type(controller.cloud.store).read, []
+
+    def counted(self, name, *words, **more):
+        found = read(self, name, *words, **more)
+        taken.append(len(found.data) if found is not None else 0)
+        return found
+
+    monkeypatch.setattr(type(controller.cloud.store), "read", counted)
+    store = controller.cloud.store
+    for worker in range(100):
+        lab.put(f".tpuctl/heartbeat/7/{worker}", b"x" * (60 << 10))
+    beats = Heartbeats(store).read(7)
+    assert isinstance(beats, Unknown)
+    assert sum(taken) <= 4 << 20
+    lab.put(".tpuctl/heartbeat/7/0", stored({**WHOLE, "incarnation": 7}, ".tpuctl/heartbeat/7/0").data)
+    phases = [beat.phase for beat in Heartbeats(store).read(7).value]
+    assert (phases[0], len(phases), set(phases[1:])) == (Phase.RUN, 100, {Phase.UNKNOWN})
+    taken.clear()
+    lab.put(".tpuctl/wake/7", b"x" * (3 << 20))
+    lab.put(".tpuctl/claim/7", b"x" * (3 << 20))
+    assert Doorbell(a_spec(), store, lab.clock)._rung(7)
+    assert read_claim(store, 7) == Absent()
+    assert sum(taken) < 4 << 10
 
 
 @pytest.mark.parametrize("value", EVIL)
