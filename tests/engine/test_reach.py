@@ -79,7 +79,7 @@ def closed(*beats):
         for beat in beats
     ]
     store = SimpleNamespace(
-        list=lambda prefix: [replace(one, data=b"") for one in objects],
+        list=lambda prefix, most=0: [replace(one, data=b"") for one in objects],
         read=lambda name, offset=0, limit=0: next(one for one in objects if one.name == name),
     )
     return SimpleNamespace(nodes=SimpleNamespace(host_keys=refuse), store=store)

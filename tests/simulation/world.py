@@ -46,7 +46,7 @@ from orchestrator.local.wire.compute import compute_routes
 from orchestrator.local.wire.dispatch import dispatch
 from orchestrator.local.wire.storage import storage_routes
 from orchestrator.local.wire.tpu import tpu_routes
-from orchestrator.ports import CloudAccount
+from orchestrator.ports import LARGEST, CloudAccount
 from tests.core.core_kit import make_spec
 from tests.memory_disk import MEMORY
 from tests.quick_clients import QUICK
@@ -226,12 +226,12 @@ class Ears:
         self._network.overhear(self._bucket.name)
         return self._bucket.listed(prefix)[:most]
 
-    def read(self, name):
+    def read(self, name, limit=LARGEST):
         generation = self._bucket.generation(name)
         if generation is None:
             return None
         if self._last is None or (self._last.name, self._last.generation) != (name, generation):
-            self._last = self._store.read(name)
+            self._last = self._store.read(name, limit=limit)
         return self._last
 
 
