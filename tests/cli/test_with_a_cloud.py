@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 FILE = """\
 name: mine
 project: {project}
-tpu: {{type: v5litepod-4, zones: [europe-west4-b]}}
+tpu: {{type: v5litepod-1, zones: [europe-west4-b]}}
 vm: none
 job: {{source: src, command: "echo hello; exec sleep 600"}}
 watch: {{poll: 1s}}
@@ -115,6 +115,15 @@ def read_until(terminal, wanted, seconds=120):
         except OSError:
             break
     return text
+
+
+@pytest.mark.e2e
+def test_a_type_that_a_new_project_may_not_have_ends_with_the_one_that_would_fit(cloud):
+    """Not tried again; the local cloud's project is a new one unless it was started otherwise."""
+    code, out, _ = cloud("up", "--json", "--set", "tpu.type=v5litepod-8")
+    found = document(out)
+    assert (code, found["code"]) == (4, "TPU-350")
+    assert "You asked for 8 chips, the limit is 4: v5litepod-4 would fit (tpu.type)." in found["hint"]
 
 
 @pytest.mark.e2e

@@ -29,6 +29,13 @@ def test_notice_replaces_that_of_the_profile_and_is_kept(tmp_path):
     assert load_options(tmp_path).cloud_settings().latency == replace(PROFILES["scaled"], notice=8.0)
 
 
+def test_the_project_is_a_new_one_until_somebody_lifts_that(tmp_path):
+    """What `--quota` names goes before it; `--no-fresh-project` is kept for the next start."""
+    assert load_options(tmp_path).cloud_settings().fresh_project
+    save_options(tmp_path, replace(load_options(tmp_path), fresh_project=False))
+    assert not load_options(tmp_path).cloud_settings().fresh_project
+
+
 def test_folder_of_virtual_environments_reaches_the_machines(monkeypatch, tmp_path):
     """A replaced machine sees TPUCTL_VENV_CACHE and need not install again, but no setting of ours."""
     monkeypatch.setenv("TPUCTL_VENV_CACHE", "/somewhere")
