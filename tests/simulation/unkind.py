@@ -10,19 +10,20 @@ from orchestrator import quota_hint, render
 from orchestrator.agent import accelerator, apt, storage, venv
 from orchestrator.cloud import account, clients, factory, probe, unknown_types
 from orchestrator.config import starter
-from orchestrator.core import decide_node, end, preview
+from orchestrator.core import decide_node, end, mute, preview
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.doctor import google
 from orchestrator.core.doctor.finding import bad
 from orchestrator.core.history import deletion_key
 from orchestrator.core.world import Present
-from orchestrator.engine import act, down, reach, wide
+from orchestrator.engine import act, down, reach, reconcile, wide
 from orchestrator.engine.down import Sweep
 from orchestrator.engine.queue import NodesInQueue
 from orchestrator.gcp import bodies, errors
 from orchestrator.gcp.failure import Failure
 from tests.simulation.switch import Switch
 
+BIRTHS = "tests/engine/test_births.py::"
 AGENT, CLOUD, REACH = "tests/agent/test_", "tests/cloud/test_", "tests/engine/test_reach.py::"
 FLEX, RESERVED = "tests/engine/test_flex_start.py::", "tests/engine/test_reservation.py::"
 REFUSALS = "tests/engine/test_refusals.py::"
@@ -82,6 +83,18 @@ UNKIND = {
     "U1 an environment without ensurepip": Switch(
         ((venv, "install_command", lambda layout, agent: None),),
         (f"{AGENT}agent_venv.py::test_one_of_many_makes_it_and_a_killed_install_is_made_again",)),
+    "U2 a report counts for more than the health": Switch(
+        ((decide_node, "reports", lambda *_: False),),
+        (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_reports_is_kept",)),
+    "U2 born sick and silent": Switch(
+        ((decide_node, "unheard", lambda world: False),),
+        (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
+    "U2 three times in a zone": Switch(
+        ((decide_node, "often_mute", lambda *_: False),),
+        (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
+    "U2 a maintenance is told": Switch(
+        ((reconcile, "maintenance_text", lambda *_: ""),),
+        (f"{BIRTHS}test_a_maintenance_is_told_once_and_nothing_is_done",)),
     "U3 a write that comes too soon is repeated": Switch(
         ((clients.Clients, "spaced", clients.Clients.mutating),),
         (f"{CLOUD}store.py::test_a_write_that_comes_too_soon_is_asked_for_again_with_its_precondition",)),
@@ -121,6 +134,9 @@ UNKIND = {
     "U11 the first VM goes before the first TPU": Switch(
         ((act.Actor, "_first_vm", lambda self, changes: []),),
         (f"{REFUSALS}test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed",)),
+    "U12 a report counts for more than the state": Switch(
+        ((decide_node, "reports", lambda *_: False),),
+        (f"{BIRTHS}test_a_tpu_that_works_while_the_api_says_creating_is_kept",)),
     "U13 the loop asks again for a deletion that had no effect": Switch(
         ((decide_node, "deleting", _asked_is_gone), (end, "deleting", _asked_is_gone)),
         ("tests/engine/test_down.py::test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made",)),
@@ -169,6 +185,9 @@ UNKIND = {
     "U27 a reservation that nobody asked for": Switch(
         ((errors, "_BY_TEXT", tuple(row for row in errors._BY_TEXT if "reservation" not in row[1])),),
         (f"{CLOUD}errors.py::test_a_reservation_that_nobody_asked_for_is_no_reservation",)),
+    "U28 silence counts after six minutes": Switch(
+        ((mute, "_silence_tells", lambda *_: False),),
+        ("tests/core/test_mute.py::test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes",)),
     "U31 a role that was just given": Switch(
         ((storage, "GRANT_SETTLES", float("-inf")),),
         (f"{AGENT}agent_storage.py::test_a_refusal_may_pass_while_the_account_s_role_is_new",)),
