@@ -73,7 +73,8 @@ def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Compari
         return Comparison(Likeness.SAME, step, files)
     if any(SHARDED.search(name) for name in (*ours[step], *theirs[step])):
         return Comparison(Likeness.UNKNOWN, step, files)
-    return Comparison(Likeness.DIFFERENT, step, files, tuple(sorted({*differ, *(strange if moved else ())})))
+    named = tuple(sorted({*differ, *(strange if moved else ())}))
+    return Comparison(Likeness.DIFFERENT, step, len({*mine, *other}), named)
 
 
 def _told(prints: Prints) -> Prints:

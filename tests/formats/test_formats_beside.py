@@ -217,6 +217,23 @@ def test_a_second_part_of_a_job_does_not_wait_for_the_numbers_of_the_first() -> 
     assert older.missing == ("b",)
 
 
+def test_a_run_in_a_folder_of_its_own_date_leaves_the_saves_of_the_run_before_behind() -> None:
+    """
+    A program that makes a new dated folder at each start would carry one more model after each preemption.
+    """
+    first, second = (f"runs/exp_2026-11-23_16-40-0{number}" for number in (1, 2))
+    ages = {f"{first}/ckpt-20/model.pt": 1.0, f"{first}/ckpt-40/model.pt": 2.0}
+    went_on = {**ages, f"{second}/ckpt-60/model.pt": 3.0}
+    begun_anew = {**ages, f"{second}/ckpt-20/model.pt": 3.0}
+    for held, names in (
+        (went_on, {f"{second}/ckpt-60/model.pt"}),
+        (begun_anew, {f"{first}/ckpt-40/model.pt", f"{second}/ckpt-20/model.pt"}),
+    ):
+        saves = group(list(among(held, lambda name, held=held: (9, held[name]))))
+        assert {one.name for one in saves.head} == names
+        assert saves.missing == ()
+
+
 def test_of_the_versions_of_a_name_the_youngest_is_resumed_from() -> None:
     """
     A Lightning script that went on from `last.ckpt` saves to `last-v1.ckpt`, the next one to `last-v2.ckpt`.

@@ -16,7 +16,7 @@ _NOISE = re.compile(
     r"|\d+\.\d+(?:e[-+]?\d+)?"  # a metric
     r"|(?<![a-z0-9])v\d+(?![a-z0-9])"  # a version: last-v1.ckpt
 )
-_TIME = re.compile(
+TIME = re.compile(
     r"(?<!\d)(?:20\d{6}|20\d\d[-_.]\d\d[-_.]\d\d|\d{10,})(?:[-_t.]?\d\d[-:._]?\d\d[-:._]?\d\d)?"
 )
 VERSION = re.compile(r"[-_.]v\d+(?=\.)", re.IGNORECASE)
@@ -61,7 +61,7 @@ def numbered(name: str) -> Optional[Numbered]:
     lower = name.lower()
     ending = _ENDING.search(lower)
     stem = lower[: ending.start()] if ending else lower
-    time = _TIME.search(stem)
+    time = TIME.search(stem)
     if time:
         digits = int(re.sub(r"\D", "", time[0]))
         return Numbered(digits, Kind.TIME, _series(name, time.start(), time.end()))

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from .names import VERSION, Kind, numbered
+from .names import TIME, VERSION, Kind, numbered
 from .save_like import is_log, kept_like, maybe_kept, save_folder_like
 
 _EPOCHS = 10**12
@@ -70,6 +70,8 @@ def group(found: Sequence[Found]) -> Saves:
     missing, over = [], []
     leaders = [held for held in series.values() if top in held]
     for name, held in series.items():
+        if any(_goes_on(name, held, other, later) for other, later in series.items()):
+            continue
         last = max(held)
         head += held[last]
         if last == top:
@@ -86,6 +88,20 @@ def group(found: Sequence[Found]) -> Saves:
             older.setdefault(one.number, []).append(one)
     by_number = tuple((number, (*ones, *over)) for number, ones in sorted(older.items()))
     return Saves(tuple(head), tuple(newest), by_number, tuple(missing))
+
+
+def _goes_on(
+    name: str, held: Mapping[int, Sequence[Found]], other: str, later: Mapping[int, Sequence[Found]]
+) -> bool:
+    """
+    Say whether *later* is what the same program saved after a restart, in a folder of another date.
+
+    Without that each restart would add one more save to all commits to come.
+    """
+    if name == other or TIME.search(name) is None or TIME.sub("", name) != TIME.sub("", other):
+        return False
+    younger = min(one.at for one in later[min(later)]) > max(one.at for one in held[max(held)])
+    return younger and min(later) > max(held)
 
 
 def _is_over(last: int, held: Sequence[Found], leader: Mapping[int, Sequence[Found]]) -> bool:

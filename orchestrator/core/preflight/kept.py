@@ -50,7 +50,8 @@ def checkpoint_dir_unused(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterato
     names = (_VARIABLE, "TPUCTL_BUCKET") if spec.job.checkpoint.dir == "bucket" else (_VARIABLE,)
     if not any(name in told or name in facts.variables for name in names):
         message = f"nothing in the job reads {_VARIABLE}: a preemption loses every step"
-        yield Hit("job.command", message, f'let the script save to "${_VARIABLE}", or set job.checkpoint.dir')
+        fix = f'let it save to "${_VARIABLE}", or make the folder that it saves to a link to that'
+        yield Hit("job.command", message, fix)
 
 
 @rule("save-elsewhere", Level.WARN)
