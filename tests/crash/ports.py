@@ -10,7 +10,20 @@ from pathlib import Path
 from orchestrator import ports, queue_port, remote_port
 from orchestrator.core.world import Present
 
-READING = frozenset({"observe", "labelled", "poll", "host_keys", "read", "sha256", "download", "list"})
+READING = frozenset(
+    {
+        "observe",
+        "labelled",
+        "everywhere",
+        "poll",
+        "host_keys",
+        "disk_users",
+        "read",
+        "sha256",
+        "download",
+        "list",
+    }
+)
 """Methods that change nothing; every other one is taken for one that does."""
 PORTS = {
     "buckets": "Buckets",
