@@ -28,7 +28,7 @@ def cloud(tmp_path, monkeypatch, capsys):
     (tmp_path / "tpuctl.yaml").write_text(FILE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TPUCTL_CLOUD", "local")
-    assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
+    assert here(capsys, "local", "start", "--latency", "instant", "--no-fresh-project")[0] == 0
     code, _, err = here(capsys, "up")
     assert code == 0, err
     yield lambda *words: here(capsys, *words)

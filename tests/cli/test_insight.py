@@ -33,7 +33,7 @@ def start(folder, capsys):
     """Return what starts the local cloud; it is gone afterwards."""
 
     def begin(*words):
-        assert here(capsys, "local", "start", "--latency", "instant", *words)[0] == 0
+        assert here(capsys, "local", "start", "--latency", "instant", "--no-fresh-project", *words)[0] == 0
 
     yield begin
     assert here(capsys, "local", "reset")[0] == 0

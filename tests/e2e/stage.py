@@ -8,6 +8,7 @@ bucket and from /proc, because a command line costs computing time for each look
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -282,6 +283,8 @@ class Stage:
                 process.kill()
                 process.wait(30)
         self.processes()
+        if [path.name for path in self.cloud.glob("*")] == ["options.json"]:
+            shutil.rmtree(self.cloud)  # It never ran.
         if self.cloud.exists():
             self.tpuctl("local", "reset")
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
