@@ -9,6 +9,8 @@ import click
 
 from orchestrator.cli.options import json_option
 
+REQUIREMENTS = "requirements.txt"
+
 
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
@@ -20,6 +22,8 @@ from orchestrator.cli.options import json_option
 def command(folder: Path, recipe: str | None, name: str | None, as_json: bool) -> None:
     """
     Write a commented tpuctl.yaml into FOLDER, with its schema for editors, or copy an example.
+
+    Where FOLDER has a requirements.txt, the file lets each machine install it.
     """
     from orchestrator.cli.output import print_json, say
     from orchestrator.config.load import FILE_NAME, read
@@ -29,7 +33,9 @@ def command(folder: Path, recipe: str | None, name: str | None, as_json: bool) -
 
     if recipe is None:
         schema = json.dumps(json_schema(), indent=2) + "\n"
-        files = {FILE_NAME: init_text(name or _name_of(folder)).encode(), SCHEMA_FILE: schema.encode()}
+        listed = (folder / REQUIREMENTS).is_file()
+        text = init_text(name or _name_of(folder), setup=f"pip install -r {REQUIREMENTS}" if listed else "")
+        files = {FILE_NAME: text.encode(), SCHEMA_FILE: schema.encode()}
     else:
         files = _copies(_example(recipe))
         files[FILE_NAME] = _renamed(files[FILE_NAME], name)

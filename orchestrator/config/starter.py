@@ -56,13 +56,14 @@ def init_text(
     tpu_type: str = "",
     zone: str | None = None,
     project: str | None = None,
+    setup: str = "",
 ) -> str:
     """
     Return a deployment file with every setting and its description; defaults are commented out.
 
-    Without *tpu_type* it is one that a new project may have, without *zone* the cheapest documented one.
-    Raise UsageError for an unknown recipe, and ConfigError when name, type, zone or project do not fit: what
-    is returned validates.
+    *setup* takes the place of a blank recipe's. Without *tpu_type* it is one that a new project may have,
+    without *zone* the cheapest documented one. Raise UsageError for an unknown recipe, and ConfigError when
+    name, type, zone or project do not fit: what is returned validates.
     """
     if recipe not in RECIPES:
         hint = did_you_mean(recipe, RECIPES) or f"choose one of {join(RECIPES)}"
@@ -78,6 +79,8 @@ def init_text(
     }
     if project:
         values["project"] = project
+    if setup:
+        values.setdefault("job.setup", setup)
     text = "\n".join(_file(values)) + "\n"
     read(text.encode(), FILE_NAME, environ={})
     return text

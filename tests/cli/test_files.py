@@ -38,6 +38,15 @@ def test_init_names_the_deployment_after_its_folder(folder, name, tmp_path, caps
     assert "tpuctl plan" in err
 
 
+def test_init_lets_machines_install_what_the_folder_lists(tmp_path, capsys):
+    """Where there is no list, the setting stays a comment."""
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    assert here(capsys, "init", "--name", "mine", str(tmp_path))[0] == 0
+    assert load(tmp_path / "tpuctl.yaml", environ={}).job.setup == "pip install -r requirements.txt"
+    assert here(capsys, "init", "--name", "mine", str(tmp_path / "other"))[0] == 0
+    assert load(tmp_path / "other" / "tpuctl.yaml", environ={}).job.setup == ""
+
+
 @pytest.mark.parametrize("recipe", [path.parent.name for path in EXAMPLES])
 def test_init_copies_a_recipe(recipe, tmp_path, capsys):
     """Every file of the example comes along, and --name renames the deployment."""
