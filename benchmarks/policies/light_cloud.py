@@ -154,7 +154,7 @@ class LightCloud:
 
     # The bucket.
 
-    def read(self, name: str) -> StoredObject | None:
+    def read(self, name: str, limit: int | None = None) -> StoredObject | None:
         """
         Read who has won a race, or the object that workers ring with: at a notice, and at rest after it.
         """

@@ -167,12 +167,12 @@ def test_job_python_is_the_default_and_an_absent_one_is_said(layout, pins):
 class OneObject:
     """A bucket with at most one object."""
 
-    name = "b"
+    name, patience = "b", 0.0
 
     def __init__(self, data: bytes | None) -> None:
         self.data, self.reads = data, 0
 
-    def stat(self, name: str) -> dict[str, int] | None:
+    def stat(self, name: str, seconds: float) -> dict[str, int] | None:
         """Return its size."""
         self.asked = name
         return None if self.data is None else {"size": len(self.data)}

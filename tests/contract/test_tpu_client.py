@@ -48,12 +48,15 @@ def test_create_get_list_update_delete(cloud):
     """
     The whole life of a slice through the client's own types and futures.
     """
+    disk = f"projects/{PROJECT}/zones/{ZONE}/disks/d"
+    cloud.lab.cloud.compute.disks.insert(ZONE, {"name": "d", "sizeGb": "20"})
+    cloud.pause(0.3)
     node = created(
-        cloud, kind="v5litepod-16", labels={"a": "1"}, data_disks=[{"source_disk": "d", "mode": 1}]
+        cloud, kind="v5litepod-16", labels={"a": "1"}, data_disks=[{"source_disk": disk, "mode": 2}]
     )
     assert (node.state, node.health) == (State.READY, tpu_v2.Node.Health.HEALTHY)
     assert len(node.network_endpoints) == 4
-    assert node.data_disks[0].mode == tpu_v2.AttachedDisk.DiskMode.READ_WRITE
+    assert node.data_disks[0].mode == tpu_v2.AttachedDisk.DiskMode.READ_ONLY
     assert node.scheduling_config.spot
     assert [found.name for found in cloud.tpu.list_nodes(parent=PARENT)] == [NODE]
     change = tpu_v2.Node(name=NODE, labels={"b": "2"})
