@@ -220,11 +220,10 @@ class Sweep:
         now, here = self._clock.now(), {item.name for item in listed}
         self._known |= here - {"?"}
         running = {n: o for n, o in self._deletions.items() if now - o.started_at < DELETE_AGAIN}
-        self._deletions = {n: o for n, o in running.items() if not self._done(o)}
+        # One that is done at once is kept for the next list, which may be the first to be without it.
+        self._deletions = {n: o for n, o in running.items() if n in here or not self._done(o)}
         ended = {n: o for n, o in running.items() if n not in self._deletions}
-        self._gone |= {
-            n for n, o in ended.items() if n not in here and self._succeeded(o) and self._absent(o)
-        }
+        self._gone |= {n for n, o in ended.items() if self._succeeded(o) and self._absent(o)}
         left = [
             Left(o.kind, n, o.zone, "its deletion is running")
             for n, o in self._deletions.items()

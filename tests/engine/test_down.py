@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.core.recovery import SECOND_WITNESS
 from orchestrator.core.world import Absent, NodeState, Unknown
 from orchestrator.ports import BucketOrder
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
@@ -37,6 +38,18 @@ def test_down_deletes_all_machines_and_keeps_the_data(tmp_path, latency):
     assert controller.sweep().machines() == ()
     assert lab.mutations() == before
     assert before["tpu.nodes.delete"] == before["compute.instances.delete"] == 1
+
+
+def test_a_deletion_that_is_done_at_once_is_not_doubted(tmp_path):
+    """
+    Its operation is done before the list that is without the machine: no second look half a minute later.
+    """
+    lab = Lab(tmp_path, latency="instant")
+    controller = lab.up()
+    began = lab.clock.now()
+    assert controller.sweep().machines() == ()
+    assert (lab.nodes(), lab.vms()) == ({}, {})
+    assert lab.clock.now() - began < SECOND_WITNESS
 
 
 def test_down_in_the_middle_of_a_creation_leaves_nothing(tmp_path):
