@@ -124,9 +124,10 @@ def _downloaded(machine: str, folder: Path) -> bytes:
     """
     words = ["download", "--no-deps", "--only-binary=:all:", "--quiet", "--retries=1"]
     words += ["--platform", WHEELS[machine], "--dest", str(folder), f"uv=={VERSION}"]
+    # Python looks for a module in the current folder first, and that may be anybody's.
     done = subprocess.run(
         [sys.executable, "-m", "pip", *words], capture_output=True, text=True, check=False,
-        timeout=PIP_SECONDS, stdin=subprocess.DEVNULL,
+        timeout=PIP_SECONDS, stdin=subprocess.DEVNULL, cwd=folder,
     )  # fmt: skip
     wheels = list(folder.glob("*.whl"))
     if done.returncode != 0 or not wheels:

@@ -8,6 +8,8 @@ from orchestrator.core.world import Heartbeat, Node, Phase
 
 LONGEST_START = 3 * 3600.0
 """Seconds beyond which a start is a fault and no measure of the next one."""
+LONGEST_REST = 1e9
+"""Seconds that a job may have left, three decades; more is no forecast."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,14 @@ def with_reports(known: Progress, beats: tuple[Heartbeat, ...], node: Node | Non
     if first is not None and node is not None and 0 < first - node.created_at < LONGEST_START:
         known = replace(known, cold=first - node.created_at)
     step = min(beat.committed_step or beat.resumed_from or 0 for beat in beats)
-    return known if step <= known.step else _committed(known, last, step)
+    return known if step <= known.step else _committed(known, last, step, node)
 
 
-def _committed(known: Progress, beat: Heartbeat, step: int) -> Progress:
-    at = beat.committed_at or beat.updated
+def _committed(known: Progress, beat: Heartbeat, step: int, node: Node | None) -> Progress:
+    # A machine's own clock may be wrong, or lie: nothing is later than its report, or earlier than its TPU.
+    at = min(beat.committed_at or beat.updated, beat.updated)
     since = max(known.committed_at, beat.timings.get("first_step", 0.0))
+    since = max(since, node.created_at) if since and node is not None else since
     gap = at - since if since and at > since else 0.0
     return replace(known, step=step, committed_at=at, loss=gap or known.loss)
 
@@ -59,7 +63,7 @@ def last_step(beat: Heartbeat, target: int | None) -> int | None:
 
 def seconds_left(beats: tuple[Heartbeat, ...], target: int | None) -> float | None:
     """
-    Return how long the slowest worker trains on at its rate, None where rate or end are not known.
+    Return how long the slowest worker trains on at its rate, None where that is not known, or is no time.
     """
     left: list[float] = []
     for beat in beats:
@@ -67,7 +71,8 @@ def seconds_left(beats: tuple[Heartbeat, ...], target: int | None) -> float | No
         if beat.phase is not Phase.RUN or not beat.rate or last is None or beat.step is None:
             return None
         left.append(max(0, last - beat.step) / beat.rate)
-    return max(left, default=None)
+    longest = max(left, default=None)
+    return longest if longest is None or longest < LONGEST_REST else None
 
 
 def _pace(beat: Heartbeat) -> float:

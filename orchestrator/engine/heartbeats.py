@@ -35,6 +35,8 @@ LARGEST_INT = 1 << 53
 LARGEST_FLOAT = 1e30
 MOST_ENTRIES = 64
 """Most entries of a list or a table in a report."""
+SLOWEST, FASTEST = 1e-7, 1e9
+"""Steps a second that a job may do; others are none: a step of 100 days ends no training."""
 SIGNED = frozenset({"loss", "exit_code", "rate"})
 _NAME = re.compile(rf"{re.escape(HEARTBEAT)}(0|[1-9]\d{{0,8}})/(0|[1-9]\d{{0,3}})")
 
@@ -128,13 +130,15 @@ def _integer(name: str, value: Any) -> int:
 
 def _number(name: str, value: Any) -> float | None:
     """
-    Read a number; a loss that has run away is none, and no reason to doubt the rest.
+    Read a number; a loss or rate that has run away is none, and no reason to doubt the rest.
     """
     if name.endswith("_at"):
         return _time(name, value)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"{name} is no number")  # noqa: TRY004 - wrong content
     if not math.isfinite(value) or abs(value) > LARGEST_FLOAT:
+        return None
+    if name == "rate" and not SLOWEST <= value <= FASTEST:
         return None
     if value < 0 and name not in SIGNED:
         raise ValueError(f"{name} is negative")

@@ -20,6 +20,8 @@ from orchestrator.errors import UNFORESEEN
 from orchestrator.ports import Store
 
 ASKING = Verb.CREATE.name.lower()
+UNTOLD = 1000
+"""So many TPUs more than the journal tells of may have been asked for: entries may be lost."""
 
 
 def rebuilt(store: Store) -> History:
@@ -32,7 +34,10 @@ def rebuilt(store: Store) -> History:
     with ThreadPoolExecutor(max_workers=8) as pool:
         found = [entry for entry in pool.map(lambda name: _entry(store, name), intents) if entry]
     reports = [place_of(found.name) for found in store.list(HEARTBEAT)]
-    newest = max((place[0] for place in reports if place is not None), default=0)
+    asked = max((_incarnation(entry) for entry in found), default=0)
+    # Machines write the names of reports: one far beyond the journal is of no TPU of ours.
+    told = (place[0] for place in reports if place is not None)
+    newest = max((number for number in told if number <= asked + UNTOLD), default=0)
     history = History(bucket_seen=True, incarnation=newest, queued=True)
     for entry in sorted(found, key=lambda e: float(e["at"])):
         with suppress(*UNFORESEEN):
@@ -49,6 +54,12 @@ def _entry(store: Store, name: str) -> dict[str, Any] | None:
         return {"at": float(body["at"]), "kind": body["kind"], "verb": body["verb"], **body}
     except UNFORESEEN:
         return None
+
+
+def _incarnation(entry: dict[str, Any]) -> int:
+    with suppress(*UNFORESEEN):
+        return int(entry.get("incarnation") or 0)
+    return 0
 
 
 def _after(history: History, entry: dict[str, Any]) -> History:

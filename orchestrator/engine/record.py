@@ -305,6 +305,11 @@ def encode(history: History, deployment: str, writer: str = "", key: bytes = b""
     Return the record as JSON; *writer* names the process that wrote it, *key* proves it.
     """
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
+    try:
+        check_history(history)
+    except UNFORESEEN:
+        # What nobody could read would be no record: without what reports have told, it is one.
+        history = replace(history, progress=History().progress)
     body["history"] = _adapter().dump_python(history, mode="json")
     return sealed_bytes(proven(body, key) if key else body)
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Bundle: TypeAlias = "bytes | mmap.mmap"
 
 _CHUNK = 256 * 1024
+MOST_SAID = 1 << 20
+"""Bytes that a machine may print while it is sent to: login scripts print little."""
 
 
 @dataclass
@@ -63,14 +65,26 @@ def _push(link: Link, data: Bundle, digest: str, root: str, progress: Progress) 
     answers = read(link, channel)
     said = b""
     while not _lines(said) & {b"tpuctl-have", b"tpuctl-send"} and (piece := next(answers, b"")):
-        said += piece
+        said = _more(link, said, piece)
     if b"tpuctl-send" in _lines(said):
         _send(link, channel, data, progress)
-    said += b"".join(answers)
+    for piece in answers:
+        said = _more(link, said, piece)
     code = exit_code(link, channel)
     if code != 0 or not _lines(said) & {b"tpuctl-have", b"tpuctl-done"}:
         words = errors_of(channel) or f"exit code {code}"
         raise RemoteError(f"push to {link.host.name} ({link.host.address}): {words}")
+
+
+def _more(link: Link, said: bytes, piece: bytes) -> bytes:
+    """
+    Return all that was said; a machine that talks without end would fill our memory.
+    """
+    if len(said) + len(piece) > MOST_SAID:
+        raise RemoteError(
+            f"push to {link.host.name} ({link.host.address}): it printed more than {MOST_SAID >> 20} MiB"
+        )
+    return said + piece
 
 
 def _lines(said: bytes) -> set[bytes]:

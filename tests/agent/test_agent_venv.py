@@ -21,6 +21,7 @@ from orchestrator.agent.layout import Layout
 from orchestrator.agent.uv import PROGRAMS, VERSION, for_uv, object_name, program
 from orchestrator.agent.venv import Wanted, _read, install_command, path_of
 from orchestrator.agentzip import build
+from orchestrator.errors import TransientError
 from orchestrator.local.hosts.package_sources import package_sources
 
 
@@ -249,3 +250,15 @@ def test_job_python_becomes_the_machines_python3_and_the_setup_runs_again(layout
     assert (layout.root / "python/complete").stat().st_mtime_ns == before
     with pytest.raises(AgentError, match=r"job.python is 3.99, which cannot be had.*3\.99"):
         venv.own_python({**environ, "TPUCTL_PYTHON": "3.99"}, layout, lambda: OneObject(None))
+
+
+def test_a_module_of_the_current_folder_does_not_fetch_uv(tmp_path, monkeypatch):
+    """Python looks there first: a folder of somebody else's would run."""
+    (tmp_path / "pip.py").write_text("open('ran', 'w')")
+    (tmp_path / "to").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(TransientError, match="cannot be fetched"):
+        uv_program._downloaded("x86_64", tmp_path / "to")
+    assert not (tmp_path / "ran").exists()

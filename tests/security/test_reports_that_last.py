@@ -1,0 +1,73 @@
+"""
+What one report says does not outlive it: it makes no record unreadable, and dates no commit in the future.
+"""
+
+import json
+
+import pytest
+
+from orchestrator.core.history import History
+from orchestrator.core.progress import Progress, seconds_left, with_reports
+from orchestrator.core.world import Phase
+from orchestrator.engine.heartbeats import parse_heartbeat
+from orchestrator.engine.rebuild import UNTOLD, rebuilt
+from orchestrator.engine.record import decode, encode
+from orchestrator.ports import StoredObject
+from tests.core.worlds import NOW, beat, node
+from tests.engine.engine_lab import Lab, a_spec
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1e-30, 1e-12, -1e-12, -1.0, 1e300, 0])
+def test_no_rate_makes_the_record_unreadable(tmp_path, rate):
+    """The next command reads it, with what earlier TPUs have cost."""
+    lab = Lab(tmp_path)
+    spec = a_spec(vm="none", watch__budget_usd=500.0)
+    first = lab.up(spec)
+    number = first.history.incarnation
+    report = {"incarnation": number, "worker": 0, "phase": "run", "rate": rate, "step": 1, "total_steps": 9}
+    lab.put(f".tpuctl/heartbeat/{number}/0", json.dumps(report).encode())
+    first.one_pass()
+    first.record.flush()
+    first.lease.release()
+    second = lab.controller(spec)
+    assert not second.record.damaged
+    assert second.history.spans == first.history.spans
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1e-12, -1.0, 1e300])
+def test_a_rate_that_no_job_has_is_none(rate):
+    """The rest of the report counts."""
+    data = json.dumps({"incarnation": 1, "worker": 0, "phase": "run", "step": 4, "rate": rate}).encode()
+    report = parse_heartbeat(StoredObject(".tpuctl/heartbeat/1/0", len(data), 1, NOW, data))
+    assert (report.step, report.rate) == (4, None)
+
+
+def test_a_record_that_nobody_could_read_is_written_without_its_progress():
+    """Whatever has got into it."""
+    broken = History(incarnation=3, progress=Progress(step=7, pace=1e12))
+    again = decode(encode(broken, "demo"), "demo")
+    assert (again.incarnation, again.progress) == (3, Progress())
+
+
+def test_a_commit_is_not_later_than_its_report_nor_than_its_tpu_is_old():
+    """A clock that is wrong, or lies, would make the deadline pay for on demand."""
+    told = {"first_step": 1.0}
+    ahead = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=1e11, updated=NOW, timings=told)
+    learned = with_reports(Progress(), (ahead,), node(created_at=NOW - 600))
+    assert (learned.committed_at, learned.loss) == (NOW, 600)
+
+
+def test_a_time_that_nobody_lives_to_see_is_no_forecast():
+    """It could not even be printed as a date."""
+    slow = beat(phase=Phase.RUN, step=1, total_steps=2**50, rate=1e-7, updated=NOW)
+    assert seconds_left((slow,), None) is None
+
+
+def test_the_name_of_a_report_sets_no_incarnation_far_beyond_the_journal(tmp_path):
+    """A record that is lost is rebuilt from both; machines write the names of reports."""
+    lab = Lab(tmp_path)
+    first = lab.up(a_spec(vm="none"))
+    lab.put(".tpuctl/heartbeat/999999999/0", b"{}")
+    assert rebuilt(first.cloud.store).incarnation == first.history.incarnation
+    lab.put(f".tpuctl/heartbeat/{first.history.incarnation + UNTOLD}/0", b"{}")
+    assert rebuilt(first.cloud.store).incarnation == first.history.incarnation + UNTOLD
