@@ -250,7 +250,9 @@ def _without_vm(spec: Spec, history: History) -> Refusal | None:
 
 
 def _asked(spec: Spec, world: World, history: History, judgement: Judgement) -> Step:
-    if isinstance(world.bucket, Absent) and history.bucket_seen:
+    # A look that fails does not bring back what the last one missed: without a bucket nobody holds the lease.
+    missed = isinstance(world.bucket, Unknown) and "bucket:absent" in history.sightings
+    if (missed or isinstance(world.bucket, Absent)) and history.bucket_seen:
         return Step(waiting="TPU: not asked for, since the bucket that held the job's data is gone")
     vm = _without_vm(spec, history)
     if vm is not None:

@@ -371,3 +371,14 @@ def test_a_bucket_in_another_region_is_refused_before_anything_is_made():
     plan = decide(spec(), far, History())
     assert plan.outcome is Outcome.REFUSED
     assert plan.empty
+
+
+@pytest.mark.parametrize("bucket", [Absent(), Unknown("429")])
+def test_no_tpu_is_asked_for_while_the_bucket_was_missed_and_not_seen_again(bucket):
+    """
+    Somebody may have taken the deployment down; a look that fails does not bring the bucket back.
+    """
+    missed = history(
+        accepted=False, requested_at=0.0, bucket_seen=True, sightings={"bucket:absent": NOW - 60}
+    )
+    assert decide(spec(vm="none"), world(bucket=bucket, nodes=Present(())), missed).changes == ()
