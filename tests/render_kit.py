@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from orchestrator.core.spec import JobSpec, Spec, TpuSpec
 from orchestrator.render import Scripts, Target
 
@@ -165,3 +167,10 @@ def serve() -> Iterator[Cloud]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    """Offer a small cloud."""
+    with serve() as server:
+        yield server

@@ -17,14 +17,9 @@ from orchestrator.core.world import Phase
 from orchestrator.engine.heartbeats import parse_heartbeat
 from orchestrator.ports import StoredObject
 from orchestrator.render import begin_script, machine_scripts
-from tests.render_kit import AGENT, DIGEST, Box, Cloud, make_spec, make_target, serve
+from tests.render_kit import AGENT, DIGEST, Box, cloud, make_spec, make_target
 
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    """Offer a small cloud."""
-    with serve() as server:
-        yield server
+__all__ = ["cloud"]
 
 
 @pytest.fixture

@@ -4,23 +4,17 @@ A machine mounts the disks of the file at boot: real bash and, where it may, the
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.core.data_disks import DataDisk
 from orchestrator.render import machine_scripts
-from tests.render_kit import Box, Cloud, make_spec, make_target, serve
+from tests.render_kit import Box, cloud, make_spec, make_target
+
+__all__ = ["cloud"]
 
 TEXT, SCRATCH = DataDisk("text"), DataDisk("scratch", writable=True)
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    """Offer a small cloud."""
-    with serve() as server:
-        yield server
 
 
 @pytest.fixture

@@ -169,8 +169,8 @@ class Reporter:
         Raises OSError or AgentError when either cannot be written.
         """
         if not at_once:
-            # Cloud Storage takes about one write a second of one object.
-            time.sleep(max(0.0, self._last + self._spacing - time.monotonic()))
+            left = self._last + self._spacing - time.monotonic()
+            time.sleep(max(0.0, left))  # Cloud Storage takes about one write a second of one object.
         with self._lock:
             self._last = time.monotonic()
             bound = seconds if seconds is not None else max(5.0, self._settings.heartbeat)

@@ -8,7 +8,7 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple, TypeVar
 
 from .errors import TornError
 
@@ -19,6 +19,8 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 MOST_WORKERS = 4096
 LATEST_TIME = 1e11  # seconds since the epoch; whoever writes to the bucket may write any number
 LARGEST_SIZE = 1 << 53
+
+N = TypeVar("N", int, float)
 """Bytes that no file has."""
 
 
@@ -160,20 +162,20 @@ def size_of(value: Any) -> int:
     """
     Return a number of bytes. Raises ValueError, TypeError or OverflowError for what is none.
     """
-    size = int(value)
-    if not 0 <= size <= LARGEST_SIZE:
-        raise ValueError("a size that no file has")
-    return size
+    return _within(int(value), LARGEST_SIZE, "a size that no file has")
 
 
 def time_of(value: Any) -> float:
     """
     Return seconds since the epoch. Raises ValueError, TypeError or OverflowError for what are none.
     """
-    at = float(value)
-    if not 0 <= at <= LATEST_TIME:
-        raise ValueError("its time is none")
-    return at
+    return _within(float(value), LATEST_TIME, "its time is none")
+
+
+def _within(number: N, most: float, otherwise: str) -> N:
+    if not 0 <= number <= most:
+        raise ValueError(otherwise)
+    return number
 
 
 def is_plain(name: str) -> bool:

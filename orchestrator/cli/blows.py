@@ -64,8 +64,9 @@ class Blows:
         if kill is Kill.SAVE:
             beat = self._at_a_save() or beat
         elif kill in {Kill.NOTICE, Kill.KILL}:
-            # Each failure has a moment of its own, in the real time of a real job.
-            time.sleep(self._chance.uniform(0, 1.0))
+            time.sleep(
+                self._chance.uniform(0, 1.0)
+            )  # Each blow has a moment of its own in a real job's time.
         self._preempt(node, notice=kill is Kill.NOTICE)
         blow = self._blow(kill, beat)
         if kill is Kill.TWICE:

