@@ -80,8 +80,9 @@ def test_a_job_survives_notice_kill_and_interrupted_watches_to_the_same_loss(sta
     seen, whole = losses(shown), unbroken(stage)
     # Not to the last digit: two BLAS, or two numbers of threads, add in another order. A step that is trained
     # twice or left out, or a lost moment of the optimizer, is seen in the third digit.
-    assert seen.keys() == whole.keys()
-    assert [float(seen[step]) for step in whole] == pytest.approx([float(loss) for loss in whole.values()], abs=2e-5)
+    assert {step: float(loss) for step, loss in seen.items()} == pytest.approx(
+        {step: float(loss) for step, loss in whole.items()}, abs=2e-5
+    )
 
     stage.tpuctl("down", "--yes", "--delete-data")
     assert stage.bucket() == ""
