@@ -35,6 +35,8 @@ from .retention import retain
 from .threads import Repeater, say
 from .uncommitted import Uncommitted
 
+BEATEN = 20
+"""Heartbeats after which a machine that another one has beaten ends; its controller deletes it before."""
 _FINISHED = {kind.value: kind for kind in (Kind.DONE, Kind.UNCLAIMED)}
 
 
@@ -144,10 +146,18 @@ class Agent:
         parts, settings = self._parts, self._settings
         if not settings.race:
             return
-        winner = parts.patiently("look who has won the race", lambda: winner_of(parts.bucket, settings))
-        if winner != settings.incarnation:
-            parts.orders.end(Kind.FENCED, f"incarnation {winner} was first, this machine is not needed")
-            parts.orders.check()
+        began = time.monotonic()
+        while True:
+            winner = parts.patiently("look who has won the race", lambda: winner_of(parts.bucket, settings))
+            if winner == settings.incarnation:
+                parts.status.trouble("race", "")
+                return
+            why = f"incarnation {winner} was first, this machine is not needed"
+            # A claim that an earlier machine had put there for races to come is replaced by the controller.
+            if time.monotonic() - began >= BEATEN * settings.heartbeat:
+                parts.orders.end(Kind.FENCED, why)
+            parts.status.trouble("race", why)
+            parts.orders.wait(settings.poll)
 
     def _join(self) -> Attempt:
         """

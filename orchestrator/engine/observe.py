@@ -17,7 +17,9 @@ from orchestrator.core.types import types_of
 from orchestrator.core.world import (
     Absent,
     Bucket,
+    Claim,
     Heartbeat,
+    Node,
     Operation,
     OperationResult,
     Present,
@@ -83,9 +85,13 @@ def observe(
             operations=tuple(r for r in polled if r is not None),
             seen_at=now,
             prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
-            claim=_guarded(lambda: read_claim(cloud.store, round_to_look_up(history, seen_nodes.result()))),
+            claim=_guarded(lambda: _claim(cloud, history, seen_nodes.result())),
             boots=boots.value if isinstance(boots := _of(told.result(), script=True), Present) else (),
         )
+
+
+def _claim(cloud: Cloud, history: History, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
+    return read_claim(cloud.store, round_to_look_up(history, nodes), history, nodes)
 
 
 def _of(told: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Heartbeat, ...]]:

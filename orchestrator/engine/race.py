@@ -6,15 +6,13 @@ import json
 
 from orchestrator.core.history import History, current_node
 from orchestrator.core.names import CLAIM, round_of
-from orchestrator.core.race import undecided
+from orchestrator.core.race import candidates, undecided
 from orchestrator.core.world import Absent, Claim, Node, NodeState, Present, Sight, Unknown, World
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
 from orchestrator.ports import Store
 
 LARGEST_CLAIM = 1 << 10
 """Most bytes of a claim."""
-WIDEST = 1000
-"""Most TPUs that are ever asked for in one race; they are numbered from the race's own number on."""
 
 
 def round_to_look_up(history: History, nodes: Sight[tuple[Node, ...]]) -> int:
@@ -28,7 +26,7 @@ def round_to_look_up(history: History, nodes: Sight[tuple[Node, ...]]) -> int:
     return history.round if undecided(history) else 0
 
 
-def read_claim(store: Store, race: int) -> Sight[Claim]:
+def read_claim(store: Store, race: int, history: History, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
     """
     Look up who has won a race. A claim that names none of its TPUs names nobody.
     """
@@ -40,17 +38,30 @@ def read_claim(store: Store, race: int) -> Sight[Claim]:
         return Absent()
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
-    return Absent() if found is None else _claimed(found.data, race)
+    return Absent() if found is None else _claimed(found.data, race, history, nodes)
 
 
-def _claimed(data: bytes, race: int) -> Sight[Claim]:
+def _claimed(data: bytes, race: int, history: History, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
+    """
+    Return the winner that a claim names: a TPU that the record has asked for in this race, or one in sight.
+
+    Any machine can have written it, for races to come as well: a number that was never given is nobody's.
+    """
     try:
         number = json.loads(data)["incarnation"] if len(data) <= LARGEST_CLAIM else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return Absent()
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number - race < WIDEST:
+    if type(number) is not int:
         return Absent()
-    return Present(Claim(race, number))
+    if history.round == race and number in {
+        history.incarnation,
+        *(r.incarnation for r in candidates(history)),
+    }:
+        return Present(Claim(race, number))
+    if not isinstance(nodes, Present):
+        return Unknown(f"incarnation {number} is named, and which TPUs there are is not known")
+    seen = {node.incarnation for node in nodes.value if round_of(node.labels) == race}
+    return Present(Claim(race, number)) if number in seen else Absent()
 
 
 def winner(store: Store, history: History, world: World) -> Sight[Claim]:
@@ -69,12 +80,12 @@ def winner(store: Store, history: History, world: World) -> Sight[Claim]:
     data = json.dumps({"schema": 1, "incarnation": history.incarnation}).encode()
     try:
         found = store.read(name, limit=LARGEST_CLAIM + 1)
-        before = _claimed(found.data, history.round) if found is not None else Absent()
+        before = _claimed(found.data, history.round, history, world.nodes) if found is not None else Absent()
         if isinstance(before, Present):
             return before
         store.write(name, data, if_generation=found.generation if found is not None else 0)
     except PreconditionError:
-        return read_claim(store, history.round)
+        return read_claim(store, history.round, history, world.nodes)
     except TpuctlError as error:
         return Unknown(error.message, error.retry, error.hint)
     return Present(Claim(history.round, history.incarnation))

@@ -4,6 +4,9 @@ Machines of TPUs that race: one claims the job, the others never start it.
 
 import json
 
+import pytest
+
+from orchestrator.agent.claim import named
 from orchestrator.local.wire.http import Response
 from tests.agent.agent_lab import Lab
 
@@ -35,6 +38,31 @@ def test_a_winner_that_starts_again_is_still_the_winner(lab: Lab) -> None:
     lab.put(CLAIM, json.dumps({"schema": 1, "incarnation": 5}).encode())
     lab.machine(INCARNATION=5, ROUND=4, _STEPS=3).run_to_end()
     assert len(lab.attempts(5)) == 1
+
+
+def test_a_claim_that_is_replaced_keeps_its_machine(lab: Lab) -> None:
+    """
+    An earlier machine can have put it there: who is beaten looks on until its controller deletes it.
+    """
+    lab.put(CLAIM, json.dumps({"schema": 1, "incarnation": 9}).encode())
+    machine = lab.machine(INCARNATION=5, ROUND=4, HEARTBEAT_SECONDS=1, _STEPS=3).start()
+    machine.until(lambda: "incarnation 9 was first" in json.dumps(machine.heartbeat()), "it is beaten")
+    assert lab.attempts(5) == []
+    lab.put(CLAIM, json.dumps({"schema": 1, "incarnation": 5}).encode())
+    assert machine.wait() == 0
+    assert len(lab.attempts(5)) == 1
+
+
+@pytest.mark.parametrize(
+    "said", ["true", '"7"', "1e999", "7.0", "null", "[]", "3", "1004", "-1", "1" * 2000, "[" * 100_000]
+)
+def test_a_claim_that_names_no_tpu_of_the_race_names_nobody(said: str) -> None:
+    """
+    Whole numbers from the race's own on; the machine waits for one, and does not fall.
+    """
+    assert named(f'{{"incarnation": {said}}}'.encode(), 4) is None
+    assert named(said.encode(), 4) is None
+    assert named(b'{"incarnation": 5}', 4) == 5
 
 
 def test_no_job_starts_while_the_bucket_does_not_say_who_has_won(lab: Lab) -> None:

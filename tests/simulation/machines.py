@@ -114,7 +114,7 @@ class Gang:
         self.attempt, self.phase, self.since, self.base = None, "boot", fleet.now(), 0
         self.over, self.silent, self.message, self.bundle = False, False, "", ""
         self.committed = None
-        self.booted = False
+        self.booted, self.beaten = False, 0
         self._turn = 0
 
     # The life of the job.
@@ -150,8 +150,12 @@ class Gang:
 
     def _begin(self, reason, counted):
         """Agree on an attempt, resume from the newest complete checkpoint."""
-        if self._fenced() or self._beaten():
+        if self._fenced():
             return
+        if self._beaten():
+            self._look_on(reason, counted)
+            return
+        self.beaten = 0
         newest = next(iter(self.bucket.complete()), None)
         if self._kept_before():
             self._end("unclaimed")
@@ -277,13 +281,20 @@ class Gang:
         self.bucket.put(name, json.dumps({"incarnation": self.incarnation}).encode(), new=True)
         held = self.bucket.get(name)
         if held is None or json.loads(held)["incarnation"] != self.incarnation:
-            self._end("stopped", "another one has won the race")
             return True
         starters = self.fleet.starters[self.deployment, self.race]
         starters.add(self.incarnation)
         if len(starters) > 1:
             self.fleet.zombie_writes.append((self.deployment, "two jobs of one race", sorted(starters)))
         return False
+
+    def _look_on(self, reason, counted):
+        """Do as an agent that is beaten: look again for ten minutes, then end."""
+        self.beaten += 1
+        if self.beaten > 40:
+            self._end("stopped", "another one has won the race")
+        else:
+            self._after(15, lambda: self._begin(reason, counted))
 
     def _end(self, phase, message=""):
         self._report(phase)
