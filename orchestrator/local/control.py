@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ JSON = {"Content-Type": "application/json"}
 START_SECONDS = 30.0
 PORT_TRIES = 3
 TAKEN = "address already in use"
+END_IT = "end what holds the port and start again; or run: tpuctl local reset (other ports, everything lost)"
 LOCK_SECONDS = 60.0
 """Seconds to wait for another command that is starting the local cloud just now."""
 
@@ -86,9 +88,11 @@ def _start(folder: Path, *, on_demand: bool) -> Address:
             break
         time.sleep(0.05)  # Another process is waited for here; there is no virtual clock that it could obey.
     tail = (folder / "daemon.log").read_text(errors="replace")[-600:].strip()
+    last = tail.splitlines()[-1] if tail else "no word from it"
+    read = f"read {folder / 'daemon.log'}, then run: tpuctl local reset"
     raise LocalCloudError(
-        f"the local cloud did not start: {tail.splitlines()[-1] if tail else 'no word from it'}",
-        hint=f"read {folder / 'daemon.log'}, then run: tpuctl local reset",
+        f"the local cloud did not start: {last}",
+        hint=END_IT if TAKEN in last else read,
         unchanged="no deployment was touched",
     )
 
@@ -166,12 +170,14 @@ class _Control(http.client.HTTPConnection):
 
 def stop() -> bool:
     """
-    Stop the local cloud and all its machines; its disks and buckets stay. Return whether it ran.
+    Stop the local cloud and all its machines; its disks and buckets stay. Return whether anything of it ran.
+
+    Machines that a dead one has left are ended too.
     """
     folder = local_folder()
     address = read_address(folder)
     if address is None:
-        return False
+        return _end_what_is_left(folder)
     os.kill(address.pid, signal.SIGTERM)
     end = time.monotonic() + 20
     while start_of(address.pid) == address.started:
@@ -181,6 +187,22 @@ def stop() -> bool:
         time.sleep(0.05)  # As in _start: another process ends in real time.
     reap(folder)
     return True
+
+
+def _end_what_is_left(folder: Path) -> bool:
+    """
+    End the machines of a daemon that is dead, unless another command starts a new one just now.
+
+    Return whether a machine was left.
+    """
+    from filelock import FileLock, Timeout
+
+    if not (folder / "machines").is_dir():
+        return False
+    with suppress(Timeout), FileLock(folder / "start.lock", timeout=LOCK_SECONDS):
+        if read_address(folder) is None:
+            return reap(folder)
+    return False
 
 
 def stop_if_idle() -> bool:
@@ -196,9 +218,9 @@ def stop_if_idle() -> bool:
     return False if status["machines"] or status.get("queued") else stop()
 
 
-def reap(folder: Path, *, disks: bool = False) -> None:
+def reap(folder: Path, *, disks: bool = False) -> bool:
     """
-    Kill what a dead daemon left running.
+    Kill what a dead daemon left running. Return whether a machine was.
     """
     from orchestrator.local.hosts.choose import make_hosts
     from orchestrator.local.hosts.settings import HostSettings
@@ -207,7 +229,10 @@ def reap(folder: Path, *, disks: bool = False) -> None:
     settings = HostSettings(
         folder / "machines", options.cloud_id, "", options.ssh_port, options.metadata_port
     )
-    make_hosts(options.hosts, settings).reap_all(disks=disks)
+    hosts = make_hosts(options.hosts, settings)
+    left = hosts.adopt()
+    hosts.reap_all(disks=disks)
+    return bool(left)
 
 
 def reset() -> None:

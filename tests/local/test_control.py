@@ -2,14 +2,20 @@
 The local cloud is started by one command; the others wait for that one, but not for ever.
 """
 
+import os
 import socket
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 from filelock import FileLock
 
 from orchestrator.errors import LocalCloudError
 from orchestrator.local import control, options
-from orchestrator.local.places import local_folder
+from orchestrator.local.hosts.settings import MARKER
+from orchestrator.local.places import local_folder, start_of
+from orchestrator.local.wire import owner
 
 
 def test_a_command_that_stands_still_while_it_starts_the_local_cloud_holds_up_no_other(monkeypatch, tmp_path):
@@ -58,6 +64,47 @@ def test_a_known_cloud_keeps_its_ports(taken):
     """Machines and shells know them: the error names what is taken, and nothing is changed."""
     first = options.load_options(local_folder())
     options.save_options(local_folder(), first)
-    with pytest.raises(LocalCloudError, match=str(taken)):
+    with pytest.raises(
+        LocalCloudError, match=rf"{taken}: address already in use by process {os.getpid()}"
+    ) as caught:
         control.ensure_running(first)
+    assert "tpuctl local reset" in caught.value.hint
     assert options.load_options(local_folder()) == first
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("known", [True, False])
+def test_a_port_that_another_user_has_taken_names_him(known, monkeypatch):
+    """His processes are nobody else's to see; whose the port is, the kernel says."""
+    if not known:
+        monkeypatch.setattr(owner.pwd, "getpwuid", lambda _: {}["nobody"])
+    monkeypatch.setattr(
+        owner.processes, "table", dict
+    )  # as a user who may not look at other users' processes
+    serve = (
+        "import os, socket; os.setuid(65534); a = socket.create_server(('127.0.0.1', 0))\n"
+        "print(a.getsockname()[1], flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
+    ) as squatter:
+        port = int(squatter.stdout.readline())
+        with pytest.raises(
+            OSError, match=r"in use by user nobody \(uid 65534\)" if known else "with uid 65534"
+        ):
+            owner.listening("127.0.0.1", port)
+
+
+def test_stop_ends_the_machines_of_a_daemon_that_is_dead(monkeypatch, tmp_path):
+    """Whoever takes the dead one's ports would be asked by what runs on them."""
+    monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path / "cloud"))
+    assert not control.stop()
+    kept = replace(options.load_options(local_folder()), hosts="process")
+    options.save_options(local_folder(), kept)
+    (local_folder() / "machines/vm").mkdir(parents=True)
+    marked = {**os.environ, MARKER: f"{kept.cloud_id}/vm"}
+    with subprocess.Popen(["sleep", "600"], env=marked) as machine:
+        (local_folder() / "machines/vm/pid").write_text(f"{machine.pid} {start_of(machine.pid)}\n")
+        assert control.stop()
+        assert machine.wait(10) == -9
+    assert not control.stop()

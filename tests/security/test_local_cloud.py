@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -21,6 +22,8 @@ import pytest
 from orchestrator.local import control
 from orchestrator.local.control import ensure_running
 from orchestrator.local.daemon import Daemon
+from orchestrator.local.hosts.processes import members
+from orchestrator.local.hosts.settings import MARKER
 from orchestrator.local.options import load_options
 from orchestrator.local.places import PREFIX
 from orchestrator.local.wire import owner
@@ -259,6 +262,28 @@ def test_this_user_gets_an_answer_from_each_of_them(running):
         silent += [(where, port)] if not got else []
     # These two speak TLS.
     assert len(silent) <= 2
+
+
+@pytest.mark.e2e
+def test_machines_of_a_daemon_that_was_killed_end_and_boot_again_at_the_next_start(monkeypatch, tmp_path):
+    """Nobody owns them meanwhile, and its ports are anybody's; their disks stay."""
+    folder, mark = tmp_path / "cloud", tmp_path / "booted"
+    monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(folder))
+    try:
+        address, _ = ensure_running()
+        marker = f"{MARKER}={load_options(folder).cloud_id}/"
+        assert curl(address, ZONE + "/instances", body(mark)) == 200
+        wait_for(mark.exists)
+        os.kill(address.pid, signal.SIGKILL)
+        wait_for(lambda: not members(marker), seconds=20)
+        mark.unlink()
+        again, started = ensure_running()
+        assert started
+        assert again.endpoint == address.endpoint
+        wait_for(mark.exists)
+    finally:
+        control.reset()
+    assert not members(marker)
 
 
 def test_a_socket_that_nobody_holds_is_not_taken_for_roots():

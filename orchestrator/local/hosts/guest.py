@@ -14,9 +14,10 @@ from pathlib import Path
 from orchestrator.local.hosts.accounts import accounts
 from orchestrator.local.hosts.environment import user_environment
 from orchestrator.local.hosts.guest_metadata import MetadataClient
+from orchestrator.local.hosts.lifeline import the_end
 from orchestrator.local.hosts.own_python import install_python
 from orchestrator.local.hosts.package_locks import hold_locks
-from orchestrator.local.hosts.processes import members
+from orchestrator.local.hosts.processes import kill_all, members
 from orchestrator.local.hosts.scripts import Serial, run_script
 from orchestrator.local.hosts.services import OwnServices, Services, SystemServices
 from orchestrator.local.hosts.settings import MARKER, GuestConfig
@@ -37,6 +38,24 @@ class Guest:
         )
 
     async def run(self) -> None:
+        """
+        Live until SIGTERM, or until the daemon is dead: then nobody owns the machine, and it ends at once.
+        """
+        end = asyncio.create_task(the_end(self._config.address, self._config.metadata_port))
+        service = asyncio.create_task(self._serve())
+        await asyncio.wait({end, service}, return_when=asyncio.FIRST_COMPLETED)
+        if service.done():
+            end.cancel()
+            service.result()
+            return
+        self._serial.line(f"local cloud: the machine ends with its daemon: {end.result()}")
+        try:
+            kill_all(self._others)
+        finally:
+            # Without a word to what a loop closes: there is nobody whom it would be told.
+            os._exit(1)
+
+    async def _serve(self) -> None:
         """
         Boot, then serve until SIGTERM, then shut down.
         """

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.local.hosts.lifeline import connected
+
 ROOT = "/computeMetadata/v1/"
 RETRY_SECONDS = 0.3
 
@@ -26,6 +28,8 @@ class Answer:
 class MetadataClient:
     """
     Talk to one metadata server; every call opens its own connection, as the real server allows.
+
+    Its answers say who may log in, so another user's server gets no request (`lifeline`).
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -72,7 +76,7 @@ class MetadataClient:
 
     async def _patiently(self, path: str, seconds: float = 10.0) -> Answer:
         """
-        Ask until there is an answer: the local cloud's daemon may be restarting.
+        Ask until there is an answer: the local cloud's daemon may be slow, or take its time to start.
         """
         while True:
             with suppress(OSError):
@@ -82,7 +86,8 @@ class MetadataClient:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _exchange(self, request: bytes) -> Answer:
-        reader, writer = await asyncio.open_connection(self._host, self._port)
+        connection = await connected(self._host, self._port)
+        reader, writer = await asyncio.open_connection(sock=connection)
         try:
             writer.write(request)
             status = int((await reader.readline()).split(b" ", 2)[1])

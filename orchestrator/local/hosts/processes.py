@@ -39,6 +39,17 @@ def look(pid: int) -> Process | None:
     return Process(pid, int(rest[1]), rest[0], int(rest[19]))
 
 
+def command(pid: int) -> str:
+    """
+    Return the command line of a process, cut, without what steers a terminal; empty when it is gone.
+    """
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return ""
+    return "".join(one if one.isprintable() else "?" for one in " ".join(words).strip())[:120]
+
+
 def alive(pid: int, started: int) -> bool:
     """
     Tell whether this very process still runs; a pid used again by another one does not count.

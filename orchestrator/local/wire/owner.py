@@ -8,23 +8,26 @@ to be had. Connections are asked about once, when they are accepted.
 
 import errno
 import os
+import pwd
 import re
 import socket
 import struct
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LocalCloudError
+from orchestrator.local.hosts import processes
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 SOCK_DIAG, BY_FAMILY, REQUEST = 4, 20, 1  # linux/netlink.h, linux/sock_diag.h
 ALL_STATES = 0xFFFFFFFF
 NO_COOKIE = 0xFFFFFFFF
-ESTABLISHED, CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
+ESTABLISHED, CLOSE_WAIT, LISTEN = 1, 8, 10  # include/net/tcp_states.h
+ANYBODY = ("0.0.0.0", 0)  # noqa: S104 - the other end of a socket that listens
 TIMES = 3
 MANY = 256
 End = tuple[str, int]
@@ -45,7 +48,8 @@ def holder_of(end: End, other: End) -> Holder | None:
     """
     Return who holds the socket at *end* of the IPv4 connection to *other*; None when nobody does any more.
 
-    A socket that its process has closed is listed under root without an inode, so it is nobody's.
+    A socket that its process has closed is listed under root without an inode, so it is nobody's. With
+    ANYBODY as *other*, it is the socket that listens at *end*.
     """
     found = _asked(end, other)
     for _ in range(TIMES):
@@ -74,6 +78,8 @@ def _asked(end: End, other: End) -> Holder | None:
         return None
     if len(answer) < 88 or struct.unpack_from("=H", answer, 4)[0] != BY_FAMILY:
         return None
+    if answer[17] == LISTEN and other != ANYBODY:
+        return None  # the kernel tells of who listens there where the connection is no more
     return Holder(*struct.unpack_from("=II", answer, 80))
 
 
@@ -104,6 +110,32 @@ def _written(address: str, port: int, *, six: bool) -> bytes:
     return f"{before}{word:08X}:{port:04X}".encode()
 
 
+def held_for_us(connection: socket.socket) -> bool | None:
+    """
+    Tell whether a server of this user or of root holds the other end; None as long as nobody has accepted it.
+
+    Whoever listens there answers for what nobody has accepted: another user need not accept to wait. Raise
+    OSError when the connection has ended.
+    """
+    there, here = connection.getpeername()[:2], connection.getsockname()[:2]
+    holder = holder_of(there, here)
+    listener = holder_of(there, ANYBODY) if holder is None else None
+    # After the looks: they say nothing about a connection that ended meanwhile.
+    if _state(connection) != ESTABLISHED:
+        raise ConnectionResetError(f"{there[0]}:{there[1]} ended the connection")
+    if holder is not None:
+        return _is_ours(holder)
+    return False if listener is not None and not _is_ours(listener) else None
+
+
+def _is_ours(holder: Holder) -> bool:
+    return holder.uid in (os.geteuid(), 0)
+
+
+def _state(connection: socket.socket) -> int:
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+
+
 class OwnerSocket(socket.socket):
     """
     Accept the connections of this user's processes and of root's; *inside* admits more by a socket's inode.
@@ -129,12 +161,12 @@ class OwnerSocket(socket.socket):
             here = connection.getsockname()
             holder = holder_of(peer[:2], here[:2])
             # After the look: a connection that was broken off meanwhile says nothing about its number.
-            state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+            state = _state(connection)
         except OSError:
             return False
         if holder is None or state not in (ESTABLISHED, CLOSE_WAIT):
             return False
-        if holder.uid in (os.geteuid(), 0) or (self.inside is not None and self.inside(holder.inode)):
+        if _is_ours(holder) or (self.inside is not None and self.inside(holder.inode)):
             return True
         self._refused = self._refused or set()
         if holder.uid not in self._refused:
@@ -145,7 +177,7 @@ class OwnerSocket(socket.socket):
 
 def listening(address: str, port: int, inside: Inside | None = None) -> OwnerSocket:
     """
-    Return a socket that listens for this user. Raise OSError when the port is taken.
+    Return a socket that listens for this user. Raise OSError when the port is taken, which says by whom.
     """
     # asyncio switches Nagle's delay off only for sockets that name their protocol.
     listener = OwnerSocket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -157,9 +189,24 @@ def listening(address: str, port: int, inside: Inside | None = None) -> OwnerSoc
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            raise OSError(error.errno, f"{address}:{port}: address already in use") from None
+            by = _named(holder_of((address, port), ANYBODY))
+            raise OSError(error.errno, f"{address}:{port}: address already in use{by}") from None
         raise
     return listener
+
+
+def _named(holder: Holder | None) -> str:
+    """
+    Return by whom a port is taken, in words: the process where this user may see it, else its user.
+    """
+    if holder is None:
+        return ""
+    pid = processes.socket_holder(holder.inode, sorted(processes.table()))
+    if pid is not None:
+        return f" by process {pid} ({processes.command(pid)})"
+    with suppress(KeyError):
+        return f" by user {pwd.getpwuid(holder.uid).pw_name} (uid {holder.uid})"
+    return f" by the user with uid {holder.uid}"
 
 
 def check_sight(listener: OwnerSocket) -> None:
