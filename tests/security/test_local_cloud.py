@@ -26,8 +26,6 @@ from orchestrator.local.hosts.processes import members
 from orchestrator.local.hosts.settings import MARKER
 from orchestrator.local.options import load_options
 from orchestrator.local.places import PREFIX
-from orchestrator.local.wire import owner
-from orchestrator.local.wire.owner import holder_of, listening
 
 NOBODY = 65534
 CHROMIUM = shutil.which("chromium")
@@ -284,35 +282,6 @@ def test_machines_of_a_daemon_that_was_killed_end_and_boot_again_at_the_next_sta
     finally:
         control.reset()
     assert not members(marker)
-
-
-def test_a_socket_that_nobody_holds_is_not_taken_for_roots():
-    """The kernel lists a closed socket under user 0."""
-    with listening("127.0.0.1", 0) as listener:
-        client = socket.create_connection(listener.getsockname())
-        connection, peer = listener.accept()
-        ends = peer, connection.getsockname()
-        assert holder_of(*ends).uid == os.geteuid()
-        client.close()
-        wait_for(lambda: holder_of(*ends) is None)
-        assert owner._asked(*ends) is None or owner._asked(*ends).uid == 0
-        connection.close()
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
-def test_both_ways_to_ask_the_kernel_agree(address, monkeypatch):
-    """Where sock_diag is not to be had, the table of all connections says the same."""
-    with listening("127.0.0.1", 0) as listener:
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as client:
-            client.connect((address, listener.getsockname()[1]))
-            connection, peer = listener.accept()
-            ends = peer, connection.getsockname()
-            listed = owner._listed(*ends)
-            assert listed == owner._asked(*ends) == holder_of(*ends)
-            assert listed.inode == os.fstat(client.fileno()).st_ino
-            monkeypatch.setattr(owner, "_asked", lambda *_: None)
-            assert holder_of(*ends) == listed
-            connection.close()
 
 
 PAGE = """<!doctype html><img src="{url}{zone}/instances?image">

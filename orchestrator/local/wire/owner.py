@@ -23,13 +23,15 @@ from orchestrator.errors import LocalCloudError
 from orchestrator.local.hosts import processes
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
-SOCK_DIAG, BY_FAMILY, REQUEST = 4, 20, 1  # linux/netlink.h, linux/sock_diag.h
+SOCK_DIAG, BY_FAMILY, REQUEST, REFUSED = 4, 20, 1, 2  # linux/netlink.h, linux/sock_diag.h
 ALL_STATES = 0xFFFFFFFF
 NO_COOKIE = 0xFFFFFFFF
 ESTABLISHED, CLOSE_WAIT, LISTEN = 1, 8, 10  # include/net/tcp_states.h
 ANYBODY = ("0.0.0.0", 0)  # noqa: S104 - the other end of a socket that listens
 TIMES = 3
 MANY = 256
+REFUSALS = 16
+"""Connections that one look at a listener closes before others have their turn."""
 End = tuple[str, int]
 Inside = Callable[[int], bool]
 
@@ -42,6 +44,11 @@ class Holder:
 
     uid: int
     inode: int
+
+
+NOBODY = Holder(0, 0)
+_answered: list[bool] = []
+"""Whether sock_diag has known a socket before: where it is not to be had, "no such socket" is all it says."""
 
 
 def holder_of(end: End, other: End) -> Holder | None:
@@ -62,7 +69,7 @@ def holder_of(end: End, other: End) -> Holder | None:
 
 def _asked(end: End, other: End) -> Holder | None:
     """
-    Ask the kernel for this one connection (linux/inet_diag.h).
+    Ask the kernel for this one connection (linux/inet_diag.h); None when it does not say.
     """
     ends = [(socket.inet_aton(address), port) for address, port in (end, other)]
     ports = struct.pack("!HH", ends[0][1], ends[1][1])
@@ -76,10 +83,15 @@ def _asked(end: End, other: End) -> Holder | None:
             answer = kernel.recv(8192)
     except OSError:
         return None
-    if len(answer) < 88 or struct.unpack_from("=H", answer, 4)[0] != BY_FAMILY:
+    kind = struct.unpack_from("=H", answer, 4)[0] if len(answer) >= 20 else 0
+    if kind == REFUSED and _answered and -struct.unpack_from("=i", answer, 16)[0] == errno.ENOENT:
+        return NOBODY
+    if len(answer) < 88 or kind != BY_FAMILY:
         return None
+    if not _answered:
+        _answered.append(True)
     if answer[17] == LISTEN and other != ANYBODY:
-        return None  # the kernel tells of who listens there where the connection is no more
+        return NOBODY  # the kernel tells of who listens there where the connection is no more
     return Holder(*struct.unpack_from("=II", answer, 80))
 
 
@@ -149,15 +161,21 @@ class OwnerSocket(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         """
         Return the next connection that is admitted; the others are closed.
+
+        Raise BlockingIOError after some of those, so that a loop that listens is not kept from the rest.
         """
-        while True:
+        for _ in range(REFUSALS):
             connection, peer = super().accept()
             if self._admits(connection, peer):
                 return connection, peer
             connection.close()
+        raise BlockingIOError(errno.EAGAIN, "the connections so far were refused")
 
     def _admits(self, connection: socket.socket, peer: Any) -> bool:
         try:
+            # A look costs more than a connection: those that are reset at once get none.
+            if _state(connection) not in (ESTABLISHED, CLOSE_WAIT):
+                return False
             here = connection.getsockname()
             holder = holder_of(peer[:2], here[:2])
             # After the look: a connection that was broken off meanwhile says nothing about its number.
