@@ -18,6 +18,8 @@ NEAR = 0.9
 """A zone is asked in the order of the file as long as its worth is this part of the best zone's."""
 MOST_PLACES = 64
 HOUR = 3600.0
+FULL_FOR = 24 * HOUR
+"""Seconds for which it is believed that a zone's quota has room for one TPU of ours: it may be raised."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Place:
 
     *out_since* and *out_at* are the first and the last sign of the present outage, 0 when there is none: a
     refusal, or a TPU taken away. *hours* holds (hour of the day in UTC, times granted, times out).
+    *full_at* is when quota last refused a TPU beside one of ours, 0 when it never did.
     """
 
     zone: str
@@ -40,6 +43,7 @@ class Place:
     lives: int = 0
     lived: float = 0.0
     hours: tuple[tuple[int, int, int], ...] = ()
+    full_at: float = 0.0
 
 
 Places = tuple[Place, ...]
@@ -64,6 +68,22 @@ def after_refusal(places: Places, zone: str, kind: str, at: float) -> Places:
         places,
         replace(one, out_since=since, out_at=at, out_by_loss=False, refused=one.refused + 1, hours=hours),
     )
+
+
+def after_full(places: Places, zone: str, kind: str, at: float) -> Places:
+    """
+    Return the memory after quota has refused a TPU in a zone that still had one of ours.
+    """
+    one = place_of(places, zone, kind)
+    return _with(places, replace(one, full_at=at)) if at > one.full_at else places
+
+
+def holds_one(places: Places, zone: str, kind: str, now: float) -> bool:
+    """
+    Say whether the zone's quota is known to have no room for a TPU beside one of ours.
+    """
+    known = place_of(places, zone, kind).full_at
+    return known > 0 and now - known < FULL_FOR
 
 
 def after_grant(places: Places, zone: str, kind: str, at: float) -> Places:
@@ -93,6 +113,8 @@ def merged(places: Places, others: Places, now: float) -> Places:
     newer = [one for one in others if known.get((one.zone, one.type), 0.0) < _last(one) <= now]
     for one in sorted(newer, key=_last):
         places = _with(places, one)
+    for one in others:
+        places = after_full(places, one.zone, one.type, one.full_at) if one.full_at <= now else places
     return places
 
 

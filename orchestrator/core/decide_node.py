@@ -24,7 +24,15 @@ from orchestrator.core.mute import given_up_unheard, late_to_report, often_mute,
 from orchestrator.core.notice import has_left, noticed
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.race import may_win, races, undecided
-from orchestrator.core.recovery import SECOND_WITNESS, held_back, next_zone, quota_held, why_there
+from orchestrator.core.recovery import (
+    SECOND_WITNESS,
+    full_zones,
+    held_back,
+    next_zone,
+    quota_held,
+    waits_for_quota,
+    why_there,
+)
 from orchestrator.core.shape import unwanted
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
@@ -267,9 +275,10 @@ def _asked(spec: Spec, world: World, history: History, judgement: Judgement) -> 
     if fresh and races(spec):
         return new_round(spec, world, history, judgement.why)
     incarnation = newest_incarnation(history) + 1 if fresh else history.incarnation
-    zone = next_zone(spec, history, world.seen_at, world.prices) if fresh else history.zone
+    full = full_zones(spec, world, history)
+    zone = next_zone(spec, history, world.seen_at, world.prices, full) if fresh else history.zone
     if quota_held(world, history, zone):
-        return Step(waiting="TPU: waits for the old node to go, which holds the quota", wake_in=5.0)
+        return waits_for_quota(zone)
     name = names.node_name(spec, incarnation)
     race = 0 if fresh else history.round
     why = judgement.why + (why_there(spec, history, world.seen_at, zone, world.prices) if fresh else "")

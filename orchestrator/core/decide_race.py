@@ -7,7 +7,7 @@ from orchestrator.core.history import History, newest_incarnation
 from orchestrator.core.names import region_of
 from orchestrator.core.plan import Change, Kind, Verb
 from orchestrator.core.race import WIDTH, candidates, races, undecided
-from orchestrator.core.recovery import create_gate, held_back, quota_held, zone_order
+from orchestrator.core.recovery import create_gate, held_back, quota_held, waits_for_quota, zone_order
 from orchestrator.core.spec import Spec
 from orchestrator.core.step import Step
 from orchestrator.core.types import substitute
@@ -24,7 +24,7 @@ def new_round(spec: Spec, world: World, history: History, why: str) -> Step:
     if not free:
         soonest = min(zones, key=lambda zone: create_gate(spec, history, zone))
         wait = held_back(spec, history, world, Kind.NODE, soonest)
-        return wait or Step(waiting="TPU: waits for the old node to go, which holds the quota", wake_in=5.0)
+        return wait or waits_for_quota(soonest)
     return Step(_creates(spec, history, free, newest_incarnation(history) + 1, why))
 
 

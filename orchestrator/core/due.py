@@ -151,9 +151,12 @@ def wants_on_demand(spec: Spec, world: World, history: History) -> bool:
 def of_mode(history: History, *, on_demand: bool) -> History:
     """
     Return the record with only those refusals of TPUs that say something about spot, or about on demand.
+
+    What is remembered of a zone's quota is of what the file says: on demand has a quota of its own.
     """
     fitting = (r for r in history.refusals if r.kind is not Kind.NODE or r.on_demand == on_demand)
-    return replace(history, refusals=tuple(fitting))
+    places = tuple(replace(p, full_at=0.0) for p in history.places) if on_demand else history.places
+    return replace(history, refusals=tuple(fitting), places=places)
 
 
 def wants_flex_start(spec: Spec, history: History) -> bool:

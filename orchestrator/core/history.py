@@ -25,7 +25,8 @@ class Refusal:
     """
     Remember a create or start that the cloud refused. *at* is in seconds since the epoch.
 
-    *on_demand* says that a TPU was asked for on demand though the file says spot.
+    *on_demand* says that a TPU was asked for on demand though the file says spot, *beside* that another TPU
+    of the deployment was still in the zone.
     """
 
     at: float
@@ -35,6 +36,14 @@ class Refusal:
     kind: Kind = Kind.NODE
     hint: str = ""
     on_demand: bool = False
+    beside: bool = False
+
+    @property
+    def full(self) -> bool:
+        """
+        Say whether our own TPU may have held the quota: this tells nothing of the zone's capacity.
+        """
+        return self.kind is Kind.NODE and self.retry is Retry.QUOTA and self.beside
 
 
 @dataclass(frozen=True)

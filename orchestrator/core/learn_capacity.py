@@ -4,7 +4,7 @@ Remember what zones granted, refused and took away, from what a pass sees.
 
 from dataclasses import replace
 
-from orchestrator.core.capacity import Places, after_grant, after_loss, after_refusal, place_of
+from orchestrator.core.capacity import Places, after_full, after_grant, after_loss, after_refusal, place_of
 from orchestrator.core.history import TERMINAL, History, Refusal
 from orchestrator.core.notice import left
 from orchestrator.core.plan import Kind
@@ -40,6 +40,8 @@ def _shared(places: Places, history: History, world: World) -> Places:
 def _refusals(places: Places, history: History) -> Places:
     last = {one.zone: max(one.out_at, one.granted_at) for one in places if one.type == history.type}
     for refusal in history.refusals:
+        if refusal.full and not refusal.on_demand:
+            places = after_full(places, refusal.zone, history.type, refusal.at)
         if refusal.at > last.get(refusal.zone, 0.0) and _tells_of_capacity(refusal):
             places = after_refusal(places, refusal.zone, history.type, refusal.at)
             last[refusal.zone] = refusal.at
@@ -47,7 +49,8 @@ def _refusals(places: Places, history: History) -> Places:
 
 
 def _tells_of_capacity(refusal: Refusal) -> bool:
-    return refusal.kind is Kind.NODE and refusal.retry in LACKING and not refusal.on_demand
+    lacking = refusal.kind is Kind.NODE and refusal.retry in LACKING
+    return lacking and not refusal.full and not refusal.on_demand
 
 
 def _of_node(places: Places, node: Node, history: History, world: World) -> Places:

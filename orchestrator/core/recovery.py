@@ -4,9 +4,10 @@ When and where to ask for the next node: zone order, back-off by class of refusa
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 
-from orchestrator.core.capacity import order, passed_over, place_of, told
-from orchestrator.core.history import History, Refusal
+from orchestrator.core.capacity import holds_one, order, passed_over, place_of, told
+from orchestrator.core.history import History, Refusal, deletion_key
 from orchestrator.core.plan import Kind
 from orchestrator.core.prices import Prices
 from orchestrator.core.spec import Spec
@@ -33,16 +34,29 @@ LONGEST_DELAY = {
 }
 LONGEST_PAUSE = 1.5 * max(LONGEST_DELAY.values())
 """Seconds of the longest pause, since jitter may add half of a delay to it."""
+LONGEST_GOING = 600.0
+"""Seconds that a deletion is waited for because of what is remembered of quota; then quota is asked again."""
 NO_PRICES = Prices()
 QUOTA_TRIES = 5
 UNKNOWN_TRIES = 8
 
 
-def next_zone(spec: Spec, history: History, now: float, prices: Prices = NO_PRICES) -> str:
+def next_zone(
+    spec: Spec, history: History, now: float, prices: Prices = NO_PRICES, full: Sequence[str] = ()
+) -> str:
     """
-    Return the zone for the next node.
+    Return the zone for the next node; one of *full* counts as one that has refused.
     """
-    return zone_order(spec, history, now, prices)[0]
+    zones, refused = zone_order(spec, history, now, prices), _refused_zones(history)
+    full = [zone for zone in full if zone not in refused]
+    return min(zones, key=[*refused, *full].count)
+
+
+def full_zones(spec: Spec, world: World, history: History) -> tuple[str, ...]:
+    """
+    Return the zones whose quota one of our TPUs still holds.
+    """
+    return tuple(zone for zone in spec.tpu.zones if quota_held(world, history, zone))
 
 
 def zone_order(spec: Spec, history: History, now: float, prices: Prices = NO_PRICES) -> tuple[str, ...]:
@@ -53,9 +67,12 @@ def zone_order(spec: Spec, history: History, now: float, prices: Prices = NO_PRI
     """
     near = _nearness(spec, history, prices)
     ranked = order(spec.tpu.zones, history.places, history.type, now, home=history.zone, nearness=near)
+    return tuple(sorted(ranked, key=_refused_zones(history).count))
+
+
+def _refused_zones(history: History) -> list[str]:
     elsewhere = {Retry.CAPACITY, Retry.QUOTA}
-    refused = [r.zone for r in history.refusals if r.kind is Kind.NODE and r.retry in elsewhere]
-    return tuple(sorted(ranked, key=refused.count))
+    return [r.zone for r in history.refusals if r.kind is Kind.NODE and r.retry in elsewhere]
 
 
 def _nearness(spec: Spec, history: History, prices: Prices) -> dict[str, float]:
@@ -82,11 +99,25 @@ def remembered(spec: Spec, history: History) -> list[tuple[float, str]]:
 
 def quota_held(world: World, history: History, zone: str) -> bool:
     """
-    Say whether quota refused the last create while a node of ours was still being deleted in *zone*.
+    Say whether a node of ours that is being deleted in *zone* holds the quota that the next one needs.
+
+    Quota has refused the last create beside it, or one beside an earlier node; then that is not tried again
+    as long as the deletion takes no longer than it should.
     """
     refused = [r.retry for r in history.refusals if r.kind is Kind.NODE and r.zone == zone]
-    old = world.nodes.value if isinstance(world.nodes, Present) else ()
-    return refused[-1:] == [Retry.QUOTA] and any(n.zone == zone for n in old)
+    old = [n for n in (world.nodes.value if isinstance(world.nodes, Present) else ()) if n.zone == zone]
+    if old and refused[-1:] == [Retry.QUOTA]:
+        return True
+    since = (history.sightings.get(deletion_key(node.name), world.seen_at) for node in old)
+    going = any(world.seen_at - asked < LONGEST_GOING for asked in since)
+    return going and holds_one(history.places, zone, history.type, world.seen_at)
+
+
+def waits_for_quota(zone: str) -> Step:
+    """
+    Return the wait for the old node to go.
+    """
+    return Step(waiting=f"TPU: quota in {zone} holds one TPU; waits for the old one to go", wake_in=5.0)
 
 
 def create_gate(spec: Spec, history: History, zone: str, kind: Kind = Kind.NODE) -> float:

@@ -107,7 +107,7 @@ class Actor:
             f"TPU {change.name} was not asked for: {error.message}",
             code=error.code, hint=error.hint, unchanged="no TPU was asked for",
         )  # fmt: skip
-        self._refused(change, why)
+        self._refused(change, why, None)
         return Failure(change, why)
 
     def _side_by_side(self, changes: list[Change], world: World) -> tuple[Failure, ...]:
@@ -145,7 +145,7 @@ class Actor:
         except FAULTS as fault:
             # A fault of ours fails this change only: among the others may be a deletion.
             error = as_error(fault)
-            self._refused(change, error)
+            self._refused(change, error, world)
             if entry:
                 self._close(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
             return Failure(change, error)
@@ -321,7 +321,7 @@ class Actor:
             stamped = replace(operation, started_at=operation.started_at or self._clock.now())
             self._record.note(lambda h: replace(h, operations=(*h.operations, stamped)))
 
-    def _refused(self, change: Change, error: TpuctlError) -> None:
+    def _refused(self, change: Change, error: TpuctlError, world: World | None) -> None:
         """
         Remember a refusal, so that the next pass waits, goes elsewhere or gives up.
         """
@@ -339,5 +339,7 @@ class Actor:
             retry = refusal_of(retry, flex=asks_flex_start(change))
             text = f"{error.code} {error.message}"
             dear = asks_on_demand(change)
-            refusal = Refusal(now, change.zone, retry, text, change.kind, error.hint, dear)
+            nodes = world.nodes.value if world and isinstance(world.nodes, Present) else ()
+            beside = any(node.zone == change.zone for node in nodes)
+            refusal = Refusal(now, change.zone, retry, text, change.kind, error.hint, dear, beside)
             self._record.note(lambda h: refused(h, refusal, change.incarnation))

@@ -3,25 +3,33 @@ Where and when to ask again, and when to stop asking.
 """
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.core.history import Refusal
-from orchestrator.core.plan import Kind
+from orchestrator.core.capacity import FULL_FOR, after_full, holds_one, merged, place_of
+from orchestrator.core.decide import decide
+from orchestrator.core.due import of_mode
+from orchestrator.core.history import Refusal, deletion_key
+from orchestrator.core.learn import learn
+from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.recovery import (
     FIRST_DELAY,
     LONGEST_DELAY,
+    LONGEST_GOING,
     LONGEST_PAUSE,
     QUOTA_TRIES,
     create_gate,
     hopeless,
     next_zone,
 )
+from orchestrator.core.world import NodeState, Present
 from orchestrator.errors import Retry
-from tests.core.worlds import NOW, OTHER_ZONE, ZONE, history, spec
+from tests.core.worlds import NOW, OTHER_ZONE, ZONE, history, node, spec, world
 
+TYPE = spec().tpu.type
 CAPACITY = [Refusal(NOW, ZONE, Retry.CAPACITY)]
 
 
@@ -87,6 +95,70 @@ def test_the_next_zone_is_the_first_that_has_not_refused_then_the_least_refused(
     both = [*CAPACITY, Refusal(NOW, OTHER_ZONE, Retry.CAPACITY)]
     assert next_zone(spec(), refused(*both), NOW) == ZONE
     assert next_zone(spec(), refused(*both, *CAPACITY), NOW) == OTHER_ZONE
+
+
+def held(zone, at=NOW, **fields):
+    """Return a history that knows that quota in *zone* has no room beside one of ours."""
+    return history(places=after_full((), zone, TYPE, at), **fields)
+
+
+LOST = world(nodes=Present((node(state=NodeState.PREEMPTED),)))
+
+
+def asked_for(spec, world, history):
+    """Return where a TPU is asked for, and the waits."""
+    plan = decide(spec, world, history)
+    creates = [c.zone for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.CREATE)]
+    return creates, [text for text in plan.waiting if "quota" in text]
+
+
+def test_a_zone_that_holds_one_is_not_asked_beside_a_node_of_ours():
+    """
+    Another zone is asked at once; where there is none, the deletion is waited for, with one line.
+    """
+    only = spec(tpu=replace(spec().tpu, zones=(ZONE,)))
+    assert asked_for(only, LOST, history()) == ([ZONE], [])
+    line = f"TPU: quota in {ZONE} holds one TPU; waits for the old one to go"
+    assert asked_for(only, LOST, held(ZONE)) == ([], [line])
+    assert asked_for(spec(), LOST, held(ZONE)) == ([OTHER_ZONE], [])
+    gone = world(nodes=Present(()), heartbeats=Present(()))
+    absent = {f"node:1:{word}": NOW - 300 for word in ("absent", "preempted")}
+    assert asked_for(only, gone, held(ZONE, sightings=absent)) == ([ZONE], [])
+
+
+def test_what_is_known_of_quota_is_tried_again_after_a_day_or_a_deletion_that_does_not_end():
+    """
+    Quota may have been raised, and a deletion that hangs must not keep a job waiting for ever.
+    """
+    only = spec(tpu=replace(spec().tpu, zones=(ZONE,)))
+    assert asked_for(only, LOST, held(ZONE, NOW - FULL_FOR + 1))[0] == []
+    assert asked_for(only, LOST, held(ZONE, NOW - FULL_FOR))[0] == [ZONE]
+    hangs = held(ZONE, sightings={deletion_key("demo-tpu-g1"): NOW - LONGEST_GOING})
+    assert asked_for(only, LOST, hangs)[0] == [ZONE]
+
+
+def test_a_refusal_of_quota_beside_a_node_of_ours_says_nothing_of_the_zones_capacity():
+    """
+    It is remembered as what it is; the spot quota says nothing about on demand.
+    """
+    beside = learn(refused(Refusal(NOW, ZONE, Retry.QUOTA, beside=True)), world())
+    assert holds_one(beside.places, ZONE, TYPE, NOW)
+    assert [(p.refused, p.out_at) for p in beside.places if p.zone == ZONE] == [(0, 0.0)]
+    alone = learn(refused(Refusal(NOW, ZONE, Retry.QUOTA)), world(nodes=Present(())))
+    assert not holds_one(alone.places, ZONE, TYPE, NOW)
+    assert not holds_one(of_mode(beside, on_demand=True).places, ZONE, TYPE, NOW)
+    dear = learn(refused(Refusal(NOW, ZONE, Retry.QUOTA, beside=True, on_demand=True)), world())
+    assert not holds_one(dear.places, ZONE, TYPE, NOW)
+
+
+def test_what_another_loop_has_learned_of_quota_is_taken_over():
+    """
+    The newer of both counts; what is yet to come is not believed.
+    """
+    mine, theirs = after_full((), ZONE, "", NOW - 50), after_full((), ZONE, "", NOW - 5)
+    assert place_of(merged(mine, theirs, NOW), ZONE, "").full_at == NOW - 5
+    assert place_of(merged(theirs, mine, NOW), ZONE, "").full_at == NOW - 5
+    assert merged(mine, after_full((), ZONE, "", NOW + 99), NOW) == mine
 
 
 def test_a_transient_refusal_does_not_move_the_deployment():

@@ -67,6 +67,33 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     assert the_one_node(lab) == "demo-tpu-g3"
 
 
+def test_that_quota_has_room_for_one_is_learned_once(tmp_path):
+    """
+    From the second loss on the next TPU is asked for once, when the old one is gone, and one line says so.
+
+    A later loop knows it too. After a day it is tried again: quota may have been raised.
+    """
+    lab = Lab(tmp_path, latency="realistic", quotas={(QUOTA, ZONE): 8})
+    lab.up()
+
+    def lose():
+        controller, told, before = lab.controller(), [], lab.mutations()["tpu.nodes.create"]
+        lab.cloud.preempt(the_one_node(lab), notice=False)
+        controller.want()
+        controller.run(lambda r: told.append(r.plan.waiting) or (r.plan.empty and not r.plan.waiting))
+        lines = {line for waiting in told for line in waiting if "quota" in line}
+        return lab.mutations()["tpu.nodes.create"] - before, lines, controller
+
+    assert lose()[0] == 2
+    for _ in range(2):
+        asked, lines, controller = lose()
+        assert asked == 1
+        assert lines == {f"TPU: quota in {ZONE} holds one TPU; waits for the old one to go"}
+        assert not [e for e in controller.events if "limit" in e.text.lower()]
+    lab.wait(24 * 3600)
+    assert lose()[0] == 2
+
+
 def test_a_quota_of_nothing_stops_with_its_reason(lab):
     """
     Nothing that waiting cures: a few tries, then QuotaError.

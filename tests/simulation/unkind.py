@@ -10,7 +10,7 @@ from orchestrator import quota_hint, render
 from orchestrator.agent import accelerator, apt, storage, venv
 from orchestrator.cloud import account, clients, factory, probe, unknown_types
 from orchestrator.config import starter
-from orchestrator.core import decide_node, end, mute, preview
+from orchestrator.core import decide_node, end, mute, preview, recovery
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.doctor import google
 from orchestrator.core.doctor.finding import bad
@@ -104,6 +104,9 @@ UNKIND = {
     "U5 machines without cron": Switch(
         ((render, "_template", _without("startup.sh.j2", '"$root/minute" start', ":")),),
         ("tests/test_render_boot.py::test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again",)),
+    "U6 a zone whose quota holds one TPU is known after the first refusal": Switch(
+        ((recovery, "holds_one", lambda *_: False),),
+        (f"{REFUSALS}test_that_quota_has_room_for_one_is_learned_once",)),
     "U6 the type that would fit": Switch(
         ((quota_hint, "_comparison", lambda *_: ""),),
         (f"{CLOUD}nodes.py::test_a_refusal_for_quota_compares_and_names_the_type_that_would_fit",)),

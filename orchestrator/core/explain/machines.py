@@ -16,7 +16,7 @@ from orchestrator.core.mute import late_to_report
 from orchestrator.core.notice import has_left
 from orchestrator.core.plan import Kind
 from orchestrator.core.race import candidates, undecided
-from orchestrator.core.recovery import create_gate, hopeless, next_zone, remembered
+from orchestrator.core.recovery import create_gate, full_zones, hopeless, next_zone, remembered
 from orchestrator.core.shape import unwanted
 from orchestrator.core.step import Step
 from orchestrator.core.world import Absent, Bucket, Node, NodeState, Present, Sight, Unknown, Vm, VmState
@@ -213,7 +213,13 @@ def _refused(
     world = seen.world
     zone = last.zone
     if kind is Kind.NODE:
-        zone = next_zone(seen.spec, seen.history, world.seen_at, world.prices)
+        zone = next_zone(
+            seen.spec,
+            seen.history,
+            world.seen_at,
+            world.prices,
+            full_zones(seen.spec, world, seen.history),
+        )
     gate = create_gate(seen.spec, seen.history, zone, kind)
     when = max(gate, next_pass(seen) or 0.0) if next_pass(seen) else None
     you = last.hint or "name more zones in tpu.zones, or wait"
