@@ -59,6 +59,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-142": (UsageError, "the source folder holds a key"),
     "TPU-143": (UsageError, "the deployment file is another user's, or others can replace it"),
     "TPU-144": (UsageError, "a file or folder of job.data is missing, changes, or cannot be sent"),
+    "TPU-145": (UsageError, "a folder of tpuctl's own is another user's, or others may write to it"),
     "TPU-200": (AuthError, "credentials or permissions do not suffice"),
     "TPU-201": (AuthError, "nobody is logged in"),
     "TPU-202": (MissingPermissionError, "a permission is missing"),

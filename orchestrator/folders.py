@@ -5,6 +5,9 @@ Folders of this user's alone.
 from contextlib import suppress
 from pathlib import Path
 
+from orchestrator.agent.strangers import stranger
+from orchestrator.errors import UsageError
+
 
 def private_folder(path: Path) -> None:
     """
@@ -18,3 +21,20 @@ def private_folder(path: Path) -> None:
             one.mkdir(mode=0o700)
     # Raises what is wrong, such as a file in its place.
     path.mkdir(exist_ok=True)
+
+
+def own_folder(path: Path, other: str = "") -> Path:
+    """
+    Return *path*; raise UsageError where another user may put in what is then run or believed.
+
+    *other* says how another folder is chosen. What is not there yet may be.
+    """
+    if why := stranger(path):
+        mend = f"chmod o-w {path}" if "may write" in why else "take a folder of yours"
+        raise UsageError(
+            f"tpuctl would run and believe what lies in {path}, but {why}",
+            hint=f"look what is in it, then: {mend}" + (f"; or {other}" if other else ""),
+            unchanged="Nothing of it was read, and nothing was changed.",
+            code="TPU-145",
+        )
+    return path

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from orchestrator.agent.uv import PROGRAMS, VERSION, object_name
 from orchestrator.errors import TpuctlError, TransientError
+from orchestrator.folders import own_folder, private_folder
 
 WHEELS = {"x86_64": "manylinux2014_x86_64", "aarch64": "manylinux2014_aarch64"}
 """The platform tags that pip asks the index for."""
@@ -29,10 +30,12 @@ PIP_SECONDS = 300
 def cache_folder() -> Path:
     """
     Return the folder in which this user's tpuctl keeps uv, and what uv keeps for machines of local clouds.
+
+    Raise UsageError for one that other users may write: what lies in it is run.
     """
     import platformdirs
 
-    return platformdirs.user_cache_path("tpuctl") / "machines"
+    return own_folder(platformdirs.user_cache_path("tpuctl") / "machines", "set XDG_CACHE_HOME")
 
 
 def shared_folder() -> Path:
@@ -40,8 +43,8 @@ def shared_folder() -> Path:
     Return the cache folder, made when it is not there.
     """
     folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    private_folder(folder)
+    return cache_folder()  # it may have been planted meanwhile
 
 
 def installed() -> Path | None:
@@ -98,7 +101,6 @@ def packed(machine: str, folder: Path) -> Path:
     if not kept.exists():
         source = program(machine)
         _atomically(kept, lambda fresh: _pack(source, fresh))
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _atomically(target, lambda fresh: shutil.copyfile(kept, fresh))
     return target
 
@@ -146,7 +148,7 @@ def _pack(source: Path, fresh: Path) -> None:
 
 
 def _atomically(path: Path, write: Callable[[Path], object]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     try:

@@ -24,6 +24,7 @@ from .errors import AgentError
 from .layout import Layout, write_atomically
 from .rehearsal import check, for_setup
 from .storage import Bucket
+from .strangers import stranger
 
 COMMAND = "tpuctl-venv"
 PYTHON = "TPUCTL_PYTHON"
@@ -155,11 +156,10 @@ def make(wanted: Wanted, environ: Mapping[str, str], layout: Layout, bucket: Cal
     Machines of a rehearsal may share the folder: one makes it, the others wait. Raises AgentError.
     """
     version = "%d.%d.%d" % sys.version_info[:3]
-    cache = Path(environ.get(CACHE) or layout.root / "venvs")
+    cache = _cache(environ, layout)
     venv = cache / wanted.key(version)
     if _ready(venv):
         return venv
-    cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{venv.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _ready(venv):
@@ -167,6 +167,21 @@ def make(wanted: Wanted, environ: Mapping[str, str], layout: Layout, bucket: Cal
             shutil.rmtree(str(venv), ignore_errors=True)
             _install(wanted, venv, environ, layout, bucket)
     return venv
+
+
+def _cache(environ: Mapping[str, str], layout: Layout) -> Path:
+    """
+    Return the folder of environments, made when it is not there; programs in it are run.
+
+    Raises AgentError for one that is named and that another user may write.
+    """
+    chosen = environ.get(CACHE)
+    cache = Path(chosen or layout.root / "venvs")
+    cache.mkdir(parents=True, exist_ok=True, mode=0o700 if chosen else 0o777)
+    why = stranger(cache) if chosen else ""
+    if why:
+        raise AgentError(f"{COMMAND}: ${CACHE} is {cache}, but {why}: what lies in it would run as you")
+    return cache
 
 
 def run(

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from orchestrator import __version__
-from orchestrator.cli.places import KEPT, state_folder
+from orchestrator.cli.places import KEPT, state_path
 from orchestrator.core.doctor.facts import Computer, Kept
 
 LIBRARIES = ("google-cloud-tpu", "google-cloud-compute", "google-cloud-storage", "fabric", "paramiko")
@@ -35,7 +35,7 @@ def look_at_computer(cloud: str) -> Computer:
     """
     Return what this computer shows.
     """
-    folder = state_folder(cloud)
+    folder = state_path(cloud)
     programs = {name: _version(name, words) for name, words in PROGRAMS.items()}
     keys = sorted(folder.glob("*/*/id_ed25519"))
     return Computer(

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.folders import private_folder
+from orchestrator.folders import own_folder, private_folder
 
 if TYPE_CHECKING:
     import click
@@ -23,15 +23,25 @@ def state_folder(cloud: str) -> Path:
     """
     Return where deployments are remembered: TPUCTL_STATE_DIR, else the user's state folder.
 
-    Those of the local cloud live inside it, so that they vanish with it.
+    Those of the local cloud live inside it, so that they vanish with it. Raise UsageError for a folder that
+    other users may write: hooks and commands are in it.
+    """
+    path = state_path(cloud)
+    own_folder(path.parent, "set TPUCTL_STATE_DIR")
+    return own_folder(path, "set TPUCTL_STATE_DIR")
+
+
+def state_path(cloud: str) -> Path:
+    """
+    Return the path of `state_folder`, whoever owns what is there.
     """
     chosen = os.environ.get("TPUCTL_STATE_DIR")
     if chosen:
         return Path(chosen).absolute() / cloud
     if cloud == "local":
-        from orchestrator.local.places import local_folder
+        from orchestrator.local.places import local_path
 
-        return local_folder() / "deployments"
+        return local_path() / "deployments"
     import platformdirs
 
     return platformdirs.user_state_path("tpuctl") / "deployments"

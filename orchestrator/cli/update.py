@@ -71,6 +71,9 @@ def _place() -> Path:
 
 
 def _tell(place: Path, version: str, now: float) -> None:
+    from orchestrator.folders import private_folder
+
+    private_folder(place.parent)
     held = _held(place)
     if newer(held.get("latest"), version) and _is_due(held.get("told"), now):
         sys.stderr.write(f"tpuctl {held['latest']} is out, this is {version}\n")
@@ -98,7 +101,6 @@ def _held(place: Path) -> dict[str, Any]:
 
 
 def _keep(place: Path, held: Mapping[str, Any]) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
     fresh = place.with_name(f"{place.name}.{os.getpid()}")
     fresh.write_text(json.dumps(held))
     fresh.replace(place)

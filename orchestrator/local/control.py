@@ -20,6 +20,7 @@ from orchestrator.folders import private_folder
 from orchestrator.local.options import Options, load_options, save_options, without_ports
 from orchestrator.local.places import CONTROL, PREFIX, Address, local_folder, read_address, start_of
 from orchestrator.local.wire.owner import unix_connection
+from orchestrator.uv_program import shared_folder
 
 JSON = {"Content-Type": "application/json"}
 START_SECONDS = 30.0
@@ -72,6 +73,7 @@ def _started(folder: Path, *, on_demand: bool, new: bool) -> Address:
 
 def _start(folder: Path, *, on_demand: bool) -> Address:
     _check_extra()
+    shared_folder()
     why = "on-demand" if on_demand else "asked-for"
     with (folder / "daemon.log").open("ab") as log:
         child = subprocess.Popen(

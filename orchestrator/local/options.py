@@ -192,6 +192,7 @@ def save_options(folder: Path, options: Options) -> None:
     """
     private_folder(folder)
     fresh = folder / "options.json.new"
+    fresh.touch(mode=0o600)
     fresh.write_text(json.dumps(asdict(options), indent=1))
     fresh.replace(folder / "options.json")
 

@@ -7,6 +7,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from orchestrator.folders import own_folder
+
 PREFIX = "/_local"
 """The path of the daemon's own routes, which are nobody else's API."""
 CONTROL, STORAGE = "control.sock", "storage.sock"
@@ -35,6 +37,15 @@ class Address:
 def local_folder() -> Path:
     """
     Return the local cloud's folder: TPUCTL_LOCAL_DIR, else the user's data folder.
+
+    Raise UsageError for one that other users may write: it says which process to end and whom to ask.
+    """
+    return own_folder(local_path(), "set TPUCTL_LOCAL_DIR")
+
+
+def local_path() -> Path:
+    """
+    Return the path of `local_folder`, whoever owns what is there.
     """
     chosen = os.environ.get("TPUCTL_LOCAL_DIR")
     if chosen:
@@ -72,6 +83,8 @@ def write_address(folder: Path, address: Address) -> None:
     Publish the daemon's address in one step.
     """
     fresh = folder / "daemon.json.new"
+    # Whatever the umask: `local stop` ends the process that it names.
+    fresh.touch(mode=0o600)
     fresh.write_text(json.dumps(asdict(address)))
     fresh.replace(folder / "daemon.json")
 

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from orchestrator.core.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
+from orchestrator.folders import private_folder
 from orchestrator.remote.source import LIMIT, Entry, survey
 
 _CACHE = "bundle.json"
@@ -115,7 +116,7 @@ def _pack(root: Path, entries: Sequence[Entry], out_dir: Path, more: Mapping[str
     """
     Write the tar.gz whole or not at all and return its sha256.
     """
-    out_dir.mkdir(parents=True, exist_ok=True)
+    private_folder(out_dir)
     descriptor, temporary = tempfile.mkstemp(prefix=".bundle-", dir=out_dir)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from orchestrator.errors import NoGcloudError
+from orchestrator.folders import private_folder
 from orchestrator.ports import Iap
 
 START_SECONDS = 30.0
@@ -142,7 +143,7 @@ def _environment(target: Iap, folder: Path) -> dict[str, str]:
         name: value for name, value in environment.items()
         if name.lower() not in _PROXIES and not name.startswith(("CLOUDSDK_AUTH", "CLOUDSDK_PROXY"))
     }  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     token = folder / "token"
     # Another command may read it just now, so it is never seen half written.
     fresh = folder / f"token.{os.getpid()}.{threading.get_ident()}"

@@ -75,6 +75,7 @@ class MachineHosts(ABC):
         self._children[machine.id] = child
         seen = processes.look(child.pid)
         started = seen.started if seen else 0
+        self._pid_file(machine.id).touch(mode=0o600)
         self._pid_file(machine.id).write_text(f"{child.pid} {started}\n")
 
     def notice(self, machine_id: str) -> None:
