@@ -11,7 +11,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,10 +25,9 @@ from orchestrator.local.hosts.processes import members
 from orchestrator.local.hosts.settings import MARKER
 from orchestrator.local.options import load_options
 from orchestrator.local.places import PREFIX
+from tests.security.other_user import ROOT, as_nobody
 
-NOBODY = 65534
 CHROMIUM = shutil.which("chromium")
-ROOT = os.geteuid() == 0
 PAGES = {
     "fetch from another site": {"origin": "https://evil.example", "sec-fetch-site": "cross-site"},
     "image, script or frame": {"sec-fetch-site": "cross-site"},
@@ -117,35 +115,6 @@ def test_the_port_has_no_verb_of_the_command_line(daemon):
     assert {pattern.rpartition("/")[2].strip("$") for _, pattern in daemon._controls.table()} == {
         "status", "preempt", "kill", "state", "fault", "stop",
     }  # fmt: skip
-
-
-AS_NOBODY = """
-import os, socket, sys
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
-family = {"4": socket.AF_INET, "6": socket.AF_INET6}[sys.argv[1]]
-client = socket.socket(family)
-client.settimeout(20)
-client.connect((sys.argv[2], int(sys.argv[3])))
-got = b""
-try:
-    client.sendall(bytes.fromhex(sys.argv[4]))
-    if sys.argv[5] == "leave":
-        client.close()
-        sys.exit()
-    while data := client.recv(65536):
-        got += data
-except OSError:
-    pass
-print(got.hex())
-"""
-
-
-def as_nobody(address, port, request, *, then="read"):
-    """Return what another user of this computer reads from a port."""
-    family = "6" if ":" in address else "4"
-    words = [sys.executable, "-c", AS_NOBODY, family, address, str(port), request.hex(), then]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, cwd="/")
-    return bytes.fromhex(done.stdout.strip())
 
 
 def ports_of(pid):

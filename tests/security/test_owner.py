@@ -9,9 +9,11 @@ import struct
 
 import pytest
 
+from orchestrator.local.hosts.process import ProcessHosts
 from orchestrator.local.wire import owner
 from orchestrator.local.wire.owner import Holder, holder_of, listening
-from tests.local.hosts_lab import until
+from tests.local.hosts_lab import lab, until
+from tests.security.other_user import ROOT, as_nobody
 
 NOBODY = 65534
 
@@ -101,3 +103,15 @@ def test_who_listens_is_not_taken_for_who_holds_a_connection():
         assert holder_of(here, ("127.0.0.1", 9)) is None
         assert holder_of(here, owner.ANYBODY).inode == os.fstat(listener.fileno()).st_ino
         assert owner._listed(here, owner.ANYBODY) == holder_of(here, owner.ANYBODY)
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can become another user")
+def test_the_ssh_server_of_a_machine_says_no_word_to_another_user(tmp_path):
+    """A server that takes connections before any login is reached by whatever fault its protocol has."""
+    with lab(ProcessHosts, tmp_path) as it:
+        it.boot()
+        where = it.machine.address, it.hosts.settings.ssh_port
+        assert as_nobody(*where, b"SSH-2.0-mallory\r\n") == b""
+        with socket.create_connection(where, timeout=20) as client:
+            assert client.recv(8) == b"SSH-2.0-"
+        assert it.output("echo in") == "in"

@@ -1,8 +1,9 @@
 """
 The SSH server of a `process` machine: listed keys only, bash, PTY, SFTP and tunnels.
 
-A machine without external address closes the connections of whoever is no machine of its cloud, before a
-word is said. Machines share the computer's network, so what a machine forwards leaves from its own address.
+It closes the connections of other users of the computer, and without external address those of whoever is no
+machine of its cloud, before a word is said. Machines share the computer's network, so what a machine forwards
+leaves from its own address.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from orchestrator.local.hosts.accounts import Accounts
 from orchestrator.local.hosts.environment import user_environment
 from orchestrator.local.hosts.settings import STANDARD_PORT, GuestConfig
 from orchestrator.local.hosts.ssh_session import run_session
+from orchestrator.local.wire.owner import listening
 
 SHELL = "/bin/bash"
 
@@ -47,8 +49,7 @@ class SshServer:
 
     async def _listen(self, port: int, host_key: Path) -> None:
         listener = await asyncssh.listen(
-            self._config.address,
-            port,
+            sock=listening(self._config.address, port),
             server_factory=lambda: _Login(self),
             server_host_keys=[str(host_key)],
             process_factory=self._session,
