@@ -5,7 +5,7 @@ Which checkpoint is complete, which one is newest, which ones may go. Pure: no f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterable, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from .manifest import Manifest
 
@@ -27,14 +27,18 @@ def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
     Return the checkpoint that these manifests of one step and incarnation make complete, or None.
 
     Complete means one manifest from each worker of the slice, all of one attempt: shards of two
-    attempts are not one state of the model.
+    attempts are not one state of the model. Workers that saved nothing have manifests without files, but
+    not all of them: nothing could go on from that.
     """
-    for attempt in sorted({one.attempt for one in manifests}, reverse=True):
-        same = [one for one in manifests if one.attempt == attempt]
+    tries: Dict[int, List[Manifest]] = {}
+    for one in manifests:
+        tries.setdefault(one.attempt, []).append(one)
+    for _attempt, same in sorted(tries.items(), reverse=True):
         workers = same[0].workers
-        if {one.worker for one in same} == set(range(workers)) and all(
+        alike = {one.worker for one in same} == set(range(workers)) and all(
             one.workers == workers for one in same
-        ):
+        )
+        if alike and any(one.files for one in same):
             why = f"manifests of all {workers} workers" if workers > 1 else "manifest"
             return Checkpoint(same[0].step, same[0].incarnation, workers, f"checkpoint complete: {why}")
     return None

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Iterable, List, Tuple
 
 from .formats.base import Unit
+from .manifest import MOST_LINKS
 
 DEEPEST = 8
-MOST = 100
 
 
 def links_of(root: Path, unit: Unit) -> Tuple[Tuple[str, str], ...]:
@@ -28,17 +28,20 @@ def links_of(root: Path, unit: Unit) -> Tuple[Tuple[str, str], ...]:
             target = os.path.relpath(os.path.realpath(str(root / name)), str(top))
             if not target.startswith("..") and target != "." and _is_in(unit, target):
                 found.append((name, target))
-    return tuple(sorted(found)[:MOST])
+    return tuple(sorted(found)[:MOST_LINKS])
 
 
 def make_links(root: Path, links: Iterable[Tuple[str, str]]) -> None:
     """
-    Make the links again, in the place of a link only. Raises OSError.
+    Make the links again, in the place of a link only and below folders only. Raises OSError.
     """
     top = os.path.realpath(str(root))
     for name, target in links:
         path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            continue
         here = os.path.realpath(str(path.parent))
         if here != top and not here.startswith(top + os.sep):
             continue  # A link that is there already leads out of the folder.

@@ -8,7 +8,7 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
-from typing import Any, Dict, Optional, Tuple, TypeVar
+from typing import Any, Dict, Iterable, List, Optional, Tuple, TypeVar
 
 from .errors import TornError
 
@@ -19,6 +19,9 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 MOST_WORKERS = 4096
 LATEST_TIME = 1e11  # seconds since the epoch; whoever writes to the bucket may write any number
 LARGEST_SIZE = 1 << 53
+MOST_LINKS = 100
+LONGEST_NAME = 255
+"""Bytes of a file's name without its folders."""
 
 N = TypeVar("N", int, float)
 """Bytes that no file has."""
@@ -115,6 +118,7 @@ def parse(data: bytes, where: str) -> Manifest:
         value: Dict[str, Any] = json.loads(data)
         _check(value)
         files = tuple(_file(one) for one in value["files"])
+        _check_apart(one.name for one in files)
         numbers = {key: int(value[key]) for key in ("step", "incarnation", "worker", "workers")}
         attempt = int(value.get("attempt", 0))
         told = value.get("told", numbers["step"])
@@ -146,7 +150,30 @@ def _links(value: Dict[str, Any]) -> Tuple[Tuple[str, str], ...]:
     found = tuple((name, target) for name, target in value.get("links", ()))
     if not all(isinstance(one, str) and is_plain(one) for pair in found for one in pair):
         raise ValueError("a link that leads out of its folder")
+    names = {name for name, _target in found}
+    _check_apart(name for name, _target in found)
+    if len(found) > MOST_LINKS or any(names & {target, *_above(target)} for _name, target in found):
+        raise ValueError("links that cannot be made")
     return found
+
+
+def _check_apart(names: Iterable[str]) -> None:
+    """
+    Raise ValueError for names that cannot be beside each other in one folder: a restore would fail for ever.
+    """
+    listed = list(names)
+    taken = {PurePosixPath(name).as_posix() for name in listed}
+    if len(taken) < len(listed) or any(taken.intersection(_above(name)) for name in taken):
+        raise ValueError("two files of one name")
+    if any(len(part.encode()) > LONGEST_NAME for name in taken for part in name.split("/")):
+        raise ValueError("a name that no file has")
+
+
+def _above(name: str) -> List[str]:
+    """
+    Return the folders that a name lies in.
+    """
+    return [folder.as_posix() for folder in PurePosixPath(name).parents]
 
 
 def _file(value: Dict[str, Any]) -> StoredFile:

@@ -24,6 +24,8 @@ MOST = 256 << 10
 """Bytes of one file; of a longer one the end is kept."""
 LINES, EVENTS, BUGS = 200, 500, 3
 """Most lines of each worker's log, newest events, and newest stories of bugs."""
+LONGEST_LINE, ALL_LINES = 16 << 10, 32 << 20
+"""Most characters of a line of the log, and of all; no line is cut: half a secret is not known for one."""
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|API_?KEY|ACCESS_?KEY|CREDENTIAL", re.IGNORECASE)
 _ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|\"[^\"]*\"|\S+)")
 
@@ -240,11 +242,21 @@ def _logs(session: "Session") -> str:
 
     log = JobLog(session.store)
     tails: dict[int, list[str]] = {}
+    held, most = 0, LINES
     for lines in (log.new_lines(), log.unfinished()):
         for incarnation, worker, line in lines:
             kept = tails.setdefault(worker, [])
-            kept.append(f"w{worker} g{incarnation} {line}")
-            del kept[:-LINES]
+            shown = line if len(line) <= LONGEST_LINE else line.rstrip("\r").rsplit("\r", 1)[-1]
+            if len(shown) > LONGEST_LINE:
+                shown = f"[a line of {len(line):,} characters is left out]"
+            kept.append(f"w{worker} g{incarnation} {shown}")
+            held += len(kept[-1]) - sum(map(len, kept[:-most]))
+            del kept[:-most]
+            while held > ALL_LINES and most > 1:
+                # Fewer of each worker: there are lines of very many, and machines may make up workers.
+                most //= 2
+                tails = {number: ones[-most:] for number, ones in tails.items()}
+                held = sum(len(one) for ones in tails.values() for one in ones)
     return "\n".join(line for worker in sorted(tails) for line in tails[worker]) + "\n"
 
 

@@ -5,6 +5,7 @@ The rules are the agent's own, which are pure: a second copy of them here could 
 """
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from orchestrator.ports import LARGEST, Store, StoredObject
 PARALLEL = 8
 LARGEST_MANIFEST = 64 << 20
 """Most bytes of a manifest: it names each file of its checkpoint."""
-MOST_MANIFESTS, ALL_MANIFESTS = 20_000, 256 << 20
+MOST_MANIFESTS, ALL_MANIFESTS = 20_000, 64 << 20
 """Most manifests that one look reads, and most bytes of them together."""
 _COMMITTED = re.compile(rf"{CHECKPOINTS}(\d{{8,15}})/g(\d{{1,9}})/")
 _ASIDE = re.compile(r"\.manifest\.json\.(suspect|torn|replaced)")
@@ -134,9 +135,14 @@ def _manifests(
         body = bodies.get(one.name)
         if body is not None:
             try:
-                found.append(parse(body.data, one.name))
+                manifest = parse(body.data, one.name)
             except TornError as error:
                 fault = str(error)
+                continue
+            if (manifest.step, manifest.incarnation, manifest.worker) == parse_name(one.name):
+                found.append(manifest)
+            else:
+                fault = f"{one.name} is the manifest of another checkpoint"
     return found, fault
 
 
@@ -146,6 +152,8 @@ def _lacking(manifests: list[Manifest], payload: list[StoredObject]) -> str:
     """
     if not manifests:
         return ""
+    if not any(one.files for one in manifests):
+        return "no manifest names a file"
     if completed_by(manifests) is None:
         have = len({one.worker for one in manifests})
         alike = len({one.attempt for one in manifests}) == 1
@@ -180,9 +188,10 @@ def _written_by_the_job(
     Yield what the framework finished itself, judged by the names of its objects.
     """
     by_name = {one.name[len(CHECKPOINTS) :]: one for one in held}
+    names = sorted(by_name)
     format_ = format_of(spec.format, spec.marker)
-    for step in list(format_.stored(_level(by_name, "", _reader(store)))):
-        mine = [one for name, one in by_name.items() if _belongs(name, step)]
+    for step in list(format_.stored(_level(names, by_name, "", _reader(store)))):
+        mine = [by_name[name] for name in _belonging(names, by_name, step)]
         yield StoredCheckpoint(
             step=step.step,
             incarnation=None,
@@ -196,27 +205,45 @@ def _written_by_the_job(
         )
 
 
-def _belongs(name: str, step: StoredStep) -> bool:
+def _belonging(names: list[str], known: Collection[str], step: StoredStep) -> list[str]:
     """
-    Say whether an object is part of a step. Outputs have no folder of their own: all that lies there is it.
+    Return the objects of a step. Outputs have no folder of their own: all that lies there is it.
     """
     if not step.name:
-        return True
-    return name in step.objects or (not step.objects and name.startswith((f"{step.name}/", f"{step.name}.")))
+        return names
+    if step.objects:
+        return [name for name in dict.fromkeys(step.objects) if name in known]
+    return [names[n] for start in (f"{step.name}.", f"{step.name}/") for n in _below(names, start)]
 
 
-def _level(names: Collection[str], above: str, read: Callable[[str], bytes | None]) -> Listing:
+def _below(names: list[str], start: str) -> range:
     """
-    Return one level of the bucket, out of the names of all objects.
+    Return where the names lie that begin with *start*, of sorted *names*: machines may write very many.
     """
-    cut = len(above)
-    below = [name[cut:] for name in names if name.startswith(above)]
+    end = start[:-1] + chr(ord(start[-1]) + 1) if start else ""
+    return range(bisect_left(names, start), bisect_left(names, end) if end else len(names))
+
+
+def _level(
+    names: list[str], known: Collection[str], above: str, read: Callable[[str], bytes | None]
+) -> Listing:
+    """
+    Return one level of the bucket, out of the sorted names of all objects.
+    """
+    files: list[str] = []
+    folders: list[str] = []
+    here = _below(names, above)
+    at = here.start
+    while at < here.stop:
+        name, slash, _ = names[at][len(above) :].partition("/")
+        (folders if slash else files).append(name + slash)
+        at = _below(names, above + name + slash).stop if slash else at + 1
     return Listing(
-        tuple(name for name in below if "/" not in name),
-        tuple(sorted({f"{name.split('/')[0]}/" for name in below if "/" in name})),
-        has=lambda name: above + name in names,
+        tuple(files),
+        tuple(folders),
+        has=lambda name: above + name in known,
         read=lambda name: read(above + name),
-        below=lambda folder: _level(names, above + folder, read),
+        below=lambda folder: _level(names, known, above + folder, read),
     )
 
 

@@ -5,6 +5,7 @@ Read the job's log from the bucket, across incarnations and workers.
 import re
 from collections.abc import Iterator
 
+from orchestrator.agent.manifest import MOST_WORKERS
 from orchestrator.core.names import LOGS
 from orchestrator.ports import Store
 
@@ -12,7 +13,9 @@ PIECE = 8 << 20
 """Most bytes of a log that are read at once."""
 LONGEST_LINE = 1 << 20
 """Bytes after which a line that does not end is given out in parts."""
-_SEGMENT = re.compile(rf"{LOGS}g(\d+)/w(\d+)/(\d+)\.log$")
+ALL_RESTS = 64 << 20
+"""Bytes of all lines together that have not ended; beyond that they are given out in parts."""
+_SEGMENT = re.compile(rf"{LOGS}g(\d{{1,9}})/w(\d{{1,4}})/(\d+)\.log", re.ASCII)
 
 
 class JobLog:
@@ -25,6 +28,7 @@ class JobLog:
         self._worker = worker
         self._read: dict[str, int] = {}
         self._rest: dict[tuple[int, int], bytes] = {}
+        self._held = 0
 
     def new_lines(self) -> Iterator[tuple[int, int, str]]:
         """
@@ -36,10 +40,14 @@ class JobLog:
                 if found is None or not found.data:
                     break
                 self._read[name] = self._read.get(name, 0) + len(found.data)
-                whole, _, rest = (self._rest.get((incarnation, worker), b"") + found.data).rpartition(b"\n")
-                if len(rest) > LONGEST_LINE:
+                before = self._rest.pop((incarnation, worker), b"")
+                self._held -= len(before)
+                whole, _, rest = (before + found.data).rpartition(b"\n")
+                if len(rest) > LONGEST_LINE or self._held + len(rest) > ALL_RESTS:
                     whole, rest = whole + b"\n" * bool(whole) + rest, b""
-                self._rest[incarnation, worker] = rest
+                if rest:
+                    self._rest[incarnation, worker] = rest
+                    self._held += len(rest)
                 for line in whole.split(b"\n") if whole else []:
                     yield incarnation, worker, line.decode(errors="replace")
 
@@ -54,7 +62,7 @@ class JobLog:
     def _segments(self) -> list[tuple[tuple[int, int], str, int]]:
         found = []
         for stored in self._store.list(LOGS):
-            match = _SEGMENT.match(stored.name)
-            if match and self._worker in (None, int(match[2])):
+            match = _SEGMENT.fullmatch(stored.name)
+            if match and int(match[2]) < MOST_WORKERS and self._worker in (None, int(match[2])):
                 found.append(((int(match[1]), int(match[2])), stored.name, stored.size))
         return sorted(found)

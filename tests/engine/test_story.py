@@ -2,6 +2,7 @@
 Events and the job's log: written to the bucket by one process, read back by another.
 """
 
+from orchestrator.engine import joblogs
 from orchestrator.engine.eventlog import read_events
 from orchestrator.engine.joblogs import JobLog
 
@@ -79,3 +80,23 @@ def test_the_log_of_one_worker_can_be_chosen(lab):
     lab.put("logs/readme.txt", b"no log\n")
     assert list(JobLog(store, 1).new_lines()) == [(1, 1, "one")]
     assert len(list(JobLog(store).new_lines())) == 2
+
+
+def test_lines_that_do_not_end_are_held_up_to_one_bound(lab, monkeypatch):
+    """
+    Machines may make up workers; a name that no worker has is no log.
+    """
+    monkeypatch.setattr(joblogs, "ALL_RESTS", 2500)
+    store = lab.up().cloud.store
+    for worker in range(9):
+        lab.put(f"logs/g1/w{worker}/000001.log", b"x" * 1000)
+    for name in ("g1/w4096", "g9999999999/w0", "g1/w99999", "g1/w\u0661"):
+        lab.put(f"logs/{name}/000001.log", b"made up\n")
+    log = JobLog(store)
+    given = list(log.new_lines())
+    assert [(worker, len(line)) for _, worker, line in given] == [(worker, 1000) for worker in range(2, 9)]
+    assert [(worker, len(line)) for _, worker, line in log.unfinished()] == [(0, 1000), (1, 1000)]
+    lab.put("logs/g1/w0/000001.log", b"x" * 1000 + b"\n")
+    assert [len(line) for _, _, line in log.new_lines()] == [1000]
+    lab.put("logs/g1/w5/000002.log", b"y" * 1000)
+    assert list(log.new_lines()) == []

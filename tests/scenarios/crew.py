@@ -5,6 +5,7 @@ Which checkpoint is complete, what it is called and who is fenced is decided by 
 """
 
 import contextlib
+import hashlib
 import json
 import re
 import shlex
@@ -14,7 +15,15 @@ from dataclasses import dataclass, field
 from orchestrator.agent.checkpoints import completed_by
 from orchestrator.agent.errors import TornError
 from orchestrator.agent.gang import PREFIX as GANG
-from orchestrator.agent.manifest import CHECKPOINTS, Manifest, manifest_name, parse, parse_name
+from orchestrator.agent.manifest import (
+    CHECKPOINTS,
+    Manifest,
+    StoredFile,
+    file_name,
+    manifest_name,
+    parse,
+    parse_name,
+)
 from orchestrator.core import names
 from orchestrator.errors import RemoteError
 from orchestrator.local.model.machines import NoHosts
@@ -22,6 +31,7 @@ from orchestrator.local.model.storage.values import Preconditions
 from orchestrator.ports import PushResult, RunResult
 from orchestrator.remote.run import Answer
 
+STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 STEP_SECONDS, SAVE_SECONDS, REPORT_SECONDS = 10.0, 120.0, 20.0
 _SETTING = re.compile(r"^(TPUCTL_(?:DEPLOYMENT|ROLE|RUNS_JOB|INCARNATION|BUCKET|BUNDLE))=(.*)$", re.MULTILINE)
@@ -134,7 +144,8 @@ class Crew(NoHosts):
             return
         worker.saved = now - (now - worker.since) % SAVE_SECONDS
         step = worker.base + int((worker.saved - worker.since) / STEP_SECONDS)
-        part = Manifest(step, worker.incarnation, worker.index, worker.workers, 1, "x", (), now)
+        part = Manifest(step, worker.incarnation, worker.index, worker.workers, 1, "x", (STATE,), now)
+        self.put(worker, file_name(step, worker.incarnation, worker.index, STATE.name), b"x")
         place = manifest_name(step, worker.incarnation, worker.index)
         self.put(worker, place, part.text().encode())
         worker.said["committed_step"] = step

@@ -4,13 +4,20 @@ Manifests in the bucket: machines write them, and `down`, `checkpoints` and `fet
 
 import json
 import shutil
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.agent import manifest, unclaimed
+from orchestrator.agent.checkpoints import completed_by
 from orchestrator.agent.errors import TornError
+from orchestrator.agent.links import make_links
+from orchestrator.core.spec import CheckpointSpec
 from orchestrator.engine import checkpoints
+from orchestrator.engine.checkpoints import read_checkpoints
+from orchestrator.ports import StoredObject
 from tests.security.test_forgeries import EVIL
 
 WHOLE = {
@@ -68,6 +75,89 @@ def test_every_field_times_every_type(kind):
         assert 0 <= found.worker < found.workers <= 4096
         assert 0 <= found.at <= 1e11
         assert all(0 <= file.size <= 1 << 53 for file in found.files)
+
+
+FILE = WHOLE["files"][0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"links": [["a", "a"], ["a/b", "x"]]},
+        {"links": [["a", "b"], ["b", "a"]]},
+        {"links": [["a", "x"], ["a/b", "x"]]},
+        {"links": [["a", "x"], ["a", "y"]]},
+        {"links": [["b", "a/x"], ["a", "c"]]},
+        {"links": [["n" * 256, "x"]]},
+        {"links": [[f"l{number}", "x"] for number in range(manifest.MOST_LINKS + 1)]},
+        {"files": [FILE, FILE]},
+        {"files": [FILE, {**FILE, "name": "weights/x"}]},
+        {"files": [FILE, {**FILE, "name": "./weights"}]},
+        {"files": [{**FILE, "name": "n" * 256}]},
+    ],
+)
+def test_what_no_folder_can_hold_is_no_manifest(changes):
+    """Each restore would fail with it, on every machine that comes."""
+    with pytest.raises(TornError):
+        manifest.parse(json.dumps({**WHOLE, **changes}).encode(), "here")
+
+
+def test_links_that_an_agent_has_written_are_made_again():
+    """As many as it writes, beside and below what they lead to."""
+    links = [[f"l{number}", "step_40"] for number in range(manifest.MOST_LINKS - 2)]
+    links += [["runs/a/latest", "runs/a/step_40"], ["runs/latest", "runs/a"]]
+    found = manifest.parse(json.dumps({**WHOLE, "links": links}).encode(), "here")
+    assert [list(pair) for pair in found.links] == links
+
+
+def test_a_link_where_no_folder_can_be_is_left_out(tmp_path):
+    """The rest of the checkpoint is restored all the same."""
+    (tmp_path / "weights").write_bytes(b"w")
+    make_links(tmp_path, [("weights/x", "a"), ("latest", "weights")])
+    assert (tmp_path / "latest").read_bytes() == b"w"
+
+
+def test_a_manifest_without_files_is_no_checkpoint():
+    """Later machines would go on from nothing; workers that save nothing have one beside worker 0's."""
+    empty = manifest.parse(json.dumps({**WHOLE, "files": []}).encode(), "here")
+    assert completed_by([empty]) is None
+    first, second = replace(empty, workers=2), replace(empty, workers=2, worker=1)
+    assert completed_by([first, second]) is None
+    whole = manifest.parse(json.dumps({**WHOLE, "workers": 2}).encode(), "here")
+    assert completed_by([whole, second]).step == WHOLE["step"]
+
+
+def test_checkpoints_says_why_planted_manifests_do_not_count(desk):
+    """One without files, and one that lies in the place of another step."""
+    text = json.dumps({**WHOLE, "files": []}).encode()
+    desk.town.put_object("checkpoints/00000020/g1/w0.manifest.json", text)
+    desk.town.put_object("checkpoints/00000030/g1/w0.manifest.json", json.dumps(WHOLE).encode())
+    found = {one["step"]: one for one in desk.run("checkpoints", "--json").document["checkpoints"]}
+    assert (found[20]["complete"], found[20]["why"]) == (False, "no manifest names a file")
+    assert not found[30]["complete"]
+    assert "of another checkpoint" in found[30]["why"]
+
+
+LETTERS = str.maketrans("0123456789", "abcdefghij")
+SERIES = [f"{str(n).translate(LETTERS)}_model_{step}.pt" for n in range(9000) for step in (n % 2, 5 + n % 2)]
+MANY = {
+    "folders of other dates": [f"{10**10 + n}/model_{n}.pt" for n in range(12_000)],
+    "series that end alike": SERIES,
+    "steps": [f"step_{n}/weights" for n in range(20_000)],
+}
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_very_many_objects_take_seconds(kind):
+    """Names are free, and looking at them was quadratic: a minute for some thousands, then hours."""
+    store = SimpleNamespace(
+        list=lambda _prefix: [StoredObject(f"checkpoints/{name}", 1, 1, 1.0) for name in MANY[kind]],
+        read=lambda *_words, **_more: None,
+    )
+    began = time.process_time()
+    for format_ in ("auto", "marker"):
+        read_checkpoints(store, CheckpointSpec(dir="bucket", format=format_))
+    assert time.process_time() - began < 20
 
 
 def put_manifests(desk, **changes):

@@ -6,13 +6,15 @@ import json
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from unittest.mock import patch
 
 import pytest
 
+from orchestrator.cli import support_parts
 from orchestrator.core.events import Event
 from orchestrator.local.model.storage.values import Preconditions
+from orchestrator.ports import StoredObject
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import Town
 from tests.security.secret_kit import canaries, spellings
@@ -117,6 +119,28 @@ def test_no_secret_is_in_the_archive(town, desk, tmp_path):
     for name in ("events.json", "journal.json", "bug-1.txt"):
         assert "[masked: " in files[name], name
     assert json.loads(files["not-read.json"]) == {}
+
+
+def test_the_logs_of_made_up_workers_are_held_up_to_a_bound(monkeypatch):
+    """Fewer lines of each then, and none is cut: half a secret would not be known for one."""
+    monkeypatch.setattr(support_parts, "ALL_LINES", 100_000)
+    logs = {
+        f"logs/g1/w{worker}/000001.log": b"".join(b"%d %s\n" % (n, b"x" * 90) for n in range(100))
+        for worker in range(60)
+    }
+    long = b"y" * (support_parts.LONGEST_LINE + 1)
+    logs["logs/g2/w0/000001.log"] = b"%s\n%s\rlast\r\n" % (long, long)
+    store = SimpleNamespace(
+        list=lambda _prefix: [StoredObject(name, len(data), 1, 1.0) for name, data in logs.items()],
+        read=lambda name, start, _most: StoredObject(name, 0, 1, 1.0, logs[name][start:]),
+    )
+    lines = support_parts._logs(SimpleNamespace(store=store)).splitlines()
+    assert sum(map(len, lines)) <= 100_000
+    assert {line.split()[0] for line in lines} == {f"w{worker}" for worker in range(60)}
+    assert {line.split()[2] for line in lines if line.startswith("w59 ")} >= {"98", "99"}
+    assert [line for line in lines if "g2" in line] == [
+        f"w0 g2 [a line of {len(long):,} characters is left out]", "w0 g2 last"
+    ]  # fmt: skip
 
 
 def test_what_a_maintainer_needs_is_there(town, desk, tmp_path):

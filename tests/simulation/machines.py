@@ -6,6 +6,7 @@ called, what may be removed, which attempt comes next. Only time and files are s
 manifest, and the reports of a worker are written when somebody looks at them.
 """
 
+import hashlib
 import json
 import re
 from collections import defaultdict
@@ -17,7 +18,7 @@ from orchestrator.agent.checkpoints import completed_by, disposable
 from orchestrator.agent.errors import TornError
 from orchestrator.agent.gang import PREFIX as GANG
 from orchestrator.agent.gang import next_attempt
-from orchestrator.agent.manifest import CHECKPOINTS, Manifest, manifest_name, parse, parse_name
+from orchestrator.agent.manifest import CHECKPOINTS, Manifest, StoredFile, manifest_name, parse, parse_name
 from orchestrator.agent.unclaimed import Kept, Unclaimed, Why, ended_before
 from orchestrator.core import names
 from orchestrator.errors import RemoteError
@@ -26,6 +27,7 @@ from orchestrator.local.model.storage.values import Preconditions
 from orchestrator.ports import PushResult, RunResult, StoredObject
 from orchestrator.render import begin_script
 
+STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 KEEP = 3
 _ID = re.compile(r"tpu-(?P<node>.+-tpu-g(?P<incarnation>\d+)-\d+)-w(?P<worker>\d+)")
@@ -254,7 +256,14 @@ class Gang:
     def commit_part(self, worker, step):
         """Write one worker's manifest, which must not exist."""
         part = Manifest(
-            step, self.incarnation, worker, self.workers, self.attempt.attempt, "x", (), self.fleet.now()
+            step,
+            self.incarnation,
+            worker,
+            self.workers,
+            self.attempt.attempt,
+            "x",
+            (STATE,),
+            self.fleet.now(),
         )
         name = manifest_name(step, self.incarnation, worker)
         if self.bucket.put(name, part.text().encode(), new=True):

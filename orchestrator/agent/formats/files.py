@@ -33,7 +33,8 @@ from .names import Kind, numbered
 from .saved_files import Saves, among, base_of, group, main_of, step_folder_of, unknown
 
 DEEPEST = 8
-MOST_FILES = 5000
+MOST_FILES, MOST_OBJECTS = 5000, 100_000
+"""Most files of a folder, and objects of the bucket, that are looked at."""
 _UNFINISHED = re.compile(r"(?:^|[-._])(?:tmp|temp|partial|incomplete|lock)(?:[-._\d]|$)|~$")
 
 
@@ -104,7 +105,7 @@ class Files(Format):
         """
         Yield the files in the bucket, where each one is there whole or not at all.
         """
-        saves = group(list(among(listing.names, unknown)))
+        saves = group(list(among(listing.names[:MOST_OBJECTS], unknown)))
         main = [one for one in saves.newest or saves.head if not one.side]
         if main:
             number = main[0].number if main[0].kind is not Kind.TIME else None

@@ -5,7 +5,9 @@ Which of a folder's files make the newest save, by their names, sizes and times.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .names import TIME, VERSION, Kind, numbered
@@ -16,6 +18,8 @@ POINTER = 4096
 """Bytes of a file that may name the newest save (`latest`, `last_checkpoint`): a change of it is news."""
 About = Callable[[str], Tuple[int, float]]
 """Size in bytes and time of the last change in seconds, by the name of a file."""
+_MOST_OLDER = 1_000_000
+"""Names of files in all older saves together: files that belong to each of them are named in each."""
 _LARGEST_SIDE = 64 << 20
 """Bytes; the tokenizers of large vocabularies take 33 MB as JSON."""
 _STEP_FOLDER = re.compile(r"\d+|(?:global_?step|iter|iteration|update)s?[-_.=]?\d+")
@@ -55,11 +59,15 @@ class Saves:
     missing: Tuple[str, ...]
 
 
+_Series = Dict[int, List[Found]]
+"""The files of one series by their numbers."""
+
+
 def group(found: Sequence[Found]) -> Saves:
     """
     Return which files make the newest save. Pure.
     """
-    series: Dict[str, Dict[int, List[Found]]] = {}
+    series: Dict[str, _Series] = {}
     found = _in_order(found)
     for one in found:
         if one.number is not None:
@@ -68,16 +76,16 @@ def group(found: Sequence[Found]) -> Saves:
     head = [one for one in found if one.number is None]
     newest: List[Found] = []
     missing, over = [], []
-    leaders = [held for held in series.values() if top in held]
+    gone_on, leaders = _gone_on(series), _Leaders([held for held in series.values() if top in held], top)
     for name, held in series.items():
-        if any(_goes_on(name, held, other, later) for other, later in series.items()):
+        if name in gone_on:
             continue
         last = max(held)
         head += held[last]
         if last == top:
             newest += held[last]
-        elif any(set(held) & set(leader) and _is_before(held[last], leader[top]) for leader in leaders):
-            if all(_is_over(last, held[last], leader) for leader in leaders):
+        elif leaders.are_with(held):
+            if leaders.are_ahead(last, held[last]):
                 over += held[last]
             else:
                 missing.append(name)
@@ -86,34 +94,74 @@ def group(found: Sequence[Found]) -> Saves:
     for one in found:
         if one.number is not None and one.name not in chosen:
             older.setdefault(one.number, []).append(one)
-    by_number = tuple((number, (*ones, *over)) for number, ones in sorted(older.items()))
+    kept = sorted(older.items())[-max(2, _MOST_OLDER // (1 + len(over))) :]
+    by_number = tuple((number, (*ones, *over)) for number, ones in kept)
     return Saves(tuple(head), tuple(newest), by_number, tuple(missing))
 
 
-def _goes_on(
-    name: str, held: Mapping[int, Sequence[Found]], other: str, later: Mapping[int, Sequence[Found]]
-) -> bool:
+def _gone_on(series: Mapping[str, _Series]) -> Set[str]:
     """
-    Say whether *later* is what the same program saved after a restart, in a folder of another date.
+    Return the series with which the same program went on after a restart, in a folder of another date.
 
     Without that each restart would add one more save to all commits to come.
     """
-    if name == other or TIME.search(name) is None or TIME.sub("", name) != TIME.sub("", other):
-        return False
-    younger = min(one.at for one in later[min(later)]) > max(one.at for one in held[max(held)])
-    return younger and min(later) > max(held)
+    alike: Dict[str, List[str]] = {}
+    for name in series:
+        alike.setdefault(TIME.sub("", name), []).append(name)
+    found: Set[str] = set()
+    for names in alike.values():
+        begun = sorted(
+            (min(held), min(one.at for one in held[min(held)])) for held in map(series.get, names) if held
+        )
+        firsts = [first for first, _at in begun]
+        youngest = list(accumulate((at for _first, at in reversed(begun)), max))[::-1]
+        for name in names:
+            last = max(series[name])
+            later = bisect_right(firsts, last)
+            at = max(one.at for one in series[name][last])
+            if TIME.search(name) and later < len(firsts) and youngest[later] > at:
+                found.add(name)
+    return found
 
 
-def _is_over(last: int, held: Sequence[Found], leader: Mapping[int, Sequence[Found]]) -> bool:
+class _Leaders:
     """
-    Say whether a series belongs to a part of the job that is over, so that no file of it is to come.
-
-    A series that is saved together with *leader* lacks its newest number at most, and its own last file is
-    younger than those of smaller numbers.
+    The series that have the newest number of all. However many there are, a question costs little.
     """
-    at = max(one.at for one in held)
-    younger = any(number < last and min(one.at for one in ones) > at for number, ones in leader.items())
-    return younger or sum(number > last for number in leader) > 1
+
+    def __init__(self, leaders: List[_Series], top: int) -> None:
+        self._at: Dict[int, float] = {}
+        for leader in leaders:
+            at = max(one.at for one in leader[top])
+            for number in leader:
+                self._at[number] = max(at, self._at.get(number, at))
+        self._leaders = sorted(((_second(one), one) for one in leaders), key=lambda pair: pair[0])
+
+    def are_with(self, held: _Series) -> bool:
+        """
+        Say whether a series was saved together with one of them and is older, not of a later part of the job.
+        """
+        late = max(one.at for one in held[max(held)])
+        return any(late <= self._at[number] for number in held if number in self._at)
+
+    def are_ahead(self, last: int, held: Sequence[Found]) -> bool:
+        """
+        Say whether a series belongs to a part of the job that is over, so that no file of it is to come.
+
+        A series that is saved together with a leader lacks its newest number at most, and its own last file
+        is younger than those of smaller numbers.
+        """
+        at = max(one.at for one in held)
+        for second, leader in self._leaders:
+            if second > last:
+                return True  # Two numbers ahead, and so are all that follow.
+            if not any(number < last and min(one.at for one in ones) > at for number, ones in leader.items()):
+                return False
+        return True
+
+
+def _second(held: _Series) -> int:
+    return sorted(held)[-2] if len(held) > 1 else -1
 
 
 def _in_order(found: Sequence[Found]) -> Sequence[Found]:
@@ -136,13 +184,6 @@ def _in_order(found: Sequence[Found]) -> Sequence[Found]:
         else one
         for one in found
     ]
-
-
-def _is_before(late: Sequence[Found], leading: Sequence[Found]) -> bool:
-    """
-    Say whether files are older than those of another series: younger ones belong to a later part of the job.
-    """
-    return max(one.at for one in late) <= max(one.at for one in leading)
 
 
 def among(names: Iterable[str], about: About) -> Iterator[Found]:
