@@ -30,7 +30,8 @@ def own_folder(path: Path, other: str = "") -> Path:
     *other* says how another folder is chosen. What is not there yet may be.
     """
     if why := stranger(path):
-        mend = f"chmod o-w {path}" if "may write" in why else "take a folder of yours"
+        _, _, open_to_all = why.partition("may write ")
+        mend = f"chmod o-w {open_to_all}" if open_to_all else "take a folder of yours"
         raise UsageError(
             f"tpuctl would run and believe what lies in {path}, but {why}",
             hint=f"look what is in it, then: {mend}" + (f"; or {other}" if other else ""),

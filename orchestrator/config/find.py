@@ -2,13 +2,13 @@
 Find the deployment file; light, because `tpuctl status` does so before anything else is imported.
 """
 
-import os
-import stat
 from pathlib import Path
 
+from orchestrator.agent.strangers import stranger, users
 from orchestrator.errors import UsageError
 
 FILE_NAME = "tpuctl.yaml"
+COPY = "copy it to a folder of yours"
 
 
 def find(start: Path) -> Path:
@@ -36,29 +36,15 @@ def _trust(file: Path) -> None:
     Raise UsageError unless the file and its folder belong to this user or root, and not all may write there.
 
     Links are judged where they stand and where they lead. In a folder with the sticky bit nobody can replace
-    the file of another user. Members of a group are trusted with what the group may write.
+    the file of another user, but its owner can. Members of a group are trusted with what the group may write.
     """
-    real = file.resolve()
-    for path in dict.fromkeys((file, real, file.parent, real.parent)):
-        found = path.lstat()
-        folder = stat.S_ISDIR(found.st_mode)
-        if not folder and found.st_uid not in _users():
-            raise _refusal(
-                file, f"{path} belongs to another user (uid {found.st_uid})", "copy it to a folder of yours"
-            )
-        if stat.S_ISLNK(found.st_mode):
-            continue
-        if found.st_mode & stat.S_IWOTH and not (folder and found.st_mode & stat.S_ISVTX):
-            raise _refusal(file, f"every user of this computer may write {path}", f"chmod o-w {path}")
-
-
-def _users() -> frozenset[int]:
-    """
-    Return this user and root, and who has become root with sudo.
-    """
-    sudo = os.environ.get("SUDO_UID", "")
-    asked = {int(sudo)} if os.geteuid() == 0 and sudo.isdecimal() else set()
-    return frozenset({os.geteuid(), 0, *asked})
+    if why := stranger(file):
+        _, _, open_to_all = why.partition("may write ")
+        raise _refusal(file, why, f"chmod o-w {open_to_all}" if open_to_all else COPY)
+    for folder in dict.fromkeys((file.parent, file.resolve().parent)):
+        if (owner := folder.stat().st_uid) not in users():
+            why = f"{folder} belongs to another user (uid {owner}), who may exchange it"
+            raise _refusal(file, why, COPY)
 
 
 def _refusal(file: Path, why: str, hint: str) -> UsageError:

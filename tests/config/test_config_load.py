@@ -409,3 +409,33 @@ def test_a_file_of_another_user_is_refused(tmp_path, monkeypatch):
         assert "belongs to another user (uid 4321)" in refused(place)
     monkeypatch.setenv("SUDO_UID", "4321")
     assert find(mine) == mine / "tpuctl.yaml"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder away")
+def test_a_file_of_ones_own_in_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
+    """Its owner may exchange it between the look and the use; with or without the sticky bit."""
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    theirs.mkdir()
+    mine.mkdir()
+    (theirs / "tpuctl.yaml").write_text(VALID)
+    (mine / "tpuctl.yaml").symlink_to(theirs / "tpuctl.yaml")
+    assert find(mine) == mine / "tpuctl.yaml"
+    os.chown(theirs, 4321, 4321)
+    for place in (theirs, mine):
+        assert "theirs belongs to another user (uid 4321), who may exchange it" in refused(place)
+    theirs.chmod(0o1777)
+    assert "may exchange it" in refused(theirs)
+    monkeypatch.setenv("SUDO_UID", "4321")
+    assert find(mine) == mine / "tpuctl.yaml"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder away")
+def test_a_folder_of_ones_own_below_one_that_is_not_is_looked_at_too(tmp_path):
+    """Who made the folder above in a folder for all may put another in its place."""
+    for_all, mine = tmp_path / "for-all", tmp_path / "for-all" / "planted" / "mine"
+    mine.mkdir(parents=True)
+    (mine / "tpuctl.yaml").write_text(VALID)
+    for_all.chmod(0o1777)
+    assert find(mine)
+    os.chown(mine.parent, 4321, 4321)
+    assert "planted belongs to another user" in refused(mine)
