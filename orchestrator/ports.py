@@ -137,6 +137,11 @@ class Vms(Protocol):
     Observe, create, start and delete VMs.
     """
 
+    def everywhere(self, label: str, value: str) -> Survey[Vm]:
+        """
+        List the VMs that carry the label in all zones, by one call; places without an answer are named.
+        """
+
     def observe(self, name: str, zone: str) -> Sight[Vm]:
         """
         Look at one VM; errors become Unknown.

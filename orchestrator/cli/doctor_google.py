@@ -94,6 +94,7 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
         "vm_image",
         "vm_machine",
         "elsewhere",
+        "vms_elsewhere",
         *rules,
         "bucket",
     )
@@ -107,6 +108,7 @@ def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> di
     from orchestrator.cloud.buckets import GcsBuckets
     from orchestrator.cloud.nodes import TpuNodes
     from orchestrator.cloud.probe import Probe
+    from orchestrator.cloud.vms import ComputeVms
     from orchestrator.core.doctor.google import IAP_RANGE
 
     probe = Probe(clients, network_of(spec))
@@ -124,6 +126,7 @@ def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> di
     if spec is not None:
         nodes, label = TpuNodes(clients), names.DEPLOYMENT_LABEL
         questions["elsewhere"] = lambda: nodes.everywhere(label, spec.name)
+        questions["vms_elsewhere"] = lambda: ComputeVms(clients).everywhere(label, spec.name)
         questions |= _of_deployment(probe, spec, GcsBuckets(clients, adopted=spec.bucket.adopt), project)
         questions |= {
             f"access {elsewhere}": partial(probe.private_access, elsewhere)

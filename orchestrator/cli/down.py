@@ -11,7 +11,7 @@ from orchestrator.cli.options import confirm, confirm_name, deployment_options, 
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
-    from orchestrator.core.world import Node
+    from orchestrator.core.world import Node, Vm
     from orchestrator.engine.down import Left, Sweep
     from orchestrator.errors import LeaseHeldError
 
@@ -97,24 +97,35 @@ def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> bool:
     return there
 
 
-def _elsewhere(session: "Session", sweep: "Sweep") -> "tuple[Node, ...]":
+def _elsewhere(session: "Session", sweep: "Sweep") -> "tuple[Node | Vm, ...]":
     """
-    Name the TPUs of our label in zones that neither the file nor the record names; they stay.
+    Name the machines of our label in zones that neither the file nor the record names; they stay.
     """
     from orchestrator.cli.output import say
     from orchestrator.core.everywhere import deletion_command
-    from orchestrator.core.world import Unknown
+    from orchestrator.core.world import Present, Unknown
 
-    seen = sweep.elsewhere()
-    if isinstance(seen, Unknown):
-        say(f"  other zones were not looked at: {seen.why}")
-        return ()
-    if seen.value.unreachable:
-        say(f"  not looked at, since they did not answer: {', '.join(seen.value.unreachable)}")
-    for node in seen.value.found:
-        say(f"  TPU {node.name} {node.zone} {node.state.name} carries our label, and neither file nor record")
-        say(f"  names its zone: it stays. To delete it: {deletion_command(node, session.project)}")
-    return seen.value.found
+    tpus, vms = sweep.elsewhere()
+    for kind, seen in (("TPU", tpus), ("VM", vms)):
+        if isinstance(seen, Unknown):
+            say(f"  other zones were not looked at for a {kind}: {seen.why}")
+        elif seen.value.unreachable:
+            silent = ", ".join(seen.value.unreachable)
+            say(f"  not looked at for a {kind}, since they did not answer: {silent}")
+    found: list[Node | Vm] = []
+    found += tpus.value.found if isinstance(tpus, Present) else ()
+    found += vms.value.found if isinstance(vms, Present) else ()
+    for one in found:
+        what = f"{_kind(one)} {one.name} {one.zone} {one.state.name}"
+        say(f"  {what} carries our label, and neither file nor record names its zone: it stays.")
+        say(f"  To delete it: {deletion_command(one, session.project)}")
+    return tuple(found)
+
+
+def _kind(machine: "Node | Vm") -> str:
+    from orchestrator.core.world import Vm
+
+    return "VM" if isinstance(machine, Vm) else "TPU"
 
 
 def _name_unclaimed(session: "Session", *, delete_data: bool) -> None:
@@ -184,7 +195,7 @@ def _forget(session: "Session", *, delete_data: bool) -> None:
 def _report(
     session: "Session",
     ours: "list[Left]",
-    strays: "tuple[Node, ...]",
+    strays: "tuple[Node | Vm, ...]",
     saved: float,
     *,
     kept: bool,
@@ -200,7 +211,8 @@ def _report(
     from orchestrator.engine.down import Left
     from orchestrator.errors import LeftoverError
 
-    left = [*ours, *(Left("TPU", node.name, node.zone, f"{node.state.name}, not touched") for node in strays)]
+    foreign = (Left(_kind(one), one.name, one.zone, f"{one.state.name}, not touched") for one in strays)
+    left = [*ours, *foreign]
     if as_json:
         print_json(
             "down", {"left": [asdict(item) for item in left], "data_kept": kept, "saved_usd_hour": saved}

@@ -10,12 +10,13 @@ from orchestrator.cloud.clients import Clients
 from orchestrator.cloud.errors import translated
 from orchestrator.cloud.hostkeys import public_keys
 from orchestrator.cloud.sights import across_zones
+from orchestrator.core.everywhere import Everywhere, Survey
 from orchestrator.core.plan import Verb
 from orchestrator.core.world import Absent, Operation, OperationResult, Sight, Vm, VmState
 from orchestrator.errors import NotFoundError, TransientError
 from orchestrator.gcp.bodies import instance_body
 from orchestrator.gcp.request_ids import RequestIds
-from orchestrator.gcp.sights import seen
+from orchestrator.gcp.sights import seen, surveyed
 from orchestrator.ports import VmOrder
 
 PAGE = 500
@@ -57,6 +58,12 @@ class ComputeVms:
         List the VMs that carry the label in *zones*, all pages.
         """
         return across_zones(zones, lambda zone: self._listed(label, value, zone))
+
+    def everywhere(self, label: str, value: str) -> Survey[Vm]:
+        """
+        List the VMs that carry the label in all zones, by one call; places without an answer are named.
+        """
+        return surveyed(lambda: self._listed_everywhere(label, value))
 
     def create(self, order: VmOrder) -> Operation:
         """
@@ -166,6 +173,26 @@ class ComputeVms:
                     raise TransientError(f"list VMs in {zone}: incomplete answer ({page.warning.code})")
                 found += [vm_of(instance, zone) for instance in page.items]
         return [vm for vm in found if vm.labels.get(label) == value]
+
+    def _listed_everywhere(self, label: str, value: str) -> Everywhere[Vm]:
+        found: list[Vm] = []
+        gaps: list[str] = []
+        with translated("list VMs in all zones"):
+            request = {
+                "project": self._clients.project,
+                "filter": f"labels.{label}={value}",
+                "max_results": PAGE,
+            }
+            answer = self._clients.instances.aggregated_list(request=request, **self._clients.reading)
+            for page in answer.pages:
+                gaps += page.unreachables
+                for scope, held in page.items.items():
+                    if held.warning.code not in _COMPLETE:
+                        gaps.append(scope)
+                    found += [vm_of(instance, scope.rpartition("/")[2]) for instance in held.instances]
+        places = dict.fromkeys(gap.rpartition("/")[2] for gap in gaps)
+        ours = [vm for vm in found if vm.labels.get(label) == value]
+        return Everywhere(tuple(sorted(ours, key=lambda vm: (vm.zone, vm.name))), tuple(sorted(places)))
 
     def _where(self, name: str, zone: str) -> dict[str, str]:
         return {"project": self._clients.project, "zone": zone, "instance": name}

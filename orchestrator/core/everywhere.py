@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from orchestrator.core.history import History
 from orchestrator.core.names import region_of
-from orchestrator.core.world import Node, Present, Sight, Unknown
+from orchestrator.core.world import Node, Present, Sight, Unknown, Vm
 
 ALL_ZONES = "-"
 """What stands for all zones in the name of a location (docs/facts.md 1.3)."""
@@ -84,10 +84,14 @@ def expected_in(history: History, zones: Sequence[str]) -> tuple[str, ...]:
     return tuple(zone for zone in zones if zone in racing | running | newest)
 
 
-def deletion_command(node: Node, project: str) -> str:
+def deletion_command(machine: Node | Vm, project: str) -> str:
     """
-    Return the command with which the user deletes a TPU that nobody here may delete.
+    Return the command with which the user deletes a machine that nobody here may delete.
     """
+    if isinstance(machine, Vm):
+        where = f"--zone {machine.zone} --project {project or 'PROJECT'}"
+        return f"gcloud compute instances delete {machine.name} {where}"
+    node = machine
     kind, force = ("queued-resources", " --force") if node.queued is not None else ("tpu-vm", "")
     name = node.queued.name if node.queued is not None else node.name
     return (

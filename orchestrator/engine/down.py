@@ -3,6 +3,7 @@ Delete everything that carries our label, and prove it by listing.
 """
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from orchestrator.core import names
 from orchestrator.core.decide_node import CREATE_DEADLINE, DELETE_AGAIN, DELETE_SETTLES
@@ -19,6 +20,7 @@ from orchestrator.core.world import (
     OperationResult,
     Present,
     Unknown,
+    Vm,
     VmState,
 )
 from orchestrator.engine.deployment import Deployment
@@ -32,6 +34,8 @@ from orchestrator.errors import (
     TpuctlError,
     TransientError,
 )
+
+M = TypeVar("M", Node, Vm)
 
 RECORD_SECONDS = 60.0
 """Seconds for which a bucket that does not take the closed record is asked again."""
@@ -165,13 +169,17 @@ class Sweep:
                 left += [Left(kind, found.name, found.zone, found.state.name) for found in sight.value]
         return tuple(left)
 
-    def elsewhere(self) -> Survey[Node]:
+    def elsewhere(self) -> tuple[Survey[Node], Survey[Vm]]:
         """
-        List the TPUs that carry our label in zones that neither the file nor the record names.
+        List the TPUs and VMs that carry our label in zones that neither the file nor the record names.
 
         They are told and not deleted: nobody has written down that they are this deployment's.
         """
-        seen = self._nodes.everywhere(names.DEPLOYMENT_LABEL, self._spec.name)
+        label, value = names.DEPLOYMENT_LABEL, self._spec.name
+        tpus, vms = self._nodes.everywhere(label, value), self._cloud.vms.everywhere(label, value)
+        return self._strange(tpus), self._strange(vms)
+
+    def _strange(self, seen: Survey[M]) -> Survey[M]:
         if isinstance(seen, Unknown):
             return seen
         return Present(replace(seen.value, found=outside(seen.value, self._zones)))

@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from orchestrator.local.direct.door import Door
+from orchestrator.local.direct.vms import DirectVms
+from orchestrator.ports import VmOrder
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import Town
 
@@ -65,3 +68,22 @@ def test_the_data_goes_for_the_name(desk, monkeypatch):
     """Who types the name of the deployment means it."""
     assert typed(monkeypatch, desk, "demo", "--delete-data").code == 0
     assert (desk.town.in_use(), desk.town.buckets()) == ([], [])
+
+
+def test_a_vm_of_our_label_where_nobody_looks_is_told_with_its_command_and_stays(desk):
+    """It is not of this record: the command leaves with 5, and what it does name is gone."""
+    state = desk.town.cloud.kernel.state
+    at_hand = next(iter(state.instances.values()))
+    script = {"startup-script": state.machines[at_hand.machine_id].attributes["startup-script"]}
+    order = VmOrder(
+        "demo-vm", "us-east5-a", "e2-small", 10, spot=False, labels=dict(at_hand.labels), metadata=script,
+        service_account="", scopes=(), ttl=86400.0,
+    )  # fmt: skip
+    DirectVms(Door(desk.town.cloud, desk.town.storage)).create(order)
+    said = desk.run("down", "--yes")
+    assert said.code == 5
+    command = "gcloud compute instances delete demo-vm --zone us-east5-a --project local-project"
+    assert said.err.count(command) == 2
+    assert "carries our label, and neither file nor record names its zone: it stays" in said.err
+    assert desk.town.in_use() == []
+    assert list(desk.town.vms()) == ["demo-vm"]

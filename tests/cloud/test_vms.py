@@ -179,6 +179,36 @@ def test_labelled_lists_all_zones_and_only_ours():
     assert [vm.name for vm in sight.value] == ["demo-vm", "other-vm"]
 
 
+def test_one_list_shows_the_vms_of_all_zones_and_only_ours():
+    """
+    One call; its pages are put together, and a zone without VMs is no gap.
+    """
+    lab = a_lab()
+    vms = vms_of(lab)
+    for zone in (ZONE, OTHER_ZONE):
+        vms.create(a_vm(zone=zone))
+    vms.create(a_vm(name="stranger", labels={LABEL: "stranger"}))
+    before = lab.local.calls.copy()
+    seen = vms.everywhere(LABEL, "demo").value
+    assert {(vm.name, vm.zone) for vm in seen.found} == {("demo-vm", OTHER_ZONE), ("demo-vm", ZONE)}
+    assert seen.unreachable == ()
+    assert lab.local.calls - before == {"compute.instances.aggregatedList": 1}
+
+
+def test_where_a_list_of_all_zones_could_not_look_is_named():
+    """
+    By a warning on the zone; a list that fails shows nothing at all.
+    """
+    lab = a_lab()
+    vms = vms_of(lab)
+    vms.create(a_vm())
+    lab.local.fail_next("compute.instances.aggregatedList", ["unreachable"])
+    seen = vms.everywhere(LABEL, "demo").value
+    assert (seen.found, ZONE in seen.unreachable) == ((), True)
+    denied = a_lab(denied_permissions=frozenset({"compute.instances.list"}))
+    assert isinstance(vms_of(denied).everywhere(LABEL, "demo"), Unknown)
+
+
 def test_a_warned_page_makes_the_list_unknown():
     """
     A list with an UNREACHABLE warning is not complete.

@@ -166,6 +166,19 @@ def vms_of_others_are_left_out(way):
     assert [v.name for v in way.ok(way.vms.labelled, LABEL, "demo", [ZONE]).value] == ["ours"]
 
 
+@case()
+def vms_of_all_zones_are_one_call(way):
+    """Whose label is ours; a list that could not look says where, one that is refused shows nothing."""
+    for name, zone in (("ours", ZONE), ("far", OTHER_ZONE)):
+        way.ok(way.vms.create, a_vm(name=name, zone=zone, labels={LABEL: "demo"}))
+    way.ok(way.vms.create, a_vm(name="else", labels={LABEL: "else"}))
+    seen = way.ok(way.vms.everywhere, LABEL, "demo").value
+    assert {v.name: v.zone for v in seen.found} == {"ours": ZONE, "far": OTHER_ZONE}
+    assert way.local.calls["compute.instances.aggregatedList"] == 1
+    way.local.fail_next("compute.instances.aggregatedList", ["unreachable"])
+    way.ok(way.vms.everywhere, LABEL, "demo")
+
+
 @each([(), (ZONE,), (ZONE, ZONE), (OTHER_ZONE, ZONE), (ZONE, "europe-north9-z")])
 def zones_are_asked_once_each_in_their_order(way, value):
     """No zones have no machines; a zone that there is not makes the whole unknown."""

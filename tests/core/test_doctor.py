@@ -14,7 +14,7 @@ from orchestrator.core.doctor.finding import Health
 from orchestrator.core.doctor.rules import CHECKS, examine, healthy, manual
 from orchestrator.core.everywhere import Everywhere
 from orchestrator.core.queued import QueuedResource, QueuedState
-from orchestrator.core.world import Absent, Bucket, Node, NodeState, Present, Unknown
+from orchestrator.core.world import Absent, Bucket, Node, NodeState, Present, Unknown, Vm, VmState
 from orchestrator.errors import Retry
 from tests.core.core_kit import make_spec
 
@@ -39,7 +39,7 @@ GOOGLE = Google(
     cpus=Present(CpuQuota(24, 4, 2)), tpu_limits=Present({ZONE: 8}), private_access=Present(True),
     ssh_rule=Present(True), iap_rule=Present(True), vm_image=Present("ubuntu-1"),
     vm_machine=Present("e2-small"), bucket=Present(Bucket("b", "europe-west4")), lacking=Present(()),
-    elsewhere=Present(Everywhere(())),
+    elsewhere=Present(Everywhere(())), vms_elsewhere=Present(Everywhere(())),
 )  # fmt: skip
 FINE = Facts(COMPUTER, FILE, Local(), GOOGLE)
 INSIDE = make_spec(tpu__external_ip=False)
@@ -50,6 +50,9 @@ KEYED = make_spec(job__secrets={"K": "secret://wandb"})
 LOST = Node("demo-tpu-g3", "us-east5-b", NodeState.READY, 3)
 IN_QUEUE = replace(LOST, queued=QueuedResource("q1", "us-east5-b", QueuedState.ACTIVE, 3))
 DELETE_LOST = "gcloud compute tpus tpu-vm delete demo-tpu-g3 --zone us-east5-b --project my-project"
+STRAY, NO_VM = Vm("demo-vm", "us-east5-b", VmState.RUNNING), make_spec(vm="none")
+OURS = replace(STRAY, zone=ZONE)
+DELETE_STRAY = "gcloud compute instances delete demo-vm --zone us-east5-b --project my-project"
 B, W, U = Health.BAD, Health.WARN, Health.UNKNOWN
 
 
@@ -127,6 +130,11 @@ CASES = [
     ("tpu-elsewhere", U, google(elsewhere=Present(Everywhere((), ("us-west4-a",)))), ""),
     ("tpu-elsewhere", U, google(elsewhere=SILENT), ""),
     ("tpu-elsewhere", U, google(elsewhere=OFF), "gcloud services enable"),
+    ("vm-elsewhere", W, google(vms_elsewhere=Present(Everywhere((STRAY,)))), DELETE_STRAY),
+    ("vm-elsewhere", W, google(NO_VM, vms_elsewhere=Present(Everywhere((OURS,)))), "instances delete"),
+    ("vm-elsewhere", Health.OK, google(vms_elsewhere=Present(Everywhere((OURS,)))), ""),
+    ("vm-elsewhere", U, google(vms_elsewhere=Present(Everywhere((), ("us-west4-a",)))), ""),
+    ("vm-elsewhere", U, google(vms_elsewhere=OFF), "gcloud services enable"),
     ("runtime", B, google(runtimes={ZONE: Absent()}), "tpu.runtime"),
     ("runtime", B, google(spec=make_spec(tpu__runtime=None)), "set tpu.runtime"),
     ("machine-account", B, google(machine_account=Present("")), "set service_account"),

@@ -328,18 +328,25 @@ def test_down_waits_for_nothing_that_was_seen_to_go(lab):
     assert lab.clock.now() - start < 20
 
 
-def test_down_names_a_tpu_of_our_label_in_a_zone_that_nobody_names(lab):
+def test_down_names_machines_of_our_label_in_zones_that_nobody_names(lab):
     """
-    Neither file nor record says that it is ours: it stays, and a zone without an answer is told.
+    Neither file nor record says that they are ours: they stay, and a zone without an answer is told.
+
+    It costs one list of TPUs and one of VMs.
     """
     controller = lab.up()
     order = controller.blueprint.node_order(controller.history, OTHER_ZONE, 7)
     controller.cloud.nodes.create(order)
+    controller.cloud.vms.create(replace(controller.blueprint.vm_order(controller.history), zone="us-east5-a"))
     lab.wait(5)
     lab.cloud.set_zone_state("us-west4-a", "unreachable")
     sweep = controller.sweep()
-    seen = sweep.elsewhere().value
-    assert [(node.name, node.zone) for node in seen.found] == [("demo-tpu-g7", OTHER_ZONE)]
-    assert seen.unreachable == ("us-west4-a",)
+    before = lab.cloud.calls.copy()
+    tpus, vms = sweep.elsewhere()
+    assert lab.cloud.calls - before == {"tpu.nodes.list": 1, "compute.instances.aggregatedList": 1}
+    assert [(node.name, node.zone) for node in tpus.value.found] == [("demo-tpu-g7", OTHER_ZONE)]
+    assert tpus.value.unreachable == ("us-west4-a",)
+    assert [(vm.name, vm.zone) for vm in vms.value.found] == [("demo-vm", "us-east5-a")]
     assert sweep.machines() == ()
     assert set(lab.nodes()) == {"demo-tpu-g7"}
+    assert [vm.zone for vm in lab.cloud.kernel.state.instances.values()] == ["us-east5-a"]

@@ -178,7 +178,7 @@ UNKIND = {
         ("tests/engine/test_everywhere.py::test_nothing_is_made_while_a_zone_gives_no_answer",)),
     "U22 TPUs in zones that nobody names": Switch(
         ((down, "outside", lambda seen, zones: ()),),
-        ("tests/engine/test_down.py::test_down_names_a_tpu_of_our_label_in_a_zone_that_nobody_names",)),
+        ("tests/engine/test_down.py::test_down_names_machines_of_our_label_in_zones_that_nobody_names",)),
     "U23 what the login may not look at is unknown": Switch(
         ((google, "not_seen", lambda sight, **_: bad(sight.why, "")),),
         ("tests/core/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),

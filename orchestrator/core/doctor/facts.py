@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.everywhere import Survey
 from orchestrator.core.spec import Spec
-from orchestrator.core.world import Bucket, Node, Sight, Unknown
+from orchestrator.core.world import Bucket, Node, Sight, Unknown, Vm
 
 NOT_ASKED = Unknown("nobody asked")
 
@@ -129,7 +129,7 @@ class Google:
     the role to read it on the secret itself, *data* a bucket's folder of job.data to whether it holds any.
     *tpu_limits* is how much the project may have of the quota that the type counts against, by zone.
     *vm_image* is the image that the VM would boot, *vm_machine* its type as its zone lists it.
-    *elsewhere* has the TPUs of the deployment's label in all zones.
+    *elsewhere* and *vms_elsewhere* have TPUs and VMs of the deployment's label in all zones.
     """
 
     login: Sight[Login] = NOT_ASKED
@@ -148,6 +148,7 @@ class Google:
     vm_image: Sight[str] = NOT_ASKED
     vm_machine: Sight[str] = NOT_ASKED
     elsewhere: Survey[Node] = NOT_ASKED
+    vms_elsewhere: Survey[Vm] = NOT_ASKED
     private_access: Sight[bool] = NOT_ASKED
     private_elsewhere: Mapping[str, Sight[bool]] = field(default_factory=dict)
     ssh_rule: Sight[bool] = NOT_ASKED

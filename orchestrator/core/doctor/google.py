@@ -2,19 +2,21 @@
 Checks of the project: APIs, what the zones offer, quota, network, bucket, permissions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import TypeVar
 
 from orchestrator.core import names
 from orchestrator.core.doctor.facts import NOT_ASKED, Facts
 from orchestrator.core.doctor.file import without_spec
 from orchestrator.core.doctor.finding import Answer, Group, Health, bad, check, ok, unknown, warn
 from orchestrator.core.doctor.login import not_seen
-from orchestrator.core.everywhere import deletion_command, outside
+from orchestrator.core.everywhere import Survey, deletion_command, outside
 from orchestrator.core.spec import Spec
 from orchestrator.core.tpu_quota import taken
 from orchestrator.core.vm_machines import instead
-from orchestrator.core.world import Absent, Present, Sight, Unknown
+from orchestrator.core.world import Absent, Node, Present, Sight, Unknown, Vm
 
+Machine = TypeVar("Machine", Node, Vm)
 _WORST_FIRST = (Health.BAD, Health.WARN, Health.UNKNOWN, Health.OK)
 IAP_RANGE = "35.235.240.0/20"
 """Where connections through Identity-Aware Proxy come from (docs/facts.md 6.3)."""
@@ -72,20 +74,36 @@ def tpu_elsewhere(facts: Facts) -> Answer:
     """
     Look for TPUs of the deployment's label in zones that the file does not name, by one list over all zones.
     """
-    spec, seen = facts.file.spec, facts.google.elsewhere
+    spec = facts.file.spec
     if spec is None:
         return without_spec(facts)
+    return _strays(facts, facts.google.elsewhere, spec.tpu.zones, "TPU")
+
+
+@check("vm-elsewhere", Group.GOOGLE)
+def vm_elsewhere(facts: Facts) -> Answer:
+    """
+    Look for VMs of the deployment's label in zones that the file does not name, by one list over all zones.
+    """
+    spec = facts.file.spec
+    if spec is None:
+        return without_spec(facts)
+    zones = () if spec.vm == "none" else (names.vm_zone(spec),)
+    return _strays(facts, facts.google.vms_elsewhere, zones, "VM")
+
+
+def _strays(facts: Facts, seen: Survey[Machine], zones: Collection[str], kind: str) -> Answer:
     if isinstance(seen, Unknown):
         return unknown(seen.why, seen.hint)
-    strays = outside(seen.value, spec.tpu.zones)
+    strays = outside(seen.value, zones)
     if strays:
-        told = ", ".join(f"{node.name} {node.zone} {node.state.name}" for node in strays)
+        told = ", ".join(f"{one.name} {one.zone} {one.state.name}" for one in strays)
         command = deletion_command(strays[0], facts.google.project)
         fix = f"tpuctl down   (what its record does not know: {command})"
         return warn(f"tpuctl.yaml does not name the zone of {told}", fix)
     if seen.value.unreachable:
         return unknown(f"no answer from {', '.join(seen.value.unreachable)}", "")
-    return ok("no TPU of this deployment in other zones")
+    return ok(f"no {kind} of this deployment in other zones")
 
 
 @check("runtime", Group.GOOGLE)

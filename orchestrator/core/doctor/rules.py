@@ -40,6 +40,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     google.storage_api,
     google.zones,
     google.tpu_elsewhere,
+    google.vm_elsewhere,
     google.runtime,
     google.machine_account,
     google.service_agent,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from orchestrator.core.everywhere import Everywhere, Survey
 from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.world import Absent, Operation, OperationResult, Sight, Vm, VmState
 from orchestrator.errors import NotFoundError, TpuctlError, TransientError
@@ -14,12 +15,12 @@ from orchestrator.gcp.errors import judge
 from orchestrator.gcp.failure import of_compute
 from orchestrator.gcp.operations import described, failed, polled
 from orchestrator.gcp.request_ids import RequestIds
-from orchestrator.gcp.sights import joined, listed, seen
+from orchestrator.gcp.sights import joined, listed, seen, surveyed
 from orchestrator.local.direct.door import Door
 from orchestrator.local.direct.nodes import public_keys
 from orchestrator.local.direct.times import millis
 from orchestrator.local.model import operations as model
-from orchestrator.local.model import replays, vm_rules
+from orchestrator.local.model import replays, tables, vm_rules
 from orchestrator.local.model.errors import compute_case
 from orchestrator.local.model.instance import Instance, Status
 from orchestrator.local.model.kernel import Place
@@ -72,6 +73,25 @@ class DirectVms:
         """
         asked = dict.fromkeys(zones)
         return joined([listed(partial(self._listed, zone, label, value)) for zone in asked])
+
+    def everywhere(self, label: str, value: str) -> Survey[Vm]:
+        """
+        List the VMs that carry the label in all zones; places without an answer are named.
+        """
+
+        def act() -> Everywhere[Vm]:
+            if self._local.kernel.partial:
+                return Everywhere((), tables.zones())
+            ours = (
+                self._value(vm)
+                for zone in tables.zones()
+                for vm in self._local.compute.in_zone(zone)
+                if vm.labels.get(label) == value
+            )
+            return Everywhere(tuple(sorted(ours, key=lambda vm: (vm.zone, vm.name))))
+
+        what, method = "list VMs in all zones", "compute.instances.aggregatedList"
+        return surveyed(lambda: self._door.compute(what, method, Place(), act))
 
     def create(self, order: VmOrder) -> Operation:
         """

@@ -25,7 +25,14 @@ WITH_OPERATION = frozenset(
 )
 
 # Lists that say which places they could not ask.
-PARTIAL = frozenset({"tpu.nodes.list", "tpu.queuedResources.list", "compute.instances.list"})
+PARTIAL = frozenset(
+    {
+        "tpu.nodes.list",
+        "tpu.queuedResources.list",
+        "compute.instances.list",
+        "compute.instances.aggregatedList",
+    }
+)
 
 TPU = frozenset(
     [

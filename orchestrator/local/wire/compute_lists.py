@@ -40,6 +40,20 @@ def aggregated(request: Request, key: str, path: str, scopes: dict[str, Sequence
     return Response.of({**body, **({"nextPageToken": token} if token else {})})
 
 
+def out_of_reach(key: str, path: str, scopes: Sequence[str]) -> Response:
+    """
+    Build an aggregated list that could look into none of *scopes*: each carries the warning UNREACHABLE.
+    """
+    shown = {
+        scope: {"warning": {"code": "UNREACHABLE", "message": f"'{scope}' did not answer."}}
+        for scope in scopes
+    }
+    kind = f"compute#{key.removesuffix('s')}AggregatedList"
+    return Response.of(
+        {"kind": kind, "id": path, "selfLink": link(path), "items": shown, "unreachables": list(scopes)}
+    )
+
+
 def _chosen(request: Request, items: Iterable[Shown]) -> tuple[Sequence[Any], str]:
     test: Callable[[Any], bool] = matching(request.query.get("filter", ""))
     found = ordered([item for item in items if test(item)], request.query.get("orderBy", ""))

@@ -12,7 +12,7 @@ from orchestrator.local.model.instance import Instance
 from orchestrator.local.model.operations import Operation
 from orchestrator.local.model.shapes import check_shape
 from orchestrator.local.model.world import LocalCloud
-from orchestrator.local.wire.compute_lists import aggregated, listed
+from orchestrator.local.wire.compute_lists import aggregated, listed, out_of_reach
 from orchestrator.local.wire.compute_shapes import disk_json, instance_json, link, operation_json
 from orchestrator.local.wire.dispatch import Call, body_of
 from orchestrator.local.wire.guest import items_json
@@ -74,6 +74,8 @@ class InstanceRequests:
         Answer instances.aggregatedList.
         """
         path = f"projects/{self._cloud.settings.project}/aggregated/instances"
+        if self._cloud.kernel.partial:
+            return out_of_reach("instances", path, [f"zones/{zone}" for zone in tables.zones()])
         in_zone = self._cloud.compute.in_zone
         scopes = {f"zones/{z}": [self._shown(vm) for vm in in_zone(z)] for z in tables.zones()}
         return aggregated(call.request, "instances", path, dict(scopes))
