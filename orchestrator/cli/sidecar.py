@@ -5,16 +5,25 @@ Find a service on a machine, wait until it answers, and keep a tunnel to it whil
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from ipaddress import ip_address
 
 from orchestrator.cli.machines import the_vm, worker_hosts
 from orchestrator.cli.output import say
 from orchestrator.cli.wiring import Session
+from orchestrator.core.clean import cut
 from orchestrator.core.sidecars import REQUIREMENTS, log_folder, sidecars
 from orchestrator.core.spec import Spec
 from orchestrator.engine.blueprint import ROOT
 from orchestrator.engine.deliver import deliver_sidecars
-from orchestrator.errors import HostKeyError, NotFoundError, RemoteError, Retry, TpuctlError, UsageError
+from orchestrator.errors import (
+    UNFORESEEN,
+    HostKeyError,
+    NotFoundError,
+    RemoteError,
+    Retry,
+    TpuctlError,
+    UsageError,
+)
 from orchestrator.ports import Host
 from orchestrator.remote.elevate import elevated
 from orchestrator.remote.link import Link
@@ -27,6 +36,22 @@ PAUSE = 2.0
 LOOPBACK = 'printf %s "${TPUCTL_LOOPBACK:-127.0.0.1}"'
 """Asks a machine where its programs listen: machines of the local cloud share the computer's network."""
 STATE = 'script=$1/run-sidecars; [ ! -s "$script.local" ] || script=$script.local; exec "$script" state "$2"'
+
+
+LONGEST_STATE = 16 << 10
+"""Most characters of what a machine tells of a sidecar."""
+
+
+@dataclass(frozen=True)
+class State:
+    """
+    Hold what a machine tells of a sidecar; *word* is installing, running, or how it failed.
+    """
+
+    word: str
+    address: str
+    port: int
+    token: str
 
 
 @dataclass(frozen=True)
@@ -160,7 +185,7 @@ def _reach(session: Session, service: Service, host: Host, link: Link, *, fresh:
     older than what it has. Raise UsageError when the sidecar has failed.
     """
     if not service.sidecar:
-        target = Target(link, run_on(link, LOOPBACK).stdout.strip() or HERE, service.port)
+        target = Target(link, _address(run_on(link, LOOPBACK).stdout), service.port)
         if not target.listens():
             say(f"nothing listens on port {service.port} of {host.name} yet; the tunnel stands all the same")
         return target, ""
@@ -169,12 +194,12 @@ def _reach(session: Session, service: Service, host: Host, link: Link, *, fresh:
     said = ""
     while True:
         state = _state(link, service)
-        target = Target(link, str(state["address"]), int(state["port"]))
-        if state["state"] == "running" and _answers(target, service):
-            return target, str(state["token"])
-        if str(state["state"]).startswith("failed"):
-            raise _failed(host, service, str(state["state"]))
-        said = _say_once(said, f"{service.name} on {host.name}: {_words(str(state['state']))}")
+        target = Target(link, state.address, state.port)
+        if state.word == "running" and _answers(target, service):
+            return target, state.token
+        if state.word.startswith("failed"):
+            raise _failed(host, service, state.word)
+        said = _say_once(said, f"{service.name} on {host.name}: {_words(state.word)}")
         session.clock.wait(PAUSE)
 
 
@@ -195,13 +220,39 @@ def _answers(target: Target, service: Service) -> bool:
     return status == 403
 
 
-def _state(link: Link, service: Service) -> dict[str, Any]:
+def _state(link: Link, service: Service) -> State:
     command = elevated("tpuctl-state", STATE, ROOT, service.name)
     done = run_on(link, command)
-    if done.exit_code:
-        raise RemoteError(f"{service.name}: its state cannot be read: {done.stderr.strip()[-300:]}")
-    state: dict[str, Any] = json.loads(done.stdout)
-    return state
+    why = f"it exits with {done.exit_code}: {done.stderr.strip()[-300:]}"
+    if not done.exit_code:
+        try:
+            return state_of(done.stdout)
+        except UNFORESEEN as error:
+            why = f"{type(error).__name__}: {error}"
+    raise RemoteError(f"{service.name}: its state cannot be read: {cut(why, 300)}")
+
+
+def state_of(text: str) -> State:
+    """
+    Return what a machine tells of a sidecar. Raise one of UNFORESEEN for what is no such thing.
+    """
+    if len(text) > LONGEST_STATE:
+        raise ValueError(f"{len(text)} characters")
+    told = json.loads(text)
+    port, words = told["port"], (told["state"], told["address"], told["token"])
+    if type(port) is not int or not 0 <= port < 65536 or not all(isinstance(one, str) for one in words):
+        raise ValueError("no state of a sidecar")
+    return State(cut(told["state"], 300), _address(told["address"]), port, told["token"])
+
+
+def _address(text: str) -> str:
+    """
+    Return where programs of a machine listen: an address of IP, loopback where it tells none.
+    """
+    try:
+        return str(ip_address(text.strip()))
+    except ValueError:
+        return HERE
 
 
 def _failed(host: Host, service: Service, state: str) -> UsageError:

@@ -198,20 +198,21 @@ def _passes(session: "Session", printer: "EventPrinter", metrics: "Metrics | Non
 
     before = {number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def after(result: "Pass") -> None:
-        # First of all: a fault in what follows, or the stop of our own VM, must not cost the story its end.
-        session.sink.flush()
+    def show(result: "Pass") -> None:
         progress.show(result, session.cost(session.record.history, result.world.seen_at))
-        publication.after(result)
         for failure in result.failures:
             printer.failure(failure, session.clock.now())
-        session.notifier.seen(result)
+
+    def give_up(result: "Pass") -> None:
         if result.plan.outcome is None:
             raise_hopeless(session.record.history)
 
+    # First of all: a fault in what follows, or the stop of our own VM, must not cost the story its end.
+    # Whoever is not at the terminal learns of it before anything is drawn. A fault in one ends no other.
+    after = (lambda _: session.sink.flush(), session.notifier.seen, show, publication.after, give_up)
     try:
         # The loop on the VM ends with the stop of its own machine, while there is time to say so.
-        return watcher.run(lambda seen: loop and _stops_vm(seen), after)
+        return watcher.run(lambda seen: loop and _stops_vm(seen), *after)
     except TpuctlError as error:
         session.notifier.stopped(error)
         raise

@@ -57,14 +57,15 @@ class Watcher:
         self._record = deployment.record
         self._lease = deployment.lease
         self._poll = float(deployment.spec.watch.poll)
-        self._name, self._broken, self._fault = deployment.spec.name, 0, ""
+        self._name, self._broken = deployment.spec.name, 0
+        self._faults: set[str] = set()
         self._doorbell = Doorbell(deployment.spec, deployment.cloud.store, deployment.clock)
         self.wake = threading.Event()
         self.stop = threading.Event()
 
-    def run(self, until: Callable[[Pass], bool], after: Callable[[Pass], None] = lambda _: None) -> Pass:
+    def run(self, until: Callable[[Pass], bool], *after: Callable[[Pass], None]) -> Pass:
         """
-        Run passes; return the last one. *after* sees every pass; errors it raises end the loop.
+        Run passes; return the last one. Each of *after* sees every pass; errors that one raises end the loop.
         """
         try:
             return self._passes(until, after)
@@ -73,13 +74,14 @@ class Watcher:
             with contextlib.suppress(TpuctlError):
                 self._record.flush()
 
-    def _passes(self, until: Callable[[Pass], bool], after: Callable[[Pass], None]) -> Pass:
+    def _passes(self, until: Callable[[Pass], bool], after: tuple[Callable[[Pass], None], ...]) -> Pass:
         blind_passes = 0
         while True:
             result = self._attempt()
             if result is None:
                 continue
-            self._shown(result, after)
+            for show in after:
+                self._shown(result, show)
             raise_bucket_gone(result, self._record.history)
             blind_passes = blind_passes + 1 if blind(result) else 0
             if blind_passes >= BLIND_PASSES:
@@ -93,13 +95,15 @@ class Watcher:
     def _shown(self, result: Pass, after: Callable[[Pass], None]) -> None:
         """
         Let *after* see a pass; a fault in showing it does not end the loop that keeps budget and ttl.
+
+        What comes after it sees the pass all the same.
         """
         try:
             after(result)
         except UNFORESEEN as error:
             text = unforeseen(error)
-            if text != self._fault:
-                self._fault = text
+            if text not in self._faults:
+                self._faults.add(text)
                 self._sink(Event(self._clock.now(), "failure", f"this pass could not be shown: {text}"))
 
     def _attempt(self) -> Pass | None:

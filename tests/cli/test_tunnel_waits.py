@@ -3,14 +3,15 @@ A tunnel outlives its machine, also while the next one boots.
 """
 
 import base64
+import json
 import os
 from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.cli import sidecar
-from orchestrator.errors import HostKeyError, UsageError
-from orchestrator.ports import Host
+from orchestrator.errors import HostKeyError, RemoteError, UsageError
+from orchestrator.ports import Host, RunResult
 from orchestrator.remote.hostkeys import pinned
 
 BODY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + os.urandom(32)).decode()
@@ -64,3 +65,28 @@ def test_an_unknown_machine_is_no_first_contact(monkeypatch):
     """The command says so at once, and what to do."""
     with pytest.raises(HostKeyError, match="has not published one"):
         keep_open(monkeypatch, [Host("g1", "127.0.0.2", ())])
+
+
+WHOLE = {"address": "127.0.0.2", "port": 6006, "state": "running", "token": "t"}
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["", "null", "5", "[]", "{", "[" * 100_000, "{}", json.dumps(WHOLE) + " " * 20_000]
+    + [json.dumps({**WHOLE, key: value}) for key in WHOLE for value in (None, [1], {"a": 1}, True, 1e999)]
+    + [json.dumps({**WHOLE, "port": port}) for port in (-1, 65536, 10**400, 1.5, "80")],
+)
+def test_what_is_no_state_of_a_service_is_waited_for(monkeypatch, told):
+    """A machine that prints anything else does not end the tunnel with a fault of ours."""
+    monkeypatch.setattr(sidecar, "run_on", lambda *_: RunResult(0, told))
+    with pytest.raises(RemoteError, match="its state cannot be read") as raised:
+        sidecar._state(None, sidecar.Service("tensorboard", "tpu", 6006, sidecar=True))
+    assert len(raised.value.message) < 500
+
+
+def test_a_state_is_text_on_one_line_and_an_address():
+    """Before a service runs it has no port; a name is no address."""
+    found = sidecar.state_of(
+        json.dumps({**WHOLE, "port": 0, "state": "failed\nnext: run x", "address": "a.b"})
+    )
+    assert (found.word, found.address, found.port) == ("failed next: run x", "127.0.0.1", 0)

@@ -214,6 +214,22 @@ def test_a_fault_in_showing_a_pass_ends_no_watch(lab):
     assert [e.kind for e in controller.events if "could not be shown" in e.text] == ["failure"]
 
 
+def test_a_fault_in_showing_a_pass_takes_it_from_nobody_else(lab):
+    """Notices go out, and the status is published, whatever cannot be drawn; it is told once."""
+    controller, seen = lab.up(a_spec(watch__ttl="1h")), []
+
+    def broken(result):
+        raise OverflowError("a number that cannot be drawn")
+
+    def odd(result):
+        raise ValueError("another")
+
+    controller.watcher.run(lambda result: result.plan.outcome is not None, broken, odd, seen.append)
+    assert len(seen) > 1
+    told = [e.text for e in controller.events if "could not be shown" in e.text]
+    assert len(told) == 2, told
+
+
 def test_an_object_is_read_up_to_its_limit_and_never_unpacked(lab):
     """What machines write may be of any size, and packed so that it comes out a thousand times as large."""
     controller = lab.up()

@@ -1,0 +1,22 @@
+"""
+`watch` at the terminal: what cannot be drawn is told, and costs nobody else the news.
+"""
+
+from orchestrator.cli import progress, publish
+from orchestrator.cli.notify import Notifier
+
+
+def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(desk, monkeypatch):
+    """Whoever has asked for notices is not at the terminal; the loop goes on to the end."""
+    told = []
+
+    def broken(*_):
+        raise OverflowError("a number that cannot be drawn")
+
+    seen = Notifier.seen
+    monkeypatch.setattr(Notifier, "seen", lambda self, result: told.append(result) or seen(self, result))
+    monkeypatch.setattr(progress.Progress, "show", broken)
+    monkeypatch.setattr(publish.Publication, "after", broken)
+    said = desk.watch(300)
+    assert "could not be shown" in said.err, said.err
+    assert len(told) > 1
