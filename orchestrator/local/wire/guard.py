@@ -25,6 +25,19 @@ def from_page(headers: Mapping[str, str], origin: str | None = None) -> str:
     return "" if site == "none" else f"its Sec-Fetch-Site is {site[:20]!r}"
 
 
+def from_browser(headers: Mapping[str, str]) -> str:
+    """
+    Return why a request comes from a browser, or nothing: a page whose name leads here is on its own site.
+
+    Then there is neither Origin nor, without TLS, Sec-Fetch-Site. Every browser says which languages it
+    likes, and no page keeps it from that; Google's clients and curl do not (docs/facts.md 5.1).
+    """
+    for name in ("accept-language", "referer", *(one for one in headers if one.startswith("sec-"))):
+        if name in headers:
+            return f"it has the header {name[:40]}"
+    return "its User-Agent is a browser's" if headers.get("user-agent", "").startswith("Mozilla/") else ""
+
+
 def refusal(request: Request, hosts: Collection[str], *, json: bool = True) -> Response | None:
     """
     Return the answer to a request that no client of ours makes; None for one that may go on.

@@ -12,7 +12,7 @@ from typing import Any
 
 import h11
 
-from orchestrator.local.wire.guard import from_page
+from orchestrator.local.wire.guard import from_browser, from_page
 from orchestrator.local.wire.http import Request, Response
 from orchestrator.local.wire.metadata import MachineView, answer
 from orchestrator.local.wire.owner import Inside, listening
@@ -184,7 +184,9 @@ def _foreign(address: str, request: Request) -> str:
     host = request.headers.get("host", address).lower().partition(":")[0].rstrip(".")
     if host not in (address, *NAMES):
         return f"This metadata server has no name {host[:100]!r}."
-    return from_page(request.headers) and "A metadata server answers no web page."
+    # No page is at the address itself but one of this very server, which has none.
+    page = from_page(request.headers) or (host != address and from_browser(request.headers))
+    return f"A metadata server answers no web page: {page}." if page else ""
 
 
 def _seconds(text: str) -> float:
