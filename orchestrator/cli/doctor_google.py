@@ -65,13 +65,16 @@ def look_at_google(choice: "Choice", spec: "Spec | None") -> Google:
 
 def _local(spec: "Spec | None", account: str, configured: str) -> Google:
     from orchestrator.cloud.clients import Clients, CloudSettings
+    from orchestrator.local.own_server import adapter_for
     from orchestrator.local.places import address_on_machine, local_folder, read_address
 
     address = address_on_machine() or read_address(local_folder())
     if address is None:
         why = "not asked: the local cloud does not run"
         return Google(Absent(), account, configured, "local-project", Unknown(why), **_nobody(spec, why))
-    settings = CloudSettings(address.project, address.endpoint, call_timeout=CALL_SECONDS)
+    settings = CloudSettings(
+        address.project, address.endpoint, call_timeout=CALL_SECONDS, adapter=adapter_for(address)
+    )
     asked = _asked(Clients(settings), spec, address.project, address.endpoint)
     return Google(Absent(), account, configured, address.project, **asked)
 

@@ -75,8 +75,9 @@ def _clients(project: str | None, cloud: str) -> "Clients":
 
     if cloud == "local":
         from orchestrator.local.control import ensure_running
+        from orchestrator.local.own_server import adapter_for
         from orchestrator.local.places import address_on_machine
 
         address = address_on_machine() or ensure_running()[0]
-        return Clients(CloudSettings(project=address.project, endpoint=address.endpoint))
+        return Clients(CloudSettings(address.project, address.endpoint, adapter=adapter_for(address)))
     return Clients(CloudSettings(project=project or ""))

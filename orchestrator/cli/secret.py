@@ -120,10 +120,11 @@ def open_manager(project: str | None, cloud: str) -> "tuple[SecretManager, str]"
 
     if cloud == "local":
         from orchestrator.local.control import ensure_running
+        from orchestrator.local.own_server import adapter_for
         from orchestrator.local.places import address_on_machine
 
         address = address_on_machine() or ensure_running()[0]
-        clients = Clients(CloudSettings(project=address.project, endpoint=address.endpoint))
+        clients = Clients(CloudSettings(address.project, address.endpoint, adapter=adapter_for(address)))
         return SecretManager(clients), address.project
     if project is None:
         try:

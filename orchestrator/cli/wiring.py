@@ -179,9 +179,15 @@ class Session:
             lists=self.lists,
             inside=on_machine(),
             relay=local.relay if local else "",
+            adapter=self._adapter_for(local) if local else None,
             # The loop on the VM works as the VM's own account.
             impersonate="" if on_machine() else self.spec.impersonate or "",
         )
+
+    def _adapter_for(self, local: "Address") -> object:
+        from orchestrator.local.own_server import adapter_for
+
+        return adapter_for(local)
 
     @cached_property
     def blueprint(self) -> Blueprint:
