@@ -41,7 +41,7 @@ COMMANDS = {
 
 @pytest.fixture
 def squatted(tmp_path, monkeypatch):
-    """Let somebody serve at the port of a local cloud that commands believe to run; return what he is told."""
+    """Let somebody serve at the port of a local cloud that seems to run; return what he is told."""
     started = []
 
     def serve(who):
