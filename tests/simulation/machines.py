@@ -14,91 +14,23 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 from orchestrator.agent import unclaimed
-from orchestrator.agent.checkpoints import completed_by, disposable
-from orchestrator.agent.errors import TornError
+from orchestrator.agent.checkpoints import disposable
 from orchestrator.agent.gang import PREFIX as GANG
 from orchestrator.agent.gang import next_attempt
-from orchestrator.agent.manifest import CHECKPOINTS, Manifest, StoredFile, manifest_name, parse, parse_name
+from orchestrator.agent.manifest import CHECKPOINTS, Manifest, StoredFile, manifest_name
 from orchestrator.agent.unclaimed import Kept, Unclaimed, Why, ended_before
 from orchestrator.core import names
 from orchestrator.errors import RemoteError
 from orchestrator.local.model.machines import NoHosts
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.ports import PushResult, RunResult, StoredObject
+from orchestrator.ports import PushResult, RunResult
 from orchestrator.render import begin_script
+from tests.simulation.bucket import Bucket
 
 STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 KEEP = 3
 _ID = re.compile(r"tpu-(?P<node>.+-tpu-g(?P<incarnation>\d+)-\d+)-w(?P<worker>\d+)")
 _ROUND = re.compile(r"TPUCTL_ROUND='(\d+)'")
-
-
-class Bucket:
-    """
-    The bucket as machines use it, without the official clients.
-    """
-
-    def __init__(self, storage, name):
-        self.storage, self.name = storage, name
-
-    @property
-    def exists(self):
-        return self.name in self.storage.buckets._buckets
-
-    def put(self, name, data, new=False):
-        """Write an object; with *new* only if there is none. Return whether it was written."""
-        if not self.exists or (new and self.get(name) is not None):
-            return False
-        self.storage.objects.insert(self.name, name, data, {}, Preconditions())
-        return True
-
-    def get(self, name):
-        held = self.storage.objects._objects.get(self.name, {}).get(name)
-        return None if held is None else self.storage.objects.read(held)
-
-    def generation(self, name):
-        held = self.storage.objects._objects.get(self.name, {}).get(name)
-        return None if held is None else held.generation
-
-    def listed(self, prefix):
-        held = self.storage.objects._objects.get(self.name, {})
-        found = (held[name] for name in self.names(prefix))
-        return [StoredObject(o.name, o.size, o.generation, o.updated) for o in found]
-
-    def names(self, prefix=""):
-        return [n for n in self.storage.objects._names.get(self.name, ()) if n.startswith(prefix)]
-
-    def delete(self, name):
-        if self.get(name) is not None:
-            self.storage.objects.delete(self.name, name, None, Preconditions())
-
-    def manifests(self):
-        """Return the readable manifests by (step, incarnation)."""
-        found = defaultdict(list)
-        for name in self.names(CHECKPOINTS):
-            key = parse_name(name)
-            if key is not None:
-                try:
-                    found[key[:2]].append(parse(self.get(name), name))
-                except TornError:
-                    continue
-        return found
-
-    def unclaimed(self):
-        """Return the manifests of unclaimed files."""
-        found = [name for name in self.names(unclaimed.UNCLAIMED) if unclaimed.parse_name(name)]
-        return [unclaimed.parse(self.get(name), name) for name in found]
-
-    def complete(self):
-        """Return the complete checkpoints, newest first."""
-        found = (completed_by(group) for group in self.manifests().values())
-        return sorted((one for one in found if one is not None), reverse=True)
-
-    def newest_gang(self):
-        """Return the highest incarnation that has started."""
-        started = (int(n[len(GANG) :].split("/")[0]) for n in self.names(GANG))
-        return max(started, default=0)
 
 
 class Gang:
