@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from orchestrator import modules
 from orchestrator.cli.glance import look
 from orchestrator.cli.live import wanted
 from orchestrator.cli.output import say
@@ -116,9 +117,7 @@ class Stage:
         """
         self._show(words)
         where = self.work if self.work.exists() else self.folder
-        return subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", *words], cwd=where, stdout=self._output
-        )
+        return subprocess.Popen(modules.command("orchestrator", *words), cwd=where, stdout=self._output)
 
     def run_beside(self, *words: str) -> None:
         """
@@ -126,8 +125,8 @@ class Stage:
         """
         self._show(words)
         done = subprocess.run(
-            [sys.executable, "-m", "orchestrator", *words],
-            cwd=self.work, capture_output=True, text=True, check=False,
+            modules.command("orchestrator", *words), cwd=self.work,
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
         for line in done.stderr.splitlines():
             self.say(line, style="")
@@ -212,8 +211,8 @@ class Stage:
         if options.exists():
             self._marker = json.loads(options.read_text())["cloud_id"]
         subprocess.run(
-            [sys.executable, "-m", "orchestrator", "local", "reset"],
-            cwd=self.folder, capture_output=True, check=False,
+            modules.command("orchestrator", "local", "reset"), cwd=self.folder,
+            capture_output=True, check=False,
         )  # fmt: skip
 
     def leftovers(self) -> list[str]:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orchestrator.local.hosts.standin import package_parent
+from orchestrator.modules import shell_command
 
 PROGRAMS = ("apt", "apt-get", "apt-config")
 FAILED = 100
@@ -28,7 +29,7 @@ CHANGING = frozenset({"install", "remove", "purge", "upgrade", "full-upgrade", "
 SCRIPT = """\
 #!/bin/sh
 export PYTHONPATH={package}
-exec {python} -m orchestrator.local.hosts.apt_standin {files} "${{0##*/}}" "$@"
+exec {command} {files} "${{0##*/}}" "$@"
 """
 
 
@@ -37,7 +38,7 @@ def install_apt(folder: Path, files: Path) -> None:
     Put the stand-ins into *folder*, for the machine whose files are below *files*.
     """
     text = SCRIPT.format(
-        python=shlex.quote(sys.executable),
+        command=shell_command("orchestrator.local.hosts.apt_standin"),
         package=shlex.quote(package_parent()),
         files=shlex.quote(str(files)),
     )

@@ -4,17 +4,17 @@ Give machines programs that the system folders lack, and a `gcloud` where the co
 
 import shlex
 import shutil
-import sys
 from pathlib import Path
 
 from orchestrator.local.hosts.settings import SYSTEM_PATH
+from orchestrator.modules import shell_command
 
 PROGRAMS = ("bash", "flock", "setsid", "sha256sum", "timeout", "gcloud")
 """What scripts on a machine start; the computer may keep them on its own PATH only."""
 SCRIPT = """\
 #!/bin/sh
 export PYTHONPATH={package}
-exec {python} -m orchestrator.local.hosts.gcloud_standin "$@"
+exec {command} "$@"
 """
 
 
@@ -36,7 +36,10 @@ def install_stand_ins(folder: Path, *, gcloud: bool = True) -> None:
         return
     program = folder / "gcloud"
     program.write_text(
-        SCRIPT.format(python=shlex.quote(sys.executable), package=shlex.quote(package_parent()))
+        SCRIPT.format(
+            command=shell_command("orchestrator.local.hosts.gcloud_standin"),
+            package=shlex.quote(package_parent()),
+        )
     )
     program.chmod(0o755)
 
