@@ -53,12 +53,43 @@ say cpus "$(nproc 2>/dev/null)"; say sudo "$(sudo -n true 2>/dev/null && echo ye
 """.replace("PROGRAMS", PROGRAMS)
 """What a machine is, as words and numbers; names, addresses and keys are not asked for."""
 
+CHIPS = r"""
+run() { if sudo -n true 2>/dev/null; then sudo -n "$@"; else "$@"; fi; }
+run python3 - <<'END'
+import glob, os
+def text(name):
+    try:
+        with open(name) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+vendors = [text(name) for name in glob.glob("/sys/bus/pci/devices/*/vendor")]
+devices = glob.glob("/dev/accel[0-9]*") + glob.glob("/dev/vfio/[0-9]*")
+opened = 0
+for name in devices:
+    try:
+        os.close(os.open(name, os.O_RDWR))
+        opened += 1
+    except OSError:
+        pass
+print("chips=%d" % vendors.count("0x1ae0"))
+print("devices=%d" % len(devices))
+print("opened=%d" % opened)
+libraries = glob.glob("/lib/libtpu*.so") + glob.glob("/usr/lib/libtpu*.so")
+print("libtpu=%s" % ("yes" if libraries else "no"))
+END
+"""
+"""
+What a TPU machine sees of its chips with the standard library alone: Google's devices on PCI (docs/facts.md
+4.1), device files, and how many of them can be opened.
+"""
+
 
 def facts(text: str) -> dict[str, str]:
     """
     Return what the probe printed; only its own words, with short values.
     """
-    asked = {*re.findall(r"\bsay ([a-z-]+) ", PROBE), *PROGRAMS.split()}
+    asked = {*re.findall(r"\bsay ([a-z-]+) ", PROBE), *re.findall(r"\"([a-z]+)=%", CHIPS), *PROGRAMS.split()}
     pairs = (line.partition("=") for line in text.splitlines())
     return {key: value for key, _, value in pairs if key in asked and _VALUE.fullmatch(value)}
 

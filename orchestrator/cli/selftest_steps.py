@@ -14,12 +14,20 @@ from datetime import datetime, timezone
 from functools import cached_property
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 from orchestrator import __version__
 from orchestrator.cli.output import say
 from orchestrator.cli.places import state_folder
+from orchestrator.cli.selftest_looks import (
+    StepError,
+    StepSkipError,
+    ask_beyond_quota,
+    chips_seen,
+    look,
+    still_there,
+)
 from orchestrator.cli.selftest_scripts import (
+    CHIPS,
     NO_SUCH_TYPE,
     NO_SUCH_ZONE,
     PROBE,
@@ -33,7 +41,7 @@ from orchestrator.config.load import FILE_NAME
 from orchestrator.core import names
 from orchestrator.core.cost import Hourly, hourly
 from orchestrator.core.selftest.recording import Recording
-from orchestrator.core.world import Absent, Present
+from orchestrator.core.world import Present
 from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
 
 FOLDER = "selftest"
@@ -42,12 +50,6 @@ BURST = 12
 POLL = "5s"
 WAIT = 240.0
 """Seconds within which the job must have saved, or must have saved again."""
-
-
-class StepError(Exception):
-    """
-    End a step that did not go as it must.
-    """
 
 
 def earlier(cloud: str) -> Iterator[Path]:
@@ -171,8 +173,10 @@ class Run:
         ]
         if self.tpu:
             every += [
+                ("quota", "a type beyond the project's quota is refused", "vm", self._beyond_quota),
                 ("tpu", "TPU comes up, the job starts", "vm", lambda: self._do("up")),
                 ("tpu-probe", "what the TPU's image has", "tpu", lambda: self._probe("tpu")),
+                ("chips", "a program on the TPU sees its chips", "tpu", self._chips),
                 ("job", "it saves, is killed, comes back; logs, exec, fetch", "tpu", self._job),
                 ("lost", "a TPU deleted behind our back is replaced", "tpu", self._lost),
                 ("end", "new code is pushed, the job ends, the model comes", "tpu", self._to_the_end),
@@ -192,6 +196,9 @@ class Run:
             say(f"\n== {name}: {proves}", style="bold")
             try:
                 step()
+            except StepSkipError as why:
+                say(f"{name}: left out, {why}")
+                outcome = "skipped"
             except (StepError, TpuctlError) as error:
                 say(f"{name}: {error}", style="red")
                 outcome = "failed"
@@ -225,27 +232,7 @@ class Run:
         return out.getvalue()
 
     def _look(self) -> None:
-        from orchestrator.cloud.probe import Probe
-
-        probe, spec = Probe(self.session.clients), self.session.spec
-        machine = spec.vm.machine if spec.vm != "none" else ""
-        region = names.region_of(self.zone)
-        asked: dict[str, Any] = {
-            "the TPU API": probe.tpu_api(self.zone),
-            "the type": probe.offers(self.zone, self.kind),
-            "the runtime": probe.has_runtime(self.zone, spec.tpu.runtime or ""),
-            "Compute Engine": probe.machine_account(),
-            "Cloud Storage": probe.storage_api(),
-            "the image": probe.vm_image(machine),
-            "the quota of CPUs": probe.cpus(region, self.zone, machine),
-        }
-        of_tpu = {"the TPU API", "the type", "the runtime"}
-        needed = [name for name in asked if self.tpu or name not in of_tpu]
-        missing = [name for name in needed if not isinstance(asked[name], Present)]
-        if isinstance(asked["the quota of CPUs"], Absent):
-            missing.remove("the quota of CPUs")  # A region without a limit.
-        if missing:
-            raise StepError(f"not there, or not to be seen: {', '.join(missing)}")
+        look(self.session, self.zone, self.kind, tpu=self.tpu)
 
     def _bucket(self) -> None:
         """
@@ -280,9 +267,21 @@ class Run:
             session.cloud.nodes.delete(other.name, other.zone)
             raise StepError(f"{other.type} in {other.zone} was not refused")
 
-    def _probe(self, name: str, *where: str) -> None:
-        answer = json.loads(self._heard("exec", "--json", *where, "--", PROBE))
+    def _probe(self, name: str, *where: str, script: str = PROBE) -> None:
+        answer = json.loads(self._heard("exec", "--json", *where, "--", script))
         self.recording.machines[name] = facts(str(answer["results"][0]["stdout"]))
+
+    def _beyond_quota(self) -> None:
+        say(ask_beyond_quota(self.session, self.zone, self.kind))
+
+    def _chips(self) -> None:
+        """
+        Run a program with what the image has: no package, no network. The job must not hold the chips.
+        """
+        self._probe("chips", script=CHIPS)
+        found = self.session.catalog.accelerator(self.kind)
+        wanted = found.chips_per_host if found else 1
+        say(chips_seen(self.recording.machines["chips"], wanted, local=self.cloud == "local"))
 
     def _job(self) -> None:
         """
@@ -374,17 +373,9 @@ class Run:
 
     def _left(self, session: Session, bucket: str) -> list[str]:
         """
-        List by label in the zone used. What cannot be listed counts as left: nobody has proven it gone.
+        Return what the lists do not prove to be gone, and what is left on this computer.
         """
-        label, cloud = names.DEPLOYMENT_LABEL, session.cloud
-        lists: dict[str, Any] = {
-            "TPU": cloud.nodes.labelled(label, self.name, (self.zone,)),
-            "VM": cloud.vms.labelled(label, self.name, (self.zone,)),
-            "queued resource": cloud.queued.labelled(label, self.name, (self.zone,)),
-        }
-        left = [kind for kind, seen in lists.items() if not (isinstance(seen, Present) and not seen.value)]
-        if not isinstance(cloud.buckets.observe(bucket), Absent):
-            left.append(f"bucket {bucket}")
+        left = still_there(session, self.name, self.zone, bucket)
         if not left and self.folder.exists():
             left.append(f"the folder {self.folder}")
         if self.cloud == "local":

@@ -17,6 +17,19 @@ def taken(spec: Spec, catalog: Catalog) -> tuple[int, TpuQuota] | None:
     return (kind.counted, quota) if kind and quota and not spec.tpu.reservation else None
 
 
+def beyond(catalog: Catalog, accelerator_type: str, zone: str, limit: int) -> str:
+    """
+    Return the smallest type in *zone* of the same quota that a limit excludes; "" when there is none.
+
+    -1 is no limit.
+    """
+    quota = catalog.quota_of(accelerator_type, spot=True)
+    known = (catalog.accelerator(name) for name in catalog.types_in(zone))
+    same = [one for one in known if one and quota and catalog.quota_of(one.type, spot=True) == quota]
+    larger = [one for one in same if 0 <= limit < one.counted]
+    return min(larger, key=lambda one: one.counted).type if larger else ""
+
+
 def beyond_a_new_project(spec: Spec, catalog: Catalog) -> tuple[str, ...]:
     """
     Say that Google grants less to a new project; what this one has is not known without asking.

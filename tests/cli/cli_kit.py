@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 from orchestrator.cli.main import run
+from orchestrator.local.direct.door import Door
+from orchestrator.local.direct.vms import DirectVms
+from orchestrator.ports import VmOrder
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,3 +50,15 @@ def document(out):
     found = json.loads(out)
     assert found["schema_version"] == 1
     return found
+
+
+def stray_vm(town, zone):
+    """Make a VM with name, label and script of the one that is there, in a zone that nobody names."""
+    state = town.cloud.kernel.state
+    at_hand = next(iter(state.instances.values()))
+    script = {"startup-script": state.machines[at_hand.machine_id].attributes["startup-script"]}
+    order = VmOrder(
+        at_hand.name, zone, "e2-small", 10, spot=False, labels=dict(at_hand.labels), metadata=script,
+        service_account="", scopes=(), ttl=86400.0,
+    )  # fmt: skip
+    DirectVms(Door(town.cloud, town.storage)).create(order)

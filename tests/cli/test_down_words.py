@@ -7,9 +7,7 @@ import sys
 
 import pytest
 
-from orchestrator.local.direct.door import Door
-from orchestrator.local.direct.vms import DirectVms
-from orchestrator.ports import VmOrder
+from tests.cli.cli_kit import stray_vm
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import Town
 
@@ -72,14 +70,7 @@ def test_the_data_goes_for_the_name(desk, monkeypatch):
 
 def test_a_vm_of_our_label_where_nobody_looks_is_told_with_its_command_and_stays(desk):
     """It is not of this record: the command leaves with 5, and what it does name is gone."""
-    state = desk.town.cloud.kernel.state
-    at_hand = next(iter(state.instances.values()))
-    script = {"startup-script": state.machines[at_hand.machine_id].attributes["startup-script"]}
-    order = VmOrder(
-        "demo-vm", "us-east5-a", "e2-small", 10, spot=False, labels=dict(at_hand.labels), metadata=script,
-        service_account="", scopes=(), ttl=86400.0,
-    )  # fmt: skip
-    DirectVms(Door(desk.town.cloud, desk.town.storage)).create(order)
+    stray_vm(desk.town, "us-east5-a")
     said = desk.run("down", "--yes")
     assert said.code == 5
     command = "gcloud compute instances delete demo-vm --zone us-east5-a --project local-project"

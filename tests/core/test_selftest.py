@@ -13,6 +13,7 @@ from orchestrator.core.selftest.compare import Topic, differences
 from orchestrator.core.selftest.limits import NO_TPU, limits
 from orchestrator.core.selftest.recording import Entry, Recording, merge, parse
 from orchestrator.core.selftest.redact import Redactor, placeholders
+from orchestrator.core.tpu_quota import beyond
 from tests.core.core_kit import make_spec
 
 SECRETS = [
@@ -174,3 +175,28 @@ def test_the_time_to_live_keeps_all_machines_within_the_budget():
     assert limits(price, 0.01, 4 * 3600, tpu=True) is None
     small = limits(price, 3.0, 4 * 3600, tpu=False)
     assert (small.ttl, small.most_usd < 0.03) == (NO_TPU, True)
+
+
+def test_the_smallest_type_beyond_a_limit_is_of_the_same_quota():
+    """
+    v5litepod-8 is beyond 4 chips for serving; without a limit, or with one that nothing exceeds, none is.
+    """
+    catalog, zone = load_catalog(), "us-west4-a"
+    assert beyond(catalog, "v5litepod-4", zone, 4) == "v5litepod-8"
+    assert beyond(catalog, "v5litepod-4", zone, 0) == "v5litepod-1"
+    assert beyond(catalog, "v5litepod-4", zone, 8) == ""
+    assert beyond(catalog, "v5litepod-4", zone, -1) == ""
+    assert beyond(catalog, "v5litepod-16", zone, 16) == "v5litepod-32"
+
+
+@pytest.mark.parametrize(("one", "other"), [("skipped", "ok"), ("ok", "skipped")])
+def test_a_step_that_was_left_out_is_no_difference(one, other):
+    """
+    A project without a limit cannot show its refusal; a step that failed is told all the same.
+    """
+
+    def ended(outcome):
+        return Recording({}, steps={"quota": {"outcome": outcome}})
+
+    assert differences(ended(one), ended(other)) == []
+    assert [found.topic for found in differences(ended("failed"), ended("ok"))] == [Topic.STATUS]

@@ -94,7 +94,8 @@ def _statuses(recorded: Recording, here: Recording) -> Iterator[Difference]:
     for step in recorded.steps.keys() | here.steps.keys():
         one = str(recorded.steps.get(step, {}).get("outcome", "not run"))
         other = str(here.steps.get(step, {}).get("outcome", "not run"))
-        if one != other:
+        # A step that was left out says nothing: what kept it from running is told by its own step.
+        if one != other and "skipped" not in (one, other):
             yield Difference(Topic.STATUS, f"step {step}", one, other)
 
 

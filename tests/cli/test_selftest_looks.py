@@ -1,0 +1,76 @@
+"""
+What a self-test looks at by itself: chips, a refusal for quota, what is left in any zone.
+"""
+
+import subprocess
+
+import pytest
+
+from orchestrator.cli.selftest_looks import StepError, chips_seen
+from orchestrator.cli.selftest_scripts import CHIPS, facts
+from orchestrator.cloud import probe
+from tests.cli.cli_kit import stray_vm
+from tests.scenarios.desk import Desk
+from tests.scenarios.test_selftest import WORDS, steps
+from tests.scenarios.town import Town
+
+SEEN = {"chips": "4", "devices": "4", "opened": "4", "libtpu": "yes"}
+
+
+def test_the_program_that_looks_for_chips_runs_with_a_bare_python():
+    """It tells what this computer has; a word that it does not ask for is left out."""
+    said = subprocess.run(["bash", "-c", CHIPS], capture_output=True, text=True, check=True).stdout
+    told = facts(said + "name=secret")
+    assert set(told) == {"chips", "devices", "opened", "libtpu"}
+    assert "chips on PCI" in chips_seen(told, 0, local=not int(told["opened"]))
+
+
+def test_on_the_service_all_chips_must_be_there_and_one_must_open():
+    """By PCI or by device files: what a new generation shows is not known."""
+    assert chips_seen(SEEN, 4, local=False) == "4 chips on PCI, 4 devices, 4 of them open"
+    assert chips_seen({**SEEN, "chips": "0"}, 4, local=False)
+    for wrong in ({"opened": "0"}, {"chips": "1", "devices": "1"}, {"chips": "0", "devices": "0"}):
+        with pytest.raises(StepError, match="4 chips in each machine"):
+            chips_seen({**SEEN, **wrong}, 4, local=False)
+    with pytest.raises(StepError, match="said nothing"):
+        chips_seen({}, 4, local=True)
+
+
+def test_the_local_cloud_does_not_claim_a_chip():
+    """It says that there is none."""
+    none = {"chips": "0", "devices": "0", "opened": "0"}
+    assert chips_seen(none, 4, local=True).endswith("machines of the local cloud have no accelerator")
+
+
+@pytest.fixture
+def town(tmp_path):
+    """Give a new project."""
+    with Town(tmp_path, fresh_project=True).open() as made:
+        yield made
+
+
+def test_a_type_beyond_the_quota_is_asked_for_and_refused(town, monkeypatch):
+    """The limit of this project is read first; nothing is made."""
+    monkeypatch.setattr(probe, "tpu_limits", lambda clients, quota, zones: dict.fromkeys(zones, 4))
+    said = Desk(town).type(*WORDS)
+    assert steps(said)["quota"] == "ok"
+    assert "v5litepod-8 is refused, the limit is 4: TPU-350" in said.err
+    assert not [call for call in town.log if call.status < 400 and "beyond" in call.name]
+
+
+@pytest.mark.parametrize("limit", [{}, {"europe-west4-b": -1}, {"europe-west4-b": 8}])
+def test_where_the_limit_is_not_known_or_excludes_nothing_no_type_is_asked_for(town, monkeypatch, limit):
+    """What might be granted would cost; a step that is left out is no failure."""
+    monkeypatch.setattr(probe, "tpu_limits", lambda clients, quota, zones: limit)
+    said = Desk(town).type(*WORDS)
+    assert (steps(said)["quota"], steps(said)["tpu"]) == ("skipped", "ok")
+    assert not [call for call in town.log if "beyond" in call.name]
+
+
+def test_what_is_left_in_another_zone_is_named(town):
+    """A VM of the self-test's label far away: 5, with its zone."""
+    said = Desk(town).type(
+        *WORDS, "--no-tpu", meanwhile={"compute.instances.delete": lambda: stray_vm(town, "us-east5-a")}
+    )
+    name = next(iter(town.vms()))
+    assert (said.code, f"VM {name} in us-east5-a" in said.err) == (5, True)
