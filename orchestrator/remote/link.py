@@ -108,7 +108,7 @@ class Link:
         Build the error for a link that failed; the watchdog's reason comes first.
         """
         said, hint = self._way.fault()
-        what = self._reason() or said or _describe(error)
+        what = self._reason() or said or self._flood() or _describe(error)
         return RemoteError(
             f"SSH to {self.host.name} ({self.host.address} port {self.host.port}){self._way.words}: {what}",
             hint=hint or "Run the command again; `tpuctl status` shows whether the machine is still there.",
@@ -168,6 +168,17 @@ class Link:
 
     def _reason(self) -> str:
         return self._watchdog.reason if self._watchdog is not None else ""
+
+    def _flood(self) -> str:
+        """
+        Return that the machine was cut off because it sent too much, empty otherwise.
+        """
+        from orchestrator.remote.transport import FloodError
+
+        client = self._connection.client if self._connection is not None else None
+        transport = client.get_transport() if client is not None else None
+        met = getattr(transport, "saved_exception", None)
+        return str(met) if isinstance(met, FloodError) else ""
 
     def _patience(self) -> float:
         """

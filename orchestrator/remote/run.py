@@ -122,9 +122,11 @@ def read(link: Link, channel: "paramiko.Channel") -> Iterator[bytes]:
     """
     Yield what the command prints until its output ends or the channel is gone.
     """
-    while data := channel.recv(_CHUNK):
-        link.touch()
-        yield data
+    # What is taken is acknowledged, and a link that was cut may be found gone by that.
+    with contextlib.suppress(OSError, EOFError):
+        while data := channel.recv(_CHUNK):
+            link.touch()
+            yield data
 
 
 def errors_of(channel: "paramiko.Channel") -> str:
@@ -179,9 +181,10 @@ def _feed(link: Link, channel: "paramiko.Channel", stdin: bytes) -> None:
 
 
 def _drain(channel: "paramiko.Channel", into: bytearray) -> None:
-    while data := channel.recv_stderr(_CHUNK):
-        if len(into) <= MOST_OUTPUT:
-            into.extend(data)
+    with contextlib.suppress(OSError, EOFError):
+        while data := channel.recv_stderr(_CHUNK):
+            if len(into) <= MOST_OUTPUT:
+                into.extend(data)
 
 
 def _text(data: bytearray) -> str:
