@@ -290,9 +290,11 @@ class Store(Protocol):
         Return size and crc32c (base64, as the bucket shows it) of all objects under *prefix* by name.
         """
 
-    def delete(self, name: str, if_generation: int | None = None) -> None:
+    def delete(self, name: str, if_generation: int | None = None, *, patient: bool = True) -> None:
         """
         Delete an object; one that is gone is fine. Raise PreconditionError as `write` does.
+
+        Not *patient*, a refusal for the object's rate is raised and not waited for.
         """
 
 

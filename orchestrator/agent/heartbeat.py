@@ -19,6 +19,7 @@ from .wake import Bell
 SCHEMA = 1
 PREFIX = ".tpuctl/heartbeat/"
 _URGENT = ("phase", "committed_step", "notice", "preempted")
+_PASSING = ("boot", "restore")
 _INHERITED = ("attempt", "starts")
 
 
@@ -33,11 +34,12 @@ class Status:
     """
     Hold the report; threads change it, *urgent* is called after a change that must be seen soon.
 
-    *masked* takes secrets out of a text.
+    *masked* takes secrets out of a text. *changes* counts them.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._lock = threading.Lock()
+        self.changes = 0
         self._troubles: Dict[str, str] = {}
         self._timings: Dict[str, float] = {}
         self._fields: Dict[str, Any] = {
@@ -88,6 +90,7 @@ class Status:
             told = bool(message) and message != self._fields["message"]
             urgent = any(changes.get(key, self._fields[key]) != self._fields[key] for key in _URGENT)
             self._fields.update(changes)
+            self.changes += 1
         if told:
             say(f"{phase}: {message}")
         if urgent:
@@ -151,7 +154,9 @@ class Reporter:
         self._lock = threading.Lock()
         self._name = heartbeat_name(settings.incarnation, settings.worker)
         self._spacing = min(1.0, settings.heartbeat)
-        self._last = 0.0
+        self._last = float("-inf")
+        self._told_at = float("-inf")
+        self._told = -1
         self._before: Optional[Dict[str, Any]] = None
         self._bell = Bell(settings.incarnation, settings.worker, bucket)
 
@@ -166,23 +171,47 @@ class Reporter:
         """
         Write status.json and the heartbeat object; *at_once* is for a caller that the job waits for.
 
-        Raises OSError or AgentError when either cannot be written.
+        What another thread has told meanwhile is not told twice. Raises OSError or AgentError when either
+        cannot be written.
         """
+        asked, wanted = time.monotonic(), self._status.changes
         if not at_once:
-            left = self._last + self._spacing - time.monotonic()
-            time.sleep(max(0.0, left))  # Cloud Storage takes about one write a second of one object.
+            time.sleep(self._gathers())
         with self._lock:
-            self._last = time.monotonic()
+            if self._told >= wanted if at_once else self._told_at >= asked:
+                return
             bound = seconds if seconds is not None else max(5.0, self._settings.heartbeat)
+            told_at = time.monotonic()
             try:
                 write_atomically(self._settings.layout.status, _text(self._status.body()) + "\n")
             finally:
                 # The first write replaces the report from which a machine that lost its disk learns its past.
                 self._status.inherit(self._read_before(bound))
-                body = self._status.body()
+                time.sleep(self._rest())  # Asked too soon, the bucket refuses, and a repetition takes longer.
+                told, body = self._status.changes, self._status.body()
                 self._bucket.write(self._name, _text(body).encode(), seconds=bound)
+                self._last, self._told_at, self._told = time.monotonic(), told_at, told
         # Only now would a look find what the bell is rung for.
         self._bell.ring(body, bound)
+
+    def _gathers(self) -> float:
+        """
+        Return the seconds to wait for more news: after a passing phase the next one mostly follows at once.
+
+        It alone is told then, and the job need not wait until the object may be changed again.
+        """
+        passing = self._status.get("phase") in _PASSING and not self._status.get("notice")
+        return self._spacing if passing else self._rest()
+
+    def _rest(self) -> float:
+        """
+        Return the seconds until the object may be changed again, after us or who reported here before us.
+        """
+        since = time.monotonic() - self._last
+        at = (self._before or {}).get("at")
+        if self._told < 0 and isinstance(at, (int, float)) and time.time() - at >= 0:
+            since = min(since, time.time() - at)
+        return max(0.0, self._spacing - since)
 
     def _read_before(self, seconds: float) -> Dict[str, Any]:
         if self._before is None:

@@ -154,10 +154,10 @@ def holder_of(session: "Session", world: "World") -> dict[str, Any] | None:
     Say who holds the lease, None when nobody does; *where* is "vm" for the loop on the VM.
     """
     from orchestrator.core.lease import Holder
-    from orchestrator.core.names import LEASE
     from orchestrator.core.world import Present
+    from orchestrator.engine.held import current
 
-    found = session.cloud.store.read(LEASE) if isinstance(world.bucket, Present) else None
+    found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
     if found is None:
         return None
     return loop_of(Holder.from_json(found.data), _age(world.seen_at, found.updated) or 0.0)

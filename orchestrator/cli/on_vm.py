@@ -12,10 +12,10 @@ from orchestrator.cli.places import RECORD_KEY
 from orchestrator.cli.wiring import Session
 from orchestrator.config.adapter import document_of
 from orchestrator.core.lease import HAND_OVER, LOOP, Holder
-from orchestrator.core.names import LEASE
 from orchestrator.core.world import Present, VmState
 from orchestrator.engine import on_vm
 from orchestrator.engine.blueprint import ROOT
+from orchestrator.engine.held import current
 from orchestrator.engine.reach import vm_host
 from orchestrator.errors import HostKeyError, NoGcloudError, NotFoundError, RemoteError, UsageError
 from orchestrator.folders import private_folder
@@ -173,7 +173,7 @@ def _wait(session: Session, host: Host) -> None:
 
 
 def _holds(session: Session) -> bool:
-    found = session.cloud.store.read(LEASE)
+    found = current(session.cloud.store)
     return found is not None and Holder.from_json(found.data).command == LOOP
 
 

@@ -159,7 +159,7 @@ def _let_pass(session: "Session", held: "LeaseHeldError") -> None:
     """
     from orchestrator.cli.output import say
     from orchestrator.core.lease import LIFE, Holder
-    from orchestrator.core.names import LEASE
+    from orchestrator.engine.held import current
     from orchestrator.errors import TransientError
 
     say(f"tpuctl {held.asker} goes first; this watch goes on after it")
@@ -167,7 +167,7 @@ def _let_pass(session: "Session", held: "LeaseHeldError") -> None:
     while quiet < QUIET_LOOKS:
         session.clock.wait(1.0)
         try:
-            found = session.store.read(LEASE)
+            found = current(session.store)
         except TransientError as error:
             if not told:
                 say(f"waiting: {error.message}")

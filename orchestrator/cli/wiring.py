@@ -321,6 +321,7 @@ class Session:
     def _leased(self) -> "Iterator[None]":
         from orchestrator.cli.same_place import check_record, own_agent
 
+        older = "record" in self.__dict__
         try:
             self.lease.acquire()
         except TpuctlError as error:
@@ -333,7 +334,9 @@ class Session:
             return
         with self.lease.renewing():
             if not self.needs_no_record:
+                if older and self.lease.token is not None:
+                    self.record.load()  # Another command may have written it until it gave the lease back.
                 check_record(self)
-                self.record.claim(self.lease.token)
+                self.record.claim(self.lease.token, over=self.lease.taken_over)
                 own_agent(self)
             yield

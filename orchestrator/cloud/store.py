@@ -177,15 +177,17 @@ class GcsStore:
             blobs = storage.list_blobs(self._name, prefix=prefix, fields=_SUMS, **limits)
             return {blob.name: (int(blob.size or 0), str(blob.crc32c or "")) for blob in blobs}
 
-    def delete(self, name: str, if_generation: int | None = None) -> None:
+    def delete(self, name: str, if_generation: int | None = None, *, patient: bool = True) -> None:
         """
         Delete an object; one that is gone is fine.
 
-        Raise PreconditionError when *if_generation* is not the current one.
+        Raise PreconditionError when *if_generation* is not the current one. Not *patient*, a refusal for the
+        object's rate is raised and not waited for.
         """
+        limits = self._clients.spaced if patient else self._clients.mutating
         try:
             with translated(f"delete {self._url(name)}"):
-                self._blob(name).delete(if_generation_match=if_generation, **self._clients.spaced)
+                self._blob(name).delete(if_generation_match=if_generation, **limits)
         except NotFoundError:
             return
 

@@ -5,6 +5,9 @@ It is an object of the bucket, created with "must not exist", renewed and releas
 age is told by the bucket's clock alone, so clocks that differ do no harm. A holder that could not renew it
 for a while stops acting before anybody may take it over; the record, which the new holder writes first,
 refuses the late write of one that was paused.
+
+An object takes one change a second. A holder that has nothing to do would wait for that to delete its lease:
+it writes beside it that the generation is given back, which is as good.
 """
 
 import contextlib
@@ -14,6 +17,7 @@ from collections.abc import Callable, Iterator
 from orchestrator.clock import Clock, SteadyClock
 from orchestrator.core.lease import LIFE, RENEWAL, SAFE, Holder, held_by
 from orchestrator.core.names import LEASE, LEASE_WISH
+from orchestrator.engine.held import give_back, given_back
 from orchestrator.engine.record import bucket_refused
 from orchestrator.errors import (
     AuthError,
@@ -33,6 +37,7 @@ TELLING = 3600.0
 """Seconds after which the clock is set by the bucket's again."""
 PATIENCE = 15.0
 """Seconds for which a bucket that does not answer is asked for the lease again."""
+TOO_SOON = "TPU-402"
 
 
 class Lease:
@@ -40,7 +45,8 @@ class Lease:
     Hold, keep and release the lease of one deployment for *me*. May be used from several threads.
 
     *dead* says of another holder whether it is a process of this computer that no longer runs; then nobody
-    need wait for its lease to expire.
+    need wait for its lease to expire. *taken_over* says that the lease was taken from a holder that has not
+    given it back: what that one still has under way may come late.
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class Lease:
         self._lost: LeaseHeldError | None = None
         self._refused: TpuctlError | None = None
         self._asked = False
+        self.taken_over = False
         self.me = me
 
     @property
@@ -103,19 +110,19 @@ class Lease:
         started = self._clock.monotonic()
         try:
             found = self._store.read(LEASE)
-            if found is None:
-                return self._take(0, started)
+            if found is None or given_back(self._store, found):
+                return self._take(found.generation if found else 0, started)
             holder = Holder.from_json(found.data)
             if holder.id == self.me.id or self._dead(holder):
-                return self._take(found.generation, started)
+                return self._take(found.generation, started, over=True)
             age = self._age(found)
-            return self._take(found.generation, started) if age >= LIFE else (holder, age)
+            return self._take(found.generation, started, over=True) if age >= LIFE else (holder, age)
         except NotFoundError:
             return None
         except AuthError as error:
             raise bucket_refused(error) from error
 
-    def _take(self, generation: int, started: float) -> tuple[Holder, float] | None:
+    def _take(self, generation: int, started: float, *, over: bool = False) -> tuple[Holder, float] | None:
         try:
             self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=generation)
         except PreconditionError:
@@ -128,6 +135,7 @@ class Lease:
             self._generation = found.generation  # Our own write, whose answer was lost.
         self._renewed = started
         self._lost = None
+        self.taken_over = over
         self._tell_the_time()
         return None
 
@@ -250,8 +258,13 @@ class Lease:
         """
         with self._lock, contextlib.suppress(TpuctlError):
             generation, self._generation = self._generation, None
-            if generation is not None:
-                self._store.delete(LEASE, if_generation=generation)
+            if generation is None:
+                return
+            try:
+                self._store.delete(LEASE, if_generation=generation, patient=False)
+            except TpuctlError as error:
+                if error.code == TOO_SOON:
+                    give_back(self._store, generation)
 
     @contextlib.contextmanager
     def renewing(self) -> Iterator[None]:

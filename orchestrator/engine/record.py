@@ -153,13 +153,19 @@ class Record:
         except AuthError as error:
             raise bucket_refused(error) from error
 
-    def claim(self, token: int | None) -> None:
+    def claim(self, token: int | None, *, over: bool = True) -> None:
         """
         Write the lease's token into the bucket's record: what an earlier holder writes later is refused.
 
         Only the holder of the lease may call it; a last write of the earlier one in between is read again.
+        When the lease was not taken *over*, nobody is left whose write could come late: the token goes with
+        the first write, which need not wait for this one then. The record is to be loaded under the lease.
         """
         if token is None:
+            return
+        if not over and not self._damaged_copy:
+            if self.history.bucket_seen:
+                self.note(lambda h: replace(h, fence=token))
             return
         if self._damaged_copy:
             self._store.write(f"{RECORD}.damaged-{self._generation}", self._damaged_copy)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core.lease import LIFE, Holder
-from orchestrator.core.names import CURVE, LEASE, STATUS
+from orchestrator.core.names import CURVE, STATUS
 from orchestrator.core.seal import proven, sealed_bytes, unsealed
 from orchestrator.engine.files import write_atomically
+from orchestrator.engine.held import current
 from orchestrator.engine.snapshot_here import AHEAD, HERE, SCHEMA, Snapshot, counted
 from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError
 from orchestrator.ports import Store
@@ -113,7 +114,7 @@ def published(store: Store, now: float, gone: Callable[[Holder], bool], key: byt
     """
     Return the snapshot of the bucket, if a holder of *key* wrote it, who lives and holds the lease now.
     """
-    lease = store.read(LEASE)
+    lease = current(store)
     if lease is None or not -AHEAD <= now - lease.updated < LIFE:
         return None
     holder = Holder.from_json(lease.data)

@@ -19,6 +19,7 @@ from orchestrator.engine.doorbell import Doorbell
 from orchestrator.engine.files import disk_trouble
 from orchestrator.engine.observe import unforeseen
 from orchestrator.engine.reconcile import Pass, Reconciler, blind
+from orchestrator.engine.record import SPACING
 from orchestrator.errors import (
     UNFORESEEN,
     AuthError,
@@ -170,7 +171,8 @@ class Watcher:
         node = current_node(result.world, self._record.history)
         listening = node is not None and node.state is NodeState.READY and node.incarnation
         rest = self._record.rest()
-        if rest and pause > rest:
+        # A write that the next pass would have to wait for costs more than it is worth: that one makes it.
+        if rest and pause > rest + SPACING:
             self._clock.wait(rest, self.wake)
             pause -= rest
             # What the bucket does not take now, the next pass writes, or says why not.

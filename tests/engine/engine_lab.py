@@ -232,7 +232,7 @@ class Controller:
         self.lease = Lease(self.cloud.store, self.clock, me, lab.dead)
         self.lease.acquire()
         self.record.load(forgiving=forgiving)
-        self.record.claim(self.lease.token)
+        self.record.claim(self.lease.token, over=self.lease.taken_over)
         self.journal = Journal(folder / "journal.jsonl", self.cloud.store, self.clock)
         self.sink = EventLog(self.cloud.store, self.events.append, lambda: self.history.bucket_seen)
         catalog = load_catalog()

@@ -59,7 +59,7 @@ class Shelf:
         self.held[name] = data
         return 1
 
-    def delete(self, name, if_generation=None):
+    def delete(self, name, if_generation=None, *, patient=True):
         self._check()
         self.held.pop(name, None)
 

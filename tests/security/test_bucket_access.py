@@ -24,7 +24,8 @@ from orchestrator.local.wire.storage_xml import xml_routes
 from tests.engine.engine_lab import Lab, a_spec
 
 CONTROL = (
-    ".tpuctl/record.json", ".tpuctl/lease", ".tpuctl/lease-wish", ".tpuctl/journal/1.intent.json",
+    ".tpuctl/record.json", ".tpuctl/lease", ".tpuctl/lease-wish", ".tpuctl/lease-back",
+    ".tpuctl/journal/1.intent.json",
     ".tpuctl/events/1.jsonl", ".tpuctl/status.json", ".tpuctl/curve.json", ".tpuctl/capacity.json",
     ".tpuctl/outbox/1", ".tpuctl/outbox-sent/1", ".tpuctl/of-tomorrow", f"bundles/{'a' * 64}.tar.gz",
     "bundles/agent.pyz", "data/files/x",

@@ -71,7 +71,7 @@ class Loop:
         try:
             self.lease.acquire()
             self.record.load()
-            self.record.claim(self.lease.token)
+            self.record.claim(self.lease.token, over=self.lease.taken_over)
             if not self.record.history.bundle:
                 now = self.world.now()
                 digest = job_digest(self.spec)

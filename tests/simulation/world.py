@@ -319,7 +319,7 @@ class Controller:
         with self.lease.renewing():
             self.record.load(forgiving=self.forgiving)
             if not self.forgiving:
-                self.record.claim(self.lease.token)
+                self.record.claim(self.lease.token, over=self.lease.taken_over)
             yield
 
     def want(self):

@@ -147,9 +147,9 @@ class DirectStore:
                 found[one.name] = (held.size, held.crc32c)
         return found
 
-    def delete(self, name: str, if_generation: int | None = None) -> None:
+    def delete(self, name: str, if_generation: int | None = None, *, patient: bool = True) -> None:
         """
-        Delete an object; one that is gone is fine.
+        Delete an object; one that is gone is fine. No refusal for a rate is waited for, *patient* or not.
         """
 
         def act() -> None:
