@@ -20,6 +20,7 @@ SCHEMA = 1
 PREFIX = ".tpuctl/heartbeat/"
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = ("boot", "restore")
+LATER = 1.25
 _INHERITED = ("attempt", "starts")
 
 
@@ -207,11 +208,13 @@ class Reporter:
         """
         Return the seconds until the object may be changed again, after us or who reported here before us.
         """
-        since = time.monotonic() - self._last
+        if self._told >= 0:
+            return max(0.0, self._last + self._spacing - time.monotonic())
         at = (self._before or {}).get("at")
-        if self._told < 0 and isinstance(at, (int, float)) and time.time() - at >= 0:
-            since = min(since, time.time() - at)
-        return max(0.0, self._spacing - since)
+        if not isinstance(at, (int, float)) or at > time.time():
+            return 0.0
+        # A report is written a little later than it is dated.
+        return max(0.0, at + LATER * self._spacing - time.time())
 
     def _read_before(self, seconds: float) -> Dict[str, Any]:
         if self._before is None:

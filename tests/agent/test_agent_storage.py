@@ -2,7 +2,9 @@
 The agent's way to the bucket: bounded retries, preconditions, large files, and a disk that is full.
 """
 
+import json
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from orchestrator.agent.errors import AgentError, PreconditionError, TransientError
 from orchestrator.agent.gang import Attempt, Gang
-from orchestrator.agent.heartbeat import Reporter, Status
+from orchestrator.agent.heartbeat import Reporter, Status, heartbeat_name
 from orchestrator.agent.logs import SEGMENT, JobLog
 from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.settings import Settings, read_settings
@@ -245,3 +247,67 @@ def test_heartbeat_is_written_though_the_disk_refuses(lab: Lab) -> None:
         Reporter(settings, bucket_of(lab), status).report()
 
     assert lab.json(".tpuctl/heartbeat/1/0")["message"] == "logs: disk is full"
+
+
+@pytest.fixture
+def refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """
+    Let an object of the bucket change twice a second at most; return the names of refused changes.
+    """
+    objects, found = lab.storage.objects, list[str]()
+    check = objects.check_rate
+
+    def noted(bucket: str, name: str) -> None:
+        try:
+            check(bucket, name)
+        except Exception:
+            found.append(name)
+            raise
+
+    monkeypatch.setattr(objects, "_interval", 0.5)
+    monkeypatch.setattr(objects, "check_rate", noted)
+    return found
+
+
+def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: Lab, refused: list[str]) -> None:
+    """
+    Neither after its startup script, nor when phases follow each other at once: the job would wait for it.
+    """
+    name = heartbeat_name(1, 0)
+    lab.put(name, json.dumps({"phase": "boot", "script": True, "at": time.time()}).encode())
+    lab.machine(HEARTBEAT_SECONDS=0.5, TARGET_STEPS="", COMMAND="sleep 0.1").run_to_end()
+    assert lab.json(name)["phase"] == "unclaimed"
+    assert name not in refused
+
+
+def test_what_another_thread_has_told_meanwhile_is_not_told_twice(lab: Lab) -> None:
+    """
+    The start of a job is told by whoever comes first, and what comes with it is one report.
+    """
+    status = Status(settings_of(lab))
+    reporter = Reporter(settings_of(lab), bucket_of(lab), status)
+    status.set(phase="run", starts=1)
+    reporter.report()
+    before = len(lab.writes)
+    reporter.report(at_once=True)
+    assert len(lab.writes) == before
+    status.set(starts=2)
+    reporter.report(at_once=True)
+    assert lab.json(heartbeat_name(1, 0))["starts"] == 2
+    reporter.report()
+    assert len(lab.writes) == before + 2
+
+
+def test_the_first_phases_are_one_report(lab: Lab) -> None:
+    """
+    What passes at once is not worth a write, after which the next one has to wait.
+    """
+    status = Status(settings_of(lab))
+    reporter = Reporter(settings_of(lab), bucket_of(lab), status)
+    thread = threading.Thread(target=reporter.report)
+    thread.start()
+    status.set(phase="restore")
+    status.set(phase="run")
+    reporter.report(at_once=True)
+    thread.join()
+    assert [write for write in lab.writes if "heartbeat" in write] == [f"POST {heartbeat_name(1, 0)}"]

@@ -8,7 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.core.names import JOURNAL, LEASE, RECORD
+from orchestrator.core.names import JOURNAL, LEASE, LEASE_BACK, RECORD
+from orchestrator.engine.held import current
+from orchestrator.engine.record import decode
+from orchestrator.errors import LeaseHeldError
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
 SECOND = 1.0
@@ -41,6 +44,36 @@ def too_soon(written):
         if any(gap < SECOND for gap in gaps) and not name.startswith(MACHINES):
             found[name] = gaps
     return found
+
+
+def refusals(lab, monkeypatch):
+    """
+    Let an object change once a second from now on; return where refused changes are noted.
+    """
+    objects, found = lab.storage.objects, []
+    check = objects.check_rate
+
+    def noted(bucket, name):
+        if name.startswith(MACHINES):
+            return
+        try:
+            check(bucket, name)
+        except Exception:
+            found.append(name)
+            raise
+
+    monkeypatch.setattr(objects, "_interval", SECOND)
+    monkeypatch.setattr(objects, "check_rate", noted)
+    return found
+
+
+def gone(lab, controller):
+    """
+    End a command: what it knows is in the bucket, and the lease given back.
+    """
+    controller.record.flush()
+    controller.lease.release()
+    lab.wait(10)
 
 
 @pytest.mark.parametrize("request_by", ["node", "queued"])
@@ -103,3 +136,83 @@ def test_what_a_pass_brought_about_is_in_the_bucket_before_a_long_pause(lab):
     other = lab.controller(state="elsewhere", beside=False)
     assert replace(other.history, serial=0, fence=0) == replace(controller.history, serial=0, fence=0)
     assert other.history.accepted
+
+
+def test_new_code_goes_to_the_machine_without_waiting_for_the_claim(lab, monkeypatch):
+    """
+    The next command claims the record with its first intent: nobody is left who could write behind its back.
+    """
+    gone(lab, lab.up())
+    refused = refusals(lab, monkeypatch)
+    controller = lab.controller()
+    before = controller.record._generation
+    controller.record.note(lambda h: replace(h, settings_due=True))
+    assert controller.one_pass().plan.changes
+    assert refused == []
+    assert controller.record._generation != before
+    assert controller.history.fence == controller.lease.token
+    assert decode(lab.get(RECORD), "demo").fence == controller.lease.token
+
+
+def test_a_lease_that_was_taken_over_is_claimed_at_once(lab, written):
+    """
+    A holder that has not given it back may still have a write under way, which has to be refused.
+    """
+    first = lab.up()
+    lab.wait(120)
+    written.clear()
+    second = lab.controller(state="elsewhere", beside=True, who="there")
+    assert second.lease.taken_over
+    assert written[RECORD]
+    with pytest.raises(LeaseHeldError):
+        first.record.update(lambda h: replace(h, preemptions=9))
+
+
+def test_a_command_that_has_nothing_to_do_gives_its_lease_back_without_waiting(lab, monkeypatch):
+    """
+    It was taken a moment ago and cannot be deleted yet. The next one has it at once, and as a free one.
+    """
+    gone(lab, lab.up())
+    refused = refusals(lab, monkeypatch)
+    quick = lab.controller()
+    before = lab.clock.now()
+    quick.lease.release()
+    assert lab.clock.now() == before
+    assert refused == [LEASE]
+    assert lab.objects(LEASE_BACK)
+    assert current(quick.cloud.store) is None
+    lab.wait(1)
+    following = lab.controller(state="elsewhere", beside=True, who="there")
+    assert not following.lease.taken_over
+    assert refused == [LEASE]
+
+
+def test_a_lease_given_back_frees_no_later_one(lab, monkeypatch):
+    """
+    The note names the generation: whoever takes the lease after it is respected.
+    """
+    gone(lab, lab.up())
+    refusals(lab, monkeypatch)
+    lab.controller().lease.release()
+    lab.wait(1)
+    holder = lab.controller()
+    assert lab.objects(LEASE_BACK)
+    assert current(holder.cloud.store) is not None
+    with pytest.raises(LeaseHeldError):
+        lab.controller(state="elsewhere", beside=True, who="there")
+
+
+def test_a_slow_pass_leaves_its_results_to_the_next_one_and_that_waits_for_nothing(lab, monkeypatch):
+    """
+    After a change the next look comes at once: a write in between would hold up its intents.
+    """
+    refused, send = refusals(lab, monkeypatch), lab.wire.send
+
+    def slowly(request, *args, **options):
+        if "/o" not in request.path_url:
+            lab.clock.advance(0.15)
+        return send(request, *args, **options)
+
+    monkeypatch.setattr(lab.wire, "send", slowly)
+    lab.up()
+    assert refused == []
