@@ -48,7 +48,7 @@ class Checks:
         self.mutations = Counter()
         self._asks, self._starts = defaultdict(list), defaultdict(list)
         self._newest, self._good, self._sure, self._anew = {}, {}, {}, {}
-        self.blind_seconds, self._paid = Counter(), Counter()
+        self.blind_seconds, self._paid, self._given_up = Counter(), Counter(), set()
         world.on_call = self.called
         world.network.calling = self.calling
         world.fleet.changed = lambda gang: self._saved(gang.deployment)
@@ -101,6 +101,8 @@ class Checks:
         """Check what one call says about its caller."""
         if method in LOOKS and not process.acted:
             process.looks[method, request.path] = status in {200, 404} and fault != "truncated"
+        if method in DELETES and status == 200:
+            self._note_given_up(process.deployment, request)
         if method in MUTATING:
             process.acted = True
             self.mutations[process.deployment, method] += 1
@@ -122,11 +124,17 @@ class Checks:
             newest = node.numeric_id == self._newest_node(process.deployment)
             deleted = method in DELETES and request.path.endswith(f"/{node.name}")
             created = method in CREATES and request.query.get(CREATES[method]) != node.name
-            if self._dear(node):
+            if self._dear(node) or node.numeric_id in self._given_up:
                 continue
             if newest and (deleted or created) and not self._at_end(process.deployment):
                 good = self._good.get(node.numeric_id)
                 self.demand("I7", invariants.i7_healthy(node.name, good, process.pass_began), process.name)
+
+    def _note_given_up(self, deployment, request):
+        """Note a node that was deleted before it worked: dropped while it is created, that is asked again."""
+        for node in self.world.nodes(deployment):
+            if request.path.endswith(f"/{node.name}") and node.numeric_id not in self._good:
+                self._given_up.add(node.numeric_id)
 
     def _dear(self, node):
         """Say whether a node is on demand for a deadline's sake: it may go as soon as spot is safe."""
