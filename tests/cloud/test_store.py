@@ -7,6 +7,7 @@ import gzip
 import pytest
 
 from orchestrator.cloud.store import GcsStore
+from orchestrator.engine.lease import TOO_SOON
 from orchestrator.errors import AuthError, NotFoundError, PreconditionError, TransientError, UnknownCloudError
 from tests.cloud.cloud_kit import a_bucket, a_lab, canned
 
@@ -307,3 +308,20 @@ def test_a_write_that_comes_too_soon_is_asked_for_again_with_its_precondition():
         assert GcsStore(server.clients(read_retry=1), "demo-bucket").write("x", b"data", 6) == 7
     assert len(asked) == 3
     assert all("ifGenerationMatch=6" in path for path in asked)
+
+
+def test_a_deletion_that_comes_too_soon_is_refused_at_once_where_nobody_wants_to_wait():
+    """
+    The code says that the object's rate is the reason: whoever gives a lease back writes beside it then.
+    """
+    asked = []
+
+    def answer(seen):
+        asked.append(seen.path)
+        reason = {"reason": "rateLimitExceeded"}
+        return 429, {"error": {"code": 429, "message": "rate limit", "errors": [reason]}}
+
+    with canned(answer) as server, pytest.raises(TransientError) as caught:
+        GcsStore(server.clients(read_retry=1), "demo-bucket").delete("x", 6, patient=False)
+    assert len(asked) == 1
+    assert caught.value.code == TOO_SOON
