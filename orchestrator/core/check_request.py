@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from orchestrator.core.catalog import Catalog
 from orchestrator.core.check_place import LABEL
 from orchestrator.core.data_disks import READS, WRITES, data_disks
+from orchestrator.core.queued import LONGEST_RUN
 from orchestrator.core.rule import Problem, Rule
 from orchestrator.core.spec import Spec
 
 _RESERVATION = re.compile(r"(?:projects/[^/]+/locations/([^/]+)/reservations/)?[A-Za-z0-9-]+")
 """A name as gcloud takes it (`-` is any of the project), or the full name of the API."""
-
-LONGEST_RUN = 7 * 86400.0
-"""Seconds that a flex-start TPU may run (docs/facts.md 1.5)."""
 
 
 def _reservation(spec: Spec, _: Catalog) -> Iterator[Problem]:

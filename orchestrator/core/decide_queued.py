@@ -12,13 +12,16 @@ from datetime import datetime, timezone
 from orchestrator.core.due import refusal_of
 from orchestrator.core.history import History, Refusal, lasted
 from orchestrator.core.plan import Kind
-from orchestrator.core.queued import ENDED, IN_QUEUE, QueuedResource, QueuedState
+from orchestrator.core.queued import ENDED, IN_QUEUE, LONGEST_RUN, QueuedResource, QueuedState
+from orchestrator.core.spec import Spec
 from orchestrator.core.world import Node, NodeState, Present, World
 from orchestrator.errors import Retry
 
 PROVISIONING_DEADLINE = 1800.0
 """Seconds a queued resource may stay PROVISIONING: one was seen to make and lose its machines for ever."""
 
+RUN_SLACK = 600.0
+"""Seconds by which the end of a flex-start TPU may be early: it is seen READY after it was given."""
 CLOCKS = 60.0
 """Seconds by which the clocks of the cloud and of this computer may differ."""
 
@@ -83,6 +86,21 @@ def has_failed(node: Node) -> bool:
     Say whether the queue has given the order up: a refusal, and no loss of a machine.
     """
     return node.queued is not None and node.queued.state is QueuedState.FAILED
+
+
+def loss_text(spec: Spec, history: History, node: Node, now: float) -> str:
+    """
+    Say what has become of a lost TPU: a flex-start one is not preempted, the service ends it after its time.
+    """
+    flex = spec.tpu.request == "flex-start" or node.incarnation in history.flex_start
+    if not flex or node.state is not NodeState.PREEMPTED:
+        return f"is {node.state.name}"
+    given = history.sightings.get(f"node:{node.incarnation}:ready", now)
+    most = spec.tpu.max_run_duration
+    seconds = float(most) if most is not None else LONGEST_RUN
+    if now - given >= seconds - RUN_SLACK:
+        return f"has had its time ({most or '7d'}), after which Google ends a flex-start TPU"
+    return f"was ended by Google before its time ({most or '7d'})"
 
 
 @dataclass(frozen=True)

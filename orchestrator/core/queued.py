@@ -40,6 +40,9 @@ IN_QUEUE = frozenset(
 ENDED = frozenset({QueuedState.SUSPENDING, QueuedState.SUSPENDED, QueuedState.FAILED})
 """States that lead to no node any more. They hold quota until they are deleted."""
 
+LONGEST_RUN = 7 * 86400.0
+"""Seconds that a flex-start TPU may run (docs/facts.md 1.5)."""
+
 
 @dataclass(frozen=True)
 class QueuedResource:

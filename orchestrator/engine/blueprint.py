@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 
 from orchestrator.catalog import load_catalog
 from orchestrator.core import names
-from orchestrator.core.check_request import LONGEST_RUN
 from orchestrator.core.data_disks import data_disks
 from orchestrator.core.grants import vm_account
 from orchestrator.core.history import History
 from orchestrator.core.job import heartbeat_interval
+from orchestrator.core.queued import LONGEST_RUN
 from orchestrator.core.scopes import node_scopes, vm_scopes
 from orchestrator.core.spec import Spec, VmSpec
 from orchestrator.core.world import Node

@@ -5,7 +5,7 @@ One pass: look, learn, decide, act.
 from dataclasses import dataclass, replace
 
 from orchestrator.core.decide import decide
-from orchestrator.core.decide_queued import has_failed
+from orchestrator.core.decide_queued import has_failed, loss_text
 from orchestrator.core.end import expiry
 from orchestrator.core.events import Event
 from orchestrator.core.guard import broken
@@ -171,9 +171,12 @@ class Reconciler:
         known = signs & set(before.sightings)
         if node is None or has_failed(node) or known or not signs & set(after.sightings):
             return after
-        what = node.state.name if node.state in TERMINAL else "being preempted"
-        work = lost_text(self._deployment.spec.job.checkpoint, world, after)
-        text = f"TPU {node.name} is {what}{f'; {work}' if work else ''}"
+        spec = self._deployment.spec
+        what = "is being preempted"
+        if node.state in TERMINAL:
+            what = loss_text(spec, before, node, world.seen_at)
+        work = lost_text(spec.job.checkpoint, world, after)
+        text = f"TPU {node.name} {what}{f'; {work}' if work else ''}"
         self._sink(Event(world.seen_at, "preempted", text, {"incarnation": node.incarnation}))
         return replace(after, preemptions=after.preemptions + 1)
 

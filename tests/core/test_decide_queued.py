@@ -2,13 +2,22 @@
 A TPU in the queue: what node and queued resource are together, and what becomes of them.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.core.decide import decide
-from orchestrator.core.decide_queued import CLOCKS, PROVISIONING_DEADLINE, merged, state_text
+from orchestrator.core.decide_queued import (
+    CLOCKS,
+    PROVISIONING_DEADLINE,
+    loss_text,
+    merged,
+    state_text,
+)
 from orchestrator.core.learn import learn
 from orchestrator.core.plan import Kind, Verb
 from orchestrator.core.queued import ENDED, QueuedResource, QueuedState
+from orchestrator.core.units import Duration
 from orchestrator.core.world import NodeState, Present
 from orchestrator.errors import Retry
 from tests.core.worlds import NOW, OTHER_ZONE, ZONE, history, node, spec, world
@@ -140,3 +149,22 @@ def test_people_read_the_state_of_the_place_in_the_queue():
     assert state_text(merged((node(),), (place(S.PROVISIONING),))[0]) == "READY"
     assert state_text(merged((), (place(S.SUSPENDED),))[0]) == "SUSPENDED"
     assert state_text(node()) == "READY"
+
+
+@pytest.mark.parametrize(
+    ("changes", "known", "told"),
+    [
+        ({"request": "flex-start", "max_run_duration": Duration(7200)}, {},
+         "has had its time (2h), after which Google ends a flex-start TPU"),
+        ({"request": "flex-start"}, {}, "was ended by Google before its time (7d)"),
+        ({}, {"flex_start": (1,)}, "was ended by Google before its time (7d)"),
+        ({}, {}, "is PREEMPTED"),
+    ],
+)  # fmt: skip
+def test_what_has_become_of_a_lost_tpu_is_told_as_what_it_is(changes, known, told):
+    """
+    A flex-start TPU is not preempted; one that goes early has no reason that anybody knows.
+    """
+    lost, ran = node(state=NodeState.PREEMPTED), {"node:1:ready": NOW - 7200}
+    wanted = spec(tpu=replace(spec().tpu, **changes))
+    assert loss_text(wanted, history(sightings=ran, **known), lost, NOW) == told
