@@ -11,7 +11,7 @@ import socket
 from orchestrator.local.wire.owner import held_for_us
 
 LOOK_SECONDS = 0.02
-RETRY_SECONDS = 0.3
+RETRY_SECONDS = 0.1
 REFUSALS = 2
 """A port that nobody holds is asked once more: the answer may be meant for a connection before."""
 
@@ -55,6 +55,8 @@ async def the_end(host: str, port: int) -> str:
             with connection:
                 # Nothing is asked, so nothing comes: the connection lasts as long as the daemon.
                 await asyncio.get_running_loop().sock_recv(connection, 1)
+            await asyncio.sleep(LOOK_SECONDS)
+            continue  # whoever takes the port is to find no program of the machine
         except ForeignServerError as error:
             return str(error)
         except ConnectionRefusedError:
