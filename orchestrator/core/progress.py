@@ -42,6 +42,9 @@ def with_reports(known: Progress, beats: tuple[Heartbeat, ...], node: Node | Non
     if first is not None and node is not None and 0 < first - node.created_at < LONGEST_START:
         known = replace(known, cold=first - node.created_at)
     step = min(beat.committed_step or beat.resumed_from or 0 for beat in beats)
+    if step < known.step and all(beat.phase is Phase.RUN for beat in beats):
+        # Whatever an earlier machine has said, or has saved and lost: this is what the job goes on from.
+        return replace(known, step=step)
     return known if step <= known.step else _committed(known, last, step, node)
 
 
@@ -49,9 +52,8 @@ def _committed(known: Progress, beat: Heartbeat, step: int, node: Node | None) -
     # A machine's own clock may be wrong, or lie: nothing is later than its report, or earlier than its TPU.
     at = min(beat.committed_at or beat.updated, beat.updated)
     since = max(known.committed_at, beat.timings.get("first_step", 0.0))
-    since = max(since, node.created_at) if since and node is not None else since
-    gap = at - since if since and at > since else 0.0
-    return replace(known, step=step, committed_at=at, loss=gap or known.loss)
+    worked = node is not None and node.created_at <= since < at
+    return replace(known, step=step, committed_at=at, loss=at - since if worked else known.loss)
 
 
 def last_step(beat: Heartbeat, target: int | None) -> int | None:

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -311,13 +311,29 @@ def encode(history: History, deployment: str, writer: str = "", key: bytes = b""
     Return the record as JSON; *writer* names the process that wrote it, *key* proves it.
     """
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
+    body["history"] = _adapter().dump_python(_readable(history), mode="json")
+    return sealed_bytes(proven(body, key) if key else body)
+
+
+def _readable(history: History) -> History:
+    """
+    Return the record without what nobody could read: one such number would cost all the rest.
+    """
+    if _is_sane(history):
+        return history
+    parts = ({field.name: getattr(history, field.name)} for field in fields(History))
+    kept = {
+        name: value for part in parts if _is_sane(replace(History(), **part)) for name, value in part.items()
+    }
+    return replace(History(), **kept)
+
+
+def _is_sane(history: History) -> bool:
     try:
         check_history(history)
     except UNFORESEEN:
-        # What nobody could read would be no record: without what reports have told, it is one.
-        history = replace(history, progress=History().progress)
-    body["history"] = _adapter().dump_python(history, mode="json")
-    return sealed_bytes(proven(body, key) if key else body)
+        return False
+    return True
 
 
 def decode(data: bytes, deployment: str) -> History:

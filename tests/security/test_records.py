@@ -10,6 +10,7 @@ import pytest
 from orchestrator.core.history import History, Span
 from orchestrator.core.seal import Origin, origin_of, proven, sealed
 from orchestrator.core.world import Operation
+from orchestrator.engine import record as engine_record
 from orchestrator.engine.artifacts import bundle_file, find_artifacts
 from orchestrator.engine.down import Sweep
 from orchestrator.engine.record import Record, decode, encode
@@ -157,8 +158,9 @@ OPERATION = Operation("operations/x", "node", "create", "demo-tpu-g1", "europe-w
         {"reason": "x" * 100_000}, {"sightings": {"a": float("nan")}},
     ],
 )  # fmt: skip
-def test_a_record_holds_what_tpuctl_writes_or_is_damaged(lab, changes):
+def test_a_record_holds_what_tpuctl_writes_or_is_damaged(monkeypatch, changes):
     """Then the copy here counts; `down` finds by label what there is, and ends with nothing left."""
+    monkeypatch.setattr(engine_record, "_readable", lambda history: history)  # A forger writes what he likes.
     data = encode(replace(History(bucket_seen=True), **changes), "demo")
     with pytest.raises(DamagedRecordError):
         decode(data, "demo")

@@ -3,6 +3,7 @@ What one report says does not outlive it: it makes no record unreadable, and dat
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -51,10 +52,34 @@ def test_a_record_that_nobody_could_read_is_written_without_its_progress():
 
 def test_a_commit_is_not_later_than_its_report_nor_than_its_tpu_is_old():
     """A clock that is wrong, or lies, would make the deadline pay for on demand."""
-    told = {"first_step": 1.0}
-    ahead = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=1e11, updated=NOW, timings=told)
+    begun = {"first_step": NOW - 500}
+    ahead = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=1e11, updated=NOW, timings=begun)
     learned = with_reports(Progress(), (ahead,), node(created_at=NOW - 600))
-    assert (learned.committed_at, learned.loss) == (NOW, 600)
+    assert (learned.committed_at, learned.loss) == (NOW, 500)
+    before = replace(ahead, timings={"first_step": 1.0})
+    assert with_reports(Progress(loss=30.0), (before,), node(created_at=NOW - 600)).loss == 30
+
+
+def test_the_time_between_two_tpus_is_no_time_between_two_saves():
+    """Days without a TPU would count as the work that each preemption costs; nor where it is not in sight."""
+    known = Progress(step=5, committed_at=NOW - 300_000, loss=30.0)
+    first = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=NOW - 10, updated=NOW)
+    for seen in (node(created_at=NOW - 600), None):
+        learned = with_reports(known, (first,), seen)
+        assert (learned.step, learned.committed_at, learned.loss) == (9, NOW - 10, 30.0)
+
+
+def test_steps_that_a_machine_has_made_up_end_with_it():
+    """The deadline held all the work to be done, for good, and never paid for what was left."""
+    lied = with_reports(Progress(), (beat(phase=Phase.RUN, step=9, committed_step=2**52),), node())
+    assert lied.step == 2**52
+    boots = beat(2, phase=Phase.SETUP, step=None)
+    assert with_reports(lied, (boots,), node(2)).step == 2**52, "not known before the job runs"
+    runs = (beat(phase=Phase.RUN, resumed_from=40), beat(1, phase=Phase.RUN, resumed_from=40))
+    again = with_reports(lied, runs, node(2))
+    assert again.step == 40
+    saved = tuple(replace(one, committed_step=60, committed_at=NOW) for one in runs)
+    assert with_reports(again, saved, node(2)).step == 60
 
 
 def test_a_time_that_nobody_lives_to_see_is_no_forecast():

@@ -1,0 +1,76 @@
+"""
+What is written of a deployment can be read again, whatever has got into it.
+"""
+
+from dataclasses import fields, replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.core.history import Candidate, History, Refusal, Span
+from orchestrator.core.plan import Kind
+from orchestrator.core.progress import Progress
+from orchestrator.core.sane import LATEST, MOST
+from orchestrator.core.world import Operation
+from orchestrator.engine.record import decode, encode
+from orchestrator.errors import Retry
+
+KEY = b"k" * 32
+ANY = {field.name: st.from_type(field.type) for field in fields(History)}
+"""Values of each field's type: floats that are none, numbers without end, text of any kind."""
+ANY |= {
+    "sightings": st.dictionaries(st.text(), st.floats()),
+    "sidecars": st.dictionaries(st.text(), st.text()),
+}
+times, numbers = st.floats(0, LATEST), st.integers(0, MOST)
+zones = st.from_regex(r"[a-z0-9-]{1,40}", fullmatch=True)
+names = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
+digests = st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
+kinds, retries = st.sampled_from(Kind), st.sampled_from(Retry)
+
+
+def several(values):
+    """Return tuples of them."""
+    return st.lists(values, max_size=3).map(tuple)
+
+
+SANE = {
+    "serial": numbers, "incarnation": numbers, "highest": numbers, "round": numbers, "zone": zones,
+    "type": zones, "substitute": zones, "zones_used": several(zones), "bundle": digests, "agent": digests,
+    "started_at": times, "expires_at": times, "granted_at": times, "remote_failed_since": st.none() | times,
+    "accepted": st.booleans(), "claimed": st.booleans(), "reason": st.text(), "shape": st.text(),
+    "sightings": st.dictionaries(st.text(), times), "sidecars": st.dictionaries(st.text(), st.text()),
+    "on_demand": several(numbers), "beacons": several(numbers), "mute": several(st.tuples(numbers, times)),
+    "rivals": several(st.builds(Candidate, numbers, zones, times, st.booleans())),
+    "refusals": several(st.builds(Refusal, times, zones, retries, st.text(), kinds, st.text())),
+    "spans": several(
+        st.builds(Span, st.sampled_from(["node", "vm"]), names, zones, times, st.none() | times, type=zones)
+    ),
+    "operations": several(
+        st.builds(Operation, names, st.just("node"), st.just("create"), names, zones, st.none() | numbers)
+    ),
+    "progress": st.builds(Progress, st.integers(0, 1 << 53), times, times, times, times, times),
+}  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.fixed_dictionaries({}, optional=SANE))
+def test_what_is_encoded_is_decoded(values):
+    """Every field, alone and with others, and nothing is changed on the way."""
+    history = replace(History(), **values)
+    assert decode(encode(history, "demo", "me", KEY), "demo") == history
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.fixed_dictionaries({}, optional=ANY), st.fixed_dictionaries({}, optional=SANE))
+def test_what_nobody_could_read_is_left_out_and_nothing_else(any_values, sane_values):
+    """A record that cannot be read forgets what earlier TPUs have cost, and keeps `ttl` from its end."""
+    history = replace(
+        History(), **any_values, **{k: v for k, v in sane_values.items() if k not in any_values}
+    )
+    again = decode(encode(history, "demo", "me", KEY), "demo")
+    for field in fields(History):
+        found, nothing = getattr(again, field.name), getattr(History(), field.name)
+        assert found in (getattr(history, field.name), nothing), field.name
+        if field.name not in any_values:
+            assert found == getattr(history, field.name), field.name
