@@ -25,6 +25,7 @@ def command(file: Path | None, settings: tuple[str, ...], everything: bool, as_j
     from orchestrator.config.layers import overrides_of
     from orchestrator.config.load import find
     from orchestrator.config.origins import DEFAULT, origins_of
+    from orchestrator.core.clean import clean
 
     path = file or find(Path.cwd())
     found = [o for o in origins_of(path, overrides_of(settings)) if everything or o.origin != DEFAULT]
@@ -33,7 +34,8 @@ def command(file: Path | None, settings: tuple[str, ...], everything: bool, as_j
         return
     width = max((len(one.key) for one in found), default=0)
     for one in found:
-        click.echo(f"{one.key:<{width}}  {_text(one.value)}  ({one.origin})")
+        # Settings may be somebody else's, who hands a project over: nothing of them steers the terminal.
+        click.echo(clean(f"{one.key:<{width}}  {_text(one.value)}  ({one.origin})"))
     if not everything:
         click.echo("everything else has its default: tpuctl config --all", err=True)
 

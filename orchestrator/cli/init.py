@@ -3,6 +3,7 @@ tpuctl init: a first deployment file, or a copy of an example.
 """
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -40,7 +41,8 @@ def command(folder: Path, recipe: str | None, name: str | None, as_json: bool) -
         files = _copies(_example(recipe))
         files[FILE_NAME] = _renamed(files[FILE_NAME], name)
     read(files[FILE_NAME], FILE_NAME, environ={})
-    there = sorted(path for path in files if (folder / path).exists())
+    # A link that leads nowhere yet is there too: what it leads to would be written.
+    there = sorted(path for path in files if os.path.lexists(folder / path))
     if there:
         raise UsageError(
             f"{folder / there[0]} exists already", hint="choose another folder, or remove it first",
@@ -48,7 +50,8 @@ def command(folder: Path, recipe: str | None, name: str | None, as_json: bool) -
         )  # fmt: skip
     for path, data in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(data)
+        with (folder / path).open("xb") as file:
+            file.write(data)
     target = folder / FILE_NAME
     if as_json:
         print_json("init", {"file": str(target), "recipe": recipe})

@@ -93,8 +93,10 @@ KINDS: Mapping[str, Any] = {
         "sent?": {"files": int, "bytes": int, "largest": [{"path": str, "bytes": int}]},
         "data?": [{
             "name": str, "source": str, "bytes": maybe(int), "files": maybe(int), "usd_month": maybe(float),
+            "leads_to?": str,
         }],
         "at_home?": [{"path": str, "rule": str, "files": int, "bytes": int}],
+        "hooks?": table(str),
     },
     "config": {"file": str, "settings": [{"key": str, "value": object, "origin": str}]},
     "check": {"name": str, **_FINDINGS},

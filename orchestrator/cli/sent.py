@@ -1,9 +1,12 @@
 """
 What leaves this computer with a deployment, and what does not: code, data, and files that ignore rules keep.
+
+A deployment file that came with somebody's code is obeyed too, so what it runs here is said with it.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
@@ -24,13 +27,17 @@ class Sent:
     """
     Hold the files of the code, the sets of data, and the paths that stay at home, the largest first.
 
-    *usd* is what a GiB costs in the bucket for a month, None when that is not known.
+    *usd* is what a GiB costs in the bucket for a month, None when that is not known. *leads* is where links
+    lead a set of data out of the project, by its name. *hooks* are the programs of this computer that run, by
+    event.
     """
 
     code: "tuple[Entry, ...]"
     data: "tuple[DataSet, ...]"
     at_home: "tuple[AtHome, ...]"
     usd: float | None = None
+    leads: Mapping[str, str] = field(default_factory=dict)
+    hooks: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """
@@ -48,6 +55,7 @@ class Sent:
                     "bytes": None if one.in_bucket else one.size,
                     "files": None if one.in_bucket else len(one.files),
                     "usd_month": self._month(one),
+                    **({"leads_to": self.leads[one.name]} if one.name in self.leads else {}),
                 }
                 for one in self.data
             ],
@@ -55,6 +63,7 @@ class Sent:
                 {"path": h.path, "rule": h.verdict.line, "files": h.files, "bytes": h.size}
                 for h in self.at_home
             ],
+            "hooks": dict(self.hooks),
         }  # fmt: skip
 
     def lines(self) -> Iterator[str]:
@@ -73,7 +82,13 @@ class Sent:
             usd = self._month(one)
             cost = "" if usd is None else f", {usd:.2f} USD a month in the bucket"
             size, files = size_text(one.size), _files(len(one.files))
-            yield f"Data: {one.name}: {size} in {files} from {one.source}{cost}"
+            leads = (
+                f", which leads out of the project to {self.leads[one.name]}"
+                if one.name in self.leads
+                else ""
+            )
+            yield f"Data: {one.name}: {size} in {files} from {one.source}{leads}{cost}"
+        yield from _hooks(self.hooks)
         if self.at_home:
             count = sum(home.files for home in self.at_home)
             more = "more than " if any(home.more for home in self.at_home) else ""
@@ -111,6 +126,8 @@ def what_is_sent(
         sets,
         tuple(sorted(homes, key=lambda home: -home.size)),
         usd,
+        {name: lead for name, lead in _leads(base, sets) if lead},
+        {str(event): command for event, command in spec.notify.hooks.items()},
     )
 
 
@@ -125,6 +142,29 @@ def render(sent: Sent, console: "Console", width: int) -> None:
 
 def _files(count: int) -> str:
     return f"{count} file{'' if count == 1 else 's'}"
+
+
+def _leads(base: Path, sets: "tuple[DataSet, ...]") -> Iterator[tuple[str, str]]:
+    """
+    Yield where links lead each set out of the project; nothing for one that is named where it lies.
+    """
+    project = base.resolve()
+    for one in sets:
+        named = Path(os.path.normpath(base / Path(one.source).expanduser()))
+        if one.in_bucket or not named.is_relative_to(base):
+            continue
+        links = (path for file in one.files for path in [file.path] if path.is_symlink())
+        ends = (path.resolve() for path in (named, *links))
+        yield one.name, next((str(end) for end in ends if not end.is_relative_to(project)), "")
+
+
+def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
+    """
+    Yield one line for each program, with its events.
+    """
+    for command in dict.fromkeys(hooks.values()):
+        events = ", ".join(event for event, one in hooks.items() if one == command)
+        yield f"Runs on this computer, as you, when told {events}: {command}"
 
 
 def _home(home: "AtHome") -> str:
