@@ -178,6 +178,7 @@ def lab(
     *,
     kind: str = "tpu",
     disk_bytes: int = 0,
+    disks: tuple[str, ...] = (),
     sources: Mapping[str, str] | None = None,
     host: Mapping[str, Any] | None = None,
     **attributes: str,
@@ -202,7 +203,7 @@ def lab(
     hosts = build(settings)
     name = "t1v-n-4242-w-0" if kind == "tpu" else "controller"
     allowed = {"enable-guest-attributes": "TRUE", **attributes}
-    view = LabView(machine(address, kind=kind, name=name, disk_bytes=disk_bytes), **allowed)
+    view = LabView(machine(address, kind=kind, name=name, disk_bytes=disk_bytes, disks=disks), **allowed)
     with serving(
         lambda at: view if at == address else None, address, settings.metadata_port, *hosts.metadata_ports
     ) as server:

@@ -1,5 +1,5 @@
 """
-Data disks on machines of the kind `process`: a folder for each, which outlives the machine.
+Data disks on machines: a folder for each, which outlives the machine.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.local.hosts.process import ProcessHosts
 from orchestrator.local.hosts.settings import GuestConfig, HostSettings
-from tests.local.hosts_lab import machine
+from tests.local.hosts_lab import machine, until
 
 
 @pytest.fixture
@@ -48,3 +48,24 @@ def test_a_machine_without_disks_has_no_devices(hosts):
     Its folder is there, and empty.
     """
     assert list(devices(hosts, machine()).iterdir()) == []
+
+
+def test_a_machine_finds_its_disks_where_its_startup_script_looks(make):
+    """
+    By the names of Google's devices, as folders.
+
+    What is written is kept outside the machine, and a machine that boots again has the same ones.
+    """
+    write = 'echo text > "$TPUCTL_DISK_DIR/google-persistent-disk-2/saved"'
+    script = f"#!/bin/bash\n{write}\n"
+    with make(disks=("z-text-1", "z-scratch-2"), **{"startup-script": script}) as it:
+        kept = it.hosts.settings.root.parent / "data-disks"
+        saved = kept / "z-scratch-2/saved"
+        it.boot()
+        until(saved.exists)
+        assert saved.read_text() == "text\n"
+        assert list((kept / "z-text-1").iterdir()) == []
+        saved.unlink()
+        it.hosts.stop(it.machine.id)
+        it.boot()
+        until(saved.exists)

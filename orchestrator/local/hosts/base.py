@@ -22,6 +22,7 @@ from orchestrator.local.model.machines import Machine
 TRASH = ".trash"
 AUTHORITIES = "authorities.pem"
 MOST_HOLDERS = 4096
+DEVICES = "dev/disk/by-id"
 
 
 class MachineHosts(ABC):
@@ -208,6 +209,18 @@ class MachineHosts(ABC):
         """
         Return what the guest agent of *machine* is to know.
         """
+
+    def _disk_devices(self, machine: Machine, folder: Path) -> Path:
+        """
+        Return a folder with a link for each data disk, named as its device is; its content outlives machines.
+        """
+        devices, kept = folder / DEVICES, self.settings.root.parent / "data-disks"
+        shutil.rmtree(devices, ignore_errors=True)
+        devices.mkdir(parents=True)
+        for number, name in enumerate(machine.disks, start=1):
+            (kept / name).mkdir(parents=True, exist_ok=True)
+            (devices / f"google-persistent-disk-{number}").symlink_to(kept / name)
+        return devices
 
     def _environment(self, machine: Machine, files: Path, binaries: Path, temporary: Path) -> dict[str, str]:
         return machine_environment(

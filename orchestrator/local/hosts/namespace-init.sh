@@ -54,6 +54,15 @@ mount --bind disk/root merged/root
 mkdir merged/run/local-cloud
 mount --bind guest merged/run/local-cloud
 
+# Data disks: folders that outlive the machine, named as Google names their devices.
+mkdir merged/run/local-cloud-disks
+for device in dev/disk/by-id/*; do
+    if [ -d "$device" ]; then
+        mkdir "merged/run/local-cloud-disks/${device##*/}"
+        mount --bind "$device/" "merged/run/local-cloud-disks/${device##*/}"
+    fi
+done
+
 for path in "$@"; do
     # An empty folder is a hidden one, or the mount point that an earlier boot left on the disk.
     if [ -z "$(ls -A "merged$path" 2>/dev/null)" ]; then

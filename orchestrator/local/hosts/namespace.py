@@ -19,6 +19,7 @@ from orchestrator.local.hosts.settings import SYSTEM_PATH, GuestConfig
 from orchestrator.local.model.machines import Machine
 
 STATE = Path("/run/local-cloud")  # the guest's folder as the machine sees it
+DISKS = Path("/run/local-cloud-disks")  # where the machine sees its data disks; /dev is the computer's own
 PROGRAMS = {
     "unshare": "util-linux",
     "pivot_root": "util-linux",
@@ -67,6 +68,8 @@ class NamespaceHosts(MachineHosts):
 
     def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:
         environment = self._environment(machine, Path("/"), STATE / "bin", Path("/tmp"))  # noqa: S108
+        self._disk_devices(machine, folder)
+        environment["TPUCTL_DISK_DIR"] = str(DISKS)
         return GuestConfig.build("namespace", machine, self.settings, STATE, environment)
 
 

@@ -43,17 +43,5 @@ class ProcessHosts(MachineHosts):
         environment["TPUCTL_HAS_CRON"] = "no" if CRON in self.settings.absent else "yes"
         return GuestConfig.build("process", machine, self.settings, state, environment)
 
-    def _disk_devices(self, machine: Machine, folder: Path) -> Path:
-        """
-        Return a folder with a link for each data disk, named as its device is; its content outlives machines.
-        """
-        devices, kept = folder / "dev/disk/by-id", self.settings.root.parent / "data-disks"
-        shutil.rmtree(devices, ignore_errors=True)
-        devices.mkdir(parents=True)
-        for number, name in enumerate(machine.disks, start=1):
-            (kept / name).mkdir(parents=True, exist_ok=True)
-            (devices / f"google-persistent-disk-{number}").symlink_to(kept / name)
-        return devices
-
     def _stopped(self, machine_id: str) -> None:
         forget_short_name(self.settings.cloud_id, machine_id)
