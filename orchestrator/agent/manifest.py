@@ -107,7 +107,9 @@ def parse_name(name: str) -> Optional[Tuple[int, int, int]]:
     Return step, incarnation and worker of a manifest's object name, None for any other name.
     """
     match = _NAME.fullmatch(name)
-    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+    found = (int(match[1]), int(match[2]), int(match[3])) if match else None
+    # `w00`, or digits of another script, would be a second manifest of one worker.
+    return found if found and manifest_name(*found) == name else None
 
 
 def parse(data: bytes, where: str) -> Manifest:

@@ -13,6 +13,7 @@ import enum
 import json
 import re
 from dataclasses import asdict, dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .errors import TornError
@@ -144,7 +145,9 @@ def parse_name(name: str) -> Optional[Tuple[int, int]]:
     Return incarnation and worker of a manifest's object name, None for any other name.
     """
     match = _NAME.fullmatch(name)
-    return (int(match[1]), int(match[2])) if match else None
+    found = (int(match[1]), int(match[2])) if match else None
+    # `w00`, or digits of another script, would be a second manifest of one worker.
+    return found if found and manifest_name(*found) == name else None
 
 
 def parse(data: bytes, where: str) -> Unclaimed:
@@ -163,6 +166,9 @@ def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
     if not 0 <= int(value["worker"]) < int(value["workers"]) <= MOST_WORKERS:
         raise ValueError("it is of a worker that cannot be")
+    files = tuple(_kept(one) for one in value["files"])
+    if len({PurePosixPath(one.name) for one in files}) < len(files):
+        raise ValueError("two files of one name")
     return Unclaimed(
         incarnation=int(value["incarnation"]),
         worker=int(value["worker"]),
@@ -173,7 +179,7 @@ def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
         format=str(value["format"]),
         why=Why(value["why"]),
         complete=value["complete"] is True,
-        files=tuple(_kept(one) for one in value["files"]),
+        files=files,
         skipped=tuple(Skipped(str(one["name"]), Skip(one["why"])) for one in value["skipped"]),
         at=time_of(value["at"]),
     )
@@ -183,6 +189,8 @@ def _kept(value: Mapping[str, Any]) -> Kept:
     name, sha256, place = value["name"], value["sha256"], str(value["object"])
     if not is_plain(name) or not is_plain(place) or (sha256 and not SHA256.fullmatch(sha256)):
         raise ValueError(f"file {name!r}")
+    # Half of a character (JSON may hold one) is in the name of no object and no file.
+    (name + place).encode()
     return Kept(name, size_of(value["size"]), sha256, place)
 
 

@@ -124,7 +124,7 @@ def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
 
     Its size is what the bucket says: a manifest may name anything, and the disk needs room for what comes.
     """
-    several = one.parts[0].workers > 1
+    several = len(one.parts) > 1 or one.parts[0].workers > 1
     files = [kept for part in one.parts for kept in part.files]
     above = {kept.object.partition("/")[0] for kept in files}
     prefixes = [f"{folder}/" for folder in above] if len(above) <= MOST_FOLDERS else [""]

@@ -2,6 +2,7 @@
 Manifests in the bucket: machines write them, and `down`, `checkpoints` and `fetch` read them on the laptop.
 """
 
+import hashlib
 import json
 import shutil
 import time
@@ -208,3 +209,53 @@ def test_the_room_for_unclaimed_files_is_what_the_bucket_says(desk, monkeypatch)
     said = desk.run("fetch", "--unclaimed", "--output", str(desk.folder / "model"))
     assert (said.code, "has room for" in said.err) == (2, True), said.err
     assert not list(desk.folder.glob("model*"))
+
+
+BOTH = [
+    {
+        "name": "home/a",
+        "size": 3,
+        "sha256": hashlib.sha256(b"one").hexdigest(),
+        "object": "unclaimed/g1/w0/1",
+    },
+    {
+        "name": "home/a",
+        "size": 3,
+        "sha256": hashlib.sha256(b"two").hexdigest(),
+        "object": "unclaimed/g1/w0/2",
+    },
+]
+ONE, TWO = ({**LEFT, "files": [file]} for file in BOTH)
+
+
+@pytest.mark.parametrize(
+    "manifests",
+    [
+        {"w0": {**LEFT, "files": BOTH}},
+        {"w0": {**LEFT, "files": [BOTH[0], {**BOTH[1], "name": "home/./a"}]}},
+        {"w0": ONE, "w00": TWO},
+        {"w0": ONE, "w\u0660": TWO},
+        {"w0": ONE, "w1": {**TWO, "worker": 1, "workers": 2}},
+    ],
+)
+def test_no_two_objects_come_to_one_file(desk, manifests):
+    """
+    They would be written over each other at the same time, and each would have been found right.
+    """
+    for number, data in enumerate((b"one", b"two"), 1):
+        desk.town.put_object(f"unclaimed/g1/w0/{number}", data)
+    for worker, body in manifests.items():
+        desk.town.put_object(f"unclaimed/g1/{worker}.manifest.json", json.dumps(body).encode())
+    said = desk.run("fetch", "--unclaimed", "--json", "--output", str(desk.folder / "model"))
+    files = [path for path in desk.folder.glob("model/**/a") if path.is_file()]
+    assert [path.read_bytes() for path in files] in ([], [b"one"], [b"one", b"two"])
+    assert said.code == 0 or "there are no unclaimed files" in said.out, said.out
+    assert said.code != 0 or said.document["files"] == len(files)
+
+
+@pytest.mark.parametrize("key", ["name", "object"])
+def test_half_of_a_character_is_in_no_name(key):
+    """JSON may hold it, and what has it in its name can be neither asked for nor written."""
+    broken = {**LEFT, "files": [{**LEFT["files"][0], key: "home/\ud800"}]}
+    with pytest.raises(TornError):
+        unclaimed.parse(json.dumps(broken).encode(), "unclaimed/g1/w0.manifest.json")
