@@ -40,11 +40,18 @@ def cache_folder() -> Path:
 
 def shared_folder() -> Path:
     """
-    Return the cache folder, made when it is not there.
+    Return the cache folder, made when it is not there, and closed to all but who may write there.
+
+    Whoever may read a file may lock it too, and uv waits for its locks: no machine could be set up.
     """
     folder = cache_folder()
     private_folder(folder)
-    return cache_folder()  # it may have been planted meanwhile
+    mode = cache_folder().stat().st_mode & 0o777  # looked at again: it may have been planted meanwhile
+    closed = mode & (0o770 if mode & 0o020 else 0o700)
+    if closed != mode:
+        with suppress(PermissionError):  # it is root's, and stays as root wants it
+            folder.chmod(closed)
+    return folder
 
 
 def installed() -> Path | None:

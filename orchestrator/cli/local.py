@@ -107,9 +107,12 @@ def command() -> None:
     type=click.Choice(["cron", "gcloud"]),
     help="What the images of machines lack besides.",
 )
+@click.option(
+    "--other-ports", is_flag=True, help="Take ports that are free now: for when others hold the old ones."
+)
 @json_option
 @click.pass_context
-def start(ctx: click.Context, /, as_json: bool, **choices: object) -> None:
+def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: object) -> None:
     """
     Start it with these settings. They are kept for the next start; `reset` forgets them.
     """
@@ -122,7 +125,7 @@ def start(ctx: click.Context, /, as_json: bool, **choices: object) -> None:
     from orchestrator.errors import UsageError
     from orchestrator.local import control
     from orchestrator.local.hosts.interpreters import interpreters
-    from orchestrator.local.options import load_options
+    from orchestrator.local.options import load_options, without_ports
     from orchestrator.local.places import local_folder
 
     here = interpreters(os.environ)
@@ -134,7 +137,7 @@ def start(ctx: click.Context, /, as_json: bool, **choices: object) -> None:
         )
     named = {k: v for k, v in choices.items() if ctx.get_parameter_source(k) is not ParameterSource.DEFAULT}
     options = replace(load_options(local_folder()), **named)  # type: ignore[arg-type]
-    address, fresh = control.ensure_running(options)
+    address, fresh = control.ensure_running(without_ports(options) if other_ports else options)
     if as_json:
         print_json("local", {"endpoint": address.endpoint, "project": address.project, "started": fresh})
     elif fresh:

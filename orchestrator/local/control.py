@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import LocalCloudError
 from orchestrator.folders import private_folder
@@ -22,11 +22,14 @@ from orchestrator.local.places import CONTROL, PREFIX, Address, local_folder, re
 from orchestrator.local.wire.owner import unix_connection
 from orchestrator.uv_program import shared_folder
 
+if TYPE_CHECKING:
+    from orchestrator.local.hosts.base import MachineHosts
+
 JSON = {"Content-Type": "application/json"}
 START_SECONDS = 30.0
 PORT_TRIES = 3
 TAKEN = "address already in use"
-END_IT = "end what holds the port and start again; or run: tpuctl local reset (other ports, everything lost)"
+END_IT = "end what holds the port and start again; or take other ports: tpuctl local start --other-ports"
 LOCK_SECONDS = 60.0
 """Seconds to wait for another command that is starting the local cloud just now."""
 
@@ -46,6 +49,7 @@ def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
                 return address, False
             new = not (folder / "options.json").exists()
             if options is not None:
+                _hosts(folder, options)  # raises before settings are kept that no command could work with
                 save_options(folder, options)
             return _started(folder, on_demand=options is None, new=new), True
     except Timeout:
@@ -224,17 +228,23 @@ def reap(folder: Path, *, disks: bool = False) -> bool:
     """
     Kill what a dead daemon left running. Return whether a machine was.
     """
-    from orchestrator.local.hosts.choose import make_hosts
-    from orchestrator.local.hosts.settings import HostSettings
-
-    options = load_options(folder)
-    settings = HostSettings(
-        folder / "machines", options.cloud_id, "", options.ssh_port, options.metadata_port
-    )
-    hosts = make_hosts(options.hosts, settings)
+    hosts = _hosts(folder, load_options(folder))
     left = hosts.adopt()
     hosts.reap_all(disks=disks)
     return bool(left)
+
+
+def _hosts(folder: Path, options: Options) -> "MachineHosts":
+    """
+    Return the hosts of the machines in *folder*. Raise LocalCloudError where machines of the kind cannot run.
+    """
+    from orchestrator.local.hosts.choose import make_hosts
+    from orchestrator.local.hosts.settings import HostSettings
+
+    settings = HostSettings(
+        folder / "machines", options.cloud_id, "", options.ssh_port, options.metadata_port
+    )
+    return make_hosts(options.hosts, settings)
 
 
 def reset() -> None:

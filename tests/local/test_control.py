@@ -16,6 +16,7 @@ from orchestrator.local import control, options
 from orchestrator.local.hosts.settings import MARKER
 from orchestrator.local.places import local_folder, start_of
 from orchestrator.local.wire import owner
+from tests.cli.cli_kit import here
 
 
 def test_a_command_that_stands_still_while_it_starts_the_local_cloud_holds_up_no_other(monkeypatch, tmp_path):
@@ -68,8 +69,33 @@ def test_a_known_cloud_keeps_its_ports(taken):
         LocalCloudError, match=rf"{taken}: address already in use by process {os.getpid()}"
     ) as caught:
         control.ensure_running(first)
-    assert "tpuctl local reset" in caught.value.hint
+    assert "tpuctl local start --other-ports" in caught.value.hint
     assert options.load_options(local_folder()) == first
+
+
+@pytest.mark.e2e
+def test_a_known_cloud_takes_other_ports_when_asked_to(taken, capsys):
+    """Another user may hold one for as long as he likes: nothing that the cloud keeps has to be given up."""
+    first = options.load_options(local_folder())
+    options.save_options(local_folder(), first)
+    (local_folder() / "storage").mkdir()
+    code, _, err = here(capsys, "local", "start", "--other-ports")
+    assert code == 0, err
+    now = options.load_options(local_folder())
+    assert taken not in {getattr(now, name) for name in options.PORTS}
+    assert now.cloud_id == first.cloud_id
+    assert (local_folder() / "storage").is_dir()
+
+
+def test_settings_that_no_machine_could_run_with_are_not_kept(monkeypatch, tmp_path):
+    """Every command would fail with them, `reset` too."""
+    monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path / "cloud"))
+    monkeypatch.setattr("orchestrator.local.hosts.choose.available", lambda _: "namespaces need root")
+    with pytest.raises(LocalCloudError, match="namespaces need root"):
+        control.ensure_running(replace(options.load_options(local_folder()), hosts="namespace"))
+    assert not (local_folder() / "options.json").exists()
+    control.reset()
+    assert not local_folder().exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

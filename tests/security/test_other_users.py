@@ -12,6 +12,7 @@ from orchestrator.core.names import FETCHED
 from orchestrator.engine import fetch
 from orchestrator.errors import UsageError
 from orchestrator.folders import private_folder
+from orchestrator.uv_program import cache_folder, shared_folder
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import Town
 
@@ -71,3 +72,14 @@ def test_no_story_of_a_bug_is_a_name_for_another_file(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "tpuctl-bug-3.txt")
     (tmp_path / "tpuctl-bug-4.txt").write_text("a story")
     assert [path.name for path in support_parts._bugs()] == ["tpuctl-bug-4.txt"]
+
+
+@pytest.mark.parametrize(("made", "kept"), [(0o755, 0o700), (0o775, 0o770)])
+def test_nobody_else_holds_the_locks_of_the_shared_cache(tmp_path, monkeypatch, made, kept):
+    """To lock a file it is enough to read it, and uv waits for minutes: on all machines."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = cache_folder()
+    folder.mkdir(parents=True)
+    folder.chmod(made)
+    assert shared_folder() == folder
+    assert folder.stat().st_mode & 0o777 == kept
