@@ -79,6 +79,7 @@ def _start(folder: Path, *, on_demand: bool) -> Address:
     _check_extra()
     shared_folder()
     why = "on-demand" if on_demand else "asked-for"
+    (folder / "daemon.log").touch(mode=0o600)
     with (folder / "daemon.log").open("ab") as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "orchestrator.local.daemon", str(folder), why],

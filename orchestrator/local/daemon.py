@@ -234,6 +234,7 @@ class Daemon:
             if version == self._saved:
                 return
             fresh = self._folder / "state.new"
+            fresh.touch(mode=0o600)
             fresh.write_bytes(self.cloud.snapshot())
             fresh.replace(self._folder / "state")
             self._saved = version

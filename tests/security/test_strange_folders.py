@@ -5,6 +5,7 @@ Folders that another user of the laptop made, or may write: nothing in them is r
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from orchestrator.cli import places, update
 from orchestrator.errors import UsageError
 from orchestrator.folders import own_folder
 from orchestrator.local import control
+from orchestrator.local.options import load_options
 from orchestrator.local.places import Address, start_of, write_address
 from orchestrator.ports import Iap
 from orchestrator.remote import bundle, iap
@@ -156,6 +158,25 @@ def test_folders_are_made_for_this_user_whatever_the_umask(tmp_path, monkeypatch
     folders = [path for path in tmp_path.rglob("*") if path.is_dir() and path != tmp_path / "project"]
     assert len(folders) >= 8
     assert [path for path in folders if path.stat().st_mode & 0o077] == []
+
+
+@pytest.mark.e2e
+def test_what_a_local_cloud_holds_is_its_users_wherever_it_lies(tmp_path, monkeypatch):
+    """In a folder that others may read, too: disks and buckets hold code, data and what a job was given."""
+    folder = made(tmp_path / "cloud")
+    monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(folder))
+    before = os.umask(0o022)
+    try:
+        address, _ = control.ensure_running(replace(load_options(folder), hosts="process"))
+        url = f"{address.endpoint}/storage/v1/b?project={address.project}"
+        ask = ["curl", "-sf", "-H", "Content-Type: application/json", "-d", '{"name": "a-bucket"}', url]
+        subprocess.run(ask, check=True, capture_output=True)
+        seen = {path.name for path in folder.iterdir() if path.stat().st_mode & 0o077}
+        assert {"machines", "storage", "state", "daemon.log"} <= {path.name for path in folder.iterdir()}
+    finally:
+        os.umask(before)
+        control.reset()
+    assert seen <= {"start.lock", "ssh_config", "bin"}
 
 
 def test_no_planted_environment_is_used(open_folder, tmp_path):

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from orchestrator.folders import private_folder
 from orchestrator.local.hosts import processes
 from orchestrator.local.hosts.environment import machine_environment
 from orchestrator.local.hosts.machine_image import GCLOUD
@@ -217,8 +218,9 @@ class MachineHosts(ABC):
         devices, kept = folder / DEVICES, self.settings.root.parent / "data-disks"
         shutil.rmtree(devices, ignore_errors=True)
         devices.mkdir(parents=True)
+        private_folder(kept)
         for number, name in enumerate(machine.disks, start=1):
-            (kept / name).mkdir(parents=True, exist_ok=True)
+            (kept / name).mkdir(exist_ok=True)
             (devices / f"google-persistent-disk-{number}").symlink_to(kept / name)
         return devices
 

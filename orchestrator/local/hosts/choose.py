@@ -5,6 +5,7 @@ Choose the host kind.
 import shutil
 
 from orchestrator.errors import LocalCloudError
+from orchestrator.folders import private_folder
 from orchestrator.local.hosts.base import MachineHosts
 from orchestrator.local.hosts.machine_image import GCLOUD
 from orchestrator.local.hosts.namespace import NamespaceHosts, available
@@ -24,7 +25,7 @@ def make_hosts(kind: str, settings: HostSettings) -> MachineHosts:
             hint="Use process, namespace or auto.",
             unchanged="No machine was started.",
         )
-    settings.root.mkdir(parents=True, exist_ok=True)
+    private_folder(settings.root)
     reason = available(settings.root) if kind != "process" else "not asked for"
     if reason is None:
         return NamespaceHosts(settings)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from orchestrator.folders import private_folder
+
 Record = dict[str, Any]
 BLOCK = 1 << 20  # bytes read at a time, so that a large blob is never held twice
 
@@ -147,7 +149,7 @@ class FolderBlobs:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._data = path / "blobs"
-        self._data.mkdir(parents=True, exist_ok=True)
+        private_folder(self._data)
         shutil.rmtree(path / "half", ignore_errors=True)
         (path / "half").mkdir()
 
