@@ -95,9 +95,11 @@ def loss_text(spec: Spec, history: History, node: Node, now: float) -> str:
     flex = spec.tpu.request == "flex-start" or node.incarnation in history.flex_start
     if not flex or node.state is not NodeState.PREEMPTED:
         return f"is {node.state.name}"
-    given = history.sightings.get(f"node:{node.incarnation}:ready", now)
+    given = history.sightings.get(f"node:{node.incarnation}:ready")
     most = spec.tpu.max_run_duration
     seconds = float(most) if most is not None else LONGEST_RUN
+    if given is None:  # Nobody looked while it ran, so nobody knows for how long.
+        return f"was ended by Google; a flex-start TPU runs for {most or '7d'} at most"
     if now - given >= seconds - RUN_SLACK:
         return f"has had its time ({most or '7d'}), after which Google ends a flex-start TPU"
     return f"was ended by Google before its time ({most or '7d'})"

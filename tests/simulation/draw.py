@@ -20,6 +20,8 @@ FAR = {
     "v5litepod-16": ("us-east5-a", "us-west4-a"),
 }
 """Zones of other regions that have the type too."""
+FLEX_ZONE = "us-west4-a"
+"""A zone that is known to offer flex-start TPUs of v5e."""
 PASSES = 130
 """Looks that all controllers of one life make about: short lives look often, long ones seldom."""
 
@@ -104,7 +106,7 @@ def draw(seed):
     count = r.choices((1, 2, 3, 4), (60, 22, 12, 6))[0]
     shortest = min(300.0, max(15.0, hours * HOUR * count / PASSES))
     slice_ = r.choice(SLICES)
-    steps = {"race": _raced, "queue": _queued, "far": _far, "due": _due, "resort": _resort}
+    steps = {"race": _raced, "queue": _queued, "far": _far, "due": _due, "resort": _resort, "flex": _flex}
     more = [(step, Random(f"{name} {seed}")) for name, step in steps.items()]
     deployments = []
     for n in range(count):
@@ -201,7 +203,7 @@ def _due(case, r):
 
 
 def _resort(case, r):
-    """Let every other deployment with a deadline try flex-start first, which its zones do not offer."""
+    """Let every other deployment with a deadline try flex-start first, half of v5e where it is offered."""
     raced = "tpu__strategy" in case.spec or "tpu__strategy" in case.edited
     if (
         r.random() >= 0.5
@@ -211,7 +213,28 @@ def _resort(case, r):
     ):
         return case
     resort = {"watch__last_resort": "flex-start"}
+    if r.random() < 0.5:
+        case = _in_flex_zones(case)
     return replace(case, spec={**case.spec, **resort}, edited={**case.edited, **resort})
+
+
+def _flex(case, r):
+    """Let one of six deployments of v5e have nothing but flex-start TPUs, for an hour or three each time."""
+    hours, wanted = r.randint(1, 3), r.random() < 1 / 6
+    foreign = {"tpu__strategy", "tpu__request", "watch__last_resort"} & {*case.spec, *case.edited}
+    moved = _in_flex_zones(case)
+    if not wanted or foreign or moved is case:
+        return case
+    flex = {"tpu__request": "flex-start", "tpu__spot": False, "tpu__max_run_duration": f"{hours}h"}
+    return replace(moved, spec={**moved.spec, **flex}, edited={**moved.edited, **flex})
+
+
+def _in_flex_zones(case):
+    """Return the deployment in a zone that offers flex-start; the same one where its type has none near."""
+    if not case.spec["tpu__type"].startswith("v5litepod") or "tpu__across_regions" in case.spec:
+        return case
+    zones = {"tpu__zones": [FLEX_ZONE]}
+    return replace(case, spec={**case.spec, **zones}, edited={**case.edited, **zones})
 
 
 def _rates(r, hours):
