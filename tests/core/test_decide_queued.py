@@ -168,5 +168,5 @@ def test_what_has_become_of_a_lost_tpu_is_told_as_what_it_is(changes, known, tol
     lost, ran = node(state=NodeState.PREEMPTED), {"node:1:ready": NOW - 7200}
     wanted = spec(tpu=replace(spec().tpu, **changes))
     assert loss_text(wanted, history(sightings=ran, **known), lost, NOW) == told
-    unseen = loss_text(wanted, history(**known), lost, NOW)
+    unseen = loss_text(wanted, history(sightings={}, **known), lost, NOW)
     assert unseen.startswith("was ended by Google; a flex-start TPU runs for" if "Google" in told else told)

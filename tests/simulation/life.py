@@ -168,6 +168,9 @@ class Story:
         # Its last save may have been on its way when the gang was put to rest.
         done = any(deployment == owner.name for deployment, _ in self.world.fleet.truly_done)
         ending = (done or self._may_end(owner.name)) and history is not None and history.outcome
+        if self.world.specs[owner.name].tpu.request == "flex-start" and self._unsettled(owner):
+            # Its TPU may have had its time just now: the next one comes within half an hour.
+            self.world.scheduler.run_until(self.world.now() + HOUR / 2)
         if not ending:
             self.checks.demand("I4", self._unsettled(owner), "after it had settled")
 
