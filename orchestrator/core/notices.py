@@ -110,18 +110,22 @@ def _machines(spec: Spec, world: World, history: History) -> Iterator[_Found]:
         else:
             text = f"the job begins again at step 0 in {history.zone}: nothing was committed"
             yield "resumed", f"resumed-{number}", text, data
-    yield from _stalled(spec, world, beats)
+    yield from _stalled(spec, world, history, beats)
 
 
-def _stalled(spec: Spec, world: World, beats: tuple[Heartbeat, ...]) -> Iterator[_Found]:
+def _stalled(spec: Spec, world: World, history: History, beats: tuple[Heartbeat, ...]) -> Iterator[_Found]:
     """
     Tell of the job without a new step or checkpoint for the time after which the agent restarts a silent one.
+
+    Its id changes at most once in such a time, and never for one before the TPU: else a machine that names
+    another moment in each report would have a notice sent for each.
     """
     moved = max((max(b.progress_at or 0.0, b.committed_at or 0.0) for b in beats), default=0.0)
     running = any(beat.phase is Phase.RUN for beat in beats)
     if running and moved and spec.watch.stall and world.seen_at - moved >= spec.watch.stall:
         text = f"no new step for {spec.watch.stall}; the last one was {beats[0].step}"
-        yield "stalled", f"stalled-{moved:.0f}", text, {"step": beats[0].step}
+        mark = max(moved, history.requested_at) // spec.watch.stall
+        yield "stalled", f"stalled-{mark:.0f}", text, {"step": beats[0].step}
 
 
 def _money(spec: Spec, spent: float) -> Iterator[_Found]:

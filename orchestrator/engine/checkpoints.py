@@ -21,8 +21,8 @@ from orchestrator.core.spec import CheckpointSpec
 from orchestrator.ports import LARGEST, Store, StoredObject
 
 PARALLEL = 8
-LARGEST_MANIFEST = 64 << 20
-"""Most bytes of a manifest: it names each file of its checkpoint."""
+LARGEST_POINTER = 1 << 20
+"""Most bytes of what a format reads of a checkpoint: lists of Keras and TensorFlow, 60 at most."""
 MOST_MANIFESTS, ALL_MANIFESTS = 20_000, 64 << 20
 """Most manifests that one look reads, and most bytes of them together."""
 _COMMITTED = re.compile(rf"{CHECKPOINTS}(\d{{8,15}})/g(\d{{1,9}})/")
@@ -249,7 +249,7 @@ def _level(
 
 def _reader(store: Store) -> Callable[[str], bytes | None]:
     def read(name: str) -> bytes | None:
-        found = store.read(CHECKPOINTS + name, limit=LARGEST_MANIFEST)
+        found = store.read(CHECKPOINTS + name, limit=LARGEST_POINTER)
         return found.data if found is not None else None
 
     return read

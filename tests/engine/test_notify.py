@@ -234,6 +234,14 @@ def test_a_stall_is_told_once_for_each_last_step():
     assert "the last one was 7" in found.text
 
 
+def test_a_machine_that_tells_another_time_in_each_report_is_told_of_once():
+    """Else it would have a webhook called every few seconds, and a program started."""
+    now, made = 1.0e9, replace(FIRST, requested_at=1.0e9 - 3.5 * SPEC.watch.stall)
+    times = [now - SPEC.watch.stall - 100.0 * number for number in range(2000)]
+    found = {told(made, beat(progress_at=at, step=7), at=now)["stalled"].id for at in times}
+    assert len(found) <= 4
+
+
 @pytest.mark.parametrize(("outcome", "event"), [(Outcome.DONE, "done"), (Outcome.FAILED, "failed")])
 def test_the_end_is_told_and_a_token_in_its_reason_is_masked(outcome, event):
     """A reason may come from a program's output."""

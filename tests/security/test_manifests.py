@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import time
+import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,11 +15,13 @@ import pytest
 from orchestrator.agent import manifest, unclaimed
 from orchestrator.agent.checkpoints import completed_by
 from orchestrator.agent.errors import TornError
+from orchestrator.agent.formats.keras import METADATA
+from orchestrator.agent.formats.whole import json_fault, json_object, safetensors_fault
 from orchestrator.agent.links import make_links
 from orchestrator.core.spec import CheckpointSpec
 from orchestrator.engine import checkpoints
 from orchestrator.engine.checkpoints import read_checkpoints
-from orchestrator.ports import StoredObject
+from orchestrator.ports import LARGEST, StoredObject
 from tests.security.test_forgeries import EVIL
 
 WHOLE = {
@@ -259,3 +262,29 @@ def test_half_of_a_character_is_in_no_name(key):
     broken = {**LEFT, "files": [{**LEFT["files"][0], key: "home/\ud800"}]}
     with pytest.raises(TornError):
         unclaimed.parse(json.dumps(broken).encode(), "unclaimed/g1/w0.manifest.json")
+
+
+@pytest.mark.parametrize("text", [b'{"x":' + b"[" * 200_000, b'{"x":[' + b"{}," * (20 << 20)])
+def test_what_a_format_reads_in_the_bucket_is_small_or_nothing(text):
+    """Lists that Keras and TensorFlow keep have some lines: 60 MB of braces took 1.7 GB of memory to read."""
+    store = SimpleNamespace(
+        list=lambda _prefix: [StoredObject(f"checkpoints/{METADATA}", 1, 1, 1.0)],
+        read=lambda name, offset=0, limit=LARGEST: StoredObject(name, 1, 1, 1.0, text[offset:][:limit]),
+    )
+    tracemalloc.start()
+    try:
+        assert not any(one.complete for one in read_checkpoints(store, CheckpointSpec("keras", dir="bucket")))
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_json_that_is_nested_without_end_is_none_on_a_machine_too(tmp_path):
+    """The agent of the next machine looks at what the last one saved."""
+    nested = b'{"x":' + b"[" * 200_000
+    header = tmp_path / "model.safetensors"
+    header.write_bytes(len(nested).to_bytes(8, "little") + nested)
+    (tmp_path / METADATA).write_bytes(nested)
+    assert safetensors_fault(header)
+    assert json_fault(tmp_path / METADATA)
+    assert json_object(tmp_path / METADATA) is None

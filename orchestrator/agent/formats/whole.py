@@ -49,7 +49,7 @@ def safetensors_fault(path: Path) -> str:
             header = json.loads(file.read(length))
             ends = [one["data_offsets"][1] for key, one in header.items() if key != "__metadata__"]
             end = 8 + length + max(ends, default=0)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             return f"{path.name} has no readable header"
     return "" if size == end else f"{path.name} has {size} bytes, its header says {end}"
 
@@ -151,11 +151,11 @@ def json_fault(path: Path) -> str:
     data = path.read_bytes()
     try:
         json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             for line in data.splitlines():
                 json.loads(line or b"0")
-        except ValueError:
+        except (ValueError, RecursionError):
             return f"{path.name} is no whole JSON"
     return ""
 
@@ -176,7 +176,7 @@ def json_value(data: Optional[bytes]) -> Optional[Dict[str, Any]]:
     """
     try:
         value = json.loads(data or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
