@@ -222,3 +222,20 @@ def test_s29_a_record_of_a_newer_version_is_left_to_it(town, desk):
     assert bucket_object(town, RECORD) == newer
     assert town.mutations() == before
     bucket_object(town, RECORD, held)
+
+
+def test_s27_what_was_written_while_a_command_waited_for_its_lease_is_read_again(town, desk):
+    """
+    `push` looks at the record before it holds the lease; the last write of whoever held it is no conflict.
+    """
+    desk.up()
+    desk.write("train.py", "print('new')\n")
+    written = []
+
+    def write():
+        written.append(bucket_object(town, RECORD, bucket_object(town, RECORD)))
+
+    said = desk.run("push", meanwhile={"storage.objects.insert .tpuctl/lease": write})
+    assert written
+    assert (said.code, said.err) == (0, said.err)
+    assert bucket_object(town, RECORD) != written[0]
