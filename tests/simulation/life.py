@@ -177,7 +177,12 @@ class Story:
     def _ended_by_the_service(self, deployment, method):
         """Return how many calls of a day follow from flex-start TPUs whose time is over."""
         tpu = self.world.specs[deployment].tpu
-        if tpu.request != "flex-start" or not method.startswith("tpu.queuedResources."):
+        if tpu.request != "flex-start":
+            return 0
+        # A gang of a new TPU does not rest, so its job may come to its end.
+        if method == "compute.instances.stop":
+            return sum(done == deployment for done, _ in self.world.fleet.truly_done)
+        if not method.startswith("tpu.queuedResources."):
             return 0
         return 24 * HOUR // tpu.max_run_duration + 1
 
