@@ -150,8 +150,9 @@ KINDS: Mapping[str, Any] = {
     "checkpoints": {
         "name": str,
         "checkpoints": [{
-            "step": int, "incarnation": int, "workers": int, "size": int, "saved_at": float, "complete": bool,
-            "why": str, "format": str, "resumes": bool, "verified": maybe(bool), "faults": [str],
+            "step": int, "incarnation": maybe(int), "workers": int, "size": int, "saved_at": float,
+            "complete": bool, "why": str, "format": str, "resumes": bool, "verified": maybe(bool),
+            "faults": [str],
         }],
         "unclaimed": [{
             "incarnation": int, "complete": bool, "moment": str, "at": float, "size": int, "files": [str],

@@ -25,6 +25,7 @@ WORDS = {
     Phase.DONE: "job done",
     Phase.UNCLAIMED: "job ended, nothing was committed",
     Phase.FAILED: "job failed",
+    Phase.UNKNOWN: "what the job does is not known",
 }
 
 
