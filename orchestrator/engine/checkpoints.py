@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from orchestrator.agent.checkpoints import completed_by
 from orchestrator.agent.errors import TornError
@@ -18,11 +19,13 @@ from orchestrator.agent.formats.choose import format_of
 from orchestrator.agent.manifest import Manifest, StoredFile, file_name, parse, parse_name
 from orchestrator.core.names import CHECKPOINTS
 from orchestrator.core.spec import CheckpointSpec
-from orchestrator.ports import LARGEST, Store, StoredObject
+from orchestrator.ports import Store, StoredObject
 
 PARALLEL = 8
 LARGEST_POINTER = 1 << 20
 """Most bytes of what a format reads of a checkpoint: lists of Keras and TensorFlow, 60 at most."""
+LARGEST_MANIFEST = 16 << 20
+"""Most bytes of one manifest: that of some 100,000 files."""
 MOST_MANIFESTS, ALL_MANIFESTS = 20_000, 64 << 20
 """Most manifests that one look reads, and most bytes of them together."""
 _COMMITTED = re.compile(rf"{CHECKPOINTS}(\d{{8,15}})/g(\d{{1,9}})/")
@@ -65,17 +68,18 @@ def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoin
     return sorted(found, key=lambda one: (one.step, one.incarnation or 0), reverse=True)
 
 
-def affordable(manifests: list[StoredObject]) -> list[str]:
+def read_manifests(store: Store, manifests: list[StoredObject]) -> dict[str, StoredObject | None]:
     """
-    Return the names of the first manifests, as many as may be read: machines may write any number.
+    Return the first manifests by name, as many as may be read: machines may write any number, of any size.
     """
     names, left = [], ALL_MANIFESTS
     for one in manifests[:MOST_MANIFESTS]:
-        left -= min(one.size, LARGEST)
+        left -= min(one.size, LARGEST_MANIFEST)
         if left < 0:
             break
         names.append(one.name)
-    return names
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        return dict(zip(names, pool.map(partial(store.read, limit=LARGEST_MANIFEST), names), strict=True))
 
 
 def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
@@ -104,9 +108,7 @@ def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpo
         if match:
             groups[int(match[1]), int(match[2])].append(one)
     newest = [one for key in sorted(groups, reverse=True) for one in groups[key] if parse_name(one.name)]
-    names = affordable(newest)
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        bodies = dict(zip(names, pool.map(store.read, names), strict=True))
+    bodies = read_manifests(store, newest)
     for (step, incarnation), group in groups.items():
         manifests, fault = _manifests(bodies, group)
         payload = [one for one in group if "/w" in one.name and ".manifest.json" not in one.name]

@@ -2,13 +2,12 @@
 The files in the bucket that no checkpoint contains: what agents brought there before their machines went.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from orchestrator.agent.errors import TornError
 from orchestrator.agent.unclaimed import Unclaimed, Why, parse, parse_name
 from orchestrator.core.names import UNCLAIMED
-from orchestrator.engine.checkpoints import PARALLEL, affordable
+from orchestrator.engine.checkpoints import read_manifests
 from orchestrator.engine.fetch import Parcel, inside
 from orchestrator.errors import NotFoundError
 from orchestrator.ports import Store
@@ -86,11 +85,9 @@ def read_unclaimed(store: Store) -> list[UnclaimedFiles]:
         held = [(place, one) for one in store.list(UNCLAIMED) if (place := parse_name(one.name))]
     except NotFoundError:
         return []
-    names = affordable([one for _, one in sorted(held, key=lambda pair: pair[0], reverse=True)])
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        bodies = list(pool.map(store.read, names))
+    bodies = read_manifests(store, [one for _, one in sorted(held, key=lambda pair: pair[0], reverse=True)])
     found: dict[int, list[Unclaimed]] = {}
-    for name, body in zip(names, bodies, strict=True):
+    for name, body in bodies.items():
         try:
             one = parse(body.data, name) if body is not None else None
         except TornError:

@@ -3,6 +3,7 @@ What `tpuctl checkpoints` knows: the agent's own rules over the bucket, through 
 """
 
 import hashlib
+import json
 
 import pytest
 
@@ -46,6 +47,16 @@ def test_complete_ones_come_newest_first_with_size_and_workers(store):
     assert all(one.complete and not one.why for one in found)
     assert [one.size for one in found] == [10004, 5002, 5002, 5002]
     assert all(faults_of(store, one) == [] for one in found)
+
+
+def test_the_manifest_of_very_many_files_is_read_to_its_end(store):
+    """Some 40,000 files take 5 MiB; here a long note takes their place."""
+    commit(store, 20)
+    name = manifest_name(20, 1, 0)
+    whole = json.loads(store.read(name).data)
+    store.write(name, json.dumps({**whole, "note": "n" * (5 << 20)}).encode())
+    (found,) = read_checkpoints(store, MARKER)
+    assert (found.complete, found.why) == (True, "")
 
 
 def no_manifest(store):
