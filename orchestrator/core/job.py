@@ -190,4 +190,7 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:
         return Step()
-    return Step(waiting=f"job: {len(running)} of {expected} workers are running", wake_in=2.0)
+    # A first report may be one second late, since its object has just been written: the next look is soon.
+    return Step(
+        waiting=f"job: {len(running)} of {expected} workers are running", wake_in=2.0 if beats else 1.0
+    )
