@@ -116,26 +116,26 @@ def pytest_xdist_make_scheduler(config, log):
 @pytest.fixture(autouse=True, scope="session")
 def _json_has_its_published_shape():
     """Hold every document that a command prints in this process against the schema of its kind."""
-    from orchestrator.cli import output
+    from orchestrator.cli import console
 
-    printed, validators = output.print_json, {}
+    printed, validators = console.print_json, {}
 
     def print_json(kind, body):
         if kind not in validators:
             validators[kind] = _validator(kind)
-        document = json.loads(json.dumps({"schema_version": output.SCHEMA_VERSION, "kind": kind, **body}))
+        document = json.loads(json.dumps({"schema_version": console.SCHEMA_VERSION, "kind": kind, **body}))
         wrong = [f"{error.json_path}: {error.message}" for error in validators[kind].iter_errors(document)]
-        assert not wrong, f"orchestrator/cli/outputs.py describes {kind} otherwise: {wrong}"
+        assert not wrong, f"orchestrator/cli/views/documents.py describes {kind} otherwise: {wrong}"
         printed(kind, body)
 
-    output.print_json = print_json
+    console.print_json = print_json
     yield
-    output.print_json = printed
+    console.print_json = printed
 
 
 def _validator(kind):
     import jsonschema
 
-    from orchestrator.cli.outputs import output_schema
+    from orchestrator.cli.views.documents import output_schema
 
     return jsonschema.Draft202012Validator(output_schema(kind, strict=True))

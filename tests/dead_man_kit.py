@@ -15,10 +15,10 @@ from orchestrator.agent.own_node import NodeApi, own_node
 from orchestrator.agent.settings import read_settings
 from orchestrator.agent.storage import Bucket
 from orchestrator.agent.transport import Reply
-from orchestrator.local.machine_room import View
-from orchestrator.local.wire import metadata
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Request
+from orchestrator.emulator.http import metadata
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.router import Request
+from orchestrator.emulator.machine_room import View
 
 MINUTE = 60.0
 _SETTING = re.compile(r"^(TPUCTL_\w+)=('.*')$", re.MULTILINE)

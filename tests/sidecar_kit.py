@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from orchestrator.agent.venv import Wanted
-from orchestrator.core.sidecars import REQUIREMENTS
-from orchestrator.local.hosts.interpreters import interpreters
-from orchestrator.local.hosts.machine_image import IMAGES, interpreter_for
-from orchestrator.local.options import free_ports
+from orchestrator.emulator.machines.interpreters import interpreters
+from orchestrator.emulator.machines.machine_image import IMAGES, interpreter_for
+from orchestrator.emulator.options import free_ports
+from orchestrator.planning.sidecars import REQUIREMENTS
 
 PROGRAM = """\
 #!{python}

@@ -11,7 +11,7 @@ import pytest
 
 import orchestrator
 from orchestrator import errors
-from orchestrator.codes import CODES, error_table
+from orchestrator.error_codes import CODES, error_table
 from orchestrator.errors import Retry, TpuctlError
 
 PACKAGE = Path(orchestrator.__file__).parent

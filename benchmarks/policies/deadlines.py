@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from benchmarks.policies.trace import Trace
-from orchestrator.core.deadline import Mode, Offer, Policy, Situation, choose, life_of, share_of
+from orchestrator.planning.deadline import Mode, Offer, Policy, Situation, choose, life_of, share_of
 
 WAIT, DEMAND = -1, -2
 """What a policy says beside the number of a zone."""
@@ -218,7 +218,7 @@ def skynomad(job: Job) -> int:
 
 def product(policy: Policy) -> Chooser:
     """
-    Return tpuctl's own choice (orchestrator.core.deadline), with what the engine learns for it.
+    Return tpuctl's own choice (orchestrator.planning.deadline), with what the engine learns for it.
     """
 
     def chosen(job: Job) -> int:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from benchmarks.policies.ledger import Ledger
-from orchestrator.core import names
-from orchestrator.core.history import History
-from orchestrator.core.spec import Spec
-from orchestrator.core.world import (
+from orchestrator.domain import names
+from orchestrator.domain.observation import (
     Absent,
     Bucket,
     Heartbeat,
@@ -27,9 +25,11 @@ from orchestrator.core.world import (
     Worker,
     World,
 )
-from orchestrator.engine import race
+from orchestrator.domain.ports import NodeOrder, StoredObject
+from orchestrator.domain.record import History
+from orchestrator.domain.spec import Spec
+from orchestrator.engine import race_claim
 from orchestrator.errors import Retry
-from orchestrator.ports import NodeOrder, StoredObject
 
 EPOCH = 1.7e9
 """The time at which a replay begins, since 0 means "never" to the record."""
@@ -204,7 +204,9 @@ class LightCloud:
             heartbeats=Present(beats),
             operations=polled,
             seen_at=self.now(),
-            claim=race.read_claim(cast("Any", self), race.round_to_look_up(history, Present(nodes))),
+            claim=race_claim.read_claim(
+                cast("Any", self), race_claim.round_to_look_up(history, Present(nodes))
+            ),
         )
 
     def _talks(self, machine: Machine) -> bool:

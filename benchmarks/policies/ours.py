@@ -14,16 +14,16 @@ from unittest.mock import patch
 from benchmarks.policies import peers
 from benchmarks.policies.ledger import Ledger
 from benchmarks.policies.light_cloud import EPOCH, LightCloud, zone_name
-from orchestrator.core import names
-from orchestrator.core.history import History, noted
-from orchestrator.core.spec import JobSpec, Spec, TpuSpec, WatchSpec
-from orchestrator.core.units import Duration
-from orchestrator.core.world import World
-from orchestrator.engine import act, reconcile
+from orchestrator.domain import names
+from orchestrator.domain.observation import World
+from orchestrator.domain.ports import NodeOrder
+from orchestrator.domain.record import History, noted
+from orchestrator.domain.spec import JobSpec, Spec, TpuSpec, WatchSpec
+from orchestrator.domain.units import Duration
+from orchestrator.engine import apply, reconcile
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.loop import Watcher
 from orchestrator.engine.reconcile import Pass
-from orchestrator.engine.watch import Watcher
-from orchestrator.ports import NodeOrder
 
 
 class Record:
@@ -165,7 +165,7 @@ def light_looks() -> Iterator[None]:
     with (
         patch.object(reconcile, "observe", look),
         patch.object(reconcile, "CapacityMemory", NoMemory),
-        patch.object(act, "ThreadPoolExecutor", inline),
+        patch.object(apply, "ThreadPoolExecutor", inline),
     ):
         yield
 

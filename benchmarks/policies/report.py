@@ -49,7 +49,7 @@ DUE = """
 
 100 hours of work (60 for 16 machines at once) from 300 starts; the deadline is 1.1 to 1.5 times as long.
 What to run on is chosen at each tick of ten minutes, in tpuctl's rows by its own
-`orchestrator.core.deadline`. A change costs six minutes, rounded up to whole ticks. On demand is 3.06 USD an
+`planning.deadline`. A change costs six minutes, rounded up to whole ticks. On demand is 3.06 USD an
 hour. The least cost is exact, by dynamic programming over the record. "SkyNomad-like" is a rough model: mean
 lives stand for its survival analysis, and its probes are free. Its authors report 1.117 for it in nine zones,
 with egress, which is left out here.

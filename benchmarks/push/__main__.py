@@ -25,7 +25,7 @@ from benchmarks.push.machines import Machine, machines
 from benchmarks.push.ours import push
 from benchmarks.push.relay import far_away
 from benchmarks.table import goal, table, words
-from orchestrator.remote.keys import ensure_key
+from orchestrator.ssh.keys import ensure_key
 
 FILES, FILE_BYTES, WORKERS, TURNS = 2000, 6000, 16, 3
 WORDS = ("def", "self", "return", "import", "for", "in", "range", "model", "loss", "step", "tensor", "None")

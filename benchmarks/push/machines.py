@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.ports import Host
+from orchestrator.domain.ports import Host
 
 SSHD = "/usr/sbin/sshd"
 

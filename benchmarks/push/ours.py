@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from getpass import getuser
 from pathlib import Path
 
-from orchestrator.ports import Host
-from orchestrator.remote.bundle import build
-from orchestrator.remote.connect import Ssh, SshSettings
+from orchestrator.domain.ports import Host
+from orchestrator.ssh.bundle import build
+from orchestrator.ssh.fleet import Ssh, SshSettings
 
 
 def push(source: Path, bundles: Path, key: Path, hosts: Sequence[Host]) -> int:

@@ -18,8 +18,8 @@ from benchmarks import document
 from benchmarks.scale.fleet import Fleet, nodes_in
 from benchmarks.scale.zones import PAGE, ZONES, Zones
 from benchmarks.table import goal, table, words
-from orchestrator.cloud.listing import ZoneLists
-from orchestrator.core.names import DEPLOYMENT_LABEL
+from orchestrator.domain.names import DEPLOYMENT_LABEL
+from orchestrator.google.node_list import ZoneLists
 
 SIZES = (1, 100, 1000, 10_000)
 PASSES = 3

@@ -8,19 +8,19 @@ deployment, however many there are.
 from dataclasses import replace
 
 from benchmarks.scale.zones import ENDPOINT, PROJECT, ZONES, Zones, name_of
-from orchestrator.catalog import load_catalog
-from orchestrator.cloud.clients import Clients, CloudSettings
-from orchestrator.cloud.listing import ZoneLists
-from orchestrator.cloud.nodes import TpuNodes
-from orchestrator.core.bill import spent
-from orchestrator.core.decide import decide
-from orchestrator.core.history import History
-from orchestrator.core.learn import learn
-from orchestrator.core.names import DEPLOYMENT_LABEL
-from orchestrator.core.plan import Plan
-from orchestrator.core.spec import JobSpec, Spec, TpuSpec
-from orchestrator.core.world import Absent, Bucket, Heartbeat, Phase, Present, Sight, World
-from orchestrator.core.world import Node as NodeSight
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.names import DEPLOYMENT_LABEL
+from orchestrator.domain.observation import Absent, Bucket, Heartbeat, Phase, Present, Sight, World
+from orchestrator.domain.observation import Node as NodeSight
+from orchestrator.domain.plan import Plan
+from orchestrator.domain.record import History
+from orchestrator.domain.spec import JobSpec, Spec, TpuSpec
+from orchestrator.google.clients import Clients, CloudSettings
+from orchestrator.google.node_list import ZoneLists
+from orchestrator.google.nodes import TpuNodes
+from orchestrator.planning.decide import decide
+from orchestrator.planning.update_record import learn
+from orchestrator.pricing.bill import spent
 
 NOW = 1_800_000_000.0
 

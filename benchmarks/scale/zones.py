@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import requests
 from requests.adapters import BaseAdapter
 
-from orchestrator.core.names import DEPLOYMENT_LABEL, INCARNATION_LABEL
+from orchestrator.domain.names import DEPLOYMENT_LABEL, INCARNATION_LABEL
 
 ENDPOINT = "http://zones.test"
 PROJECT = "fleet"

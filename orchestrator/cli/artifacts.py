@@ -6,25 +6,25 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator import agentzip, uv_program
+from orchestrator.cli.console import say
 from orchestrator.cli.job_data import with_code
-from orchestrator.cli.output import say
 from orchestrator.cli.source_folder import source_folder
 from orchestrator.cli.wiring import Session
-from orchestrator.core.grants import grants_mark
-from orchestrator.core.history import History, newest_incarnation
-from orchestrator.core.job import job_digest
-from orchestrator.core.plan import Outcome
-from orchestrator.core.shape import reshaped, shape_of
-from orchestrator.core.spec import Spec, VmSpec
-from orchestrator.core.unclaimed import ended_unclaimed, unclaimed_text
-from orchestrator.core.world import Heartbeat, Phase, Present, Sight
+from orchestrator.domain.bucket_grants import grants_mark
+from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight
+from orchestrator.domain.plan import Outcome
+from orchestrator.domain.record import History, newest_incarnation
+from orchestrator.domain.spec import Spec, VmSpec
+from orchestrator.domain.tpu_shape import reshaped, shape_of
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.errors import TpuctlError, UsageError
-from orchestrator.folders import private_folder
-from orchestrator.gcp.bodies import ARM_MACHINES
-from orchestrator.remote.bundle import build
-from orchestrator.remote.data import DataSet
+from orchestrator.google.bodies import ARM_MACHINES
+from orchestrator.planning.job import job_digest
+from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
+from orchestrator.private_folders import private_folder
+from orchestrator.scripts import agent_zipapp, uv_program
+from orchestrator.ssh.bundle import build
+from orchestrator.ssh.local_data import DataSet
 
 
 def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[str, str]:
@@ -40,7 +40,7 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
     if bundle.path != wanted:
         bundle.path.replace(wanted)
     fresh = session.bundles / "agent.new"
-    digest = agentzip.build(fresh)
+    digest = agent_zipapp.build(fresh)
     Path(fresh).replace(agent_file(session.bundles, digest))
     if session.choice.cloud != "local":
         bring_uv(session.spec, session.bundles)
@@ -51,7 +51,7 @@ def need_python(spec: Spec) -> None:
     """
     Raise UsageError when this computer, whose interpreters local machines use, lacks `job.python`.
     """
-    from orchestrator.local.hosts.interpreters import interpreters
+    from orchestrator.emulator.machines.interpreters import interpreters
 
     wanted, here = spec.job.python, interpreters(os.environ)
     if wanted and ".".join(wanted.split(".")[:2]) not in here:

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from orchestrator.advice.rehearsal.life import Blow, Kill
+from orchestrator.advice.rehearsal.moments import Moment, Sign, come
 from orchestrator.cli.evidence import Evidence, newest_step
 from orchestrator.cli.stage import Stage
-from orchestrator.core import names
-from orchestrator.core.history import current_node
-from orchestrator.core.life import Blow, Kill
-from orchestrator.core.moments import Moment, Sign, come
-from orchestrator.core.world import Heartbeat, NodeState, Phase, Present, VmState, World
+from orchestrator.domain import names
+from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, VmState, World
+from orchestrator.domain.record import current_node
+from orchestrator.emulator import control
 from orchestrator.engine.observe import observe
 from orchestrator.errors import TpuctlError
-from orchestrator.local import control
 
 T = TypeVar("T")
 LIMIT = 900.0

@@ -14,8 +14,8 @@ from importlib import metadata
 from pathlib import Path
 
 from orchestrator import __version__
+from orchestrator.advice.doctor.facts import Computer, Kept
 from orchestrator.cli.places import KEPT, state_path
-from orchestrator.core.doctor.facts import Computer, Kept
 
 LIBRARIES = ("google-cloud-tpu", "google-cloud-compute", "google-cloud-storage", "fabric", "paramiko")
 PROGRAMS: Mapping[str, tuple[str, ...]] = {"ssh": ("-V",), "git": ("--version",)}
@@ -132,8 +132,8 @@ def _kept(folder: Path, now: float) -> tuple[Kept, ...]:
 
 def _one(path: Path, now: float) -> Kept:
     from orchestrator.config.adapter import restore
-    from orchestrator.core.seal import unsealed
-    from orchestrator.engine.record import decode
+    from orchestrator.domain.checksum import unsealed
+    from orchestrator.engine.record_store import decode
     from orchestrator.errors import TpuctlError
 
     name, record = path.parent.name, path.parent / "record.json"

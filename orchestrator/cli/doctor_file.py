@@ -4,13 +4,13 @@ What `tpuctl doctor` finds in the deployment file and beside it.
 
 from pathlib import Path
 
-from orchestrator.catalog import load_catalog
+from orchestrator.advice.doctor.facts import File
 from orchestrator.cli.wiring import Choice, read_spec
 from orchestrator.config.complaints import ConfigError
-from orchestrator.core.doctor.facts import File
-from orchestrator.core.sidecars import sidecars
-from orchestrator.core.spec import Spec
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
+from orchestrator.planning.sidecars import sidecars
 
 NO_FILE = "TPU-111"
 
@@ -35,7 +35,7 @@ def look_at_file(choice: Choice) -> File:
 
 def _size(path: Path, spec: Spec) -> tuple[int | None, str]:
     from orchestrator.cli.source_folder import source_folder
-    from orchestrator.remote.source import survey
+    from orchestrator.ssh.source_folder import survey
 
     try:
         return sum(entry.size for entry in survey(source_folder(path, spec))), ""
@@ -47,6 +47,6 @@ def _taken(spec: Spec) -> dict[str, int]:
     """
     Return the sidecars whose port another program of this computer holds.
     """
-    from orchestrator.remote.tunnel import free_port
+    from orchestrator.ssh.tunnel import free_port
 
     return {one.name: one.port for one in sidecars(spec, "") if not free_port(one.port)}

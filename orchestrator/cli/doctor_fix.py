@@ -4,7 +4,7 @@ What `tpuctl doctor --fix` mends: permissions of our own files, and what a dead 
 
 from pathlib import Path
 
-from orchestrator.core.doctor.facts import Facts
+from orchestrator.advice.doctor.facts import Facts
 
 
 def mend(facts: Facts) -> list[str]:
@@ -20,7 +20,7 @@ def mend(facts: Facts) -> list[str]:
         Path(key).chmod(0o600)
         done.append(f"chmod 600 {key}")
     if facts.local.daemon == "stale":
-        from orchestrator.local.control import reap
+        from orchestrator.emulator.control import reap
 
         folder = Path(facts.local.folder)
         reap(folder)

@@ -14,17 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.catalog import load_catalog
-from orchestrator.core import names, tpu_quota
-from orchestrator.core.data import bucket_sources
-from orchestrator.core.doctor.facts import Google, Login
-from orchestrator.core.secrets import secret_names
-from orchestrator.core.world import Absent, Present, Sight, Unknown
-from orchestrator.ports import NetworkInterface
+from orchestrator.advice.doctor.facts import Google, Login
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain import names, tpu_quota
+from orchestrator.domain.data_spec import bucket_sources
+from orchestrator.domain.observation import Absent, Present, Sight, Unknown
+from orchestrator.domain.ports import NetworkInterface
+from orchestrator.domain.secret_refs import secret_names
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Choice
-    from orchestrator.core.spec import Spec
+    from orchestrator.domain.spec import Spec
 
 SECONDS = 15.0
 """Seconds after which a question counts as not answered; importing a client's library is part of it."""
@@ -50,8 +50,8 @@ def look_at_google(choice: "Choice", spec: "Spec | None") -> Google:
         return Google(
             login, account, configured, project, ahead, **_nobody(spec, "not asked: nobody is logged in")
         )
-    from orchestrator.cloud.clients import Clients, CloudSettings
     from orchestrator.errors import TpuctlError
+    from orchestrator.google.clients import Clients, CloudSettings
 
     acting = (spec.impersonate if spec else "") or ""
     clients = Clients(CloudSettings(project=project, call_timeout=CALL_SECONDS, impersonate=acting))
@@ -64,9 +64,9 @@ def look_at_google(choice: "Choice", spec: "Spec | None") -> Google:
 
 
 def _local(spec: "Spec | None", account: str, configured: str) -> Google:
-    from orchestrator.cloud.clients import Clients, CloudSettings
-    from orchestrator.local.own_server import adapter_for
-    from orchestrator.local.places import address_on_machine, local_folder, read_address
+    from orchestrator.emulator.own_server import adapter_for
+    from orchestrator.emulator.places import address_on_machine, local_folder, read_address
+    from orchestrator.google.clients import Clients, CloudSettings
 
     address = address_on_machine() or read_address(local_folder())
     if address is None:
@@ -108,11 +108,11 @@ def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
 
 
 def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> dict[str, Any]:
-    from orchestrator.cloud.buckets import GcsBuckets
-    from orchestrator.cloud.nodes import TpuNodes
-    from orchestrator.cloud.probe import Probe
-    from orchestrator.cloud.vms import ComputeVms
-    from orchestrator.core.doctor.google import IAP_RANGE
+    from orchestrator.advice.doctor.google import IAP_RANGE
+    from orchestrator.google.buckets import GcsBuckets
+    from orchestrator.google.nodes import TpuNodes
+    from orchestrator.google.project_probe import Probe
+    from orchestrator.google.vms import ComputeVms
 
     probe = Probe(clients, network_of(spec))
     zone = spec.tpu.zones[0] if spec else SOME_ZONE

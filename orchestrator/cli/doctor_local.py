@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from orchestrator.core.doctor.facts import Local
+from orchestrator.advice.doctor.facts import Local
 
 PACKAGES = ("uvicorn", "asyncssh", "cronsim", "google_crc32c", "h11", "certifi")
 PROGRAMS = ("bash", "flock", "setsid")
@@ -21,7 +21,7 @@ def look_at_local(cloud: str) -> Local:
     """
     Return what the local cloud of this computer needs, and whether one runs.
     """
-    from orchestrator.local.places import address_on_machine, local_folder, read_address
+    from orchestrator.emulator.places import address_on_machine, local_folder, read_address
 
     folder = local_folder()
     missing = tuple(name for name in PACKAGES if importlib.util.find_spec(name) is None)
@@ -51,7 +51,7 @@ def _programs() -> tuple[str, ...]:
 def _namespace(missing: tuple[str, ...]) -> str | None:
     if missing:
         return "packages are missing"
-    from orchestrator.local.hosts.namespace import available
+    from orchestrator.emulator.machines.namespace import available
 
     return available()
 
@@ -74,7 +74,7 @@ def _taken(folder: Path) -> tuple[int, ...]:
     """
     Return the ports of the stopped local cloud that somebody else listens on now.
     """
-    from orchestrator.local.options import PORTS, load_options
+    from orchestrator.emulator.options import PORTS, load_options
 
     if not (folder / "options.json").exists():
         return ()

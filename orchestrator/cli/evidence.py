@@ -7,20 +7,20 @@ import re
 import time
 from pathlib import Path
 
+from orchestrator.advice.rehearsal.life import Life, Save
+from orchestrator.advice.rehearsal.moments import Moment, Shown, Sign
 from orchestrator.agent.formats.base import Format, State
 from orchestrator.agent.formats.choose import format_of
 from orchestrator.agent.local_checkpoints import files_below
 from orchestrator.cli.stage import Stage
-from orchestrator.core.life import Life, Save
-from orchestrator.core.moments import Moment, Shown, Sign
-from orchestrator.core.plan import Outcome
-from orchestrator.core.world import Heartbeat, Phase, Present, Unknown
+from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown
+from orchestrator.domain.plan import Outcome
+from orchestrator.emulator import control
+from orchestrator.engine.checkpoint_digests import read_prints
 from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.engine.heartbeats import Heartbeats
-from orchestrator.engine.joblogs import JobLog
-from orchestrator.engine.prints import read_prints
+from orchestrator.engine.job_logs import JobLog
 from orchestrator.errors import LocalCloudError, TpuctlError, TransientError
-from orchestrator.local import control
 from orchestrator.report.curve import losses
 
 PACE = 1.0

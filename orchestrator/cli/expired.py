@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.places import KEPT
-from orchestrator.core.history import History
-from orchestrator.core.seal import sealed, unsealed
-from orchestrator.core.spec import Spec
-from orchestrator.core.world import Unknown
+from orchestrator.domain.checksum import sealed, unsealed
+from orchestrator.domain.observation import Unknown
+from orchestrator.domain.record import History
+from orchestrator.domain.spec import Spec
 from orchestrator.errors import LeaseHeldError, TpuctlError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def remember(session: "Session") -> None:
     from orchestrator.cli.quick import keep_mark
     from orchestrator.cli.same_place import keep_account
     from orchestrator.config.adapter import dump
-    from orchestrator.engine.files import write_atomically
+    from orchestrator.engine.atomic_files import write_atomically
 
     keep_account(session)
     spec = replace(session.spec, project=session.project)
@@ -43,7 +43,7 @@ def sweep_expired(session: "Session") -> None:
     Only what its record and its labels name is touched, data stays, and one that somebody holds the lease
     of is left to them. What fails here is said and stops nothing: the next command tries again.
     """
-    from orchestrator.cli.output import say
+    from orchestrator.cli.console import say
     from orchestrator.cli.places import state_folder
     from orchestrator.cli.wiring import Session as Opened
 
@@ -71,9 +71,9 @@ def _one_try(session: "Session") -> "Pass":
     """
     Make one pass. One that breaks off is not made again: the command that was typed has work of its own.
     """
-    from orchestrator.engine.files import disk_trouble
+    from orchestrator.engine.atomic_files import disk_trouble
+    from orchestrator.engine.loop import raise_bucket_gone
     from orchestrator.engine.reconcile import Reconciler
-    from orchestrator.engine.watch import raise_bucket_gone
 
     try:
         result = Reconciler(session.deployment).one_pass()
@@ -99,9 +99,9 @@ def _expired(folder: Path, now: float) -> Iterator[Spec]:
     """
     Yield the specs of deployments whose ttl is over and whose record knows of something that is billed.
     """
-    from orchestrator.cli.output import say
+    from orchestrator.cli.console import say
     from orchestrator.config.adapter import restore
-    from orchestrator.engine.record import decode
+    from orchestrator.engine.record_store import decode
 
     for kept in sorted(folder.glob(f"*/*/{KEPT}")):
         try:

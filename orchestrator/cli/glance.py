@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
-    from orchestrator.core.history import History
-    from orchestrator.core.plan import Plan
-    from orchestrator.core.world import World
+    from orchestrator.domain.observation import World
+    from orchestrator.domain.plan import Plan
+    from orchestrator.domain.record import History
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ def glance(session: "Session") -> Glance:
     """
     Look once, as a pass does, and change nothing.
     """
-    from orchestrator.core.decide import decide
-    from orchestrator.core.learn import learn
     from orchestrator.engine.observe import observe
+    from orchestrator.planning.decide import decide
+    from orchestrator.planning.update_record import learn
 
     history = session.record.history
     world = observe(session.cloud, session.spec, history, session.blueprint.bucket, session.clock.now())
@@ -51,11 +51,11 @@ def body_of(session: "Session", seen: Glance, loop: dict[str, Any] | None) -> di
     """
     Return what `status --json` prints of one look; *loop* says who takes care of the deployment.
     """
-    from orchestrator.core.dead_man import alone
-    from orchestrator.core.due import told
-    from orchestrator.core.sidecars import sidecars
-    from orchestrator.core.unclaimed import kept_text, uncommitted_text
-    from orchestrator.core.world import Present
+    from orchestrator.domain.observation import Present
+    from orchestrator.planning.dead_man import alone
+    from orchestrator.planning.on_demand import told
+    from orchestrator.planning.sidecars import sidecars
+    from orchestrator.planning.unclaimed import kept_text, uncommitted_text
 
     world, history, plan, spec = seen.world, seen.history, seen.plan, session.spec
     steps = [f"{c.verb.name.lower()} {c.kind.value} {c.name}: {c.why}" for c in plan.changes]
@@ -110,10 +110,10 @@ def aged(body: dict[str, Any], seconds: float, by: str) -> dict[str, Any]:
 
 
 def _resources(session: "Session", world: "World", history: "History") -> list[dict[str, str]]:
-    from orchestrator.core import names
-    from orchestrator.core.decide_queued import state_text
-    from orchestrator.core.maintenance import maintenance_text
-    from orchestrator.core.world import Present, Unknown
+    from orchestrator.domain import names
+    from orchestrator.domain.maintenance import maintenance_text
+    from orchestrator.domain.observation import Present, Unknown
+    from orchestrator.planning.queued_tpu import state_text
 
     rows = []
 
@@ -153,8 +153,8 @@ def holder_of(session: "Session", world: "World") -> dict[str, Any] | None:
     """
     Say who holds the lease, None when nobody does; *where* is "vm" for the loop on the VM.
     """
-    from orchestrator.core.lease import Holder
-    from orchestrator.core.world import Present
+    from orchestrator.domain.lease import Holder
+    from orchestrator.domain.observation import Present
     from orchestrator.engine.held import current
 
     found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
@@ -167,7 +167,7 @@ def loop_of(holder: Any, age: float) -> dict[str, Any]:
     """
     Return a *holder* of the lease, renewed *age* seconds ago, as `status --json` prints it.
     """
-    from orchestrator.core.lease import LIFE, LOOP
+    from orchestrator.domain.lease import LIFE, LOOP
 
     return {
         "where": "vm" if holder.command == LOOP else "elsewhere",
@@ -180,7 +180,7 @@ def loop_of(holder: Any, age: float) -> dict[str, Any]:
 
 
 def _workers(world: "World") -> list[dict[str, Any]]:
-    from orchestrator.core.world import Present
+    from orchestrator.domain.observation import Present
 
     beats = (*world.heartbeats.value, *world.boots) if isinstance(world.heartbeats, Present) else ()
     return [
@@ -208,8 +208,8 @@ def _eta(world: "World", target: int | None) -> float | None:
     """
     Return the seconds until the job's last step, at its rate of the moment.
     """
-    from orchestrator.core.progress import seconds_left
-    from orchestrator.core.world import Present
+    from orchestrator.domain.job_progress import seconds_left
+    from orchestrator.domain.observation import Present
 
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
     left = seconds_left(beats, target)

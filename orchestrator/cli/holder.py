@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchestrator.core.lease import Holder
+from orchestrator.domain.lease import Holder
 from orchestrator.errors import LeaseHeldError
-from orchestrator.folders import private_folder
+from orchestrator.private_folders import private_folder
 
 
 def this_process(command: str, now: float, yields: tuple[str, ...] = ()) -> Holder:
@@ -48,7 +48,7 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
     """
     from filelock import FileLock, Timeout
 
-    from orchestrator.engine.lease import YIELD_SECONDS
+    from orchestrator.engine.lease_object import YIELD_SECONDS
 
     private_folder(folder)
     note, lock = folder / "holder", FileLock(folder / "lock")

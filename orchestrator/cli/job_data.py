@@ -9,10 +9,10 @@ from orchestrator.agent.data import LIST_NAME
 from orchestrator.cli.places import state_folder
 
 if TYPE_CHECKING:
-    from orchestrator.cli.events import EventPrinter
+    from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.cli.wiring import Session
-    from orchestrator.core.spec import Spec
-    from orchestrator.remote.data import DataSet
+    from orchestrator.domain.spec import Spec
+    from orchestrator.ssh.local_data import DataSet
 
 SUMS = "data-sums.json"
 """What this computer remembers of files of data, so that unchanged ones are not read again."""
@@ -28,8 +28,8 @@ def read_data(path: Path, spec: "Spec", cloud: str) -> "tuple[DataSet, ...]":
     """
     if not spec.job.data:
         return ()
-    from orchestrator.cli.output import say
-    from orchestrator.remote.data import scan
+    from orchestrator.cli.console import say
+    from orchestrator.ssh.local_data import scan
 
     told = False
 
@@ -46,7 +46,7 @@ def with_code(sets: "tuple[DataSet, ...]") -> dict[str, bytes]:
     """
     Return what goes into the bundle beside the code.
     """
-    from orchestrator.remote.data import listing
+    from orchestrator.ssh.local_data import listing
 
     return {LIST_NAME: listing(sets)} if sets else {}
 
@@ -55,7 +55,7 @@ def say_what_is_sent(session: "Session", sets: "tuple[DataSet, ...]") -> None:
     """
     Say what leaves this computer, and what ignore rules keep.
     """
-    from orchestrator.cli.output import say
+    from orchestrator.cli.console import say
     from orchestrator.cli.sent import what_is_sent
     from orchestrator.cli.source_folder import source_folder
 
@@ -68,11 +68,11 @@ def check_sources(session: "Session") -> None:
     """
     Raise UsageError when a folder of a bucket is not there or empty; say so when it cannot be seen from here.
     """
-    from orchestrator.cli.output import say
-    from orchestrator.cloud.probe import Probe
-    from orchestrator.core.data import bucket_sources
-    from orchestrator.core.world import Absent, Present, Unknown
+    from orchestrator.cli.console import say
+    from orchestrator.domain.data_spec import bucket_sources
+    from orchestrator.domain.observation import Absent, Present, Unknown
     from orchestrator.errors import UsageError
+    from orchestrator.google.project_probe import Probe
 
     for source in bucket_sources(session.spec):
         sight = Probe(session.clients).holds_objects(source)
@@ -89,7 +89,7 @@ def bucket_is_there(session: "Session") -> bool:
     """
     Say whether the deployment has its bucket by now. Raise what hides it.
     """
-    from orchestrator.core.world import Absent, Unknown
+    from orchestrator.domain.observation import Absent, Unknown
     from orchestrator.errors import TransientError
 
     sight = session.cloud.buckets.observe(session.blueprint.bucket)
@@ -105,10 +105,10 @@ def send_data(session: "Session", sets: "tuple[DataSet, ...]", printer: "EventPr
     """
     Bring to the bucket what it does not have; leave when all of it is there. A second try sends the rest.
     """
+    from orchestrator.cli.console import say
     from orchestrator.cli.leaving import leaving
-    from orchestrator.cli.output import say
-    from orchestrator.remote.data import DataFile
-    from orchestrator.remote.send_data import missing, send
+    from orchestrator.ssh.local_data import DataFile
+    from orchestrator.ssh.send_data import missing, send
 
     files = missing(session.cloud.store, sets)
     if not files:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.cli.wiring import Choice, Session
-    from orchestrator.core.events import Sink
-    from orchestrator.core.spec import Spec
+    from orchestrator.domain.events import Sink
+    from orchestrator.domain.spec import Spec
 
 
 def open_session(choice: "Choice", name: str | None, sink: "Sink") -> "Session":
@@ -52,7 +52,7 @@ def spec_in(path: "Path") -> "Spec":
     Return what is kept in *path*; raise UsageError when it cannot be read.
     """
     from orchestrator.config.adapter import restore
-    from orchestrator.core.seal import unsealed
+    from orchestrator.domain.checksum import unsealed
 
     try:
         return restore(unsealed(path.read_bytes()))

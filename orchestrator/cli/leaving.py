@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import click
 
-from orchestrator.cli.output import say
+from orchestrator.cli.console import say
 
 
 @contextmanager

@@ -3,13 +3,13 @@ Find the machines of a deployment, with their pinned host keys.
 """
 
 from orchestrator.cli.wiring import Session
-from orchestrator.core.history import current_node
-from orchestrator.core.learn import learn
-from orchestrator.core.world import Node, World
+from orchestrator.domain.observation import Node, World
+from orchestrator.domain.ports import Host
+from orchestrator.domain.record import current_node
 from orchestrator.engine.observe import observe
-from orchestrator.engine.reach import vm_host, worker_host, worker_keys
+from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import NotFoundError, TransientError, UsageError
-from orchestrator.ports import Host
+from orchestrator.planning.update_record import learn
 
 
 def look(session: Session) -> World:

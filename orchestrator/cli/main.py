@@ -13,43 +13,37 @@ from orchestrator import __version__
 from orchestrator.errors import TpuctlError, UsageError
 
 COMMANDS = {
-    "demo": ("orchestrator.cli.demo", "Show a whole deployment on the local cloud: up, preemptions, down."),
-    "init": ("orchestrator.cli.init", "Write a commented tpuctl.yaml, or copy an example."),
-    "plan": ("orchestrator.cli.plan", "Show what `up` would change, where, and what it costs."),
-    "config": ("orchestrator.cli.config", "Show each setting and where it comes from. No network."),
-    "check": ("orchestrator.cli.check", "Find what loses data, time or money on a TPU. No network."),
-    "up": ("orchestrator.cli.up", "Create bucket, VM and TPU, push the job and start it."),
-    "watch": ("orchestrator.cli.watch", "Keep the job alive through preemptions until it is done."),
-    "rehearse": (
-        "orchestrator.cli.rehearse",
-        "Take machines away from your job on this computer: does it come back?",
-    ),
-    "status": ("orchestrator.cli.status", "Show what exists and how far the job is."),
-    "top": ("orchestrator.cli.top", "Show all deployments of this computer, live."),
-    "explain": ("orchestrator.cli.explain", "Say why the deployment is in its state, and what comes next."),
-    "logs": ("orchestrator.cli.logs", "Show the job's log, across machines."),
-    "cost": ("orchestrator.cli.cost", "Show what was spent: by resource, zone, day and use."),
-    "prices": ("orchestrator.cli.prices", "Read the prices of TPUs from Google's billing catalogue."),
-    "report": ("orchestrator.cli.report", "Write the deployment's story as one HTML page."),
-    "dashboard": ("orchestrator.cli.dashboard", "Show the report in a browser, live, on this computer."),
-    "checkpoints": ("orchestrator.cli.checkpoints", "List what is saved, and what would be resumed."),
-    "fetch": ("orchestrator.cli.fetch", "Copy the newest checkpoint, the model, to this computer."),
-    "push": ("orchestrator.cli.push", "Bring new code to the running job: restart from its checkpoint."),
-    "ssh": ("orchestrator.cli.ssh", "Open a shell on a worker or on the VM."),
-    "exec": ("orchestrator.cli.exec", "Run a command on every worker."),
-    "tunnel": ("orchestrator.cli.tunnel", "Reach TensorBoard, JupyterLab or a port of a machine."),
-    "down": ("orchestrator.cli.down", "Delete everything that tpuctl made; data stays unless you say so."),
-    "doctor": ("orchestrator.cli.doctor", "Look for what is missing or wrong, here and in the project."),
-    "selftest": ("orchestrator.cli.selftest", "Run all of tpuctl once on the cloud, and leave nothing."),
-    "support": (
-        "orchestrator.cli.support",
-        "Write an archive for a bug report: no secrets, nothing is sent.",
-    ),
-    "secret": ("orchestrator.cli.secret", "Store the job's secrets where only its machines read them."),
-    "notify": ("orchestrator.cli.notify", "Try who is told when something happens."),
-    "schema": ("orchestrator.cli.schema", "Print the JSON Schema of tpuctl.yaml."),
-    "completion": ("orchestrator.cli.completion", "Print what makes your shell complete tpuctl's words."),
-    "local": ("orchestrator.cli.local", "Run and disturb the local cloud."),
+    "demo": "Show a whole deployment on the local cloud: up, preemptions, down.",
+    "init": "Write a commented tpuctl.yaml, or copy an example.",
+    "plan": "Show what `up` would change, where, and what it costs.",
+    "config": "Show each setting and where it comes from. No network.",
+    "check": "Find what loses data, time or money on a TPU. No network.",
+    "up": "Create bucket, VM and TPU, push the job and start it.",
+    "watch": "Keep the job alive through preemptions until it is done.",
+    "rehearse": "Take machines away from your job on this computer: does it come back?",
+    "status": "Show what exists and how far the job is.",
+    "top": "Show all deployments of this computer, live.",
+    "explain": "Say why the deployment is in its state, and what comes next.",
+    "logs": "Show the job's log, across machines.",
+    "cost": "Show what was spent: by resource, zone, day and use.",
+    "prices": "Read the prices of TPUs from Google's billing catalogue.",
+    "report": "Write the deployment's story as one HTML page.",
+    "dashboard": "Show the report in a browser, live, on this computer.",
+    "checkpoints": "List what is saved, and what would be resumed.",
+    "fetch": "Copy the newest checkpoint, the model, to this computer.",
+    "push": "Bring new code to the running job: restart from its checkpoint.",
+    "ssh": "Open a shell on a worker or on the VM.",
+    "exec": "Run a command on every worker.",
+    "tunnel": "Reach TensorBoard, JupyterLab or a port of a machine.",
+    "down": "Delete everything that tpuctl made; data stays unless you say so.",
+    "doctor": "Look for what is missing or wrong, here and in the project.",
+    "selftest": "Run all of tpuctl once on the cloud, and leave nothing.",
+    "support": "Write an archive for a bug report: no secrets, nothing is sent.",
+    "secret": "Store the job's secrets where only its machines read them.",
+    "notify": "Try who is told when something happens.",
+    "schema": "Print the JSON Schema of tpuctl.yaml.",
+    "completion": "Print what makes your shell complete tpuctl's words.",
+    "local": "Run and disturb the local cloud.",
 }
 
 
@@ -91,7 +85,7 @@ class LazyGroup(click.Group):
         """
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(COMMANDS[cmd_name][0])
+        module = importlib.import_module(f"orchestrator.cli.commands.{cmd_name}")
         command: click.Command = module.command
         return command
 
@@ -103,7 +97,7 @@ class LazyGroup(click.Group):
 
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        found = ((name, text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete))
+        found = ((name, text) for name, text in COMMANDS.items() if name.startswith(incomplete))
         return [CompletionItem(name, help=text) for name, text in found]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -123,7 +117,7 @@ class LazyGroup(click.Group):
         Write the list of commands without importing any of them.
         """
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 def _meant(word: str) -> str:
@@ -185,7 +179,7 @@ def run(args: list[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except Exception as error:
-        from orchestrator.cli.output import show_unexpected
+        from orchestrator.cli.console import show_unexpected
 
         show_unexpected(error, words)
         return 1
@@ -193,7 +187,7 @@ def run(args: list[str] | None = None) -> int:
 
 
 def _failed(error: TpuctlError, words: Sequence[str]) -> int:
-    from orchestrator.cli.output import show_error
+    from orchestrator.cli.console import show_error
 
     show_error(error, words)
     return error.exit_code

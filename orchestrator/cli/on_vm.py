@@ -5,22 +5,22 @@ Put the loop of `tpuctl watch` on the VM, and take it back.
 from dataclasses import replace
 from typing import Any
 
-from orchestrator import wheel
+from orchestrator.cli.console import print_json, say
 from orchestrator.cli.machines import look
-from orchestrator.cli.output import print_json, say
 from orchestrator.cli.places import RECORD_KEY
 from orchestrator.cli.wiring import Session
 from orchestrator.config.adapter import document_of
-from orchestrator.core.lease import HAND_OVER, LOOP, Holder
-from orchestrator.core.world import Present, VmState
-from orchestrator.engine import on_vm
+from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
+from orchestrator.domain.observation import Present, VmState
+from orchestrator.domain.ports import Host
+from orchestrator.engine import loop_on_vm
 from orchestrator.engine.blueprint import ROOT
 from orchestrator.engine.held import current
-from orchestrator.engine.reach import vm_host
+from orchestrator.engine.routes import vm_host
 from orchestrator.errors import HostKeyError, NoGcloudError, NotFoundError, RemoteError, UsageError
-from orchestrator.folders import private_folder
-from orchestrator.ports import Host
-from orchestrator.render import loop_script
+from orchestrator.private_folders import private_folder
+from orchestrator.scripts import wheel
+from orchestrator.scripts.render import loop_script
 
 BOOT_SECONDS = 180.0
 """Seconds for the first contact: a VM that boots takes one or two minutes."""
@@ -46,8 +46,8 @@ def hand_over(session: Session) -> None:
     with session.alone(HAND_OVER):
         if fresh:
             say(f"tpuctl {len(packed.data) / 1000:.0f} kB: on its way to {host.name}")
-            on_vm.install(session.cloud.remote, host, packed)
-    on_vm.start(session.cloud.remote, host)
+            loop_on_vm.install(session.cloud.remote, host, packed)
+    loop_on_vm.start(session.cloud.remote, host)
     _wait(session, host)
     _report(session, host, packed.digest, changes=1)
 
@@ -58,7 +58,7 @@ def take_back(session: Session) -> None:
     """
     host, before = _contact(session)
     with session.alone(HAND_OVER):
-        on_vm.stop(session.cloud.remote, host)
+        loop_on_vm.stop(session.cloud.remote, host)
     if session.choice.as_json:
         print_json("watch-on-vm", {"vm": host.name, "running": False, "changes": int(before.running)})
         return
@@ -83,7 +83,7 @@ def over(session: Session) -> bool:
     return False
 
 
-def _contact(session: Session) -> tuple[Host, on_vm.LoopState]:
+def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
     """
     Return the VM and what it says of its loop; wait for one that boots.
     """
@@ -91,7 +91,7 @@ def _contact(session: Session) -> tuple[Host, on_vm.LoopState]:
     while True:
         try:
             host = _host(session)
-            return host, on_vm.look(session.cloud.remote, host)
+            return host, loop_on_vm.look(session.cloud.remote, host)
         except (RemoteError, NotFoundError) as error:
             if isinstance(error, HostKeyError | NoGcloudError) or session.clock.now() > end:
                 raise
@@ -123,7 +123,7 @@ def _host(session: Session) -> Host:
     return vm_host(session.cloud, world)
 
 
-def _packed(session: Session) -> on_vm.Packed:
+def _packed(session: Session) -> loop_on_vm.Packed:
     """
     Return what goes to the VM: tpuctl itself, the deployment file with all overrides in it, and the key.
     """
@@ -138,7 +138,7 @@ def _packed(session: Session) -> on_vm.Packed:
         deployment=spec.name,
         ssh_port=session.cloud.ssh_port if local else 22,
     )
-    return on_vm.pack(
+    return loop_on_vm.pack(
         {
             "run-watch": (script.encode(), 0o700),
             wheel.NAME: (wheel.build(), 0o600),
@@ -158,7 +158,7 @@ def _wait(session: Session, host: Host) -> None:
     while not _holds(session):
         now = session.clock.now()
         if now >= look_at:
-            state, look_at = on_vm.look(session.cloud.remote, host), now + LOOK_SECONDS
+            state, look_at = loop_on_vm.look(session.cloud.remote, host), now + LOOK_SECONDS
             if state.failed or now > end:
                 raise RemoteError(
                     f"the loop on {host.name} does not run: {state.state or 'it says nothing'}",

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.folders import own_folder, private_folder
+from orchestrator.private_folders import own_folder, private_folder
 
 if TYPE_CHECKING:
     import click
@@ -39,7 +39,7 @@ def state_path(cloud: str) -> Path:
     if chosen:
         return Path(chosen).absolute() / cloud
     if cloud == "local":
-        from orchestrator.local.places import local_path
+        from orchestrator.emulator.places import local_path
 
         return local_path() / "deployments"
     import platformdirs

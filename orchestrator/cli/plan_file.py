@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from orchestrator import __version__
 from orchestrator.cli.wiring import Choice, Session
-from orchestrator.core.approval import Approved, needs_same_cloud, refuse_moved, refuse_others, sights_of
-from orchestrator.core.plan import Plan
+from orchestrator.domain.plan import Plan
 from orchestrator.errors import UsageError
+from orchestrator.planning.approval import Approved, needs_same_cloud, refuse_moved, refuse_others, sights_of
 
 if TYPE_CHECKING:
-    from orchestrator.core.events import Sink
-    from orchestrator.core.history import History, Span
-    from orchestrator.core.world import World
+    from orchestrator.domain.events import Sink
+    from orchestrator.domain.observation import World
+    from orchestrator.domain.record import History, Span
 
 
 def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False) -> Plan:
@@ -27,21 +27,21 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
 
     Nothing else is changed. *scripts* shows those of the first machines too.
     """
-    from orchestrator import agentzip
-    from orchestrator.catalog import load_catalog
-    from orchestrator.cli import plan_view
-    from orchestrator.cli.events import EventPrinter
+    from orchestrator.advice.preview import preview
+    from orchestrator.cli.console import page, say
     from orchestrator.cli.job_data import check_sources, read_data, with_code
-    from orchestrator.cli.output import page, say
     from orchestrator.cli.preview import first_scripts
     from orchestrator.cli.same_place import check_place
     from orchestrator.cli.sent import render, what_is_sent
     from orchestrator.cli.source_folder import source_folder
-    from orchestrator.core.left_alone import left_alone
-    from orchestrator.core.preview import preview
-    from orchestrator.core.seal import sealed
-    from orchestrator.engine.files import write_atomically
-    from orchestrator.remote.bundle import build
+    from orchestrator.cli.views import plan as plan_view
+    from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.config.shipped_catalog import load_catalog
+    from orchestrator.domain.checksum import sealed
+    from orchestrator.engine.atomic_files import write_atomically
+    from orchestrator.planning.drift import left_alone
+    from orchestrator.scripts import agent_zipapp
+    from orchestrator.ssh.bundle import build
 
     printer = EventPrinter()
     session = Session(choice, lambda _: None)
@@ -51,7 +51,7 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
         sets = read_data(session.path, session.spec, choice.cloud)
         source = source_folder(session.path, session.spec)
         bundle = build(source, Path(folder), more=with_code(sets)).digest
-        agent = agentzip.build(Path(folder) / "agent.pyz")
+        agent = agent_zipapp.build(Path(folder) / "agent.pyz")
     with printer:
         approved, plan, world = _foreseen(session, bundle, agent)
         account = session.cloud.account.default_service_account
@@ -86,7 +86,7 @@ def read_plan(path: Path) -> Approved:
     """
     Read a plan; raise UsageError when the file is none, or is not as it was written.
     """
-    from orchestrator.core.seal import SEAL, checksum
+    from orchestrator.domain.checksum import SEAL, checksum
 
     try:
         body = dict(json.loads(path.read_bytes()))
@@ -139,13 +139,13 @@ def _foreseen(session: Session, bundle: str, agent: str) -> "tuple[Approved, Pla
     """
     Return what `up` would do now, without doing it, and what it was foreseen from.
     """
-    from orchestrator.catalog import load_catalog
     from orchestrator.cli.artifacts import as_wanted, ended
     from orchestrator.config.adapter import dump
-    from orchestrator.core.forecast import foresee
-    from orchestrator.core.learn import learn
+    from orchestrator.config.shipped_catalog import load_catalog
     from orchestrator.engine.heartbeats import read_heartbeats
     from orchestrator.engine.observe import observe
+    from orchestrator.planning.forecast import foresee
+    from orchestrator.planning.update_record import learn
 
     spec, record, now = session.spec, session.record.history, session.clock.now()
     beats = read_heartbeats(session.cloud.store, record.incarnation)

@@ -11,32 +11,33 @@ from typing import TYPE_CHECKING
 from orchestrator.cli.wiring import Choice, read_spec
 
 if TYPE_CHECKING:
-    from orchestrator.core.plan import Plan
-    from orchestrator.core.spec import Spec
+    from orchestrator.domain.plan import Plan
+    from orchestrator.domain.spec import Spec
 
 
 def preview(choice: Choice, *, scripts: bool) -> "Plan":
     """
     Print what `up` would do from nothing and return it; *scripts* adds what the machines would run.
     """
-    from orchestrator import agentzip
-    from orchestrator.cli import check_view, plan_view
+    from orchestrator.advice.preflight.rules import preflight
+    from orchestrator.advice.preview import preview as preview_of
     from orchestrator.cli.job_data import read_data, with_code
     from orchestrator.cli.price_cache import catalog_for
     from orchestrator.cli.sent import render, what_is_sent
     from orchestrator.cli.source_facts import gather
     from orchestrator.cli.source_folder import source_folder
-    from orchestrator.core.forecast import forecast
-    from orchestrator.core.preflight.rules import preflight
-    from orchestrator.core.preview import preview as preview_of
-    from orchestrator.remote.bundle import build
+    from orchestrator.cli.views import check
+    from orchestrator.cli.views import plan as plan_view
+    from orchestrator.planning.forecast import forecast
+    from orchestrator.scripts import agent_zipapp
+    from orchestrator.ssh.bundle import build
 
     path, spec = read_spec(choice)
     catalog = catalog_for(choice.cloud)
     with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
         sets = read_data(path, spec, choice.cloud)
         bundle = build(source_folder(path, spec), Path(folder), more=with_code(sets)).digest
-        agent = agentzip.build(Path(folder) / "agent.pyz")
+        agent = agent_zipapp.build(Path(folder) / "agent.pyz")
     plan = forecast(spec, catalog.accelerator(spec.tpu.type), bundle, agent)
     project = spec.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
     texts = first_scripts(spec, project or "PROJECT", bundle, agent) if scripts else {}
@@ -45,14 +46,14 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
     facts = replace(facts, data_bytes=sum(one.size for one in sets))
     findings = preflight(spec, catalog, facts)
     sent = what_is_sent(path, spec, source_folder(path, spec), sets, shown.hourly.storage_usd_gib_month)
-    checks = {"check": check_view.body(findings, facts), **sent.as_dict()}
+    checks = {"check": check.body(findings, facts), **sent.as_dict()}
     plan_view.show(shown, as_json=choice.as_json, seen=plan_view.NOTHING, more=checks, scripts=scripts)
     if not choice.as_json:
-        from orchestrator.cli.output import page
+        from orchestrator.cli.console import page
 
         with page() as console:
             render(sent, console, plan_view.WIDTH)
-            check_view.render_short(findings, facts, console)
+            check.render_short(findings, facts, console)
     return plan
 
 
@@ -60,9 +61,9 @@ def first_scripts(spec: "Spec", project: str, bundle: str, agent: str) -> dict[s
     """
     Return the scripts of the first incarnation's machines by name.
     """
-    from orchestrator.core.history import History
+    from orchestrator.domain.ports import CloudAccount
+    from orchestrator.domain.record import History
     from orchestrator.engine.blueprint import Blueprint
-    from orchestrator.ports import CloudAccount
 
     blueprint = Blueprint(spec, CloudAccount(project, ""), "")
     history = History(incarnation=1, zone=spec.tpu.zones[0], bundle=bundle, agent=agent)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.catalog import shipped_catalog, use_catalog
 from orchestrator.cli.places import state_folder
-from orchestrator.core.catalog import Catalog, Price
+from orchestrator.config.shipped_catalog import shipped_catalog, use_catalog
+from orchestrator.domain.catalog import Catalog, Price
 
 SCHEMA = 1
 Found = Mapping[tuple[str, str, bool], Price]

@@ -5,8 +5,8 @@ Publish each look of the loop: for `status` and the dashboard, and as metrics.
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.glance import Glance, body_of, loop_of
-from orchestrator.core.world import Present
-from orchestrator.engine.snapshot import Publisher, read_curve
+from orchestrator.domain.observation import Present
+from orchestrator.engine.published_status import Publisher, read_curve
 
 if TYPE_CHECKING:
     from orchestrator.cli.metrics import Metrics

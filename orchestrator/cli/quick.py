@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
-    from orchestrator.engine.snapshot_here import Snapshot
+    from orchestrator.engine.published_copy import Snapshot
 
 MARK = "file-mark"
 """Beside the record: the mark of the deployment file that was read last."""
@@ -43,7 +43,7 @@ def seen_here(cloud: str, file: Path | None, name: str | None) -> "Snapshot | No
     from orchestrator.cli.holder import gone
     from orchestrator.cli.places import kept_files
     from orchestrator.clock import SystemClock
-    from orchestrator.engine.snapshot_here import published_here
+    from orchestrator.engine.published_copy import published_here
 
     kept = kept_files(cloud)
     folder = _named(kept, name) if name else _of_file(kept, file)
@@ -97,8 +97,8 @@ def _may_be_over(kept: Path, now: float) -> bool:
     """
     Say whether the time to live of a deployment may be over, so that somebody has to look closer.
     """
-    from orchestrator.core.seal import unsealed
-    from orchestrator.core.units import Duration
+    from orchestrator.domain.checksum import unsealed
+    from orchestrator.domain.units import Duration
 
     try:
         ttl: Any = Duration.parse(unsealed(kept.read_bytes())["watch"]["ttl"])

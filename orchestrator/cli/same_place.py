@@ -12,7 +12,7 @@ import click
 
 from orchestrator.cli.places import RECORD_KEY
 from orchestrator.errors import UsageError
-from orchestrator.folders import private_folder
+from orchestrator.private_folders import private_folder
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session
@@ -61,7 +61,7 @@ def check_record(session: "Session") -> None:
 
     Raise UsageError when nobody is there to answer.
     """
-    from orchestrator.cli.output import say
+    from orchestrator.cli.console import say
 
     record = session.record
     if record.unproven:
@@ -93,15 +93,15 @@ def own_agent(session: "Session") -> None:
     """
     from dataclasses import replace
 
-    from orchestrator import agentzip
     from orchestrator.engine.artifacts import agent_file, is_whole
+    from orchestrator.scripts import agent_zipapp
 
     named = session.record.history.agent
     if not named or is_whole(agent_file(session.bundles, named), named):
         return
     private_folder(session.bundles)
     fresh = session.bundles / "agent.new"
-    digest = agentzip.build(fresh)
+    digest = agent_zipapp.build(fresh)
     fresh.replace(agent_file(session.bundles, digest))
     if digest != named:
         session.record.note(lambda history: replace(history, agent=digest))
@@ -111,7 +111,7 @@ def keep_account(session: "Session") -> None:
     """
     Remember who brings the deployment up.
     """
-    from orchestrator.engine.files import write_atomically
+    from orchestrator.engine.atomic_files import write_atomically
 
     account = login_of(session.choice.cloud)
     if account:
@@ -142,7 +142,7 @@ def _elsewhere(session: "Session") -> list[str]:
     """
     from orchestrator.cli.expired import billed
     from orchestrator.cli.places import kept_files
-    from orchestrator.engine.record import decode
+    from orchestrator.engine.record_store import decode
     from orchestrator.errors import TpuctlError
 
     found = []

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cli.output import say
-from orchestrator.core import names
-from orchestrator.core.everywhere import Survey
-from orchestrator.core.tpu_quota import beyond, taken
-from orchestrator.core.world import Absent, Present, Unknown
+from orchestrator.cli.console import say
+from orchestrator.domain import names
+from orchestrator.domain.all_zones import Survey
+from orchestrator.domain.observation import Absent, Present, Unknown
+from orchestrator.domain.tpu_quota import beyond, taken
 from orchestrator.errors import Retry, TpuctlError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def look(session: "Session", zone: str, kind: str, *, tpu: bool) -> None:
     """
     Ask whether all is there that the steps need; raise StepError where it is not, or is not to be seen.
     """
-    from orchestrator.cloud.probe import Probe
+    from orchestrator.google.project_probe import Probe
 
     probe, spec = Probe(session.clients), session.spec
     machine = spec.vm.machine if spec.vm != "none" else ""
@@ -79,7 +79,7 @@ def ask_beyond_quota(session: "Session", zone: str, kind: str) -> str:
 
     What might be granted is not asked for: StepSkipError where the limit is not known or excludes nothing.
     """
-    from orchestrator.cloud.probe import Probe
+    from orchestrator.google.project_probe import Probe
 
     found = taken(session.spec, session.catalog)
     if found is None:

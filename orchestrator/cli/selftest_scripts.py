@@ -5,8 +5,8 @@ What a self-test runs on machines, what it asks for in vain, and whose names its
 import re
 from typing import TYPE_CHECKING
 
-from orchestrator.core import names
-from orchestrator.core.selftest.redact import Redactor, placeholders
+from orchestrator.advice.selftest.redact import Redactor, placeholders
+from orchestrator.domain import names
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Session

@@ -16,7 +16,8 @@ from io import StringIO
 from pathlib import Path
 
 from orchestrator import __version__
-from orchestrator.cli.output import say
+from orchestrator.advice.selftest.recording import Recording
+from orchestrator.cli.console import say
 from orchestrator.cli.places import state_folder
 from orchestrator.cli.selftest_looks import (
     StepError,
@@ -38,11 +39,10 @@ from orchestrator.cli.selftest_scripts import (
 )
 from orchestrator.cli.wiring import Choice, Session
 from orchestrator.config.load import FILE_NAME
-from orchestrator.core import names
-from orchestrator.core.cost import Hourly, hourly
-from orchestrator.core.selftest.recording import Recording
-from orchestrator.core.world import Present
+from orchestrator.domain import names
+from orchestrator.domain.observation import Present
 from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
+from orchestrator.pricing.cost import Hourly, hourly
 
 FOLDER = "selftest"
 BURST = 12
@@ -153,7 +153,7 @@ class Run:
         """
         Run all steps in order; one that fails stops nothing but those that need what it makes.
         """
-        from orchestrator.cloud.recorder import Recorder, hearing
+        from orchestrator.google.exchange_recorder import Recorder, hearing
 
         clock = self.session.clock
         self._ends = clock.monotonic() + ttl
@@ -337,7 +337,7 @@ class Run:
         """
         Ask for a TPU and take it back while it is being made.
         """
-        from orchestrator.cli.up import Goal, bring_up
+        from orchestrator.cli.commands.up import Goal, bring_up
 
         self._do("down", "--yes")
         bring_up(Choice(self.file, (), self.cloud), wait=False, goal=Goal.TPU_ASKED)
@@ -379,7 +379,7 @@ class Run:
         if not left and self.folder.exists():
             left.append(f"the folder {self.folder}")
         if self.cloud == "local":
-            from orchestrator.local.control import stop_if_idle
+            from orchestrator.emulator.control import stop_if_idle
 
             stop_if_idle()
         return left

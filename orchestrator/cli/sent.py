@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from orchestrator.core.spec import Spec
-    from orchestrator.remote.data import DataSet
-    from orchestrator.remote.source import AtHome, Entry
+    from orchestrator.domain.spec import Spec
+    from orchestrator.ssh.local_data import DataSet
+    from orchestrator.ssh.source_folder import AtHome, Entry
 
 LARGEST = 5
 _GIB = 2**30
@@ -70,7 +70,7 @@ class Sent:
         """
         Yield what people read: the code, each set of data, and what stays at home with its rule.
         """
-        from orchestrator.cli.checkpoints import size_text
+        from orchestrator.cli.commands.checkpoints import size_text
 
         total = sum(entry.size for entry in self.code)
         largest = ", ".join(f"{entry.path} {size_text(entry.size)}" for entry in self.code[:LARGEST])
@@ -108,7 +108,7 @@ def what_is_sent(
     """
     Look at the folder *source*; what a set of data brings does not count as staying at home.
     """
-    from orchestrator.remote.source import look
+    from orchestrator.ssh.source_folder import look
 
     found = look(source)
     code = [entry for entry in found.entries if S_ISREG(entry.mode) and not entry.link]
@@ -168,7 +168,7 @@ def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
 
 
 def _home(home: "AtHome") -> str:
-    from orchestrator.cli.checkpoints import size_text
+    from orchestrator.cli.commands.checkpoints import size_text
 
     file, _, line = home.verdict.line.rpartition(":")
     why = f"{file} line {line}" if file else "a key, by its name"

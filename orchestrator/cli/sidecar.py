@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from orchestrator.cli.console import say
 from orchestrator.cli.machines import the_vm, worker_hosts
-from orchestrator.cli.output import say
 from orchestrator.cli.wiring import Session
-from orchestrator.core.clean import cut
-from orchestrator.core.sidecars import REQUIREMENTS, log_folder, sidecars
-from orchestrator.core.spec import Spec
+from orchestrator.domain.clean_text import cut
+from orchestrator.domain.ports import Host
+from orchestrator.domain.spec import Spec
 from orchestrator.engine.blueprint import ROOT
 from orchestrator.engine.deliver import deliver_sidecars
 from orchestrator.errors import (
@@ -24,11 +24,11 @@ from orchestrator.errors import (
     TpuctlError,
     UsageError,
 )
-from orchestrator.ports import Host
-from orchestrator.remote.elevate import elevated
-from orchestrator.remote.link import Link
-from orchestrator.remote.run import run_on
-from orchestrator.remote.tunnel import HERE, Target, Tunnel
+from orchestrator.planning.sidecars import REQUIREMENTS, log_folder, sidecars
+from orchestrator.ssh.connection import Link
+from orchestrator.ssh.elevate import elevated
+from orchestrator.ssh.run import run_on
+from orchestrator.ssh.tunnel import HERE, Target, Tunnel
 
 PATIENCE = 180.0
 """Seconds for the first contact: a machine that boots takes one or two minutes."""

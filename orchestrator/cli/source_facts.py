@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
-from orchestrator.core.exposed import JUPYTER
-from orchestrator.core.key_files import SMALL, keys_in
-from orchestrator.core.preflight.code import Code, read_code
-from orchestrator.core.preflight.facts import AtHome, KeyFile, Line, Requirement, SourceFacts
-from orchestrator.core.preflight.installs import requirement
-from orchestrator.remote.ignore import named_like_a_key
-from orchestrator.remote.source import Entry, look
+from orchestrator.advice.preflight.code import Code, read_code
+from orchestrator.advice.preflight.facts import AtHome, KeyFile, Line, Requirement, SourceFacts
+from orchestrator.advice.preflight.installs import requirement
+from orchestrator.domain.exposed_services import JUPYTER
+from orchestrator.domain.key_files import SMALL, keys_in
+from orchestrator.ssh.ignore import named_like_a_key
+from orchestrator.ssh.source_folder import Entry, look
 
 FILE_BYTES = 1 << 20
 ALL_BYTES = 8 << 20

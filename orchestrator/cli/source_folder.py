@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.core.spec import Spec
+    from orchestrator.domain.spec import Spec
 
 
 def source_folder(file: Path, spec: "Spec") -> Path:

@@ -19,15 +19,15 @@ from typing import Any
 import click
 
 from orchestrator import modules
+from orchestrator.cli.console import say
 from orchestrator.cli.glance import look
-from orchestrator.cli.live import wanted
-from orchestrator.cli.output import say
+from orchestrator.cli.views.live_line import wanted
 from orchestrator.cli.wiring import Choice, Session
-from orchestrator.cloud.compute import client_class
 from orchestrator.config.load import FILE_NAME
+from orchestrator.emulator import control
+from orchestrator.emulator.places import Address
 from orchestrator.errors import TpuctlError
-from orchestrator.local import control
-from orchestrator.local.places import Address
+from orchestrator.google.compute_clients import client_class
 
 KEPT = frozenset({"TPUCTL_VENV_CACHE"})
 """Variables of ours that commands on a stage may see: they say nothing about a deployment."""

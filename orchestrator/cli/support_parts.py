@@ -18,7 +18,7 @@ from orchestrator.errors import TpuctlError, UsageError
 
 if TYPE_CHECKING:
     from orchestrator.cli.wiring import Choice, Session
-    from orchestrator.core.spec import Spec
+    from orchestrator.domain.spec import Spec
 
 MOST = 256 << 10
 """Bytes of one file; of a longer one the end is kept."""
@@ -156,7 +156,7 @@ def _about(choice: "Choice") -> dict[str, Any]:
     from importlib import metadata
 
     from orchestrator import __version__
-    from orchestrator.wheel import requirements
+    from orchestrator.scripts.wheel import requirements
 
     def version(name: str) -> str:
         try:
@@ -177,8 +177,8 @@ def _about(choice: "Choice") -> dict[str, Any]:
 
 
 def _doctor(choice: "Choice") -> list[dict[str, str]]:
-    from orchestrator.cli.doctor import gather
-    from orchestrator.core.doctor.rules import examine
+    from orchestrator.advice.doctor.rules import examine
+    from orchestrator.cli.commands.doctor import gather
 
     return [finding.as_dict() for finding in examine(gather(choice))]
 
@@ -192,7 +192,7 @@ def _settings(spec: "Spec") -> dict[str, Any]:
 
 
 def _local_runs() -> bool:
-    from orchestrator.local.control import running
+    from orchestrator.emulator.control import running
 
     return running() is not None
 
@@ -220,25 +220,25 @@ def _parsed(lines: list[str]) -> Iterator[Any]:
 
 
 def _status(session: "Session") -> dict[str, Any]:
-    from orchestrator.cli.status import newest
+    from orchestrator.cli.commands.status import newest
 
     return newest(session)
 
 
 def _explain(session: "Session") -> Any:
-    from orchestrator.cli.explain import explained
+    from orchestrator.cli.commands.explain import explained
 
     return explained(session).as_dict()
 
 
 def _events(session: "Session") -> list[Any]:
-    from orchestrator.engine.eventlog import read_events
+    from orchestrator.engine.event_log import read_events
 
     return [json.loads(event.to_json()) for event in read_events(session.store)[-EVENTS:]]
 
 
 def _logs(session: "Session") -> str:
-    from orchestrator.engine.joblogs import JobLog
+    from orchestrator.engine.job_logs import JobLog
 
     log = JobLog(session.store)
     tails: dict[int, list[str]] = {}

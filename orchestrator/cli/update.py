@@ -71,7 +71,7 @@ def _place() -> Path:
 
 
 def _tell(place: Path, version: str, now: float) -> None:
-    from orchestrator.folders import private_folder
+    from orchestrator.private_folders import private_folder
 
     private_folder(place.parent)
     held = _held(place)

@@ -9,38 +9,38 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.catalog import load_catalog
 from orchestrator.cli.holder import gone, only_here, this_process
 from orchestrator.cli.places import on_machine, own_address, record_key, state_folder
 from orchestrator.cli.price_cache import catalog_for
 from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.layers import overrides_of
 from orchestrator.config.load import find, load
-from orchestrator.core.bill import spent
-from orchestrator.core.events import Event, Sink
-from orchestrator.core.history import History
-from orchestrator.core.lease import Holder
-from orchestrator.core.plan import Kind, Plan
-from orchestrator.core.spec import Spec
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.events import Event, Sink
+from orchestrator.domain.lease import Holder
+from orchestrator.domain.plan import Kind, Plan
+from orchestrator.domain.record import History
+from orchestrator.domain.spec import Spec
 from orchestrator.engine.blueprint import ROOT, Blueprint
-from orchestrator.engine.create_budget import CreateBudget
+from orchestrator.engine.create_budget_file import CreateBudget
 from orchestrator.engine.deployment import Deployment, any_plan
-from orchestrator.engine.eventlog import EventLog
+from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
-from orchestrator.engine.lease import Lease
-from orchestrator.engine.record import Record
-from orchestrator.engine.watch import Watcher
+from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.loop import Watcher
+from orchestrator.engine.record_store import Record
 from orchestrator.errors import LeaseHeldError, TpuctlError
+from orchestrator.pricing.bill import spent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestrator.cli.notify import Notifier
-    from orchestrator.cloud.clients import Clients, CloudSettings
-    from orchestrator.cloud.listing import ZoneLists
-    from orchestrator.local.places import Address
-    from orchestrator.ports import Cloud, Store
-    from orchestrator.remote.connect import Ssh
+    from orchestrator.cli.commands.notify import Notifier
+    from orchestrator.domain.ports import Cloud, Store
+    from orchestrator.emulator.places import Address
+    from orchestrator.google.clients import Clients, CloudSettings
+    from orchestrator.google.node_list import ZoneLists
+    from orchestrator.ssh.fleet import Ssh
 
 
 @dataclass(frozen=True)
@@ -94,15 +94,15 @@ class Session:
             return self._local.project
         if self.spec.project:
             return self.spec.project
-        from orchestrator.cloud.clients import Clients, CloudSettings
+        from orchestrator.google.clients import Clients, CloudSettings
 
         return Clients(CloudSettings()).project
 
     @cached_property
     def _local(self) -> "Address":
-        from orchestrator.cli.output import say
-        from orchestrator.local.control import ensure_running
-        from orchestrator.local.places import address_on_machine
+        from orchestrator.cli.console import say
+        from orchestrator.emulator.control import ensure_running
+        from orchestrator.emulator.places import address_on_machine
 
         found = address_on_machine()
         if found is not None:
@@ -124,10 +124,10 @@ class Session:
         """
         Return the SSH side.
         """
-        from orchestrator.core.names import SSH_USER
-        from orchestrator.remote.connect import Ssh
-        from orchestrator.remote.keys import ensure_key
-        from orchestrator.remote.settings import SshSettings
+        from orchestrator.domain.names import SSH_USER
+        from orchestrator.ssh.fleet import Ssh
+        from orchestrator.ssh.keys import ensure_key
+        from orchestrator.ssh.limits import SshSettings
 
         key = ensure_key(self.folder)
         known, source = self.folder / "known_hosts", own_address() if self.choice.cloud == "local" else ""
@@ -159,17 +159,17 @@ class Session:
         """
         Return Google's clients for the chosen cloud, for what no adapter is about.
         """
-        from orchestrator.cloud.clients import Clients
+        from orchestrator.google.clients import Clients
 
         return Clients(self._settings())
 
     def _open(self, *, ask_account: bool) -> "Cloud":
-        from orchestrator.cloud.factory import open_cloud
+        from orchestrator.google.factory import open_cloud
 
         return open_cloud(self._settings(), self.spec, self.ssh, ask_account=ask_account)
 
     def _settings(self) -> "CloudSettings":
-        from orchestrator.cloud.clients import CloudSettings
+        from orchestrator.google.clients import CloudSettings
 
         local = self._local if self.choice.cloud == "local" else None
         return CloudSettings(
@@ -185,7 +185,7 @@ class Session:
         )
 
     def _adapter_for(self, local: "Address") -> object:
-        from orchestrator.local.own_server import adapter_for
+        from orchestrator.emulator.own_server import adapter_for
 
         return adapter_for(local)
 
@@ -194,7 +194,7 @@ class Session:
         """
         Return what builds our orders.
         """
-        from orchestrator.remote.keys import ensure_key
+        from orchestrator.ssh.keys import ensure_key
 
         return Blueprint(self.spec, self.cloud.account, ensure_key(self.folder).metadata_line())
 
@@ -277,8 +277,8 @@ class Session:
         """
         Return what tells people; hooks are programs of the user's computer, so not in the loop on the VM.
         """
-        from orchestrator.cli.notify import Notifier
-        from orchestrator.core.lease import LOOP
+        from orchestrator.cli.commands.notify import Notifier
+        from orchestrator.domain.lease import LOOP
 
         return Notifier(self, hooks=self.holder.command != LOOP)
 

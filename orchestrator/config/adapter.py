@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from orchestrator.core.spec import Spec
+from orchestrator.domain.spec import Spec
 
 
 @cache

@@ -11,7 +11,7 @@ from orchestrator.config.document import parse
 from orchestrator.config.find import FILE_NAME, find
 from orchestrator.config.layers import lay
 from orchestrator.config.validate import validate
-from orchestrator.core.spec import Spec
+from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
 
 __all__ = ["FILE_NAME", "find", "load", "read", "shown"]

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from orchestrator.catalog import load_catalog
 from orchestrator.config.adapter import adapter
+from orchestrator.config.rules.job import VARIABLE_PATTERN
+from orchestrator.config.rules.place import NAME_LENGTH, NAME_PATTERN, SMALLEST_DISK_GB
+from orchestrator.config.rules.sidecar import HIGHEST_PORT, LOWEST_PORT
 from orchestrator.config.settings import Setting, settings
-from orchestrator.core.check_job import VARIABLE_PATTERN
-from orchestrator.core.check_place import NAME_LENGTH, NAME_PATTERN, SMALLEST_DISK_GB
-from orchestrator.core.check_sidecars import HIGHEST_PORT, LOWEST_PORT
-from orchestrator.core.units import Duration
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.units import Duration
 
 SCHEMA_ID = "urn:tpuctl:deployment-file"
 SCHEMA_FILE = "tpuctl.schema.json"

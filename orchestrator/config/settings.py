@@ -8,7 +8,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from orchestrator.core.spec import Spec
+from orchestrator.domain.spec import Spec
 
 Path = tuple[str | int, ...]
 """A place in the file: keys of mappings and indexes of lists."""

@@ -9,12 +9,12 @@ from math import inf
 from textwrap import wrap
 from typing import Any
 
-from orchestrator.catalog import load_catalog
 from orchestrator.config.load import FILE_NAME, read
 from orchestrator.config.schema import SCHEMA_FILE, describe
 from orchestrator.config.settings import keys_in, settings
-from orchestrator.core.suggest import did_you_mean, join
-from orchestrator.core.units import Duration
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.suggest import did_you_mean, join
+from orchestrator.domain.units import Duration
 from orchestrator.errors import UsageError
 
 RECIPES: Mapping[str, Mapping[str, Any]] = {

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from orchestrator.catalog import load_catalog
 from orchestrator.config.adapter import adapter
 from orchestrator.config.complaints import Complaint
 from orchestrator.config.document import Document, Mark
+from orchestrator.config.rules.every_rule import check
 from orchestrator.config.settings import Path, dotted, keys_in, settings
+from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.wording import Wording, reword
-from orchestrator.core.check import check
-from orchestrator.core.spec import Spec
-from orchestrator.core.suggest import closest
+from orchestrator.domain.spec import Spec
+from orchestrator.domain.suggest import closest
 
 _NAME = "[key]"  # pydantic's last part of the place of a name in a mapping
 _STAND_INS: Mapping[str, Any] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.config.settings import Path, Setting, dotted, keys_in, settings
-from orchestrator.core.suggest import did_you_mean, join
+from orchestrator.domain.suggest import did_you_mean, join
 
 _EXPECTED = {
     "tuple": "a list",

@@ -1,3 +1,3 @@
 """
-The loop: observe, decide (in core), act. Knows the world only through orchestrator.ports.
+The loop: observe, decide (in core), act. Knows the world only through orchestrator.domain.ports.
 """

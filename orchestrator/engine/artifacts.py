@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.agent.uv import PROGRAMS, object_name
-from orchestrator.core.clean import cut
-from orchestrator.core.history import History
-from orchestrator.core.names import BUNDLES
-from orchestrator.engine.files import write_atomically
+from orchestrator.domain.clean_text import cut
+from orchestrator.domain.names import BUNDLES
+from orchestrator.domain.ports import Store
+from orchestrator.domain.record import History
+from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.errors import NotFoundError, TpuctlError
-from orchestrator.ports import Store
 
 DIGEST = re.compile("[0-9a-f]{64}")
 LARGEST_CODE = 4 << 30

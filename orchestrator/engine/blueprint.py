@@ -4,19 +4,19 @@ What we order from the cloud: bodies of bucket, VM and node, from the spec and t
 
 from dataclasses import asdict, dataclass
 
-from orchestrator.catalog import load_catalog
-from orchestrator.core import names
-from orchestrator.core.data_disks import data_disks
-from orchestrator.core.grants import vm_account
-from orchestrator.core.history import History
-from orchestrator.core.job import heartbeat_interval
-from orchestrator.core.queued import LONGEST_RUN
-from orchestrator.core.scopes import node_scopes, vm_scopes
-from orchestrator.core.spec import Spec, VmSpec
-from orchestrator.core.world import Node
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain import names
+from orchestrator.domain.bucket_grants import vm_account
+from orchestrator.domain.data_disks import data_disks
+from orchestrator.domain.observation import Node
+from orchestrator.domain.ports import BucketOrder, CloudAccount, NetworkInterface, NodeOrder, VmOrder
+from orchestrator.domain.queued_resource import LONGEST_RUN
+from orchestrator.domain.record import History
+from orchestrator.domain.scopes import node_scopes, vm_scopes
+from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.errors import UsageError
-from orchestrator.ports import BucketOrder, CloudAccount, NetworkInterface, NodeOrder, VmOrder
-from orchestrator.render import Scripts, Target, machine_scripts, sidecar_script
+from orchestrator.planning.job import heartbeat_interval
+from orchestrator.scripts.render import Scripts, Target, machine_scripts, sidecar_script
 
 ROOT = "/opt/tpuctl"
 LOOP_MARGIN = 3600.0

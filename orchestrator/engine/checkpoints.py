@@ -17,9 +17,9 @@ from orchestrator.agent.errors import TornError
 from orchestrator.agent.formats.base import Listing, StoredStep
 from orchestrator.agent.formats.choose import format_of
 from orchestrator.agent.manifest import Manifest, StoredFile, file_name, parse, parse_name
-from orchestrator.core.names import CHECKPOINTS
-from orchestrator.core.spec import CheckpointSpec
-from orchestrator.ports import Store, StoredObject
+from orchestrator.domain.names import CHECKPOINTS
+from orchestrator.domain.ports import Store, StoredObject
+from orchestrator.domain.spec import CheckpointSpec
 
 PARALLEL = 8
 LARGEST_POINTER = 1 << 20

@@ -2,9 +2,9 @@
 The look at a TPU's data disks before it is asked for: what it cannot have is said before anything is paid.
 """
 
-from orchestrator.core.world import Absent, Unknown
+from orchestrator.domain.observation import Absent, Unknown
+from orchestrator.domain.ports import NodeOrder, Vms
 from orchestrator.errors import ConflictError, TransientError, UsageError
-from orchestrator.ports import NodeOrder, Vms
 
 UNCHANGED = "no TPU was created"
 

@@ -2,15 +2,15 @@
 Bring code and agent to the machines over SSH and start the job there.
 """
 
-from orchestrator.core.history import History
-from orchestrator.core.plan import Change, Verb
-from orchestrator.core.world import Node, World
+from orchestrator.domain.observation import Node, World
+from orchestrator.domain.plan import Change, Verb
+from orchestrator.domain.ports import Cloud, Host
+from orchestrator.domain.record import History
 from orchestrator.engine.artifacts import Artifacts
 from orchestrator.engine.blueprint import ROOT, Blueprint
-from orchestrator.engine.reach import vm_host, worker_host, worker_keys
+from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import RemoteError
-from orchestrator.ports import Cloud, Host
-from orchestrator.render import begin_script, stop_seconds
+from orchestrator.scripts.render import begin_script, stop_seconds
 
 SIDECARS_DEADLINE = 60.0
 """Seconds for one machine to stop its old sidecars and start the new ones."""

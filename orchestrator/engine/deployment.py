@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.clock import Clock
-from orchestrator.core.budget import Budget, Unlimited
-from orchestrator.core.events import Sink
-from orchestrator.core.history import History
-from orchestrator.core.plan import Kind, Plan
-from orchestrator.core.spec import Spec
+from orchestrator.domain.events import Sink
+from orchestrator.domain.plan import Kind, Plan
+from orchestrator.domain.ports import Cloud
+from orchestrator.domain.record import History
+from orchestrator.domain.spec import Spec
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.journal import Journal
-from orchestrator.engine.lease import Lease
-from orchestrator.engine.record import Record
-from orchestrator.ports import Cloud
+from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.record_store import Record
+from orchestrator.planning.create_budget import Budget, Unlimited
 
 
 def any_plan(_: Plan) -> None:

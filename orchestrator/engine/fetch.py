@@ -13,10 +13,10 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.agent.manifest import folder_name
 from orchestrator.agent.storage import sha256_of
-from orchestrator.core.names import CHECKPOINTS, FETCHED
+from orchestrator.domain.names import CHECKPOINTS, FETCHED
+from orchestrator.domain.ports import Store
 from orchestrator.engine.checkpoints import PARALLEL, StoredCheckpoint
 from orchestrator.errors import NotFoundError, TransientError, UsageError
-from orchestrator.ports import Store
 
 PART = ".part"
 """

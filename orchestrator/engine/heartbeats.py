@@ -16,11 +16,11 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any
 
-from orchestrator.core.clean import cut
-from orchestrator.core.names import HEARTBEAT
-from orchestrator.core.world import Heartbeat, Phase, Present, Sight, Unknown
+from orchestrator.domain.clean_text import cut
+from orchestrator.domain.names import HEARTBEAT
+from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight, Unknown
+from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.errors import NotFoundError, TpuctlError
-from orchestrator.ports import Store, StoredObject
 
 MOST_WORKERS = 4096
 MOST_REPORTS = 100_000

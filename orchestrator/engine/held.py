@@ -2,8 +2,8 @@
 Whether the lease that lies in the bucket is held: the holder may have given it back without deleting it.
 """
 
-from orchestrator.core.names import LEASE, LEASE_BACK
-from orchestrator.ports import Store, StoredObject
+from orchestrator.domain.names import LEASE, LEASE_BACK
+from orchestrator.domain.ports import Store, StoredObject
 
 SMALL = 64
 """Bytes that are read of a note that a lease is given back."""

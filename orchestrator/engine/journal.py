@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.core.names import JOURNAL
-from orchestrator.core.plan import Change, Verb
-from orchestrator.core.seal import sealed
-from orchestrator.engine.files import append_synced
+from orchestrator.domain.checksum import sealed
+from orchestrator.domain.names import JOURNAL
+from orchestrator.domain.plan import Change, Verb
+from orchestrator.domain.ports import Store
+from orchestrator.engine.atomic_files import append_synced
 from orchestrator.errors import DiskError
-from orchestrator.ports import Store
 
 
 class Journal:

@@ -7,14 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
-from orchestrator.catalog import load_catalog
-from orchestrator.core import names
-from orchestrator.core.clean import cut
-from orchestrator.core.history import History
-from orchestrator.core.prices import Prices, prices
-from orchestrator.core.spec import Spec
-from orchestrator.core.types import types_of
-from orchestrator.core.world import (
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain import names
+from orchestrator.domain.clean_text import cut
+from orchestrator.domain.node_price import Prices, prices
+from orchestrator.domain.observation import (
     Absent,
     Bucket,
     Claim,
@@ -28,12 +25,15 @@ from orchestrator.core.world import (
     Vm,
     World,
 )
+from orchestrator.domain.ports import Cloud
+from orchestrator.domain.record import History
+from orchestrator.domain.spec import Spec
+from orchestrator.engine.all_zone_list import WideLook
 from orchestrator.engine.heartbeats import Heartbeats
-from orchestrator.engine.queue import nodes_of
-from orchestrator.engine.race import read_claim, round_to_look_up
-from orchestrator.engine.wide import WideLook
+from orchestrator.engine.queued_tpus import nodes_of
+from orchestrator.engine.race_claim import read_claim, round_to_look_up
 from orchestrator.errors import UNFORESEEN, NotFoundError, TpuctlError, UnknownCloudError
-from orchestrator.ports import Cloud
+from orchestrator.planning.tpu_types import types_of
 
 T = TypeVar("T")
 L = TypeVar("L", Bucket, Vm)

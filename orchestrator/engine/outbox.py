@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from orchestrator.clock import Clock
-from orchestrator.core.events import Event, Sink
-from orchestrator.core.notices import Notice
+from orchestrator.domain.events import Event, Sink
+from orchestrator.domain.ports import Store
 from orchestrator.errors import PreconditionError, TpuctlError
-from orchestrator.ports import Store
+from orchestrator.planning.notices import Notice
 
 OUTBOX = ".tpuctl/outbox/"
 SENT = ".tpuctl/outbox-sent/"

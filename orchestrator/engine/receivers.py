@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from orchestrator.core.notices import Notice
 from orchestrator.errors import TpuctlError, TransientError, UsageError
+from orchestrator.planning.notices import Notice
 
 SECONDS = 10.0
 HOOK_SECONDS = 30.0

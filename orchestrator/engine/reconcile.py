@@ -4,27 +4,27 @@ One pass: look, learn, decide, act.
 
 from dataclasses import dataclass, replace
 
-from orchestrator.core.decide import decide
-from orchestrator.core.decide_queued import has_failed, loss_text
-from orchestrator.core.end import expiry
-from orchestrator.core.events import Event
-from orchestrator.core.guard import broken
-from orchestrator.core.history import TERMINAL, History, current_node, noted
-from orchestrator.core.learn import learn
-from orchestrator.core.maintenance import maintenance_text
-from orchestrator.core.old_picture import not_older
-from orchestrator.core.plan import Outcome, Plan
-from orchestrator.core.unclaimed import has_no_steps, lost_text
-from orchestrator.core.world import Phase, Present, Unknown, World
-from orchestrator.engine.act import Actor, Failure
-from orchestrator.engine.budget import tell_stockouts, with_budget
-from orchestrator.engine.capacity import CapacityMemory
+from orchestrator.domain.events import Event
+from orchestrator.domain.maintenance import maintenance_text
+from orchestrator.domain.observation import Phase, Present, Unknown, World
+from orchestrator.domain.plan import Outcome, Plan
+from orchestrator.domain.record import TERMINAL, History, current_node, noted
+from orchestrator.engine.all_zone_list import WideLook
+from orchestrator.engine.apply import Actor, Failure
+from orchestrator.engine.budget_step import tell_stockouts, with_budget
+from orchestrator.engine.capacity_memory import CapacityMemory
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.observe import observe, unforeseen
-from orchestrator.engine.race import winner
-from orchestrator.engine.wide import WideLook
+from orchestrator.engine.race_claim import winner
 from orchestrator.errors import UNFORESEEN
+from orchestrator.planning.decide import decide
+from orchestrator.planning.invariants import broken
+from orchestrator.planning.queued_tpu import has_failed, loss_text
+from orchestrator.planning.stale_list import not_older
+from orchestrator.planning.termination import expiry
+from orchestrator.planning.unclaimed import has_no_steps, lost_text
+from orchestrator.planning.update_record import learn
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from orchestrator.agent.errors import TornError
 from orchestrator.agent.unclaimed import Unclaimed, Why, parse, parse_name
-from orchestrator.core.names import UNCLAIMED
+from orchestrator.domain.names import UNCLAIMED
+from orchestrator.domain.ports import Store
 from orchestrator.engine.checkpoints import read_manifests
 from orchestrator.engine.fetch import Parcel, inside
 from orchestrator.errors import NotFoundError
-from orchestrator.ports import Store
 
 MOST_FOLDERS = 8
 """Top folders of the bucket that are listed one by one."""

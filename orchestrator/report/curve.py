@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from orchestrator.agent.printed.choice import Output
 from orchestrator.agent.printed.numbers import usable
 from orchestrator.agent.printed.stream import Stream
-from orchestrator.core.world import Heartbeat
+from orchestrator.domain.observation import Heartbeat
 
 FEW = 30
 """Points of the watcher below which the job's log is read too."""

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import __version__
-from orchestrator.core.events import Event
-from orchestrator.core.history import History
-from orchestrator.core.spending import Spending, Stretch, Use, stretches
-from orchestrator.core.world import Heartbeat
+from orchestrator.domain.events import Event
+from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.record import History
+from orchestrator.pricing.spending import Spending, Stretch, Use, stretches
 from orchestrator.report import drawing
 from orchestrator.report.curve import Losses
 from orchestrator.report.summary import PARTS, Summary

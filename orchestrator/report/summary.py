@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import median
 
-from orchestrator.core.events import Event
-from orchestrator.core.spending import BEFORE
-from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.domain.events import Event
+from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.pricing.spending import BEFORE
 
 COMMITS = "commits"
 """What `Heartbeat.progress_from` says of a job that shows its steps in its saves only."""

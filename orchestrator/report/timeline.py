@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from orchestrator.core.events import Event
-from orchestrator.core.history import Span
-from orchestrator.core.names import incarnation_of
-from orchestrator.core.spending import BEFORE
-from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.domain.events import Event
+from orchestrator.domain.names import incarnation_of
+from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.record import Span
+from orchestrator.pricing.spending import BEFORE
 
 KINDS = {
     "provision": "being made",

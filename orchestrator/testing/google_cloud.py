@@ -13,17 +13,17 @@ import requests
 from requests.adapters import BaseAdapter
 
 from orchestrator.clock import VirtualClock
-from orchestrator.local.model.billing import BillLine
-from orchestrator.local.model.machines import Machine, NoHosts
-from orchestrator.local.model.settings import CloudSettings
-from orchestrator.local.model.storage.service import Storage
-from orchestrator.local.model.world import LocalCloud
-from orchestrator.local.wire.compute import compute_routes
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Router
-from orchestrator.local.wire.mount import CloudAdapter
-from orchestrator.local.wire.storage import storage_routes
-from orchestrator.local.wire.tpu import tpu_routes
+from orchestrator.emulator.http.compute import compute_routes
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.mount import CloudAdapter
+from orchestrator.emulator.http.router import Router
+from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.tpu import tpu_routes
+from orchestrator.emulator.state.billing import BillLine
+from orchestrator.emulator.state.machines import Machine, NoHosts
+from orchestrator.emulator.state.settings import CloudSettings
+from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.world import LocalCloud
 
 PROJECT = "test-project"
 SERVED = frozenset({"tpu.googleapis.com", "compute.googleapis.com", "storage.googleapis.com"})

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from orchestrator.clock import SystemClock
-from orchestrator.local.model.storage.service import Storage
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.local.wire.http import Request, Response, Router
-from orchestrator.local.wire.storage import route, storage_routes
-from tests.local.http_fixture import serve
+from orchestrator.emulator.http.router import Request, Response, Router
+from orchestrator.emulator.http.storage import route, storage_routes
+from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.storage.values import Preconditions
+from tests.emulator.http_fixture import serve
 
 BUCKET = "lab-bucket"
 PATIENCE = 120.0

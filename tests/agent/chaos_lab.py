@@ -15,7 +15,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from orchestrator.local.wire.http import Request, Response, Router
+from orchestrator.emulator.http.router import Request, Response, Router
 from tests.agent.agent_lab import Lab, Machine, running_lab
 from tests.agent.chaos_script import after, files
 

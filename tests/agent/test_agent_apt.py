@@ -12,7 +12,7 @@ import pytest
 from orchestrator.agent import apt
 from orchestrator.agent.errors import AgentError
 from orchestrator.agent.layout import Layout
-from orchestrator.agentzip import build
+from orchestrator.scripts.agent_zipapp import build
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from orchestrator.agent.errors import TornError
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
-from orchestrator.local.wire.http import Request, Response
+from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import Machine
 from tests.agent.chaos_lab import MANIFEST, STATES, ChaosLab, chaos_lab, whole_steps
 from tests.agent.chaos_script import files
-from tests.remote.chaos_machine import Loop
-from tests.remote.toxics import Proxy
+from tests.ssh.chaos_machine import Loop
+from tests.ssh.toxics import Proxy
 
 OUTAGE = 600.0
 FROM_20 = Attempt(1, 20, 1, 0, "test", 0)

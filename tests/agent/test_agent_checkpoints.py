@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from orchestrator.local.wire.http import Request, Response
+from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import Lab
 
 

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from orchestrator.agent.expire import BLIND, FOLLOWERS, HELD, MARGIN, STAND_IN, Seen, stays, turn
-from orchestrator.core.history import History
-from orchestrator.core.lease import LIFE
-from orchestrator.core.names import LEASE, RECORD
-from orchestrator.engine.record import encode
-from orchestrator.local.machine_room import View
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Request, Response
-from orchestrator.local.wire.metadata import answer
+from orchestrator.domain.lease import LIFE
+from orchestrator.domain.names import LEASE, RECORD
+from orchestrator.domain.record import History
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.metadata import answer
+from orchestrator.emulator.http.router import Request, Response
+from orchestrator.emulator.machine_room import View
+from orchestrator.engine.record_store import encode
 from tests.agent.agent_lab import BUCKET, Lab, Machine
-from tests.local.cloud_kit import NODES, a_lab, node_body
+from tests.emulator.cloud_kit import NODES, a_lab, node_body
 
 LONG_AGO = MARGIN + 60.0
 

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
-from orchestrator.local.wire.http import Response
+from orchestrator.emulator.http.router import Response
 from tests.agent.agent_lab import TRAIN, Lab, Machine
 from tests.agent.format_trees import archive
 from tests.formats.layouts import accelerate, hugging_face

@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 
-from orchestrator.agentzip import build
-from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.scripts.agent_zipapp import build
 from tests.agent.agent_lab import Lab, is_alive
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orchestrator.agent.claim import named
-from orchestrator.local.wire.http import Response
+from orchestrator.emulator.http.router import Response
 from tests.agent.agent_lab import Lab
 
 CLAIM = ".tpuctl/claim/4"

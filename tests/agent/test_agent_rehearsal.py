@@ -11,9 +11,9 @@ import pytest
 from orchestrator.agent.errors import UnsafeError
 from orchestrator.agent.job import Job
 from orchestrator.agent.rehearsal import NOWHERE, REQUIRED, check, for_job, for_setup, problems, trusted
-from orchestrator.local.hosts.environment import machine_environment
-from orchestrator.local.hosts.settings import HostSettings
-from tests.local.hosts_lab import machine
+from orchestrator.emulator.machines.environment import machine_environment
+from orchestrator.emulator.machines.settings import HostSettings
+from tests.emulator.hosts_lab import machine
 
 TEMPLATE = Path(__file__).parents[2] / "templates/startup.sh.j2"
 

@@ -14,7 +14,7 @@ import pytest
 from orchestrator.agent.errors import AgentError, TornError, TransientError
 from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.storage import Bucket
-from orchestrator.local.wire.http import Request, Response, Router
+from orchestrator.emulator.http.router import Request, Response, Router
 from tests.agent.agent_lab import BUCKET, Lab
 
 PART = 256 << 10

@@ -17,7 +17,7 @@ from orchestrator.agent.logs import SEGMENT, JobLog
 from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.agent.storage import Bucket, sha256_of
-from orchestrator.local.wire.http import Request, Response
+from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import BUCKET, Lab
 
 

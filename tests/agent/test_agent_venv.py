@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import uv_program
 from orchestrator.agent import venv
 from orchestrator.agent.errors import AgentError, TornError
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.uv import PROGRAMS, VERSION, for_uv, object_name, program
 from orchestrator.agent.venv import Wanted, _read, install_command, path_of
-from orchestrator.agentzip import build
+from orchestrator.emulator.machines.package_sources import package_sources
 from orchestrator.errors import TransientError
-from orchestrator.local.hosts.package_sources import package_sources
+from orchestrator.scripts import uv_program
+from orchestrator.scripts.agent_zipapp import build
 
 
 @pytest.fixture

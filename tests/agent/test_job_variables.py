@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.job_variables import VARIABLES, expand, expanded, unknown
-from orchestrator.render import machine_scripts
+from orchestrator.scripts.render import machine_scripts
 from tests.agent.agent_lab import Lab
-from tests.render_kit import make_spec, make_target
-from tests.test_render import sourced
+from tests.scripts.render_kit import make_spec, make_target
+from tests.scripts.test_render import sourced
 
 PAGE = Path(__file__).parents[2] / "docs" / "job-environment.md"
 OWN = frozenset(

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from orchestrator.cli.main import run
-from orchestrator.local.direct.door import Door
-from orchestrator.local.direct.vms import DirectVms
-from orchestrator.ports import VmOrder
+from orchestrator.domain.ports import VmOrder
+from tests.direct.door import Door
+from tests.direct.vms import DirectVms
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ import click
 
 from orchestrator import __version__
 from orchestrator.cli.main import COMMANDS, cli
-from orchestrator.codes import CODES
+from orchestrator.error_codes import CODES
 
 MARKDOWN_HEAD = """# Commands
 

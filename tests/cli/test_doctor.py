@@ -9,7 +9,7 @@ import time
 import pytest
 
 from orchestrator.cli.doctor_google import clock_ahead, find_login, gcloud_settings, side_by_side
-from orchestrator.core.world import Present, Unknown
+from orchestrator.domain.observation import Present, Unknown
 from orchestrator.errors import Retry
 from tests.cli.cli_kit import document, here
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.agent.manifest import file_name, manifest_name
-from orchestrator.core.names import FETCHED
+from orchestrator.domain.names import FETCHED
 from tests.cli.cli_kit import document, here
 from tests.cli.test_checkpoints import FILE, bucket
 

@@ -13,8 +13,8 @@ import pytest
 
 from orchestrator.agent.data import FILES
 from orchestrator.errors import UsageError
-from orchestrator.remote.data import scan
-from orchestrator.remote.send_data import missing, send
+from orchestrator.ssh.local_data import scan
+from orchestrator.ssh.send_data import missing, send
 from tests.cli.cli_kit import document, environment, here, tpuctl
 from tests.cli.test_checkpoints import FILE, bucket
 

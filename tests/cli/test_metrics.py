@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.cli import metrics
 from orchestrator.cli.metrics import COUNTERS, GAUGES, Metrics, metrics_table
+from orchestrator.emulator.options import free_ports
 from orchestrator.errors import UsageError
-from orchestrator.local.options import free_ports
 from tests.cli.cli_kit import ROOT
 from tests.cli.test_status_view import LOST, body
 

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from orchestrator.catalog import load_catalog
-from orchestrator.core.names import region_of
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.names import region_of
 from tests.figures import tell
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import OWN_NOTES, PROJECT, Town

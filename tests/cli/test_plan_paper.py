@@ -5,7 +5,7 @@ A plan on paper: no blanks at the ends of its lines, and the prices of the TPU t
 import pytest
 from rich.table import Table
 
-from orchestrator.cli.output import page
+from orchestrator.cli.console import page
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import Town
 

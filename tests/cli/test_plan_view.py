@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.catalog import load_catalog
-from orchestrator.cli.plan_view import count, render, show
+from orchestrator.advice.preview import preview
+from orchestrator.cli.views.plan import count, render, show
 from orchestrator.config.load import read
-from orchestrator.core.plan import Change, Kind, Outcome, Plan, Verb
-from orchestrator.core.preview import preview
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FILE = """\

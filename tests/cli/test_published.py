@@ -9,12 +9,12 @@ import pytest
 
 from orchestrator.cli.places import RECORD_KEY
 from orchestrator.cli.wiring import Choice, Session
-from orchestrator.core.lease import Holder
-from orchestrator.core.names import CURVE, LEASE, LEASE_WISH, STATUS
-from orchestrator.core.seal import sealed, unsealed
-from orchestrator.engine.snapshot import Publisher
-from orchestrator.engine.snapshot_here import published_here
-from orchestrator.local.model.storage.values import Preconditions
+from orchestrator.domain.checksum import sealed, unsealed
+from orchestrator.domain.lease import Holder
+from orchestrator.domain.names import CURVE, LEASE, LEASE_WISH, STATUS
+from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.engine.published_copy import published_here
+from orchestrator.engine.published_status import Publisher
 from tests.scenarios.desk import Desk, Process
 from tests.scenarios.town import Town
 

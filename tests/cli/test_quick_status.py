@@ -18,10 +18,10 @@ from orchestrator.cli.holder import this_process
 from orchestrator.cli.places import state_folder
 from orchestrator.cli.quick import _may_be_over, keep_mark, seen_here
 from orchestrator.cli.wiring import Choice, Session
-from orchestrator.core.history import History, Span
-from orchestrator.core.units import Duration
-from orchestrator.engine.record import encode
-from orchestrator.engine.snapshot import Publisher
+from orchestrator.domain.record import History, Span
+from orchestrator.domain.units import Duration
+from orchestrator.engine.published_status import Publisher
+from orchestrator.engine.record_store import encode
 from tests.cli.cli_kit import environment, here
 from tests.cli.test_front_door import HEAVY
 
@@ -93,7 +93,7 @@ def test_it_imports_neither_clients_nor_the_file_reader(watched):
     assert "ago by the watcher (--fresh asks the cloud)" in done.stdout
     found = {m for m in json.loads(modules) if m != "google"}  # an installation may register the bare name
     assert not {m.split(".")[0] for m in found} & HEAVY
-    assert not {m for m in found if m.startswith(("orchestrator.cloud", "orchestrator.cli.wiring"))}
+    assert not {m for m in found if m.startswith(("orchestrator.google", "orchestrator.cli.wiring"))}
 
 
 def test_it_answers_for_a_file_a_name_and_a_folder_below(watched, monkeypatch, capsys):

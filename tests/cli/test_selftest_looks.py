@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.cli.selftest_looks import StepError, chips_seen
 from orchestrator.cli.selftest_scripts import CHIPS, facts
-from orchestrator.cloud import probe
+from orchestrator.google import project_probe
 from tests.cli.cli_kit import stray_vm
 from tests.scenarios.desk import Desk
 from tests.scenarios.test_selftest import WORDS, steps
@@ -51,7 +51,7 @@ def town(tmp_path):
 
 def test_a_type_beyond_the_quota_is_asked_for_and_refused(town, monkeypatch):
     """The limit of this project is read first; nothing is made."""
-    monkeypatch.setattr(probe, "tpu_limits", lambda clients, quota, zones: dict.fromkeys(zones, 4))
+    monkeypatch.setattr(project_probe, "tpu_limits", lambda clients, quota, zones: dict.fromkeys(zones, 4))
     said = Desk(town).type(*WORDS)
     assert steps(said)["quota"] == "ok"
     assert "v5litepod-8 is refused, the limit is 4: TPU-350" in said.err
@@ -61,7 +61,7 @@ def test_a_type_beyond_the_quota_is_asked_for_and_refused(town, monkeypatch):
 @pytest.mark.parametrize("limit", [{}, {"europe-west4-b": -1}, {"europe-west4-b": 8}])
 def test_where_the_limit_is_not_known_or_excludes_nothing_no_type_is_asked_for(town, monkeypatch, limit):
     """What might be granted would cost; a step that is left out is no failure."""
-    monkeypatch.setattr(probe, "tpu_limits", lambda clients, quota, zones: limit)
+    monkeypatch.setattr(project_probe, "tpu_limits", lambda clients, quota, zones: limit)
     said = Desk(town).type(*WORDS)
     assert (steps(said)["quota"], steps(said)["tpu"]) == ("skipped", "ok")
     assert not [call for call in town.log if "beyond" in call.name]

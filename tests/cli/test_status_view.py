@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.commands.top import table
 from orchestrator.cli.glance import aged
-from orchestrator.cli.live import wanted
-from orchestrator.cli.status_live import news_line, repeat
-from orchestrator.cli.status_view import job_text, status_lines
-from orchestrator.cli.top import table
+from orchestrator.cli.views.live_line import wanted
+from orchestrator.cli.views.redraw import news_line, repeat
+from orchestrator.cli.views.status import job_text, status_lines
 from orchestrator.cli.wiring import Choice
 from orchestrator.clock import VirtualClock
 from orchestrator.errors import AuthError, TransientError

@@ -4,7 +4,7 @@
 
 import pytest
 
-from orchestrator.cloud.nodes import TpuNodes
+from orchestrator.google.nodes import TpuNodes
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import Town
 

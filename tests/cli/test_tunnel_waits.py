@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.cli import sidecar
+from orchestrator.domain.ports import Host, RunResult
 from orchestrator.errors import HostKeyError, RemoteError, UsageError
-from orchestrator.ports import Host, RunResult
-from orchestrator.remote.hostkeys import pinned
+from orchestrator.ssh.host_keys import pinned
 
 BODY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + os.urandom(32)).decode()
 KEY = f"ssh-ed25519 {BODY}"

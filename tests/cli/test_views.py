@@ -12,15 +12,15 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.cli.events import REMINDER, EventPrinter
-from orchestrator.cli.progress import Progress, live_text, progress_text
-from orchestrator.cli.status_view import resource_lines
-from orchestrator.cli.summary_view import summary_lines
+from orchestrator.cli.views.event_lines import REMINDER, EventPrinter
+from orchestrator.cli.views.job_progress import Progress, live_text, progress_text
+from orchestrator.cli.views.status import resource_lines
+from orchestrator.cli.views.summary import summary_lines
 from orchestrator.config.load import read
-from orchestrator.core.events import Event
-from orchestrator.core.plan import Change, Kind, Plan, Verb
-from orchestrator.core.world import Absent, Heartbeat, Phase, Present, World
-from orchestrator.engine.act import Failure
+from orchestrator.domain.events import Event
+from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, World
+from orchestrator.domain.plan import Change, Kind, Plan, Verb
+from orchestrator.engine.apply import Failure
 from orchestrator.engine.reconcile import Pass
 from orchestrator.errors import NotFoundError, RemoteError
 from orchestrator.report.summary import PARTS, Recovery, Summary

@@ -5,10 +5,10 @@ What `up` wants: how it changes the record.
 from dataclasses import replace
 
 from orchestrator.cli.artifacts import ended, want
-from orchestrator.core.history import History
-from orchestrator.core.job import job_digest
-from orchestrator.core.world import Phase, Present, Unknown
-from tests.core.worlds import NOW, beat, history, spec
+from orchestrator.domain.observation import Phase, Present, Unknown
+from orchestrator.domain.record import History
+from orchestrator.planning.job import job_digest
+from tests.planning.worlds import NOW, beat, history, spec
 
 RUNNING = history(bundle="b", agent="a", job="j", pushed="b")
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cli.status_view import loop_line
+from orchestrator.cli.views.status import loop_line
 from orchestrator.config.adapter import document_of
 from orchestrator.config.load import load, read
-from orchestrator.core.lease import PEOPLE
+from orchestrator.domain.lease import PEOPLE
 from tests.cli.cli_kit import ROOT, here
-from tests.core.core_kit import make_spec
+from tests.planning.planning_kit import make_spec
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
@@ -80,7 +80,7 @@ def test_no_text_of_the_file_is_changed_on_the_way(value):
 
 def test_the_loop_steps_aside_for_every_command_that_takes_the_lease():
     """A new one has to be added to PEOPLE, unless it leaves a deployment to whoever holds the lease."""
-    texts = [path.read_text() for path in (ROOT / "orchestrator" / "cli").glob("*.py")]
+    texts = [path.read_text() for path in (ROOT / "orchestrator" / "cli").rglob("*.py")]
     found = {word for text in texts for word in re.findall(r"\.alone\(\s*\"([^\"]+)", text)}
     assert {"up", "down"} <= found - {"expire"} <= set(PEOPLE)
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from orchestrator.core.lease import Holder
-from orchestrator.core.seal import unsealed
+from orchestrator.domain.checksum import unsealed
+from orchestrator.domain.lease import Holder
 from tests.cli.cli_kit import document, environment, here, tpuctl
 
 pytestmark = pytest.mark.e2e

@@ -9,7 +9,7 @@ from orchestrator.config.complaints import ConfigError
 from orchestrator.config.load import read
 from orchestrator.config.settings import settings as all_settings
 from orchestrator.config.starter import init_text
-from orchestrator.core.spec import Spec
+from orchestrator.domain.spec import Spec
 
 LINES = [line for line in init_text("demo", "jax-lm").splitlines() if not line.lstrip().startswith("#")]
 PIECES = [

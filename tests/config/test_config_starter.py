@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.catalog import load_catalog
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.load import load, read
 from orchestrator.config.schema import SCHEMA_FILE, SCHEMA_ID, describe, json_schema
 from orchestrator.config.settings import settings
+from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.starter import RECIPES, init_text
 from orchestrator.errors import UsageError
 

@@ -11,12 +11,12 @@ from typing import Any
 from google.auth.credentials import AnonymousCredentials
 
 from orchestrator.clock import SystemClock, VirtualClock
-from orchestrator.local.model.settings import Latencies
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.mount import BASE, CloudAdapter
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.mount import BASE, CloudAdapter
+from orchestrator.emulator.state.settings import Latencies
 from tests.contract.discovery import Witness
-from tests.local.cloud_kit import Lab, a_lab
-from tests.local.http_fixture import serve
+from tests.emulator.cloud_kit import Lab, a_lab
+from tests.emulator.http_fixture import serve
 
 QUICK = Latencies(0.2, 0.1, 0.1, 0.2, 0.2, 0.1, 0.1, 0.05, 0.1, 0.2)
 KINDS = ("http", "in-process")

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from orchestrator.local.wire.http import Request, Response
+from orchestrator.emulator.http.router import Request, Response
 
 SERVICES = ("tpu.v2", "tpu.v2alpha1", "compute.v1", "storage.v1", "secretmanager.v1")
 INSTALLED = find_spec("googleapiclient") is not None

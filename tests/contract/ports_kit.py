@@ -13,31 +13,31 @@ from typing import Any
 from requests.adapters import BaseAdapter
 
 from orchestrator.clock import VirtualClock
-from orchestrator.cloud.buckets import GcsBuckets
-from orchestrator.cloud.clients import Clients, CloudSettings
-from orchestrator.cloud.nodes import TpuNodes
-from orchestrator.cloud.queued import TpuQueued
-from orchestrator.cloud.store import GcsStore
-from orchestrator.cloud.vms import ComputeVms
+from orchestrator.emulator.http.compute import compute_routes
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.mount import BASE, CloudAdapter
+from orchestrator.emulator.http.router import Router
+from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.tpu import tpu_routes
+from orchestrator.emulator.state.machines import NoHosts
+from orchestrator.emulator.state.settings import PROFILES
+from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.errors import TpuctlError
-from orchestrator.local.direct.buckets import DirectBuckets
-from orchestrator.local.direct.door import Door
-from orchestrator.local.direct.nodes import DirectNodes
-from orchestrator.local.direct.queued import DirectQueued
-from orchestrator.local.direct.store import DirectStore
-from orchestrator.local.direct.vms import DirectVms
-from orchestrator.local.model.machines import NoHosts
-from orchestrator.local.model.settings import PROFILES
-from orchestrator.local.model.settings import CloudSettings as LocalSettings
-from orchestrator.local.model.storage.service import Storage
-from orchestrator.local.model.world import LocalCloud
-from orchestrator.local.wire.compute import compute_routes
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Router
-from orchestrator.local.wire.mount import BASE, CloudAdapter
-from orchestrator.local.wire.storage import storage_routes
-from orchestrator.local.wire.tpu import tpu_routes
-from tests.cloud.cloud_kit import LABEL, PROJECT, ZONE, a_bucket, a_node, a_vm
+from orchestrator.google.buckets import GcsBuckets
+from orchestrator.google.clients import Clients, CloudSettings
+from orchestrator.google.nodes import TpuNodes
+from orchestrator.google.objects import GcsStore
+from orchestrator.google.queued_resources import TpuQueued
+from orchestrator.google.vms import ComputeVms
+from tests.direct.buckets import DirectBuckets
+from tests.direct.door import Door
+from tests.direct.nodes import DirectNodes
+from tests.direct.queued import DirectQueued
+from tests.direct.store import DirectStore
+from tests.direct.vms import DirectVms
+from tests.google.cloud_kit import LABEL, PROJECT, ZONE, a_bucket, a_node, a_vm
 
 BUCKET, NODE, VM = "demo-bucket", "demo-tpu-g3", "demo-vm"
 START = 1_800_000_000.123456789  # so that cut fractions of seconds show

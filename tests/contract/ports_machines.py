@@ -4,11 +4,11 @@ Cases about machines: states, labels, lists, operations, ends, addresses, host k
 
 from dataclasses import replace
 
-from orchestrator.core.world import Absent, NodeState, Operation, Present, Unknown, VmState
+from orchestrator.domain.observation import Absent, NodeState, Operation, Present, Unknown, VmState
 from orchestrator.errors import Retry
-from orchestrator.gcp.bodies import as_json, instance_body
-from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node, a_vm
+from orchestrator.google.bodies import as_json, instance_body
 from tests.contract.ports_kit import NODE, VM, case, each
+from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node, a_vm
 
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 NODE_STATES = [s.name for s in NodeState if s is not NodeState.STATE_UNSPECIFIED]
@@ -131,7 +131,7 @@ def a_life_takes_its_time(way, value):
 
 
 def _profile(name):
-    from orchestrator.local.model.settings import PROFILES
+    from orchestrator.emulator.state.settings import PROFILES
 
     return PROFILES[name]
 
@@ -360,7 +360,7 @@ def an_api_that_is_off_names_the_command(way):
 @each(["tpu.nodes.create", "compute.instances.create", "storage.buckets.create", "storage.objects.create"])
 def a_denied_permission_is_named(way, value):
     """With the role that has it."""
-    from tests.cloud.cloud_kit import a_bucket
+    from tests.google.cloud_kit import a_bucket
 
     if value == "storage.objects.create":
         way.buckets.create(a_bucket())

@@ -2,12 +2,12 @@
 Cases about queued resources: orders, states, deadlines, deletions, faults.
 """
 
-from orchestrator.core.queued import KIND, QueuedState
-from orchestrator.core.world import Absent, Operation, Present, Unknown
+from orchestrator.domain.observation import Absent, Operation, Present, Unknown
+from orchestrator.domain.queued_resource import KIND, QueuedState
 from orchestrator.errors import Retry
-from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node
 from tests.contract.ports_kit import NODE, case, each
-from tests.local.cloud_kit import node_body
+from tests.emulator.cloud_kit import node_body
+from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_node
 
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 CREATE = "tpu.queuedResources.create"

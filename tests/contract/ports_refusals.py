@@ -2,10 +2,10 @@
 Each refusal of the error table at each call that the ports make, lost answers and partial lists.
 """
 
-from orchestrator.core.world import Unknown
-from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_bucket, a_node, a_vm
-from tests.cloud.error_table import EXPECTED, table
+from orchestrator.domain.observation import Unknown
 from tests.contract.ports_kit import BUCKET, NODE, VM, each
+from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_bucket, a_node, a_vm
+from tests.google.error_table import EXPECTED, table
 
 # method -> a step that makes this call, on a furnished cloud
 STEPS = {

@@ -6,10 +6,10 @@ import hashlib
 import tempfile
 from pathlib import Path
 
-from orchestrator.core.world import Absent, Present
-from orchestrator.local.model.storage.values import Preconditions
-from tests.cloud.cloud_kit import LABEL, a_bucket
+from orchestrator.domain.observation import Absent, Present
+from orchestrator.emulator.state.storage.values import Preconditions
 from tests.contract.ports_kit import BUCKET, case, each
+from tests.google.cloud_kit import LABEL, a_bucket
 
 STRANGERS = {
     "another project": ("evil-project", {LABEL: "demo"}),

@@ -4,10 +4,10 @@ Random walks: many calls in an order that nobody thought of, with faults among t
 
 from random import Random
 
-from orchestrator.core.world import Operation
-from tests.cloud.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_bucket, a_node, a_vm
+from orchestrator.domain.observation import Operation
 from tests.contract.ports_kit import BUCKET, each
 from tests.contract.ports_refusals import STEPS
+from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_bucket, a_node, a_vm
 
 STEPS_OF_A_WALK = 40
 FAULTS = {"tpu": ["transient", "concurrent operation", "permission denied", "already exists"],

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from orchestrator.clock import VirtualClock
-from orchestrator.local.model.secrets import Secrets
-from orchestrator.local.model.storage.service import Storage
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Request, Response
-from orchestrator.local.wire.secrets import secret_routes
-from orchestrator.local.wire.storage import storage_routes
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.router import Request, Response
+from orchestrator.emulator.http.secrets import secret_routes
+from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.state.secrets import Secrets
+from orchestrator.emulator.state.storage.service import Storage
 from tests.contract.discovery import INSTALLED, Method, method_of
-from tests.local.cloud_kit import NODES, PROJECT, SPOT_NODE, VMS, ZONE, Lab, a_lab, node_body, vm_body
+from tests.emulator.cloud_kit import NODES, PROJECT, SPOT_NODE, VMS, ZONE, Lab, a_lab, node_body, vm_body
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="google-api-python-client is not installed")
 VALUES: tuple[Any, ...] = (

@@ -9,10 +9,10 @@ from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
-from orchestrator.local.wire.mount import BASE, CloudAdapter
-from orchestrator.local.wire.storage import storage_routes
-from tests.local.cloud_kit import a_lab
-from tests.local.storage_kit import a_storage
+from orchestrator.emulator.http.mount import BASE, CloudAdapter
+from orchestrator.emulator.http.storage import storage_routes
+from tests.emulator.cloud_kit import a_lab
+from tests.emulator.storage_kit import a_storage
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Request, Response
-from orchestrator.local.wire.storage import storage_routes
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.router import Request, Response
+from orchestrator.emulator.http.storage import storage_routes
 from tests.contract import drift
 from tests.contract.clients_kit import compute_v1, tpu_v2
 from tests.contract.discovery import INSTALLED, Witness, document, faults, method_of
-from tests.local.cloud_kit import NODES, PROJECT, SPOT_NODE, SPOT_VM, VMS, ZONE, Lab, a_lab, node_body
-from tests.local.storage_kit import a_storage, put
+from tests.emulator.cloud_kit import NODES, PROJECT, SPOT_NODE, SPOT_VM, VMS, ZONE, Lab, a_lab, node_body
+from tests.emulator.storage_kit import a_storage, put
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="google-api-python-client is not installed")
 COMPUTE = f"/compute/v1/projects/{PROJECT}"

@@ -9,12 +9,12 @@ import shutil
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.local.wire.dispatch import dispatch
+from orchestrator.emulator.http.dispatch import dispatch
 from tests.contract import warm_gcloud
 from tests.contract.clients_kit import QUICK
 from tests.contract.discovery import Witness
-from tests.local.cloud_kit import PROJECT, ZONE, a_lab
-from tests.local.http_fixture import serve
+from tests.emulator.cloud_kit import PROJECT, ZONE, a_lab
+from tests.emulator.http_fixture import serve
 
 pytestmark = [
     pytest.mark.gcloud,

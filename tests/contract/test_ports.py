@@ -13,7 +13,7 @@ def test_both_ways_give_the_same(name, monkeypatch):
     """
     Answers, errors with their texts and hints, calls made, and the cloud that is left.
     """
-    monkeypatch.setattr("orchestrator.cloud.sights.PARALLEL", 1)  # so that zones are asked in order
+    monkeypatch.setattr("orchestrator.google.zone_lists.PARALLEL", 1)  # so that zones are asked in order
     case = CASES[name]
     logs, states = {}, {}
     for label, start in WAYS.items():

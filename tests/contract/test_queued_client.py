@@ -11,7 +11,7 @@ from google.cloud import tpu_v2
 from google.protobuf import duration_pb2
 
 from tests.contract.clients_kit import KINDS, QUICK, open_clients
-from tests.local.cloud_kit import PROJECT, UUID, ZONE
+from tests.emulator.cloud_kit import PROJECT, UUID, ZONE
 
 PARENT = f"projects/{PROJECT}/locations/{ZONE}"
 QUEUED = f"{PARENT}/queuedResources/q1"

@@ -8,9 +8,9 @@ import threading
 import pytest
 import requests
 
-from orchestrator.local.model.storage.blobs import FolderBlobs, MemoryBlobs
-from tests.local.http_fixture import serve
-from tests.local.storage_kit import a_storage, put, routed
+from orchestrator.emulator.state.storage.blobs import FolderBlobs, MemoryBlobs
+from tests.emulator.http_fixture import serve
+from tests.emulator.storage_kit import a_storage, put, routed
 
 MIB = 1 << 20
 

@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
-from orchestrator.local.model.storage.blobs import FolderBlobs
+from orchestrator.emulator.state.storage.blobs import FolderBlobs
 from tests.contract import warm_gcloud
-from tests.local.http_fixture import serve
-from tests.local.storage_kit import ANY, a_storage, put, routed
+from tests.emulator.http_fixture import serve
+from tests.emulator.storage_kit import ANY, a_storage, put, routed
 
 pytestmark = [
     pytest.mark.gcloud,

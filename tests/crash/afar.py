@@ -24,10 +24,10 @@ from unittest import mock
 import requests
 
 from orchestrator.cli.holder import gone, only_here, this_process
-from orchestrator.cloud.clients import Clients, CloudSettings
-from orchestrator.cloud.factory import open_cloud
-from orchestrator.engine import artifacts, files, journal, record
-from orchestrator.ports import CloudAccount, PushResult, RunResult
+from orchestrator.domain.ports import CloudAccount, PushResult, RunResult
+from orchestrator.engine import artifacts, atomic_files, journal, record_store
+from orchestrator.google.clients import Clients, CloudSettings
+from orchestrator.google.factory import open_cloud
 from tests.crash import commands
 from tests.crash.scenarios import SCENARIOS, SPEC
 from tests.crash.stage import Stage, one_thread
@@ -174,8 +174,10 @@ def with_points(lab):
     return [
         mock.patch.object(requests.adapters.HTTPAdapter, "send", sent),
         # Data is in the system's hands once it is written; that it is not under its name yet is a point.
-        mock.patch.object(files.os, "fsync", synced),
-        mock.patch.object(record, "write_atomically", saved("save the record", record.write_atomically)),
+        mock.patch.object(atomic_files.os, "fsync", synced),
+        mock.patch.object(
+            record_store, "write_atomically", saved("save the record", record_store.write_atomically)
+        ),
         mock.patch.object(artifacts, "write_atomically", saved("save the code", artifacts.write_atomically)),
         mock.patch.object(journal, "append_synced", saved("write the journal", journal.append_synced)),
     ]

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 
-from orchestrator.core import names
+from orchestrator.domain import names
 
 UNREAD = (names.EVENTS, names.LEASE, names.RECORD)
 """Objects that are told in another way below, or that nobody decides by."""

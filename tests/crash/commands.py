@@ -6,10 +6,10 @@ from collections import Counter
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+from orchestrator.cli.commands.up import _stop_on
 from orchestrator.cli.expired import remember
-from orchestrator.cli.up import _stop_on
-from orchestrator.core.lease import LIFE
-from orchestrator.engine.watch import raise_stockout
+from orchestrator.domain.lease import LIFE
+from orchestrator.engine.loop import raise_stockout
 from orchestrator.errors import LeaseHeldError
 from tests.crash.oracle import asked
 from tests.crash.stage import ELSEWHERE, HERE

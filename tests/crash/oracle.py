@@ -5,11 +5,11 @@ What must hold after somebody came back: I1 to I8 as far as one deployment can b
 from dataclasses import dataclass
 from itertools import pairwise
 
-from orchestrator.core import names
-from orchestrator.core.world import NodeState
+from orchestrator.domain import names
+from orchestrator.domain.observation import NodeState
 from orchestrator.engine.checkpoints import read_checkpoints
 from orchestrator.engine.observe import zones_to_look_at
-from orchestrator.engine.record import decode
+from orchestrator.engine.record_store import decode
 from tests.simulation import invariants
 from tests.simulation.invariants import Live
 

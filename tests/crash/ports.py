@@ -1,5 +1,5 @@
 """
-Which method of which port is being called: from orchestrator/ports.py itself, so that a new one is met.
+Which method of which port is being called: from `domain.ports` itself, so that a new one is met.
 """
 
 import inspect
@@ -7,8 +7,8 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-from orchestrator import ports, queue_port, remote_port
-from orchestrator.core.world import Present
+from orchestrator.domain import ports, queue_port, ssh_port
+from orchestrator.domain.observation import Present
 
 READING = frozenset(
     {
@@ -34,8 +34,8 @@ PORTS = {
     "remote": "Remote",
 }
 LISTS = frozenset({"Nodes.labelled", "QueuedResources.labelled"})
-SEAMS = {module.__name__ for module in (ports, queue_port, remote_port)}
-ENGINE = Path(ports.__file__).parent / "engine"
+SEAMS = {module.__name__ for module in (ports, queue_port, ssh_port)}
+ENGINE = Path(ports.__file__).parents[1] / "engine"
 
 
 def mutating_methods():

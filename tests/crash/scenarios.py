@@ -12,9 +12,9 @@ from typing import Any
 from orchestrator.agent.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.agent.unclaimed import Kept, Unclaimed, Why, folder_name
 from orchestrator.agent.unclaimed import manifest_name as unclaimed_name
-from orchestrator.core.history import History
-from orchestrator.core.names import LEASE, RECORD
-from orchestrator.core.seal import sealed
+from orchestrator.domain.checksum import sealed
+from orchestrator.domain.names import LEASE, RECORD
+from orchestrator.domain.record import History
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError
 from tests.crash import commands

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Request
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.router import Request
 from tests.crash.afar import CONTROL
 from tests.crash.explore import begun
 from tests.crash.stage import HERE

@@ -16,19 +16,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from orchestrator.cloud import sights
-from orchestrator.cloud.clients import Clients, CloudSettings
-from orchestrator.engine import act, artifacts, eventlog, files, heartbeats, journal, observe, rebuild, record
-from orchestrator.local.direct.cloud import direct_cloud
-from orchestrator.local.direct.door import Door
-from orchestrator.local.model import gate
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.mount import BASE, shorten
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.mount import BASE, shorten
+from orchestrator.emulator.state import gate
+from orchestrator.engine import (
+    apply,
+    artifacts,
+    atomic_files,
+    event_log,
+    heartbeats,
+    journal,
+    observe,
+    rebuild_record,
+    record_store,
+)
+from orchestrator.google import zone_lists
+from orchestrator.google.clients import Clients, CloudSettings
 from tests.crash.ports import Port, watched
+from tests.direct.cloud import direct_cloud
+from tests.direct.door import Door
 from tests.engine.engine_lab import PROJECT, Lab
 from tests.quick_clients import QUICK
 
-THREADED = (act, eventlog, heartbeats, observe, rebuild, sights)
+THREADED = (apply, event_log, heartbeats, observe, rebuild_record, zone_lists)
 """Modules that do things side by side; here they do them one after the other, in the same order each time."""
 READS = re.compile(r"\.(get|list|aggregatedList|getIamPolicy|getGuestAttributes|getStorageLayout)$")
 HERE, ELSEWHERE = f"here/{PROJECT}/demo", f"elsewhere/{PROJECT}/demo"
@@ -217,8 +227,8 @@ def one_thread(stage):
         *((module, "ThreadPoolExecutor", Inline) for module in THREADED),
         (gate, "_answered", called),
         # A kill of the process loses nothing that was not synced.
-        (files.os, "fsync", lambda _: None),
-        (record, "write_atomically", saved("save the record", record.write_atomically)),
+        (atomic_files.os, "fsync", lambda _: None),
+        (record_store, "write_atomically", saved("save the record", record_store.write_atomically)),
         (artifacts, "write_atomically", saved("save the code", artifacts.write_atomically)),
         (journal, "append_synced", saved("write the journal", journal.append_synced)),
         *QUICK,

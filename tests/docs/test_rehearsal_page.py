@@ -6,12 +6,12 @@ import os
 import re
 from pathlib import Path
 
-from orchestrator.cli.verdict_view import kept_lines, verdict_lines
-from orchestrator.core.life import Blow, Kill, Life, Save
-from orchestrator.core.plan import Outcome
-from orchestrator.core.same_bytes import FilePrint
-from orchestrator.core.verdict import judge, judge_crash
-from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.advice.rehearsal.life import Blow, Kill, Life, Save
+from orchestrator.advice.rehearsal.same_bytes import FilePrint
+from orchestrator.advice.rehearsal.verdict import judge, judge_crash
+from orchestrator.cli.views.verdict import kept_lines, verdict_lines
+from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.plan import Outcome
 from tests.cli.cli_kit import ROOT
 
 PAGE = ROOT / "docs" / "rehearsal.md"

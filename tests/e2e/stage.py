@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from orchestrator.core.world import Heartbeat
+from orchestrator.domain.observation import Heartbeat
+from orchestrator.emulator.control import call
+from orchestrator.emulator.options import Options, save_options
 from orchestrator.errors import LocalCloudError
-from orchestrator.local.control import call
-from orchestrator.local.options import Options, save_options
 from tests.e2e.warm import Command, start
 
 REPO = Path(__file__).parents[2]

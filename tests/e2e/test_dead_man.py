@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from orchestrator.core.seal import sealed
+from orchestrator.domain.checksum import sealed
 from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.e2e

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.local.hosts.namespace import available
+from orchestrator.emulator.machines.namespace import available
 from tests.e2e.stage import kill
 
 pytestmark = [pytest.mark.e2e, pytest.mark.namespace, pytest.mark.slow_cron]

@@ -7,9 +7,9 @@ from importlib import metadata
 
 import pytest
 
-from orchestrator.local.hosts.interpreters import interpreters
-from orchestrator.local.hosts.machine_image import interpreter_for
-from orchestrator.local.hosts.own_python import version_of
+from orchestrator.emulator.machines.interpreters import interpreters
+from orchestrator.emulator.machines.machine_image import interpreter_for
+from orchestrator.emulator.machines.own_python import version_of
 
 pytestmark = pytest.mark.e2e
 HERE = interpreters(os.environ)

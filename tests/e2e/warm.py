@@ -99,12 +99,12 @@ def _import_everything() -> None:
     import google.cloud.storage
     import google.cloud.tpu_v2  # noqa: F401
 
-    from orchestrator.cloud.compute import client_class
+    from orchestrator.google.compute_clients import client_class
 
     client_class("instances", "InstancesClient")
     client_class("zone_operations", "ZoneOperationsClient")
     client_class("projects", "ProjectsClient")
-    for name in ("cli", "cloud", "engine", "remote"):
+    for name in ("cli", "cli.commands", "cli.views", "google", "engine", "ssh"):
         package = import_module(f"orchestrator.{name}")
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             import_module(module.name)

@@ -11,42 +11,42 @@ from pathlib import Path
 
 from requests.adapters import BaseAdapter
 
-from orchestrator.catalog import load_catalog
 from orchestrator.cli.artifacts import as_wanted
 from orchestrator.clock import SteadyClock, VirtualClock
-from orchestrator.cloud.clients import Clients, CloudSettings
-from orchestrator.cloud.factory import open_cloud
-from orchestrator.core import names
-from orchestrator.core.bill import spent
-from orchestrator.core.lease import Holder
-from orchestrator.core.world import NodeState
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain import names
+from orchestrator.domain.lease import Holder
+from orchestrator.domain.observation import NodeState
+from orchestrator.domain.ports import CloudAccount
+from orchestrator.emulator.http.compute import compute_routes
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.mount import BASE, CloudAdapter
+from orchestrator.emulator.http.router import Router
+from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.storage_access import Callers
+from orchestrator.emulator.http.tpu import tpu_routes
+from orchestrator.emulator.state.machines import NoHosts
+from orchestrator.emulator.state.settings import PROFILES
+from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
+from orchestrator.engine.delete import Sweep
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.down import Sweep
-from orchestrator.engine.eventlog import EventLog
+from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
-from orchestrator.engine.lease import Lease
+from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.loop import Watcher, raise_hopeless, raise_outcome
 from orchestrator.engine.reconcile import Reconciler
-from orchestrator.engine.record import Record
-from orchestrator.engine.watch import Watcher, raise_hopeless, raise_outcome
+from orchestrator.engine.record_store import Record
 from orchestrator.errors import LeaseHeldError
-from orchestrator.local.model.machines import NoHosts
-from orchestrator.local.model.settings import PROFILES
-from orchestrator.local.model.settings import CloudSettings as LocalSettings
-from orchestrator.local.model.storage.service import Storage
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.local.model.world import LocalCloud
-from orchestrator.local.wire.compute import compute_routes
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Router
-from orchestrator.local.wire.mount import BASE, CloudAdapter
-from orchestrator.local.wire.storage import storage_routes
-from orchestrator.local.wire.storage_access import Callers
-from orchestrator.local.wire.tpu import tpu_routes
-from orchestrator.ports import CloudAccount
-from tests.core.core_kit import make_spec
+from orchestrator.google.clients import Clients, CloudSettings
+from orchestrator.google.factory import open_cloud
+from orchestrator.pricing.bill import spent
 from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Machines, Push
+from tests.planning.planning_kit import make_spec
 
 PROJECT = "local-project"
 ZONE, OTHER_ZONE = "europe-west4-b", "europe-west4-a"

@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.core import names
-from orchestrator.local.model.machines import NoHosts
-from orchestrator.ports import PushResult, RunResult
+from orchestrator.domain import names
+from orchestrator.domain.ports import PushResult, RunResult
+from orchestrator.emulator.state.machines import NoHosts
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}

@@ -4,9 +4,9 @@ TPUs that come up otherwise than they should, through to the next one that works
 
 import pytest
 
-from orchestrator.core.grants import GRANT_SETTLES
-from orchestrator.core.mute import SILENT_DEADLINE
-from orchestrator.core.world import NodeState
+from orchestrator.domain.bucket_grants import GRANT_SETTLES
+from orchestrator.domain.observation import NodeState
+from orchestrator.planning.never_reported import SILENT_DEADLINE
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
 CREATE = "tpu.nodes.create"

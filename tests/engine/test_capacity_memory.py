@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.core import names
-from orchestrator.core.capacity import Place, after_grant, after_refusal, merged, place_of
-from orchestrator.engine.capacity import SPACING, decoded, encoded
-from orchestrator.engine.record import decode, encode
+from orchestrator.domain import names
+from orchestrator.domain.capacity import Place, after_grant, after_refusal, merged, place_of
+from orchestrator.engine.capacity_memory import SPACING, decoded, encoded
+from orchestrator.engine.record_store import decode, encode
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
 SPEC = a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none")

@@ -8,10 +8,10 @@ import json
 import pytest
 
 from orchestrator.agent.manifest import Manifest, StoredFile, file_name, manifest_name
-from orchestrator.core.spec import CheckpointSpec
+from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.checkpoints import faults_of, read_checkpoints
 from tests.agent import format_trees as trees
-from tests.cloud.cloud_kit import a_bucket, a_lab
+from tests.google.cloud_kit import a_bucket, a_lab
 
 DATA = {"state.json": b"{}", "part/weights": b"w" * 5000}
 MARKER = CheckpointSpec()

@@ -7,11 +7,11 @@ import json
 import pytest
 from filelock import FileLock
 
-from orchestrator.core.budget import MOST_A_MINUTE, ZONE_PAUSE
-from orchestrator.engine import create_budget
-from orchestrator.engine.create_budget import CreateBudget, limit_of
-from tests.core.worlds import NOW
+from orchestrator.engine import create_budget_file
+from orchestrator.engine.create_budget_file import CreateBudget, limit_of
+from orchestrator.planning.create_budget import MOST_A_MINUTE, ZONE_PAUSE
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
+from tests.planning.worlds import NOW
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_clock_that_was_ahead_holds_nobody_back(path):
 
 def test_a_lock_that_is_never_given_back_stops_nobody(path, monkeypatch):
     """The budget is courtesy; a deployment that waits for a hung process for ever would be worse."""
-    monkeypatch.setattr(create_budget, "LOCK_SECONDS", 0.01)
+    monkeypatch.setattr(create_budget_file, "LOCK_SECONDS", 0.01)
     with FileLock(path.with_suffix(".lock")):
         assert CreateBudget(path).take(ZONE, NOW) == 0
 

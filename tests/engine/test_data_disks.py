@@ -4,7 +4,7 @@ Disks of the user: attached to each TPU as the file says, looked at before it is
 
 import pytest
 
-from orchestrator.core.world import NodeState
+from orchestrator.domain.observation import NodeState
 from orchestrator.errors import TpuctlError
 from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, Lab, a_spec
 from tests.engine.test_queue import ready

@@ -2,7 +2,7 @@
 Nobody ever comes back: the TPU's own timer ends its bill.
 """
 
-from orchestrator.local.model.billing import bill
+from orchestrator.emulator.state.billing import bill
 from tests.dead_man_kit import MINUTE, ask
 from tests.engine.engine_lab import Lab, a_spec
 

@@ -4,12 +4,12 @@ A deadline: on demand helps out when spot does not come, and leaves when it is w
 
 import pytest
 
-from orchestrator.catalog import load_catalog
-from orchestrator.core.bill import spent
-from orchestrator.core.due import told
-from orchestrator.core.spending import spending
-from orchestrator.core.units import Duration, Until
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.units import Duration, Until
 from orchestrator.errors import SpendStopError
+from orchestrator.planning.on_demand import told
+from orchestrator.pricing.bill import spent
+from orchestrator.pricing.spending import spending
 from tests.engine.engine_lab import ZONE, Lab, a_spec
 
 HOUR = 3600.0

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.recovery import SECOND_WITNESS
-from orchestrator.core.world import Absent, NodeState, Unknown
-from orchestrator.ports import BucketOrder
+from orchestrator.domain.observation import Absent, NodeState, Unknown
+from orchestrator.domain.ports import BucketOrder
+from orchestrator.planning.next_zone import SECOND_WITNESS
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.plan import Outcome
-from orchestrator.core.world import Absent, NodeState
+from orchestrator.domain.observation import Absent, NodeState
+from orchestrator.domain.plan import Outcome
 from orchestrator.errors import JobFailedError, SpendStopError
 from tests.engine.engine_lab import Lab, a_spec
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.core.world import NodeState, Unknown
+from orchestrator.domain.observation import NodeState, Unknown
 from tests.engine.engine_lab import Lab, a_spec
 
 ZONES = ["us-central1-b", "us-central1-c", "us-central1-f"]
@@ -78,7 +78,7 @@ def test_a_zone_that_the_file_does_not_name_may_be_silent(lab):
 def test_where_the_api_refuses_such_a_list_each_zone_is_asked(lab, monkeypatch):
     """Refused once, it is not asked for again."""
     controller = lab.controller(MANY)
-    monkeypatch.setattr("orchestrator.cloud.nodes.ALL_ZONES", "nowhere")
+    monkeypatch.setattr("orchestrator.google.nodes.ALL_ZONES", "nowhere")
     controller.up()
     controller.one_pass()
     counts = [lists(lab)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import run
-from orchestrator.engine.files import append_synced, disk_trouble, write_atomically
+from orchestrator.engine.atomic_files import append_synced, disk_trouble, write_atomically
 from orchestrator.errors import DiskError
 
 PATH = Path("/somewhere/record.json")

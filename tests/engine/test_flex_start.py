@@ -4,8 +4,8 @@ A flex-start TPU: asked for by v2alpha1, waited for, ended by the service after 
 
 import pytest
 
-from orchestrator.core.units import Duration
-from orchestrator.core.world import NodeState
+from orchestrator.domain.observation import NodeState
+from orchestrator.domain.units import Duration
 from orchestrator.errors import TpuctlError
 from tests.engine.engine_lab import Kill, Lab
 from tests.engine.test_queue import queued, ready

@@ -4,8 +4,8 @@ A fault of the decisions themselves: nothing is changed, looking goes on, and it
 
 from dataclasses import replace
 
-from orchestrator.core.plan import Change, Kind, Verb
-from orchestrator.core.world import NodeState
+from orchestrator.domain.observation import NodeState
+from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.engine import reconcile
 from tests.engine.engine_lab import ZONE, a_spec
 

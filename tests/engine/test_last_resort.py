@@ -4,7 +4,7 @@ A deadline whose last resort is flex-start: asked for before on demand, for half
 
 import pytest
 
-from orchestrator.core.world import NodeState
+from orchestrator.domain.observation import NodeState
 from tests.engine.engine_lab import Kill, Lab
 from tests.engine.test_deadline import HOUR, Training, due, tiers, to_the_end
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from orchestrator.core.lease import LIFE, RENEWAL, SAFE
-from orchestrator.engine.lease import YIELD_SECONDS
+from orchestrator.domain.lease import LIFE, RENEWAL, SAFE
+from orchestrator.engine.lease_object import YIELD_SECONDS
 from orchestrator.errors import LeaseHeldError, TransientError
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from orchestrator.core import names
-from orchestrator.core.world import NodeState
+from orchestrator.domain import names
+from orchestrator.domain.observation import NodeState
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 
 MINUTE = 60.0

@@ -10,21 +10,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from orchestrator.catalog import load_catalog
 from orchestrator.clock import VirtualClock
-from orchestrator.core.check import check
-from orchestrator.core.history import History
-from orchestrator.core.notices import Notice, due, stopped
-from orchestrator.core.notify_spec import EVENTS, NotifySpec
-from orchestrator.core.plan import Outcome
-from orchestrator.core.world import Heartbeat, Phase, Present
+from orchestrator.config.rules.every_rule import check
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.notify_spec import EVENTS, NotifySpec
+from orchestrator.domain.observation import Heartbeat, Phase, Present
+from orchestrator.domain.plan import Outcome
+from orchestrator.domain.ports import StoredObject
+from orchestrator.domain.record import History
 from orchestrator.engine import receivers
 from orchestrator.engine.outbox import LONGEST_PAUSE, OUTBOX, SENT, Outbox, Postman
 from orchestrator.engine.receivers import Apprise, Hook, Webhook, try_all
 from orchestrator.errors import PreconditionError, TransientError
-from orchestrator.ports import StoredObject
-from tests.core.core_kit import make_spec
-from tests.core.worlds import world
+from orchestrator.planning.notices import Notice, due, stopped
+from tests.planning.planning_kit import make_spec
+from tests.planning.worlds import world
 
 SPEC = make_spec()
 SECRET = "T0/B1/the-secret-part"

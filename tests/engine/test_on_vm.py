@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.scopes import CLOUD_PLATFORM, STORAGE
-from orchestrator.engine import on_vm
+from orchestrator.domain.ports import Host, RunResult
+from orchestrator.domain.scopes import CLOUD_PLATFORM, STORAGE
+from orchestrator.engine import loop_on_vm
 from orchestrator.errors import RemoteError, UsageError
-from orchestrator.ports import Host, RunResult
-from orchestrator.render import loop_script
-from tests.render_kit import Box, serve
+from orchestrator.scripts.render import loop_script
+from tests.scripts.render_kit import Box, serve
 
 HOST = Host("demo-vm", "10.0.0.1", ())
 LOOP = "import os, sys, time\nprint(os.getpid(), *sys.argv[1:], flush=True)\ntime.sleep(600)\n"
@@ -51,7 +51,7 @@ def machine(tmp_path):
             f"TPUCTL_LOCAL_PYTHON={sys.executable}\n"
         )
         yield one
-        on_vm.stop(one, HOST)
+        loop_on_vm.stop(one, HOST)
 
 
 def packed(text="first", loop=LOOP):
@@ -64,7 +64,7 @@ def packed(text="first", loop=LOOP):
         wheel="x.whl", lock="x.lock", cloud="local", project="it's", deployment="demo", ssh_port=2222
     )
     files = {"run-watch": (script.encode(), 0o700), "x.whl": (buffer.getvalue(), 0o600)}
-    return on_vm.pack(
+    return loop_on_vm.pack(
         {
             **files,
             "tpuctl.yaml": (text.encode(), 0o600),
@@ -97,30 +97,30 @@ def test_a_machine_without_the_scope_is_refused_and_keeps_nothing(machine):
     """A loop there could not act."""
     machine.cloud.attributes[SCOPES] = json.dumps({"scopes": [STORAGE]})
     with pytest.raises(UsageError, match="without the scope cloud-platform"):
-        on_vm.install(machine, HOST, packed())
+        loop_on_vm.install(machine, HOST, packed())
     assert list((machine.root / "controller").iterdir()) == []
     del machine.cloud.attributes[SCOPES]
     with pytest.raises(RemoteError, match="404"):
-        on_vm.install(machine, HOST, packed())
+        loop_on_vm.install(machine, HOST, packed())
 
 
 def test_a_life_of_the_loop(machine):
     """Installed, started once, killed, brought back by cron, replaced, stopped, not revived by a boot."""
     first, base = packed(), machine.root / "controller"
-    assert on_vm.look(machine, HOST) == on_vm.LoopState("", False, "")
+    assert loop_on_vm.look(machine, HOST) == loop_on_vm.LoopState("", False, "")
     (base / ".fresh").mkdir(parents=True)
     (base / ".fresh/torn").write_text("what a cut install left")
-    on_vm.install(machine, HOST, first)
-    assert not on_vm.look(machine, HOST).running
-    on_vm.start(machine, HOST)
+    loop_on_vm.install(machine, HOST, first)
+    assert not loop_on_vm.look(machine, HOST).running
+    loop_on_vm.start(machine, HOST)
     pid, *words = running(machine)
     assert words[:4] == ["watch", "--loop", "--cloud", "local"]
     assert words[-1] == "tpuctl.yaml" or words[-1].endswith(f"controller/{first.digest}/tpuctl.yaml")
-    assert on_vm.look(machine, HOST) == on_vm.LoopState(first.digest, True, "running")
+    assert loop_on_vm.look(machine, HOST) == loop_on_vm.LoopState(first.digest, True, "running")
     key = base / "home/local/it's/demo/id_ed25519"
     assert (key.read_text(), key.stat().st_mode & 0o777) == ("key", 0o600)
 
-    on_vm.start(machine, HOST)
+    loop_on_vm.start(machine, HOST)
     line = (machine.cron / "tpuctl-watch").read_text().splitlines()[-1]
     assert line.startswith("* * * * * root ")
     command = ["/bin/sh", "-c", line.removeprefix("* * * * * root ").replace("\\%", "%")]
@@ -131,26 +131,26 @@ def test_a_life_of_the_loop(machine):
     with subprocess.Popen(command, env=bare, cwd="/") as cron:
         (later, *_) = running(machine, but={pid})
         second = packed("second")
-        on_vm.install(machine, HOST, second)
+        loop_on_vm.install(machine, HOST, second)
         assert cron.wait(60) != 0
     assert [p.name for p in base.iterdir() if len(p.name) == 64] == [second.digest]
-    assert not on_vm.look(machine, HOST).running
-    on_vm.start(machine, HOST)
+    assert not loop_on_vm.look(machine, HOST).running
+    loop_on_vm.start(machine, HOST)
     running(machine, but={pid, later})
-    on_vm.stop(machine, HOST)
+    loop_on_vm.stop(machine, HOST)
     boot = machine.run([str(base / "current/run-watch"), "boot"])
-    assert (boot.returncode, on_vm.look(machine, HOST)) == (
+    assert (boot.returncode, loop_on_vm.look(machine, HOST)) == (
         0,
-        on_vm.LoopState(second.digest, False, "stopped"),
+        loop_on_vm.LoopState(second.digest, False, "stopped"),
     )
     assert not (machine.cron / "tpuctl-watch").exists()
 
 
 def test_a_loop_that_ends_says_how(machine):
     """The person who waits for it hears of it."""
-    on_vm.install(machine, HOST, packed(loop="import sys\nsys.exit(6)\n"))
-    on_vm.start(machine, HOST)
+    loop_on_vm.install(machine, HOST, packed(loop="import sys\nsys.exit(6)\n"))
+    loop_on_vm.start(machine, HOST)
     end = time.monotonic() + 90
-    while (seen := on_vm.look(machine, HOST)).state != "ended with status 6":
+    while (seen := loop_on_vm.look(machine, HOST)).state != "ended with status 6":
         assert time.monotonic() < end, seen
     assert not seen.failed

@@ -8,7 +8,7 @@ import platform
 
 from orchestrator.agent.uv import PROGRAMS, object_name
 from orchestrator.cli import artifacts
-from orchestrator.core.spec import VmSpec
+from orchestrator.domain.spec import VmSpec
 from orchestrator.errors import TransientError
 from tests.engine.engine_lab import Lab, a_spec
 

@@ -4,12 +4,12 @@ A TPU through the queue: asked for, waited for, taken, failed, lost and deleted,
 
 import pytest
 
-from orchestrator.catalog import load_catalog
-from orchestrator.core.bill import spent
-from orchestrator.core.history import History
-from orchestrator.core.units import Duration
-from orchestrator.core.world import NodeState
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.observation import NodeState
+from orchestrator.domain.record import History
+from orchestrator.domain.units import Duration
 from orchestrator.errors import TpuctlError
+from orchestrator.pricing.bill import spent
 from tests.engine.engine_lab import OTHER_ZONE, QUOTA, ZONE, Kill, Lab, a_spec
 
 CREATE, DELETE = "tpu.queuedResources.create", "tpu.queuedResources.delete"

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.core import names
-from orchestrator.core.world import NodeState
+from orchestrator.domain import names
+from orchestrator.domain.observation import NodeState
 from tests.engine.engine_lab import Kill, Lab, a_spec
 
 THREE = ["us-central1-b", "us-central1-c", "us-central1-f"]

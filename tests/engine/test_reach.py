@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.core.names import HEARTBEAT
-from orchestrator.core.world import Absent, Node, NodeState, Present, Unknown, Vm, VmState, Worker
-from orchestrator.engine.reach import vm_host, worker_host, worker_keys
+from orchestrator.domain.names import HEARTBEAT
+from orchestrator.domain.observation import Absent, Node, NodeState, Present, Unknown, Vm, VmState, Worker
+from orchestrator.domain.ports import Host, Iap, StoredObject
+from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import AuthError, NotFoundError, RemoteError
-from orchestrator.ports import Host, Iap, StoredObject
 
 WORKER = Worker(1, "10.0.0.3")
 NODE = Node("demo-tpu-g1", "z-a", NodeState.READY, 1, workers=(Worker(0, "10.0.0.2"), WORKER))

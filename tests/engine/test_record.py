@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.plan import Change, Kind, Verb
-from orchestrator.core.seal import sealed
+from orchestrator.domain.checksum import sealed
+from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.errors import (
     ConflictError,
     LeaseHeldError,

@@ -7,13 +7,13 @@ from dataclasses import fields, replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.core.history import Candidate, History, Refusal, Span
-from orchestrator.core.plan import Kind
-from orchestrator.core.progress import Progress
-from orchestrator.core.sane import LATEST, MOST
-from orchestrator.core.world import Operation
-from orchestrator.engine.record import decode, encode
+from orchestrator.domain.job_progress import Progress
+from orchestrator.domain.observation import Operation
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.record import Candidate, History, Refusal, Span
+from orchestrator.engine.record_store import decode, encode
 from orchestrator.errors import Retry
+from orchestrator.planning.record_limits import LATEST, MOST
 
 KEY = b"k" * 32
 ANY = {field.name: st.from_type(field.type) for field in fields(History)}

@@ -4,7 +4,7 @@ Bringing a deployment up, and back after each way of losing a machine.
 
 import pytest
 
-from orchestrator.core.world import NodeState, Present
+from orchestrator.domain.observation import NodeState, Present
 from orchestrator.errors import LocalCloudError
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.core.decide_node import CREATE_DEADLINE
-from orchestrator.core.plan import Outcome
-from orchestrator.core.world import NodeState, Present
+from orchestrator.domain.observation import NodeState, Present
+from orchestrator.domain.plan import Outcome
 from orchestrator.errors import AuthError, ConflictError, QuotaError, TpuctlError
+from orchestrator.planning.tpu import CREATE_DEADLINE
 from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, Lab, a_spec
 
 BOTH = a_spec(tpu__zones=[ZONE, OTHER_ZONE])
@@ -366,8 +366,8 @@ def test_a_bucket_of_another_deployment_is_not_taken_over(lab):
     """
     A bucket of the same project that does not carry our label is refused unless it is adopted.
     """
-    from orchestrator.core.names import region_of
-    from orchestrator.ports import BucketOrder
+    from orchestrator.domain.names import region_of
+    from orchestrator.domain.ports import BucketOrder
 
     controller = lab.controller()
     order = BucketOrder(lab.bucket, region_of(ZONE), {"tpuctl-deployment": "other"}, "a@b.invalid")
@@ -381,6 +381,6 @@ def test_every_refused_method_of_this_file_is_a_mutating_one():
     """
     The list of mutating methods that the tests count with is the one that the local cloud serves.
     """
-    from orchestrator.local.model import methods
+    from orchestrator.emulator.state import methods
 
     assert set(MUTATING) <= methods.ALL

@@ -4,9 +4,9 @@ Zones of two regions in the local cloud: the bucket stays, the TPU goes where on
 
 import pytest
 
-from orchestrator.core import names
-from orchestrator.core.names import region_of
-from orchestrator.core.world import NodeState
+from orchestrator.domain import names
+from orchestrator.domain.names import region_of
+from orchestrator.domain.observation import NodeState
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Kill, Lab, a_spec
 
 AWAY, FURTHER = "us-west4-a", "us-central1-a"

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.core.world import Unknown
+from orchestrator.domain.observation import Unknown
 from orchestrator.errors import TransientError
 from tests.engine.engine_lab import a_spec
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.core.names import JOURNAL, LEASE, LEASE_BACK, RECORD
+from orchestrator.domain.names import JOURNAL, LEASE, LEASE_BACK, RECORD
 from orchestrator.engine.held import current
-from orchestrator.engine.record import decode
+from orchestrator.engine.record_store import decode
 from orchestrator.errors import LeaseHeldError
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 

@@ -2,9 +2,9 @@
 Events and the job's log: written to the bucket by one process, read back by another.
 """
 
-from orchestrator.engine import joblogs
-from orchestrator.engine.eventlog import read_events
-from orchestrator.engine.joblogs import JobLog
+from orchestrator.engine import job_logs
+from orchestrator.engine.event_log import read_events
+from orchestrator.engine.job_logs import JobLog
 
 
 def test_events_are_stored_and_read_back_in_order(lab):
@@ -86,7 +86,7 @@ def test_lines_that_do_not_end_are_held_up_to_one_bound(lab, monkeypatch):
     """
     Machines may make up workers; a name that no worker has is no log.
     """
-    monkeypatch.setattr(joblogs, "ALL_RESTS", 2500)
+    monkeypatch.setattr(job_logs, "ALL_RESTS", 2500)
     store = lab.up().cloud.store
     for worker in range(9):
         lab.put(f"logs/g1/w{worker}/000001.log", b"x" * 1000)

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from orchestrator.engine import act, files
+from orchestrator.engine import apply, atomic_files
 from tests.engine.engine_lab import Lab
 from tests.simulation.baton import Inline
 
@@ -42,8 +42,8 @@ class Disk:
 def disk(monkeypatch):
     """Give a disk that sees each `fsync`; of changes side by side, one is made after the other."""
     made = Disk()
-    monkeypatch.setattr(act, "ThreadPoolExecutor", Inline)
-    monkeypatch.setattr(files.os, "fsync", made.sync)
+    monkeypatch.setattr(apply, "ThreadPoolExecutor", Inline)
+    monkeypatch.setattr(atomic_files.os, "fsync", made.sync)
     return made
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from orchestrator.core.world import NodeState, Unknown
+from orchestrator.domain.observation import NodeState, Unknown
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
 LOOKS = {

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from orchestrator.cli.main import cli
 from orchestrator.config.load import load, read
 from orchestrator.config.starter import init_text
-from orchestrator.render import Target, machine_scripts
+from orchestrator.scripts.render import Target, machine_scripts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("numpy-lm", "jax-lm", "tokenizer", "hf-clm", "alexnet-ddp", "keras-jax", "flax-nnx")

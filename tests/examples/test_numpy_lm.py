@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.local.options import free_ports
+from orchestrator.emulator.options import free_ports
 
 np = pytest.importorskip("numpy", reason="numpy comes with tpuctl[local]")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from orchestrator.agent.gang import next_attempt
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
-from orchestrator.core.spec import CheckpointSpec
+from orchestrator.domain.ports import StoredObject
+from orchestrator.domain.spec import CheckpointSpec
+from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.engine.checkpoints import read_checkpoints
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.ports import StoredObject
 from tests.agent.agent_lab import BUCKET, Lab, running_lab
 from tests.formats.layouts import LAYOUTS, Layout, Save, steps
 

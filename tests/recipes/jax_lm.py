@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from orchestrator.local.wire.http import Request, Response
-from orchestrator.local.wire.storage import route
-from tests.local.http_fixture import serve
-from tests.local.storage_kit import a_storage, routed
+from orchestrator.emulator.http.router import Request, Response
+from orchestrator.emulator.http.storage import route
+from tests.emulator.http_fixture import serve
+from tests.emulator.storage_kit import a_storage, routed
 
 COMMAND = "exec sh venv.sh python train.py"
 

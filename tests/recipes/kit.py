@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from orchestrator import uv_program
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.venv import commands, install_command
-from orchestrator.agentzip import build
-from orchestrator.local.hosts.package_sources import package_sources
+from orchestrator.emulator.machines.package_sources import package_sources
+from orchestrator.scripts import uv_program
+from orchestrator.scripts.agent_zipapp import build
 
 HELD = Path(__file__).parent / "held.py"
 EXAMPLES = Path(__file__).parents[2] / "examples"

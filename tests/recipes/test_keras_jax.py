@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from orchestrator.local.hosts.environment import TPU_DEVICES
+from orchestrator.emulator.machines.environment import TPU_DEVICES
 from tests.recipes.kit import losses, prepared
 from tests.stock.survive import survive, use_example
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from orchestrator.cli.holder import gone, only_here, this_process
 from orchestrator.clock import SystemClock
-from orchestrator.engine.lease import Lease
-from orchestrator.engine.record import Record
+from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.record_store import Record
 from orchestrator.errors import LeaseHeldError, TransientError
 
 PATIENCE = 120.0
@@ -77,8 +77,8 @@ class Role:
         self.clock = FastClock(rate)
         self.me = this_process("watch", self.clock.now())
         if url:
-            from orchestrator.cloud.clients import Clients, CloudSettings
-            from orchestrator.cloud.store import GcsStore
+            from orchestrator.google.clients import Clients, CloudSettings
+            from orchestrator.google.objects import GcsStore
 
             self.store = GcsStore(Clients(CloudSettings("p", url, read_retry=0)), bucket)
 

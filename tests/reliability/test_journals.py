@@ -9,9 +9,9 @@ import random
 
 import pytest
 
-from orchestrator.core.names import HEARTBEAT, JOURNAL, RECORD
-from orchestrator.core.world import NodeState
-from orchestrator.engine.rebuild import _entry, rebuilt
+from orchestrator.domain.names import HEARTBEAT, JOURNAL, RECORD
+from orchestrator.domain.observation import NodeState
+from orchestrator.engine.rebuild_record import _entry, rebuilt
 from orchestrator.errors import TpuctlError
 from tests.engine.engine_lab import CURRENT, OTHER_ZONE, ZONE, Lab, a_spec
 from tests.figures import tell

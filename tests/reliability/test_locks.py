@@ -22,22 +22,22 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.core.history import History
-from orchestrator.core.lease import LIFE, Holder
-from orchestrator.core.names import LEASE, RECORD
-from orchestrator.engine.lease import Lease
-from orchestrator.engine.record import decode, encode
+from orchestrator.domain.lease import LIFE, Holder
+from orchestrator.domain.names import LEASE, RECORD
+from orchestrator.domain.record import History
+from orchestrator.emulator.http.router import Router
+from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.record_store import decode, encode
 from orchestrator.errors import LeaseHeldError, PreconditionError
-from orchestrator.local.direct.door import Door
-from orchestrator.local.direct.store import DirectStore
-from orchestrator.local.model.storage.service import Storage
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.local.wire.http import Router
-from orchestrator.local.wire.storage import storage_routes
 from tests.agent.agent_lab import is_alive
+from tests.direct.door import Door
+from tests.direct.store import DirectStore
+from tests.emulator.cloud_kit import a_lab
+from tests.emulator.http_fixture import serve
 from tests.figures import tell
-from tests.local.cloud_kit import a_lab
-from tests.local.http_fixture import serve
 from tests.reliability.contenders import FastClock, read, until
 from tests.reliability.damage import depth
 

@@ -12,22 +12,22 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.cli import expired, output
+from orchestrator.cli import console, expired
 from orchestrator.cli.holder import gone, this_process
 from orchestrator.config.adapter import dump, restore
-from orchestrator.core.history import History
-from orchestrator.core.lease import LIFE, Holder
-from orchestrator.core.names import JOURNAL, LEASE, RECORD
-from orchestrator.core.plan import Change, Kind, Verb
-from orchestrator.core.seal import sealed
-from orchestrator.engine import files
+from orchestrator.domain.checksum import sealed
+from orchestrator.domain.lease import LIFE, Holder
+from orchestrator.domain.names import JOURNAL, LEASE, RECORD
+from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.record import History
+from orchestrator.engine import atomic_files
 from orchestrator.engine.journal import Journal
-from orchestrator.engine.lease import Lease
-from orchestrator.engine.rebuild import _entry, rebuilt
-from orchestrator.engine.record import Record, encode
+from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.rebuild_record import _entry, rebuilt
+from orchestrator.engine.record_store import Record, encode
 from orchestrator.errors import LeaseHeldError
-from orchestrator.local.direct.door import Door
-from orchestrator.local.direct.store import DirectStore
+from tests.direct.door import Door
+from tests.direct.store import DirectStore
 from tests.engine.engine_lab import Lab, a_spec
 from tests.figures import tell
 from tests.reliability.damage import cuts, damages, depth, flips
@@ -132,7 +132,7 @@ def test_a_damaged_journal_here_takes_no_other_entry_with_it(state, tmp_path, mo
     """
     Nobody acts by this file; who reads it after a kill finds every line but the damaged one, and later ones.
     """
-    monkeypatch.setattr(files.os, "fsync", lambda _: None)
+    monkeypatch.setattr(atomic_files.os, "fsync", lambda _: None)
     data = (state.folder / "state" / "journal.jsonl").read_bytes()
     if BITS == 1:
         data = b"".join(data.splitlines(keepends=True)[-3:])
@@ -178,7 +178,7 @@ def test_no_damage_ends_a_deployment_before_its_time(tmp_path, over, monkeypatch
     A damaged one is told of, since nobody ends that deployment here.
     """
     said = []
-    monkeypatch.setattr(output, "say", said.append)
+    monkeypatch.setattr(console, "say", said.append)
     spec = a_spec(watch__ttl="1d")
     folder = tmp_path / "local-project" / "demo"
     folder.mkdir(parents=True)

@@ -28,10 +28,10 @@ from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.agent.transport import Reply
 from orchestrator.clock import VirtualClock
-from orchestrator.local.model.storage.service import Storage
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.local.wire.http import Request, Router
-from orchestrator.local.wire.storage import route, storage_routes
+from orchestrator.emulator.http.router import Request, Router
+from orchestrator.emulator.http.storage import route, storage_routes
+from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.storage.values import Preconditions
 from tests.simulation.baton import Inline
 
 BUCKET, BASE = "lab-bucket", "http://bucket"

@@ -4,15 +4,15 @@ Facts of a run with two preemptions, for tests of the page.
 
 from dataclasses import replace
 
-from orchestrator.catalog import load_catalog
-from orchestrator.core.events import Event
-from orchestrator.core.history import History, Span
-from orchestrator.core.spending import spending
-from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.events import Event
+from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.record import History, Span
+from orchestrator.pricing.spending import spending
 from orchestrator.report.curve import losses
 from orchestrator.report.page import Facts
 from orchestrator.report.summary import summarise
-from tests.core.core_kit import make_spec
+from tests.planning.planning_kit import make_spec
 
 T = 1_800_000_000.0
 ZONE = "europe-west4-b"

@@ -8,7 +8,7 @@ import threading
 import pytest
 import uvicorn
 
-from orchestrator.cli.dashboard import _listening
+from orchestrator.cli.commands.dashboard import _listening
 from orchestrator.report.dashboard import Dashboard
 from orchestrator.report.page import page
 from tests.report.browser import Browser, found

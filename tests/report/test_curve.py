@@ -7,7 +7,7 @@ from math import inf, nan
 
 import pytest
 
-from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.report.curve import losses
 from orchestrator.report.drawing import curve
 from tests.agent.printed_lines import SAMPLES

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from orchestrator.cli.dashboard import Bugs
+from orchestrator.cli.commands.dashboard import Bugs
 from orchestrator.errors import TransientError
 from orchestrator.report.dashboard import COOKIE, HEADERS, OPEN, Dashboard
 

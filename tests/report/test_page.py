@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from orchestrator.core.events import Event
-from orchestrator.core.history import Span
-from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.domain.events import Event
+from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.record import Span
 from orchestrator.report import drawing
 from orchestrator.report.curve import MOST, losses
 from orchestrator.report.page import NEWEST, page, style_hash

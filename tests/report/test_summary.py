@@ -4,8 +4,8 @@ The figures of a finished run.
 
 import pytest
 
-from orchestrator.core.events import Event
-from orchestrator.core.world import Heartbeat, Phase
+from orchestrator.domain.events import Event
+from orchestrator.domain.observation import Heartbeat, Phase
 from orchestrator.report.summary import summarise
 
 T = 1_800_000_000.0

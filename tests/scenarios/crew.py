@@ -24,12 +24,12 @@ from orchestrator.agent.manifest import (
     parse,
     parse_name,
 )
-from orchestrator.core import names
+from orchestrator.domain import names
+from orchestrator.domain.ports import PushResult, RunResult
+from orchestrator.emulator.state.machines import NoHosts
+from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.errors import RemoteError
-from orchestrator.local.model.machines import NoHosts
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.ports import PushResult, RunResult
-from orchestrator.remote.run import Answer
+from orchestrator.ssh.run import Answer
 
 STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"

@@ -4,7 +4,7 @@ What must hold in a town at every moment, whoever does what: I1, I2, I3 and I5 a
 
 from collections import Counter, defaultdict
 
-from orchestrator.core import names
+from orchestrator.domain import names
 from tests.simulation import invariants
 from tests.simulation.invariants import Live
 

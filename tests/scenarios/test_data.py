@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.names import RECORD
-from orchestrator.core.seal import sealed
+from orchestrator.domain.checksum import sealed
+from orchestrator.domain.names import RECORD
+from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.errors import HostKeyError
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.remote.connect import Ssh
+from orchestrator.ssh.fleet import Ssh
 from tests.agent.agent_lab import running_lab
-from tests.remote.conftest import bundle_of, key, machine, relay, servers, settings  # noqa: F401 - fixtures
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import PROJECT
+from tests.ssh.conftest import bundle_of, key, machine, relay, servers, settings  # noqa: F401 - fixtures
 
 G1, G2 = "demo-tpu-g1", "demo-tpu-g2"
 

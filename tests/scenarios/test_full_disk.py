@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.engine import files
+from orchestrator.engine import atomic_files
 
 G1, G2 = "demo-tpu-g1", "demo-tpu-g2"
 
@@ -29,7 +29,7 @@ def disk(monkeypatch):
         return written
 
     for name in ("_replace", "_append"):
-        monkeypatch.setattr(files, name, guarded(getattr(files, name)))
+        monkeypatch.setattr(atomic_files, name, guarded(getattr(atomic_files, name)))
     yield made
     made.full = False
 

@@ -2,7 +2,7 @@
 Machines that come up and never report, such as those whose service account may not use the bucket.
 """
 
-from orchestrator.core.mute import START_DEADLINE
+from orchestrator.planning.never_reported import START_DEADLINE
 
 HOUR = 3600.0
 

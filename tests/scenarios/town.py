@@ -15,23 +15,23 @@ import requests
 
 from orchestrator.cli import holder, wiring
 from orchestrator.clock import VirtualClock
-from orchestrator.cloud import factory, sights
-from orchestrator.cloud.clients import Clients, CloudSettings
-from orchestrator.engine import act, files, heartbeats, lease, observe
+from orchestrator.domain.ports import CloudAccount
+from orchestrator.emulator.http.compute import compute_routes
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.errors import plain_error
+from orchestrator.emulator.http.mount import BASE, shorten
+from orchestrator.emulator.http.router import Router
+from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.tpu import tpu_routes
+from orchestrator.emulator.state.settings import PROFILES
+from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.storage.values import Preconditions
+from orchestrator.emulator.state.world import LocalCloud
+from orchestrator.engine import apply, atomic_files, heartbeats, lease_object, observe
 from orchestrator.errors import TpuctlError
-from orchestrator.local.model.settings import PROFILES
-from orchestrator.local.model.settings import CloudSettings as LocalSettings
-from orchestrator.local.model.storage.service import Storage
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.local.model.world import LocalCloud
-from orchestrator.local.wire.compute import compute_routes
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.errors import plain_error
-from orchestrator.local.wire.http import Router
-from orchestrator.local.wire.mount import BASE, shorten
-from orchestrator.local.wire.storage import storage_routes
-from orchestrator.local.wire.tpu import tpu_routes
-from orchestrator.ports import CloudAccount
+from orchestrator.google import factory, zone_lists
+from orchestrator.google.clients import Clients, CloudSettings
 from tests.contract.discovery import Witness
 from tests.engine.engine_lab import Kill
 from tests.quick_clients import QUICK
@@ -206,16 +206,16 @@ class Town:
         """Be the town of this Python process."""
         Town.current = self
         with ExitStack() as stack:
-            for module in (observe, act, heartbeats, sights):
+            for module in (observe, apply, heartbeats, zone_lists):
                 stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
             for where, what, stand_in in (
-                (files.os, "fsync", lambda _: None),
+                (atomic_files.os, "fsync", lambda _: None),
                 *QUICK,
                 (wiring, "SystemClock", lambda: DeskClock(self)),
                 (wiring, "this_process", self._introduced),
                 (wiring, "gone", self._gone),
                 (wiring.Session, "ssh", property(lambda _: Ssh(self))),
-                (lease.Lease, "renewing", renewing),
+                (lease_object.Lease, "renewing", renewing),
                 (factory, "open_cloud", opened(factory.open_cloud)),
             ):
                 stack.enter_context(patch.object(where, what, stand_in))

@@ -20,14 +20,14 @@ from unittest.mock import patch
 from apprise import apprise
 
 from orchestrator.agent.redact import Redactor
-from orchestrator.cli import top
-from orchestrator.cloud.secrets import SecretManager
-from orchestrator.engine import artifacts, checkpoints, eventlog, journal, rebuild, record
-from orchestrator.local.model.secrets import Secrets
-from orchestrator.local.wire.http import Request
-from orchestrator.local.wire.mount import shorten
-from orchestrator.local.wire.secrets import secret_routes
-from orchestrator.remote.run import Answer
+from orchestrator.cli.commands import top
+from orchestrator.emulator.http.mount import shorten
+from orchestrator.emulator.http.router import Request
+from orchestrator.emulator.http.secrets import secret_routes
+from orchestrator.emulator.state.secrets import Secrets
+from orchestrator.engine import artifacts, checkpoints, event_log, journal, rebuild_record, record_store
+from orchestrator.google.secret_manager import SecretManager
+from orchestrator.ssh.run import Answer
 from tests.crash.stage import storage_parts
 from tests.scenarios import town as towns
 from tests.scenarios.crew import Crew, Ssh
@@ -70,18 +70,18 @@ class CanaryTown(Town):
         """Be the town of this process; writes to the disk are steps at which a command can be killed, too."""
         changes = [
             (towns, "Ssh", Heard),
-            *((module, "ThreadPoolExecutor", Inline) for module in (checkpoints, eventlog, rebuild, top)),
+            *((module, "ThreadPoolExecutor", Inline) for module in (checkpoints, event_log, rebuild_record, top)),  # noqa: E501
             *(
                 (module, name, self._step(getattr(module, name)))
                 for module, name in (
-                    (record, "write_atomically"), (artifacts, "write_atomically"), (journal, "append_synced"),
+                    (record_store, "write_atomically"), (artifacts, "write_atomically"), (journal, "append_synced"),  # noqa: E501
                 )
             ),
         ]  # fmt: skip
         with super().open():
             patches = [
                 *(patch.object(*change) for change in changes),
-                patch("orchestrator.cli.secret.open_manager", self._manager),
+                patch("orchestrator.cli.commands.secret.open_manager", self._manager),
                 patch("orchestrator.engine.outbox.Postman", Postman),
             ]
             for one in patches:

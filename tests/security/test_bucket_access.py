@@ -10,17 +10,24 @@ from urllib.parse import quote
 
 import pytest
 
-from orchestrator.core.grants import CONTROLLED, REPORTED, grants, grants_mark, not_controlled, shares_account
-from orchestrator.core.scopes import CLOUD_PLATFORM, WRITER_ROLE
-from orchestrator.local.model.errors import ApiError
-from orchestrator.local.model.storage.conditions import MOST_OPERATORS, holds
-from orchestrator.local.model.storage.errors import StorageError
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.http import Request, Router
-from orchestrator.local.wire.metadata import token_of
-from orchestrator.local.wire.storage import storage_routes
-from orchestrator.local.wire.storage_access import Callers
-from orchestrator.local.wire.storage_xml import xml_routes
+from orchestrator.domain.bucket_grants import (
+    CONTROLLED,
+    REPORTED,
+    grants,
+    grants_mark,
+    not_controlled,
+    shares_account,
+)
+from orchestrator.domain.scopes import CLOUD_PLATFORM, WRITER_ROLE
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.metadata import token_of
+from orchestrator.emulator.http.router import Request, Router
+from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.storage_access import Callers
+from orchestrator.emulator.http.storage_xml import xml_routes
+from orchestrator.emulator.state.errors import ApiError
+from orchestrator.emulator.state.storage.conditions import MOST_OPERATORS, holds
+from orchestrator.emulator.state.storage.errors import StorageError
 from tests.engine.engine_lab import Lab, a_spec
 
 CONTROL = (

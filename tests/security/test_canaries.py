@@ -25,15 +25,15 @@ HOLDS = (4, 6, 12)  # the job stays at these steps until the test opens the gate
 HOOK = "T00000000/B1111/canary-of-the-webhook-address"
 SPY = """\
 import os, sys
-if "orchestrator.local.daemon" in sys.orig_argv:
-    from orchestrator.local.wire import http
-    parse = http.Request.parse.__func__
+if "orchestrator.emulator.daemon" in sys.orig_argv:
+    from orchestrator.emulator.http import router
+    parse = router.Request.parse.__func__
     def spied(cls, method, target, headers, body, peer=None):
         if not target.startswith("/v1/"):
             with open(os.environ["SPY"], "ab") as file:
                 file.write(repr((method, target, dict(headers))).encode() + b"\\n" + body + b"\\n")
         return parse(cls, method, target, headers, body)
-    http.Request.parse = classmethod(spied)
+    router.Request.parse = classmethod(spied)
 """
 JOB = """\
 import base64, json, os, shlex, sys, time

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.local.model.storage.values import Preconditions
+from orchestrator.emulator.state.storage.values import Preconditions
 from tests.security.canary_town import CanaryTown
 from tests.security.crash_canaries import STORIES, secrets, stage
 from tests.security.secret_kit import spellings

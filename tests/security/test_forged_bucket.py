@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from orchestrator.cli.progress import WORDS
-from orchestrator.core.world import Phase
-from orchestrator.local.model.storage.errors import StorageError
+from orchestrator.cli.views.job_progress import WORDS
+from orchestrator.domain.observation import Phase
+from orchestrator.emulator.state.storage.errors import StorageError
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import Town
 from tests.security.test_forgeries import WHOLE as REPORT

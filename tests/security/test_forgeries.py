@@ -9,27 +9,27 @@ from dataclasses import fields, replace
 
 import pytest
 
-from orchestrator.catalog import load_catalog
-from orchestrator.core.clean import clean
-from orchestrator.core.decide import decide
-from orchestrator.core.explain.explain import explain
-from orchestrator.core.explain.values import Seen
-from orchestrator.core.history import Candidate, History
-from orchestrator.core.learn import learn
-from orchestrator.core.lease import Holder, held_by
-from orchestrator.core.plan import Kind, Outcome, Verb
-from orchestrator.core.seal import sealed
-from orchestrator.core.spending import spending
-from orchestrator.core.world import Absent, Heartbeat, Phase, Present, Unknown
+from orchestrator.advice.explain.explain import explain
+from orchestrator.advice.explain.values import Seen
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.checksum import sealed
+from orchestrator.domain.clean_text import clean
+from orchestrator.domain.lease import Holder, held_by
+from orchestrator.domain.observation import Absent, Heartbeat, Phase, Present, Unknown
+from orchestrator.domain.plan import Kind, Outcome, Verb
+from orchestrator.domain.ports import LARGEST, StoredObject
+from orchestrator.domain.record import Candidate, History
+from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.engine import reconcile
-from orchestrator.engine.doorbell import Doorbell
 from orchestrator.engine.heartbeats import Heartbeats, _readers, parse_heartbeat, place_of
-from orchestrator.engine.race import read_claim
-from orchestrator.engine.snapshot import read_curve
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.ports import LARGEST, StoredObject
-from tests.core.worlds import node
+from orchestrator.engine.published_status import read_curve
+from orchestrator.engine.race_claim import read_claim
+from orchestrator.engine.wake import Doorbell
+from orchestrator.planning.decide import decide
+from orchestrator.planning.update_record import learn
+from orchestrator.pricing.spending import spending
 from tests.engine.engine_lab import Lab, a_spec
+from tests.planning.worlds import node
 
 NAME = ".tpuctl/heartbeat/1/0"
 EVIL = [

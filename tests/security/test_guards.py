@@ -15,14 +15,14 @@ from orchestrator.cli import same_place
 from orchestrator.cli.places import KEPT, state_folder
 from orchestrator.cli.same_place import ACCOUNT, OVERRIDE, check_place, keep_account
 from orchestrator.config.starter import RECIPES, init_text
-from orchestrator.core.end import judge_end
-from orchestrator.core.history import History
-from orchestrator.core.plan import Outcome
-from orchestrator.core.world import Absent
-from orchestrator.engine.record import encode
+from orchestrator.domain.observation import Absent
+from orchestrator.domain.plan import Outcome
+from orchestrator.domain.record import History
+from orchestrator.engine.record_store import encode
 from orchestrator.errors import UsageError
-from tests.core.core_kit import make_spec
-from tests.core.worlds import world
+from orchestrator.planning.termination import judge_end
+from tests.planning.planning_kit import make_spec
+from tests.planning.worlds import world
 
 ROOT = Path(__file__).parents[2]
 

@@ -21,11 +21,11 @@ import orchestrator
 from orchestrator.agent.bundle import unpack
 from orchestrator.agent.errors import TornError
 from orchestrator.agent.manifest import parse
-from orchestrator.catalog import load_catalog
-from orchestrator.core.check import check
-from orchestrator.core.job import job_digest
-from orchestrator.core.spec import BucketSpec, CheckpointSpec
-from orchestrator.render import (
+from orchestrator.config.rules.every_rule import check
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.spec import BucketSpec, CheckpointSpec
+from orchestrator.planning.job import job_digest
+from orchestrator.scripts.render import (
     RAW_NAMES,
     _checkpoint_place,
     _environment,
@@ -35,8 +35,8 @@ from orchestrator.render import (
     machine_scripts,
     quote,
 )
-from tests.render_kit import make_spec, make_target
-from tests.test_render import NASTY, hostile_strings
+from tests.scripts.render_kit import make_spec, make_target
+from tests.scripts.test_render import NASTY, hostile_strings
 
 COUNT = int(os.environ.get("TPUCTL_HOSTILE", "1000"))
 PACKAGE = Path(orchestrator.__file__).parent
@@ -264,7 +264,7 @@ FORBIDDEN_CALLS = {
     "subprocess.getoutput", "subprocess.getstatusoutput", "tempfile.mktemp", "marshal.loads",
     "shelve.open", "__import__",
 }  # fmt: skip
-MAY_UNPICKLE = {"local/model/world.py": {"pickle.loads"}}
+MAY_UNPICKLE = {"emulator/state/world.py": {"pickle.loads"}}
 
 
 def spoken(node: ast.AST) -> str:

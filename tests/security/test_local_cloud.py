@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.local import control
-from orchestrator.local.control import ensure_running
-from orchestrator.local.daemon import Daemon
-from orchestrator.local.hosts.processes import members
-from orchestrator.local.hosts.settings import MARKER
-from orchestrator.local.options import load_options
-from orchestrator.local.places import PREFIX
+from orchestrator.emulator import control
+from orchestrator.emulator.control import ensure_running
+from orchestrator.emulator.daemon import Daemon
+from orchestrator.emulator.machines.processes import members
+from orchestrator.emulator.machines.settings import MARKER
+from orchestrator.emulator.options import load_options
+from orchestrator.emulator.places import PREFIX
 from tests.security.other_user import ROOT, as_nobody
 
 CHROMIUM = shutil.which("chromium")
@@ -78,7 +78,7 @@ def routes(daemon):
 def test_no_route_answers_a_page(daemon, monkeypatch):
     """Whatever is added to the router is refused the same, before a handler hears of it."""
     reached = []
-    monkeypatch.setattr("orchestrator.local.daemon.dispatch", lambda *a: reached.append(a))
+    monkeypatch.setattr("orchestrator.emulator.daemon.dispatch", lambda *a: reached.append(a))
     app, own = daemon.apps().clients, f"127.0.0.1:{daemon._options.port}"
     tried = 0
     for method, path in routes(daemon):

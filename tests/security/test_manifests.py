@@ -18,10 +18,10 @@ from orchestrator.agent.errors import TornError
 from orchestrator.agent.formats.keras import METADATA
 from orchestrator.agent.formats.whole import json_fault, json_object, safetensors_fault
 from orchestrator.agent.links import make_links
-from orchestrator.core.spec import CheckpointSpec
+from orchestrator.domain.ports import LARGEST, StoredObject
+from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine import checkpoints
 from orchestrator.engine.checkpoints import read_checkpoints
-from orchestrator.ports import LARGEST, StoredObject
 from tests.security.test_forgeries import EVIL
 
 WHOLE = {

@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from orchestrator.local.wire.http import Request
-from orchestrator.local.wire.metadata_server import NAMES, _foreign
-from tests.local.hosts_lab import until
+from orchestrator.emulator.http.metadata_server import NAMES, _foreign
+from orchestrator.emulator.http.router import Request
+from tests.emulator.hosts_lab import until
 
 ADDRESS = "127.70.1.2"
 FLAVOR = {"metadata-flavor": "Google"}

@@ -8,11 +8,11 @@ import shutil
 import pytest
 
 from orchestrator.cli import support_parts
-from orchestrator.core.names import FETCHED
+from orchestrator.domain.names import FETCHED
 from orchestrator.engine import fetch
 from orchestrator.errors import UsageError
-from orchestrator.folders import private_folder
-from orchestrator.uv_program import cache_folder, shared_folder
+from orchestrator.private_folders import private_folder
+from orchestrator.scripts.uv_program import cache_folder, shared_folder
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import Town
 

@@ -12,20 +12,20 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.catalog import load_catalog
-from orchestrator.core.check import check
-from orchestrator.core.decide import decide
-from orchestrator.core.history import History
-from orchestrator.core.names import EVENTS, HEARTBEAT, JOURNAL, RECORD, region_of
-from orchestrator.core.plan import Outcome
-from orchestrator.core.seal import sealed
-from orchestrator.core.spec import BucketSpec
-from orchestrator.core.world import Bucket, Present
+from orchestrator.config.rules.every_rule import check
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.checksum import sealed
+from orchestrator.domain.names import EVENTS, HEARTBEAT, JOURNAL, RECORD, region_of
+from orchestrator.domain.observation import Bucket, Present
+from orchestrator.domain.plan import Outcome
+from orchestrator.domain.record import History
+from orchestrator.domain.spec import BucketSpec
 from orchestrator.errors import TpuctlError
-from tests.core.worlds import world
+from orchestrator.planning.decide import decide
+from tests.emulator.cloud_kit import node_body, vm_body
 from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, Lab, a_spec
 from tests.figures import tell
-from tests.local.cloud_kit import node_body, vm_body
+from tests.planning.worlds import world
 from tests.reliability.damage import depth
 
 FORGERIES = depth("TPUCTL_FORGERIES", 8)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from orchestrator.local.places import Address, start_of, write_address
+from orchestrator.emulator.places import Address, start_of, write_address
 from tests.security.other_user import ROOT
 
 SQUATTER = """

@@ -9,10 +9,10 @@ import struct
 
 import pytest
 
-from orchestrator.local.hosts.process import ProcessHosts
-from orchestrator.local.wire import owner
-from orchestrator.local.wire.owner import Holder, holder_of, listening
-from tests.local.hosts_lab import lab, until
+from orchestrator.emulator.http import owner
+from orchestrator.emulator.http.owner import Holder, holder_of, listening
+from orchestrator.emulator.machines.process import ProcessHosts
+from tests.emulator.hosts_lab import lab, until
 from tests.security.other_user import ROOT, as_nobody
 
 NOBODY = 65534

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.history import History, Span
-from orchestrator.core.seal import Origin, origin_of, proven, sealed
-from orchestrator.core.world import Operation
-from orchestrator.engine import record as engine_record
+from orchestrator.domain.checksum import Origin, origin_of, proven, sealed
+from orchestrator.domain.observation import Operation
+from orchestrator.domain.record import History, Span
+from orchestrator.engine import record_store as engine_record
 from orchestrator.engine.artifacts import bundle_file, find_artifacts
-from orchestrator.engine.down import Sweep
-from orchestrator.engine.record import Record, decode, encode
+from orchestrator.engine.delete import Sweep
+from orchestrator.engine.record_store import Record, decode, encode
 from orchestrator.errors import ConflictError, DamagedRecordError, LeaseHeldError, TpuctlError
 from tests.engine.engine_lab import Lab, a_spec
 from tests.engine.stand_ins import DIGEST

@@ -15,7 +15,7 @@ from orchestrator.agent.logs import SEGMENT, JobLog
 from orchestrator.agent.redact import LONGEST_KEY, Redactor, Stream, masked, shapes_in
 from orchestrator.agent.secret_forms import SHORTEST, forms_of
 from orchestrator.agent.settings import read_settings
-from orchestrator.cli import output
+from orchestrator.cli import console
 from orchestrator.cli.main import run
 from orchestrator.errors import UsageError
 from tests.security.secret_kit import KEY, canaries, spellings
@@ -253,7 +253,7 @@ def test_an_error_shows_no_token_neither_here_nor_in_the_file_of_a_bug(
     """A message may repeat what a service or a file said."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     error = kind(f"the service said {token} and left")
-    (output.show_error if kind is UsageError else output.show_unexpected)(error, words)
+    (console.show_error if kind is UsageError else console.show_unexpected)(error, words)
     told = "".join(capsys.readouterr()) + "".join(path.read_text() for path in tmp_path.iterdir())
     assert "and left" in told
     assert hidden(token, told)

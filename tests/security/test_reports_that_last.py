@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.history import History
-from orchestrator.core.progress import Progress, seconds_left, with_reports
-from orchestrator.core.world import Phase
+from orchestrator.domain.job_progress import Progress, seconds_left, with_reports
+from orchestrator.domain.observation import Phase
+from orchestrator.domain.ports import StoredObject
+from orchestrator.domain.record import History
 from orchestrator.engine.heartbeats import parse_heartbeat
-from orchestrator.engine.rebuild import UNTOLD, rebuilt
-from orchestrator.engine.record import decode, encode
-from orchestrator.ports import StoredObject
-from tests.core.worlds import NOW, beat, node
+from orchestrator.engine.rebuild_record import UNTOLD, rebuilt
+from orchestrator.engine.record_store import decode, encode
 from tests.engine.engine_lab import Lab, a_spec
+from tests.planning.worlds import NOW, beat, node
 
 
 @pytest.mark.parametrize("rate", [5e-324, 1e-30, 1e-12, -1e-12, -1.0, 1e300, 0])

@@ -16,22 +16,22 @@ from orchestrator.agent.errors import TransientError
 from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.redact import Redactor
 from orchestrator.agent.secrets import SecretError, Secrets
-from orchestrator.cli import secret
+from orchestrator.cli.commands import secret
 from orchestrator.cli.main import run
-from orchestrator.cloud.clients import Clients, CloudSettings
-from orchestrator.cloud.secrets import SecretManager
-from orchestrator.core.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, node_scopes, vm_scopes
-from orchestrator.core.secrets import SecretRef, job_secrets, reference
+from orchestrator.domain.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, node_scopes, vm_scopes
+from orchestrator.domain.secret_refs import SecretRef, job_secrets, reference
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.metadata import token_of
+from orchestrator.emulator.http.mount import BASE, CloudAdapter
+from orchestrator.emulator.http.secrets import secret_routes
+from orchestrator.emulator.state import secrets as model
 from orchestrator.errors import AuthError
-from orchestrator.local.model import secrets as model
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.metadata import token_of
-from orchestrator.local.wire.mount import BASE, CloudAdapter
-from orchestrator.local.wire.secrets import secret_routes
-from orchestrator.render import machine_scripts
-from tests.local.cloud_kit import PROJECT, a_lab
-from tests.local.http_fixture import serve
-from tests.render_kit import make_spec, make_target
+from orchestrator.google.clients import Clients, CloudSettings
+from orchestrator.google.secret_manager import SecretManager
+from orchestrator.scripts.render import machine_scripts
+from tests.emulator.cloud_kit import PROJECT, a_lab
+from tests.emulator.http_fixture import serve
+from tests.scripts.render_kit import make_spec, make_target
 
 PATH = f"/v1/projects/{PROJECT}/secrets"
 DENIED = "secretmanager.versions.access"

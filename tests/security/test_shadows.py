@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator import modules
 from orchestrator.cli.stage import Stage
-from orchestrator.local.hosts.apt_standin import install_apt
-from orchestrator.local.hosts.standin import install_stand_ins
+from orchestrator.emulator.machines.apt_standin import install_apt
+from orchestrator.emulator.machines.standin import install_stand_ins
 
 SHADOWS = ("random", "json", "runpy", "platform", "click", "orchestrator", "sitecustomize")
 
@@ -39,7 +39,7 @@ def test_no_module_of_the_project_is_imported_by_a_rehearsal(project, capfd):
 
 def test_no_module_of_a_job_is_imported_by_what_stands_in_for_programs(project, tmp_path, monkeypatch):
     """A machine's gcloud and apt are called from wherever the job is."""
-    monkeypatch.setattr("orchestrator.local.hosts.standin.shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr("orchestrator.emulator.machines.standin.shutil.which", lambda *_, **__: None)
     programs = tmp_path / "bin"
     install_stand_ins(programs)
     install_apt(programs, tmp_path / "machine")

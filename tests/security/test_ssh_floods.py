@@ -13,13 +13,13 @@ import pytest
 from paramiko import common
 from paramiko.message import Message
 
+from orchestrator.domain.ports import Host
 from orchestrator.errors import RemoteError
-from orchestrator.ports import Host
-from orchestrator.remote.keys import ensure_key
-from orchestrator.remote.link import Link
-from orchestrator.remote.push import push_one
-from orchestrator.remote.run import run_one
-from orchestrator.remote.settings import SshSettings
+from orchestrator.ssh.connection import Link
+from orchestrator.ssh.keys import ensure_key
+from orchestrator.ssh.limits import SshSettings
+from orchestrator.ssh.push import push_one
+from orchestrator.ssh.run import run_one
 
 FLOOD = 24 << 20
 """Bytes that the server sends beyond all windows; a real one would go on."""

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import uv_program
 from orchestrator.agent import venv
 from orchestrator.agent.errors import AgentError
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.strangers import stranger
 from orchestrator.cli import places, update
+from orchestrator.domain.ports import Iap
+from orchestrator.emulator import control
+from orchestrator.emulator.options import load_options
+from orchestrator.emulator.places import Address, start_of, write_address
 from orchestrator.errors import UsageError
-from orchestrator.folders import own_folder
-from orchestrator.local import control
-from orchestrator.local.options import load_options
-from orchestrator.local.places import Address, start_of, write_address
-from orchestrator.ports import Iap
-from orchestrator.remote import bundle, iap
+from orchestrator.private_folders import own_folder
+from orchestrator.scripts import uv_program
+from orchestrator.ssh import bundle, iap
 
 NOBODY = 65534
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")

@@ -12,9 +12,9 @@ from unittest.mock import patch
 import pytest
 
 from orchestrator.cli import support_parts
-from orchestrator.core.events import Event
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.ports import StoredObject
+from orchestrator.domain.events import Event
+from orchestrator.domain.ports import StoredObject
+from orchestrator.emulator.state.storage.values import Preconditions
 from tests.scenarios.desk import Desk
 from tests.scenarios.town import Town
 from tests.security.secret_kit import canaries, spellings
@@ -187,7 +187,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(trouble, town, desk,
         Path(desk.folder / "tpuctl.yaml").write_text("name: [")
     elif trouble == "record":
         (desk.state / "gcp/local-project/demo/record.json").write_text("{")
-    broken = patch("orchestrator.cli.explain.explained", side_effect=ZeroDivisionError("a bug"))
+    broken = patch("orchestrator.cli.commands.explain.explained", side_effect=ZeroDivisionError("a bug"))
     with broken if trouble == "bug" else nullcontext():
         said = desk.run("support", "--yes", "-o", str(tmp_path / "s.zip"))
     assert said.code == 0, said.err

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cli.events import EventPrinter
-from orchestrator.cli.logs import parts_of
-from orchestrator.cli.output import page, put, say, show_error
-from orchestrator.cli.tunnel import address
-from orchestrator.core.clean import clean
-from orchestrator.core.events import Event
+from orchestrator.cli.commands.logs import parts_of
+from orchestrator.cli.commands.tunnel import address
+from orchestrator.cli.console import page, put, say, show_error
+from orchestrator.cli.views.event_lines import EventPrinter
+from orchestrator.domain.clean_text import clean
+from orchestrator.domain.events import Event
 from orchestrator.errors import LeaseHeldError
 
 ATTACKS = [

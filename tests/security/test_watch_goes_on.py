@@ -2,8 +2,9 @@
 `watch` at the terminal: what cannot be drawn is told, and costs nobody else the news.
 """
 
-from orchestrator.cli import progress, publish
-from orchestrator.cli.notify import Notifier
+from orchestrator.cli import publish
+from orchestrator.cli.commands.notify import Notifier
+from orchestrator.cli.views import job_progress
 
 
 def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(desk, monkeypatch):
@@ -15,7 +16,7 @@ def test_a_notice_goes_out_though_the_pass_cannot_be_drawn(desk, monkeypatch):
 
     seen = Notifier.seen
     monkeypatch.setattr(Notifier, "seen", lambda self, result: told.append(result) or seen(self, result))
-    monkeypatch.setattr(progress.Progress, "show", broken)
+    monkeypatch.setattr(job_progress.Progress, "show", broken)
     monkeypatch.setattr(publish.Publication, "after", broken)
     said = desk.watch(300)
     assert "could not be shown" in said.err, said.err

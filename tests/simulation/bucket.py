@@ -9,8 +9,8 @@ from orchestrator.agent.checkpoints import completed_by
 from orchestrator.agent.errors import TornError
 from orchestrator.agent.gang import PREFIX as GANG
 from orchestrator.agent.manifest import CHECKPOINTS, parse, parse_name
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.ports import StoredObject
+from orchestrator.domain.ports import StoredObject
+from orchestrator.emulator.state.storage.values import Preconditions
 
 
 class Bucket:

@@ -6,13 +6,13 @@ import re
 from collections import Counter, defaultdict
 
 from orchestrator.agent.unclaimed import ended_before
-from orchestrator.core import names
-from orchestrator.core.cost import hourly
-from orchestrator.core.plan import Kind
-from orchestrator.core.race import WIDTH, races
+from orchestrator.domain import names
+from orchestrator.domain.plan import Kind
+from orchestrator.emulator.state.instance import Status
+from orchestrator.emulator.state.node import DEAD, Health, NodeState
 from orchestrator.engine.observe import zones_to_look_at
-from orchestrator.local.model.instance import Status
-from orchestrator.local.model.node import DEAD, Health, NodeState
+from orchestrator.planning.race import WIDTH, races
+from orchestrator.pricing.cost import hourly
 from tests.simulation import invariants
 from tests.simulation.invariants import Live, Violation
 from tests.simulation.wire import MUTATING

@@ -7,8 +7,8 @@ functions judge lives through the official clients and lives straight on the mod
 
 from dataclasses import dataclass
 
-from orchestrator.core import names
-from orchestrator.core.plan import Kind
+from orchestrator.domain import names
+from orchestrator.domain.plan import Kind
 
 CREATES_AN_HOUR = 75
 """Asks for one kind in one zone that a process may make in an hour: the longest back-off is a minute."""

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from orchestrator.core.decide_node import CREATE_DEADLINE
+from orchestrator.planning.tpu import CREATE_DEADLINE
 from tests.simulation import invariants
 from tests.simulation.checks import Checks
 from tests.simulation.draw import HOUR, draw

@@ -19,11 +19,11 @@ from orchestrator.agent.gang import PREFIX as GANG
 from orchestrator.agent.gang import next_attempt
 from orchestrator.agent.manifest import CHECKPOINTS, Manifest, StoredFile, manifest_name
 from orchestrator.agent.unclaimed import Kept, Unclaimed, Why, ended_before
-from orchestrator.core import names
+from orchestrator.domain import names
+from orchestrator.domain.ports import PushResult, RunResult
+from orchestrator.emulator.state.machines import NoHosts
 from orchestrator.errors import RemoteError
-from orchestrator.local.model.machines import NoHosts
-from orchestrator.ports import PushResult, RunResult
-from orchestrator.render import begin_script
+from orchestrator.scripts.render import begin_script
 from tests.simulation.bucket import Bucket
 
 STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())

@@ -5,9 +5,9 @@ The owners of the deployments: they run `up`, `watch` and `down`, and start agai
 import shutil
 from types import SimpleNamespace
 
-from orchestrator.cli.up import _stop_on
-from orchestrator.core.plan import Outcome
-from orchestrator.engine.watch import raise_hopeless, raise_outcome
+from orchestrator.cli.commands.up import _stop_on
+from orchestrator.domain.plan import Outcome
+from orchestrator.engine.loop import raise_hopeless, raise_outcome
 from orchestrator.errors import (
     JobFailedError,
     LeaseHeldError,
@@ -16,7 +16,7 @@ from orchestrator.errors import (
     TpuctlError,
     UnclaimedError,
 )
-from tests.core.core_kit import make_spec
+from tests.planning.planning_kit import make_spec
 from tests.simulation.baton import Kill, Process
 from tests.simulation.wire import PROJECT
 from tests.simulation.world import Controller

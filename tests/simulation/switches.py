@@ -6,18 +6,19 @@ from dataclasses import replace
 
 from orchestrator.agent import expire, gang, outcome
 from orchestrator.cli import expired
-from orchestrator.cloud import clients, errors, nodes, sights
-from orchestrator.core import decide, decide_node, end, history, names, recovery
-from orchestrator.core.plan import Plan
-from orchestrator.core.world import Claim, Phase, Present
-from orchestrator.engine import act, down, journal, lease, observe, reconcile, record
+from orchestrator.domain import names
+from orchestrator.domain import record as history
+from orchestrator.domain.observation import Claim, Phase, Present
+from orchestrator.domain.plan import Plan
+from orchestrator.engine import apply, delete, journal, lease_object, observe, reconcile, record_store
 from orchestrator.errors import TransientError
-from orchestrator.gcp import bodies
-from orchestrator.remote import watchdog
+from orchestrator.google import bodies, client_errors, clients, nodes, zone_lists
+from orchestrator.planning import decide, next_zone, termination, tpu
+from orchestrator.ssh import watchdog
 from tests.simulation import machines
 from tests.simulation.switch import Switch
 
-ENGINE, CORE = "tests/engine/test_", "tests/core/test_"
+ENGINE, PLANNING = "tests/engine/test_", "tests/planning/test_"
 NEVER = float("inf")
 
 
@@ -112,41 +113,41 @@ MECHANISMS = {
         (f"{ENGINE}record.py::test_no_intent_means_no_call",
          f"{ENGINE}record.py::test_every_mutating_call_has_its_intent_before_and_its_result_after")),
     "M1 the record: a create is written down before it is asked for": Switch(
-        ((act.Actor, "_intend", lambda self, changes: None),),
+        ((apply.Actor, "_intend", lambda self, changes: None),),
         (f"{ENGINE}refusals.py::test_a_quota_held_by_the_old_node_is_waited_for",)),
     "M1 what is written down is on the disk before the call": Switch(
         ((journal, "append_synced", _left_to_the_system),),
         (f"{ENGINE}synced.py::test_notes_are_on_the_disk_before_each_call",)),
     "M1 the record of zones before a create": Switch(
-        ((act.Actor, "_intend", _forgetful(act.Actor._intend)),),
+        ((apply.Actor, "_intend", _forgetful(apply.Actor._intend)),),
         (f"{ENGINE}down.py::test_down_looks_into_a_zone_whose_create_nobody_lived_to_see",)),
     "M2 labels": Switch(
         ((names, "labels", _no_label),),
         (f"{ENGINE}recover.py::test_what_was_asked_for_carries_labels_key_and_account",)),
     "M2 a name is asked for again after a lost answer, and adopted": Switch(
-        ((act.Actor, "_ours", lambda self, name, zone: False),),
+        ((apply.Actor, "_ours", lambda self, name, zone: False),),
         (f"{ENGINE}refusals.py::test_a_node_whose_answer_was_lost_is_ours_however_old_the_lists_are",)),
     "M2 a new name for each incarnation": Switch(
         ((names, "node_name", lambda spec, incarnation: f"{spec.name}-tpu"),),
         (f"{ENGINE}recover.py::test_a_preempted_node_is_deleted_and_the_next_one_asked_for_in_the_same_pass",)),
     "M3 the sweep of older incarnations": Switch(
-        ((decide_node, "deleting", lambda *_: True),),
-        (f"{CORE}decide.py::test_nodes_of_older_incarnations_are_deleted",)),
+        ((tpu, "deleting", lambda *_: True),),
+        (f"{PLANNING}decide.py::test_nodes_of_older_incarnations_are_deleted",)),
     "M3 zones of earlier files are looked at": Switch(
         ((observe, "zones_to_look_at", lambda spec, history: spec.tpu.zones),
-         (down, "zones_to_look_at", lambda spec, history: spec.tpu.zones)),
+         (delete, "zones_to_look_at", lambda spec, history: spec.tpu.zones)),
         (f"{ENGINE}down.py::test_down_looks_into_every_zone_ever_used",)),
     "M4 each pass looks again, whatever it was told": Switch(
         ((reconcile, "observe", _first_look(reconcile.observe)),),
         (f"{ENGINE}recover.py::test_a_node_deleted_by_hand_is_replaced",)),
     "M5 the lease: one computer acts": Switch(
-        ((lease, "LIFE", 0.0),),
+        ((lease_object, "LIFE", 0.0),),
         (f"{ENGINE}lease.py::test_a_second_computer_is_told_who_holds_the_lease",)),
     "M5 the lease: who cannot renew it stops acting": Switch(
-        ((lease, "SAFE", NEVER),),
+        ((lease_object, "SAFE", NEVER),),
         (f"{ENGINE}lease.py::test_a_holder_that_cannot_renew_stops_acting_before_anybody_may_take_over",)),
     "M5 the record refuses an earlier holder": Switch(
-        ((record.Record, "_save_in_bucket", _unconditional),),
+        ((record_store.Record, "_save_in_bucket", _unconditional),),
         (f"{ENGINE}record.py::test_what_was_refused_does_not_count_as_newer_here",)),
     "M5 fencing of older incarnations": Switch(
         ((gang.Gang, "newer_incarnation", lambda self, seconds=0.0: None),),
@@ -158,30 +159,30 @@ MECHANISMS = {
         ((decide, "wind_down", lambda world, history, outcome, reason, **_: Plan((), (), outcome, reason)),),
         (f"{ENGINE}end.py::test_a_done_job_leaves_nothing_billed_and_nothing_to_do",)),
     "M6 the record says first that the deployment goes": Switch(
-        ((down.Sweep, "begin", lambda self: None),),
+        ((delete.Sweep, "begin", lambda self: None),),
         (f"{ENGINE}down.py::test_down_says_first_that_the_deployment_goes",)),
     "M6 down waits for what is on its way": Switch(
-        ((down.Sweep, "_on_their_way", lambda self: ()),),
+        ((delete.Sweep, "_on_their_way", lambda self: ()),),
         (f"{ENGINE}down.py::test_down_waits_for_a_create_whose_answer_was_lost",)),
     "I6 TPUs that never report are not paid for without end": Switch(
-        ((end, "all_mute", lambda *_: ""),),
-        ("tests/core/test_mute.py::test_the_deployment_ends_after_three_of_them_and_an_hour",)),
-    "M7 errors are no absence": Switch(((sights, "listed", _errors_are_absence),), invariant="I7", seed=1),
+        ((termination, "all_mute", lambda *_: ""),),
+        ("tests/planning/test_never_reported.py::test_the_deployment_ends_after_three_of_them_and_an_hour",)),
+    "M7 errors are no absence": Switch(((zone_lists, "listed", _errors_are_absence),), invariant="I7", seed=1),  # noqa: E501
     "M7 a list that is cut short is no absence": Switch(
         ((nodes, "whole_pages", lambda pager, what: pager.pages),),
-        ("tests/cloud/test_node_lists.py::test_an_unreachable_place_on_an_early_page_makes_the_list_unknown",)),
+        ("tests/google/test_node_lists.py::test_an_unreachable_place_on_an_early_page_makes_the_list_unknown",)),
     "M7 an absence is seen twice": Switch(
-        ((decide_node, "SECOND_WITNESS", 0.0), (decide, "SECOND_WITNESS", 0.0)),
+        ((tpu, "SECOND_WITNESS", 0.0), (decide, "SECOND_WITNESS", 0.0)),
         (f"{ENGINE}recover.py::test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart",)),
     "M8 each call has a limit": Switch(
         ((clients.Clients, "reading", property(lambda self: {"timeout": None, "retry": None})),),
-        ("tests/cloud/test_clients.py::test_a_server_that_never_answers_does_not_hold_us",), patience=20.0),
+        ("tests/google/test_clients.py::test_a_server_that_never_answers_does_not_hold_us",), patience=20.0),
     "M8 each remote step has a limit": Switch(
         ((watchdog.Watchdog, "_verdict", lambda self: ""),),
-        ("tests/remote/test_run.py::test_a_command_that_takes_too_long_is_cut_at_its_deadline",),
+        ("tests/ssh/test_run.py::test_a_command_that_takes_too_long_is_cut_at_its_deadline",),
         patience=20.0),
     "M8 a create has a limit": Switch(
-        ((decide_node, "CREATE_DEADLINE", NEVER),),
+        ((tpu, "CREATE_DEADLINE", NEVER),),
         (f"{ENGINE}refusals.py::test_an_operation_without_end_is_given_up_after_the_deadline",)),
     "M9 the TPU's own timer": Switch(
         ((expire, "stays", lambda seen: "never"),),
@@ -199,25 +200,25 @@ MECHANISMS = {
         ((reconcile, "broken", lambda *_: ""),),
         (f"{ENGINE}guard.py::test_a_second_tpu_is_never_made_whatever_decides_it",)),
     "M11 classes of errors": Switch(
-        ((errors, "judge", _all_transient),),
+        ((client_errors, "judge", _all_transient),),
         (f"{ENGINE}refusals.py::test_a_missing_permission_stops_within_two_attempts",)),
     "M11 back-off": Switch(
-        ((recovery, "create_gate", lambda *_: 0.0),),
-        (f"{CORE}decide.py::test_a_zone_that_refused_is_not_asked_again_before_its_delay",)),
+        ((next_zone, "create_gate", lambda *_: 0.0),),
+        (f"{PLANNING}decide.py::test_a_zone_that_refused_is_not_asked_again_before_its_delay",)),
     "M11 jitter": Switch(
-        ((recovery, "_fraction", lambda *_: 0.5),),
-        (f"{CORE}recovery.py::test_deployments_refused_together_ask_again_apart",)),
+        ((next_zone, "_fraction", lambda *_: 0.5),),
+        (f"{PLANNING}next_zone.py::test_deployments_refused_together_ask_again_apart",)),
     "I3 retention keeps the newest": Switch(
         ((machines, "disposable", _newest_removed),), invariant="I3", seed=1),
     "I6 the budget": Switch(
         ((decide, "judge_end", lambda *seen, judge=decide.judge_end: judge(*seen[:3], 0.0)),),
-        (f"{CORE}decide.py::test_the_budget_stops_spending_and_keeps_the_bucket",)),
+        (f"{PLANNING}decide.py::test_the_budget_stops_spending_and_keeps_the_bucket",)),
     "I8 signals are no success": Switch(
-        ((history, "finished", _any_end), (end, "finished", _any_end)),
+        ((history, "finished", _any_end), (termination, "finished", _any_end)),
         (f"{ENGINE}end.py::test_signals_and_silence_are_not_an_end",)),
     "I8 done needs a checkpoint": Switch(
-        ((history, "finished", _any_done), (end, "finished", _any_done)),
-        (f"{CORE}unclaimed.py::test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine",)),
+        ((history, "finished", _any_done), (termination, "finished", _any_done)),
+        (f"{PLANNING}unclaimed.py::test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine",)),
     "I8 status 0 alone is no end": Switch(
         ((outcome, "settle", lambda found, **_: found),),
         ("tests/agent/test_agent_rules.py::test_status_zero_with_nothing_committed_is_followed_by_no_start",)),

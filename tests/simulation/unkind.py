@@ -6,25 +6,34 @@ The numbers are those of docs/real-cloud.md.
 
 import functools
 
-from orchestrator import quota_hint, render
+from orchestrator.advice import preview
+from orchestrator.advice.doctor import google
+from orchestrator.advice.doctor.finding import bad
 from orchestrator.agent import accelerator, apt, storage, venv
-from orchestrator.cloud import account, clients, factory, probe, unknown_types
 from orchestrator.config import starter
-from orchestrator.core import decide_node, end, mute, preview, recovery
-from orchestrator.core.catalog import Catalog
-from orchestrator.core.doctor import google
-from orchestrator.core.doctor.finding import bad
-from orchestrator.core.history import deletion_key
-from orchestrator.core.world import Present
-from orchestrator.engine import act, down, reach, reconcile, wide
-from orchestrator.engine.down import Sweep
-from orchestrator.engine.queue import NodesInQueue
-from orchestrator.gcp import bodies, errors
-from orchestrator.gcp.failure import Failure
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.observation import Present
+from orchestrator.domain.record import deletion_key
+from orchestrator.engine import all_zone_list, apply, delete, reconcile, routes
+from orchestrator.engine.delete import Sweep
+from orchestrator.engine.queued_tpus import NodesInQueue
+from orchestrator.google import (
+    account,
+    bodies,
+    clients,
+    error_mapping,
+    factory,
+    project_probe,
+    quota_hint,
+    unknown_types,
+)
+from orchestrator.google.refusal import Failure
+from orchestrator.planning import never_reported, next_zone, termination, tpu
+from orchestrator.scripts import render
 from tests.simulation.switch import Switch
 
 BIRTHS = "tests/engine/test_births.py::"
-AGENT, CLOUD, REACH = "tests/agent/test_", "tests/cloud/test_", "tests/engine/test_reach.py::"
+AGENT, CLOUD, REACH = "tests/agent/test_", "tests/google/test_", "tests/engine/test_reach.py::"
 FLEX, RESERVED = "tests/engine/test_flex_start.py::", "tests/engine/test_reservation.py::"
 REFUSALS = "tests/engine/test_refusals.py::"
 
@@ -76,7 +85,7 @@ def _asked_once(self, item, ask=Sweep._delete):
 UNKIND = {
     "U1 apt waits for the lock of the first minutes": Switch(
         ((render, "_template", _without("startup.sh.j2", 'DPkg::Lock::Timeout "600";')),),
-        ("tests/test_render_boot.py::test_apt_is_told_to_wait_for_its_lock",)),
+        ("tests/scripts/test_render_boot.py::test_apt_is_told_to_wait_for_its_lock",)),
     "U1 apt waits for the lock on its lists": Switch(
         ((apt, "install_commands", lambda folder, agent, environ: None),),
         (f"{AGENT}agent_apt.py::test_it_waits_for_the_lists_and_then_becomes_the_real_program",)),
@@ -84,13 +93,13 @@ UNKIND = {
         ((venv, "install_command", lambda layout, agent: None),),
         (f"{AGENT}agent_venv.py::test_one_of_many_makes_it_and_a_killed_install_is_made_again",)),
     "U2 a report counts for more than the health": Switch(
-        ((decide_node, "reports", lambda *_: False),),
+        ((tpu, "reports", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_reports_is_kept",)),
     "U2 born sick and silent": Switch(
-        ((decide_node, "unheard", lambda world: False),),
+        ((tpu, "unheard", lambda world: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 three times in a zone": Switch(
-        ((decide_node, "often_mute", lambda *_: False),),
+        ((tpu, "often_mute", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 a maintenance is told": Switch(
         ((reconcile, "maintenance_text", lambda *_: ""),),
@@ -103,19 +112,19 @@ UNKIND = {
         (f"{CLOUD}unknown_types.py::test_a_create_keeps_its_operation_whatever_type_its_metadata_has",)),
     "U5 machines without cron": Switch(
         ((render, "_template", _without("startup.sh.j2", '"$root/minute" start', ":")),),
-        ("tests/test_render_boot.py::test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again",)),
+        ("tests/scripts/test_render_boot.py::test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again",)),
     "U6 a zone whose quota holds one TPU is known after the first refusal": Switch(
-        ((recovery, "holds_one", lambda *_: False),),
+        ((next_zone, "holds_one", lambda *_: False),),
         (f"{REFUSALS}test_that_quota_has_room_for_one_is_learned_once",)),
     "U6 the type that would fit": Switch(
         ((quota_hint, "_comparison", lambda *_: ""),),
         (f"{CLOUD}nodes.py::test_a_refusal_for_quota_compares_and_names_the_type_that_would_fit",)),
     "U6 plan knows a new project's quota": Switch(
         ((preview, "beyond_a_new_project", lambda spec, catalog: ()),),
-        ("tests/core/test_preview.py::test_what_a_new_project_may_not_have_is_said",)),
+        ("tests/advice/test_preview.py::test_what_a_new_project_may_not_have_is_said",)),
     "U6 doctor reads the quota of the type": Switch(
         ((google, "_too_small", lambda limits, need: {}),),
-        ("tests/core/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
+        ("tests/advice/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
     "U6 init begins with what fits": Switch(
         ((starter, "FIRST_TYPE", "v5litepod-8"),),
         ("tests/config/test_config_starter.py::test_what_init_and_the_examples_ask_for_fits_a_new_project",)),
@@ -123,10 +132,10 @@ UNKIND = {
         ((bodies, "_tpu_network", lambda order: {}), (bodies, "_vm_network", lambda interface, zone: {})),
         (f"{CLOUD}organisations.py::test_machines_come_up_on_the_network_of_the_file",)),
     "U9 a policy is named": Switch(
-        ((errors, "_POLICY_NAMES", ()),),
+        ((error_mapping, "_POLICY_NAMES", ()),),
         (f"{CLOUD}organisations.py::test_a_policy_is_named_with_the_setting_that_avoids_it_and_the_setting_does",)),
     "U9 host keys where guest attributes are closed": Switch(
-        ((reach, "worker_keys", _only_attributes),),
+        ((routes, "worker_keys", _only_attributes),),
         (f"{REACH}test_where_guest_attributes_are_closed_the_keys_come_from_the_workers_own_report",)),
     "U10 who pays for the calls of a user": Switch(
         ((clients.Clients, "_acting", lambda self, login: login),),
@@ -135,31 +144,31 @@ UNKIND = {
         ((Failure, "charged_elsewhere", False),),
         (f"{CLOUD}organisations.py::test_a_call_charged_to_googles_own_project_names_ours",)),
     "U11 the first VM goes before the first TPU": Switch(
-        ((act.Actor, "_first_vm", lambda self, changes: []),),
+        ((apply.Actor, "_first_vm", lambda self, changes: []),),
         (f"{REFUSALS}test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed",)),
     "U12 a report counts for more than the state": Switch(
-        ((decide_node, "reports", lambda *_: False),),
+        ((tpu, "reports", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_works_while_the_api_says_creating_is_kept",)),
     "U13 the loop asks again for a deletion that had no effect": Switch(
-        ((decide_node, "deleting", _asked_is_gone), (end, "deleting", _asked_is_gone)),
+        ((tpu, "deleting", _asked_is_gone), (termination, "deleting", _asked_is_gone)),
         ("tests/engine/test_down.py::test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made",)),
     "U13 down asks again for a deletion that had no effect": Switch(
         ((Sweep, "_delete", _asked_once),),
         ("tests/engine/test_down.py::test_down_in_the_middle_of_a_creation_leaves_nothing",)),
     "U14 a family of images that is gone": Switch(
-        ((probe.Probe, "vm_image", lambda self, machine, image="": Present(machine)),),
+        ((project_probe.Probe, "vm_image", lambda self, machine, image="": Present(machine)),),
         (f"{CLOUD}probe.py::test_the_family_of_the_vms_image_is_found_until_google_withdraws_it",)),
     "U15 budgets count the upper end of a price": Switch(
         ((Catalog, "tpu_price", _usual_price(Catalog.tpu_price)),),
-        ("tests/core/test_cost.py::test_where_sources_differ_a_price_is_a_range",)),
+        ("tests/pricing/test_cost.py::test_where_sources_differ_a_price_is_a_range",)),
     "U17 a zone without flex-start is left for the next": Switch(
-        ((errors, "_BY_TEXT", tuple(row for row in errors._BY_TEXT if "flex_start" not in row[1])),),
+        ((error_mapping, "_BY_TEXT", tuple(row for row in error_mapping._BY_TEXT if "flex_start" not in row[1])),),  # noqa: E501
         (f"{FLEX}test_a_zone_that_does_not_offer_it_is_left_for_the_next",)),
     "U17 a reservation that is not there": Switch(
         ((NodesInQueue, "_lacks_reservation", lambda self, code: False),),
         (f"{RESERVED}test_a_reservation_that_is_not_there_ends_the_asking_and_names_the_setting",)),
     "U17 a disk that is not in the zone": Switch(
-        ((act, "check_disks", lambda vms, order: None),),
+        ((apply, "check_disks", lambda vms, order: None),),
         ("tests/engine/test_data_disks.py::test_a_disk_that_is_not_in_the_zone_is_refused_before_the_create",)),
     "U18 the lock that a dead process left": Switch(
         ((accelerator, "_remove", lambda lock: False),),
@@ -169,28 +178,28 @@ UNKIND = {
         (f"{AGENT}agent_accelerator.py::test_a_strangers_process_is_named_and_its_lock_left_alone",)),
     "U19 TPU_NAME": Switch(
         ((render, "_template", _without("job.env.j2", "TPU_NAME='local'", "TPU_NAME={{ node }}")),),
-        ("tests/test_render.py::test_on_a_tpu_the_tpu_is_local",)),
+        ("tests/scripts/test_render.py::test_on_a_tpu_the_tpu_is_local",)),
     "U20 large files go up in parts": Switch(
         ((storage.Bucket, "_upload_in_parts", _whole),),
         (f"{AGENT}agent_resumable.py::test_a_large_file_goes_up_in_parts",)),
     "U22 a zone without an answer is unknown": Switch(
-        ((wide, "within", lambda seen, zones: Present(())),),
+        ((all_zone_list, "within", lambda seen, zones: Present(())),),
         ("tests/engine/test_everywhere.py::test_nothing_is_made_while_a_zone_gives_no_answer",)),
     "U22 TPUs in zones that nobody names": Switch(
-        ((down, "outside", lambda seen, zones: ()),),
+        ((delete, "outside", lambda seen, zones: ()),),
         ("tests/engine/test_down.py::test_down_names_machines_of_our_label_in_zones_that_nobody_names",)),
     "U23 what the login may not look at is unknown": Switch(
         ((google, "not_seen", lambda sight, **_: bad(sight.why, "")),),
-        ("tests/core/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
+        ("tests/advice/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
     "U24 a named account is not asked for": Switch(
         ((factory, "read_account", lambda clients, _: account.read_account(clients)),),
         (f"{CLOUD}factory.py::test_a_named_account_is_taken_without_a_call",)),
     "U27 a reservation that nobody asked for": Switch(
-        ((errors, "_BY_TEXT", tuple(row for row in errors._BY_TEXT if "reservation" not in row[1])),),
+        ((error_mapping, "_BY_TEXT", tuple(row for row in error_mapping._BY_TEXT if "reservation" not in row[1])),),  # noqa: E501
         (f"{CLOUD}errors.py::test_a_reservation_that_nobody_asked_for_is_no_reservation",)),
     "U28 silence counts after six minutes": Switch(
-        ((mute, "_silence_tells", lambda *_: False),),
-        ("tests/core/test_mute.py::test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes",)),
+        ((never_reported, "_silence_tells", lambda *_: False),),
+        ("tests/planning/test_never_reported.py::test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes",)),
     "U31 a role that was just given": Switch(
         ((storage, "GRANT_SETTLES", float("-inf")),),
         (f"{AGENT}agent_storage.py::test_a_refusal_may_pass_while_the_account_s_role_is_new",)),

@@ -5,8 +5,8 @@ What happens to machines and zones behind everybody's back.
 import contextlib
 from dataclasses import replace
 
+from orchestrator.emulator.state.node import NodeState
 from orchestrator.errors import LocalCloudError
-from orchestrator.local.model.node import NodeState
 
 PASSING = ("REPAIRING", "RESTARTING", "HIDDEN", "UNKNOWN", "STOPPING")
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
-from orchestrator.core.decide_node import CREATE_DEADLINE
 from orchestrator.engine.artifacts import agent_file, bundle_file
+from orchestrator.planning.tpu import CREATE_DEADLINE
 from tests.figures import commit, tell
 from tests.memory_disk import MEMORY
 from tests.simulation import invariants

@@ -4,12 +4,12 @@ The invariants of a wide life, gathered at every call and every pass.
 
 from collections import Counter, defaultdict
 
-from orchestrator.core import names
-from orchestrator.core.cost import hourly
-from orchestrator.core.plan import Kind
+from orchestrator.domain import names
+from orchestrator.domain.plan import Kind
+from orchestrator.emulator.state.instance import Status
+from orchestrator.emulator.state.node import DEAD, Health, NodeState
 from orchestrator.engine.observe import zones_to_look_at
-from orchestrator.local.model.instance import Status
-from orchestrator.local.model.node import DEAD, Health, NodeState
+from orchestrator.pricing.cost import hourly
 from tests.simulation import invariants
 from tests.simulation.invariants import Live, Violation
 from tests.simulation.wide_world import shared_catalog

@@ -8,20 +8,20 @@ when its poll would have.
 """
 
 from orchestrator.cli.artifacts import want
-from orchestrator.core.bill import spent
-from orchestrator.core.cost import hourly
-from orchestrator.core.job import job_digest
-from orchestrator.core.lease import Holder
+from orchestrator.domain.lease import Holder
 from orchestrator.engine.blueprint import Blueprint
+from orchestrator.engine.delete import Sweep
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.down import Sweep
-from orchestrator.engine.eventlog import EventLog
+from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
-from orchestrator.engine.lease import Lease
-from orchestrator.engine.record import Record
-from orchestrator.engine.watch import BLIND_PASSES, Watcher, blind, raise_bucket_gone, raise_hopeless
+from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.loop import BLIND_PASSES, Watcher, blind, raise_bucket_gone, raise_hopeless
+from orchestrator.engine.record_store import Record
 from orchestrator.errors import LeaseHeldError, Retry, TpuctlError
-from orchestrator.local.direct.cloud import direct_cloud
+from orchestrator.planning.job import job_digest
+from orchestrator.pricing.bill import spent
+from orchestrator.pricing.cost import hourly
+from tests.direct.cloud import direct_cloud
 from tests.simulation.baton import Kill
 from tests.simulation.machines import KEY, Ssh
 from tests.simulation.wide_world import DIGEST, FaultyDoor, Host, shared_catalog

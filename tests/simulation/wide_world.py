@@ -14,22 +14,22 @@ from functools import cache, partial
 from random import Random
 from unittest.mock import patch
 
-from orchestrator.catalog import load_catalog
-from orchestrator.core import names
-from orchestrator.engine import act, heartbeats, journal, observe, record
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain import names
+from orchestrator.emulator.state import methods
+from orchestrator.emulator.state.errors import cases
+from orchestrator.emulator.state.faults import FaultKind, FaultSpec
+from orchestrator.emulator.state.kernel import Place
+from orchestrator.emulator.state.settings import PROFILES
+from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.world import LocalCloud
+from orchestrator.engine import apply, heartbeats, journal, observe, record_store
 from orchestrator.errors import TpuctlError
-from orchestrator.gcp.errors import NETWORK, judge, one_line
-from orchestrator.gcp.failure import Failure, of_answer
-from orchestrator.local.direct.door import Door
-from orchestrator.local.model import methods
-from orchestrator.local.model.errors import cases
-from orchestrator.local.model.faults import FaultKind, FaultSpec
-from orchestrator.local.model.kernel import Place
-from orchestrator.local.model.settings import PROFILES
-from orchestrator.local.model.settings import CloudSettings as LocalSettings
-from orchestrator.local.model.storage.service import Storage
-from orchestrator.local.model.world import LocalCloud
-from tests.core.core_kit import make_spec
+from orchestrator.google.error_mapping import NETWORK, judge, one_line
+from orchestrator.google.refusal import Failure, of_answer
+from tests.direct.door import Door
+from tests.planning.planning_kit import make_spec
 from tests.simulation import machines
 from tests.simulation.baton import Inline, Kill, Scheduler
 from tests.simulation.machines import Fleet
@@ -170,12 +170,12 @@ class WideWorld:
             self.news(gang.deployment)
 
         with ExitStack() as stack:
-            for module in (observe, act, heartbeats):
+            for module in (observe, apply, heartbeats):
                 stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
             for place, name, value in (
                 (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
                 (machines.Gang, "_report", reported),
-                (record, "write_atomically", lambda path, data: setattr(path, "data", data)),
+                (record_store, "write_atomically", lambda path, data: setattr(path, "data", data)),
                 (journal, "append_synced", lambda path, data: None),
             ):
                 stack.enter_context(patch.object(place, name, value))

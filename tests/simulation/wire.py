@@ -10,17 +10,17 @@ from collections import Counter
 
 import requests
 
-from orchestrator.cloud.clients import Clients, CloudSettings
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.errors import plain_error
+from orchestrator.emulator.http.mount import BASE, shorten
+from orchestrator.emulator.http.router import Request, Response, Router
+from orchestrator.emulator.state import methods
+from orchestrator.emulator.state.errors import cases
+from orchestrator.emulator.state.faults import FaultKind, FaultSpec
+from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.errors import NotFoundError, PreconditionError, TransientError
-from orchestrator.local.model import methods
-from orchestrator.local.model.errors import cases
-from orchestrator.local.model.faults import FaultKind, FaultSpec
-from orchestrator.local.model.storage.errors import StorageError
-from orchestrator.local.model.storage.values import Preconditions
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.errors import plain_error
-from orchestrator.local.wire.http import Request, Response, Router
-from orchestrator.local.wire.mount import BASE, shorten
+from orchestrator.google.clients import Clients, CloudSettings
 from tests.simulation.baton import sleep
 
 PROJECT = "local-project"

@@ -19,36 +19,45 @@ from unittest.mock import patch
 
 from google.api_core.retry import retry_base, retry_unary
 
-from orchestrator.catalog import load_catalog
 from orchestrator.cli.artifacts import ended, want
 from orchestrator.clock import SteadyClock
-from orchestrator.cloud import sights
-from orchestrator.cloud.factory import open_cloud
-from orchestrator.core import names
-from orchestrator.core.bill import spent
-from orchestrator.core.job import job_digest
-from orchestrator.core.lease import RENEWAL, Holder
-from orchestrator.engine import act, files, heartbeats, journal, lease, observe, record, watch
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain import names
+from orchestrator.domain.lease import RENEWAL, Holder
+from orchestrator.domain.ports import LARGEST, CloudAccount
+from orchestrator.emulator.http.compute import compute_routes
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.tpu import tpu_routes
+from orchestrator.emulator.state.settings import PROFILES
+from orchestrator.emulator.state.settings import CloudSettings as LocalSettings
+from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.world import LocalCloud
+from orchestrator.engine import (
+    apply,
+    atomic_files,
+    heartbeats,
+    journal,
+    lease_object,
+    loop,
+    observe,
+    record_store,
+)
 from orchestrator.engine.artifacts import agent_file, bundle_file
 from orchestrator.engine.blueprint import Blueprint
+from orchestrator.engine.delete import Sweep
 from orchestrator.engine.deployment import Deployment
-from orchestrator.engine.down import Sweep
-from orchestrator.engine.eventlog import EventLog
+from orchestrator.engine.event_log import EventLog
 from orchestrator.engine.journal import Journal
-from orchestrator.engine.lease import Lease
-from orchestrator.engine.record import Record, decode
-from orchestrator.engine.watch import Watcher
-from orchestrator.local.model.settings import PROFILES
-from orchestrator.local.model.settings import CloudSettings as LocalSettings
-from orchestrator.local.model.storage.service import Storage
-from orchestrator.local.model.world import LocalCloud
-from orchestrator.local.wire.compute import compute_routes
-from orchestrator.local.wire.dispatch import dispatch
-from orchestrator.local.wire.storage import storage_routes
-from orchestrator.local.wire.tpu import tpu_routes
-from orchestrator.ports import LARGEST, CloudAccount
-from tests.core.core_kit import make_spec
+from orchestrator.engine.lease_object import Lease
+from orchestrator.engine.loop import Watcher
+from orchestrator.engine.record_store import Record, decode
+from orchestrator.google import zone_lists
+from orchestrator.google.factory import open_cloud
+from orchestrator.planning.job import job_digest
+from orchestrator.pricing.bill import spent
 from tests.memory_disk import MEMORY
+from tests.planning.planning_kit import make_spec
 from tests.quick_clients import QUICK
 from tests.simulation.baton import HostClock, Inline, Process, Scheduler, Threading, sleep
 from tests.simulation.machines import KEY, Fleet, Ssh
@@ -161,15 +170,15 @@ class World:
         threads = Threading(self.scheduler)
         clock = RetryTime(self.scheduler)
         with ExitStack() as stack:
-            for module in (observe, act, heartbeats, sights):
+            for module in (observe, apply, heartbeats, zone_lists):
                 stack.enter_context(patch.object(module, "ThreadPoolExecutor", Inline))
-            for module in (lease, record, journal, watch):
+            for module in (lease_object, record_store, journal, loop):
                 stack.enter_context(patch.object(module, "threading", threads))
             for module, name, value in (
                 (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
-                (files.os, "fsync", lambda _: None),  # A kill of the process loses nothing unsynced.
-                (record, "write_atomically", self._on_disk(files.write_atomically)),
-                (journal, "append_synced", self._on_disk(files.append_synced)),
+                (atomic_files.os, "fsync", lambda _: None),  # A kill of the process loses nothing unsynced.
+                (record_store, "write_atomically", self._on_disk(atomic_files.write_atomically)),
+                (journal, "append_synced", self._on_disk(atomic_files.append_synced)),
                 (retry_unary, "time", clock),
                 (retry_base, "random", ids),
                 *QUICK,

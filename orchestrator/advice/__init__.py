@@ -1,0 +1,3 @@
+"""
+What people are told before something goes wrong, and after: check, doctor, explain, rehearsals. Pure.
+"""

@@ -1,0 +1,160 @@
+"""
+Checks of this computer.
+"""
+
+from orchestrator.advice.doctor.facts import Facts
+from orchestrator.advice.doctor.finding import Answer, Group, bad, check, ok, unknown, warn
+
+OLDEST_PYTHON = (3, 10)
+ROOM = 2 << 30
+"""Free bytes that the state folder should have: bundles, the record, a log of the local cloud."""
+
+
+@check("python", Group.COMPUTER)
+def python(facts: Facts) -> Answer:
+    """
+    Look for a Python older than 3.10, which tpuctl does not run on.
+    """
+    version = facts.computer.python
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_PYTHON:
+        return bad(f"{version}; tpuctl needs 3.10", "install a newer Python and tpuctl into it")
+    return ok(f"{version}, tpuctl {facts.computer.tpuctl}")
+
+
+@check("libraries", Group.COMPUTER)
+def libraries(facts: Facts) -> Answer:
+    """
+    Look for Google's client libraries that are not installed.
+    """
+    known = facts.computer.libraries
+    missing = [name for name, version in known.items() if version is None]
+    if missing:
+        return bad(f"not installed: {', '.join(missing)}", "pip install --force-reinstall tpuctl")
+    return ok(", ".join(f"{name.removeprefix('google-cloud-')} {version}" for name, version in known.items()))
+
+
+@check("ssh", Group.COMPUTER)
+def ssh(facts: Facts) -> Answer:
+    """
+    Look for the program ssh, which `tpuctl ssh` needs for a shell; up, exec and tunnel do without.
+    """
+    version = facts.computer.programs.get("ssh")
+    return ok(version) if version else warn("not found: `tpuctl ssh` cannot open a shell", "install OpenSSH")
+
+
+@check("git", Group.COMPUTER)
+def git(facts: Facts) -> Answer:
+    """
+    Look for the program git. tpuctl does not need it: .gitignore is read without it.
+    """
+    return ok(facts.computer.programs.get("git") or "not found, and not needed")
+
+
+@check("gcloud", Group.COMPUTER)
+def gcloud(facts: Facts) -> Answer:
+    """
+    Look for the program gcloud, which logs in to Google Cloud. tpuctl itself does not call it here.
+    """
+    version = facts.computer.programs.get("gcloud")
+    if version:
+        return ok(version)
+    if facts.local.chosen:
+        return ok("not found; machines of the local cloud get a stand-in")
+    return warn("not found: logging in needs it once", "see https://cloud.google.com/sdk/docs/install")
+
+
+@check("locale", Group.COMPUTER)
+def locale(facts: Facts) -> Answer:
+    """
+    Look for a terminal that does not take UTF-8: names and logs may then show question marks.
+    """
+    encoding = facts.computer.encoding
+    if encoding.lower().replace("-", "") in {"utf8", "utf8sig"}:
+        return ok(encoding)
+    return warn(f"output is {encoding or 'of no known encoding'}", "export LC_ALL=C.UTF-8")
+
+
+@check("colour", Group.COMPUTER)
+def colour(facts: Facts) -> Answer:
+    """
+    Look at NO_COLOR, FORCE_COLOR and TERM, which rule colour; nothing is said by colour alone.
+    """
+    told = facts.computer.colours
+    if "NO_COLOR" in told and "FORCE_COLOR" in told:
+        return warn("NO_COLOR and FORCE_COLOR are both set", "unset one of them")
+    said = ", ".join(f"{name}={value}" for name, value in told.items())
+    return ok(", ".join(part for part in (f"TERM={facts.computer.term or 'not set'}", said) if part))
+
+
+@check("variables", Group.COMPUTER)
+def variables(facts: Facts) -> Answer:
+    """
+    Look for variables that send Google's own tools elsewhere. tpuctl ignores them, your scripts may not.
+    """
+    found = facts.computer.diverting
+    if not found or facts.local.chosen:
+        return ok("none that sends Google's clients elsewhere" if not found else ", ".join(found))
+    return warn(f"{', '.join(found)}: Google's tools go elsewhere", f"unset {' '.join(found)}")
+
+
+@check("state-folder", Group.COMPUTER)
+def state_folder(facts: Facts) -> Answer:
+    """
+    Look for a state folder that cannot be written, or that others may read: keys and records lie there.
+    """
+    here = facts.computer
+    if here.state_problem:
+        return bad(
+            f"{here.state}: {here.state_problem}", "mend it, or set TPUCTL_STATE_DIR to another folder"
+        )
+    if here.state_mode is None:
+        return ok(f"{here.state} (made by the first `up`)")
+    if here.state_mode & 0o022:
+        text = f"{here.state}: others may write to it (mode {here.state_mode:04o})"
+        return bad(text, f"chmod go-w {here.state}   (or: tpuctl doctor --fix)")
+    return ok(f"{here.state}, mode {here.state_mode:04o}")
+
+
+@check("disk", Group.COMPUTER)
+def disk(facts: Facts) -> Answer:
+    """
+    Look for too little room for bundles: what is pushed is packed into the state folder first.
+    """
+    free, wanted = facts.computer.free_bytes, facts.file.source_bytes or 0
+    if free is None:
+        return unknown("the free space cannot be read", "see: df -h")
+    text = f"{free / 2**30:.1f} GiB free"
+    if free < wanted:
+        fix = "free some space, or set TPUCTL_STATE_DIR to a larger disk"
+        return bad(f"{text}; the code alone is {wanted / 2**30:.1f} GiB", fix)
+    return ok(text) if free >= ROOM + wanted else warn(text, "free some space: less than 2 GiB is left")
+
+
+@check("ssh-keys", Group.COMPUTER)
+def ssh_keys(facts: Facts) -> Answer:
+    """
+    Look for private SSH keys of deployments that others may read; ssh refuses these.
+    """
+    here = facts.computer
+    if here.open_keys:
+        names = " ".join(here.open_keys)
+        text = f"others may read {len(here.open_keys)} of {here.keys}"
+        return bad(text, f"chmod 600 {names}   (or: tpuctl doctor --fix)")
+    return ok(f"{here.keys}, for their owner only" if here.keys else "none yet; `up` makes one")
+
+
+@check("deployments", Group.COMPUTER)
+def deployments(facts: Facts) -> Answer:
+    """
+    Look for deployments of this computer whose ttl is over but which are billed, or that cannot be read.
+    """
+    kept = facts.computer.kept
+    overdue = [one.name for one in kept if one.overdue]
+    damaged = [one.name for one in kept if not one.readable]
+    if overdue:
+        text = f"past their time to live, and billed: {', '.join(overdue)}"
+        return bad(text, "run `tpuctl status` in any deployment: it ends them; or tpuctl down there")
+    if damaged:
+        text = f"cannot be read, so nobody here ends them: {', '.join(damaged)}"
+        return warn(text, "run `tpuctl down` with the file of each")
+    return ok(", ".join(one.name for one in kept) or "none on this computer")

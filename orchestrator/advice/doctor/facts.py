@@ -1,0 +1,171 @@
+"""
+What `tpuctl doctor` knows about this computer, the deployment file and the cloud.
+
+A Sight is Present, Absent, or Unknown with the reason; one whose retry class is PERMANENT was refused for a
+reason that does not pass by itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.domain.all_zones import Survey
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.observation import Bucket, Node, Sight, Unknown, Vm
+from orchestrator.domain.spec import Spec
+
+NOT_ASKED = Unknown("nobody asked")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """
+    Describe a deployment that this computer remembers; *overdue* says that its ttl is over and it is billed.
+    """
+
+    name: str
+    readable: bool = True
+    overdue: bool = False
+
+
+@dataclass(frozen=True)
+class Computer:
+    """
+    Describe this computer.
+
+    *libraries* and *programs* map names to versions, None where there is none. *diverting* names variables
+    that send Google's clients elsewhere, *colours* those that rule colour. *state* is the folder of the
+    deployments, *state_mode* its permissions (None: not made yet), *open_keys* SSH keys that others may read.
+    """
+
+    python: str = ""
+    tpuctl: str = ""
+    libraries: Mapping[str, str | None] = field(default_factory=dict)
+    programs: Mapping[str, str | None] = field(default_factory=dict)
+    encoding: str = "utf-8"
+    term: str = ""
+    colours: Mapping[str, str] = field(default_factory=dict)
+    diverting: tuple[str, ...] = ()
+    state: str = ""
+    state_mode: int | None = None
+    state_problem: str = ""
+    free_bytes: int | None = None
+    keys: int = 0
+    open_keys: tuple[str, ...] = ()
+    kept: tuple[Kept, ...] = ()
+
+
+@dataclass(frozen=True)
+class File:
+    """
+    Describe the deployment file.
+
+    Without a file *path* is empty; *problem* says what is wrong with one that is refused.
+    *source_bytes* is what would be pushed, *taken* maps sidecars to ports that another program holds here.
+    *catalog* says what the types of the file are and take.
+    """
+
+    path: str = ""
+    spec: Spec | None = None
+    problem: str = ""
+    hint: str = ""
+    source: str = ""
+    source_bytes: int | None = None
+    source_problem: str = ""
+    taken: Mapping[str, int] = field(default_factory=dict)
+    catalog: Catalog | None = None
+
+
+@dataclass(frozen=True)
+class Local:
+    """
+    Describe the local cloud of this computer.
+
+    *chosen* says that the deployment is for it. *missing* names Python packages and *programs* programs that
+    are not there, *namespace* why machines in namespaces cannot run, if so. *daemon* is `absent`, `runs`,
+    `deaf` (a process that does not answer) or `stale` (a file without a process).
+    """
+
+    chosen: bool = False
+    missing: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    namespace: str | None = None
+    daemon: str = "absent"
+    endpoint: str = ""
+    folder: str = ""
+    taken: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Login:
+    """
+    Describe application default credentials: their *kind*, where they lie, and whose they are, if known.
+    """
+
+    kind: str
+    place: str
+    account: str = ""
+
+
+@dataclass(frozen=True)
+class CpuQuota:
+    """
+    Hold limit and use of CPUS in the region, and how many the VM takes.
+    """
+
+    limit: float
+    usage: float
+    wanted: int
+
+
+@dataclass(frozen=True)
+class Google:
+    """
+    Describe what the cloud showed: Google, or the local cloud in its place.
+
+    *offers* maps a zone to whether it lists the type, *runtimes* to whether it lists the runtime.
+    *ahead* is by how many seconds this computer's clock is ahead of the service's. *lacking* names
+    permissions on the bucket that the caller does not have. *private_access* is that of the first region,
+    *private_elsewhere* of the others. *secrets* maps a secret of the job to those with
+    the role to read it on the secret itself, *data* a bucket's folder of job.data to whether it holds any.
+    *tpu_limits* is how much the project may have of the quota that the type counts against, by zone.
+    *vm_image* is the image that the VM would boot, *vm_machine* its type as its zone lists it.
+    *elsewhere* and *vms_elsewhere* have TPUs and VMs of the deployment's label in all zones.
+    """
+
+    login: Sight[Login] = NOT_ASKED
+    gcloud_account: str = ""
+    gcloud_project: str = ""
+    project: str = ""
+    ahead: Sight[float] = NOT_ASKED
+    tpu: Sight[str] = NOT_ASKED
+    compute: Sight[str] = NOT_ASKED
+    storage: Sight[str] = NOT_ASKED
+    offers: Mapping[str, Sight[str]] = field(default_factory=dict)
+    runtimes: Mapping[str, Sight[str]] = field(default_factory=dict)
+    machine_account: Sight[str] = NOT_ASKED
+    cpus: Sight[CpuQuota] = NOT_ASKED
+    tpu_limits: Sight[Mapping[str, int]] = NOT_ASKED
+    vm_image: Sight[str] = NOT_ASKED
+    vm_machine: Sight[str] = NOT_ASKED
+    elsewhere: Survey[Node] = NOT_ASKED
+    vms_elsewhere: Survey[Vm] = NOT_ASKED
+    private_access: Sight[bool] = NOT_ASKED
+    private_elsewhere: Mapping[str, Sight[bool]] = field(default_factory=dict)
+    ssh_rule: Sight[bool] = NOT_ASKED
+    iap_rule: Sight[bool] = NOT_ASKED
+    bucket: Sight[Bucket] = NOT_ASKED
+    lacking: Sight[tuple[str, ...]] = NOT_ASKED
+    secrets: Mapping[str, Sight[tuple[str, ...]]] = field(default_factory=dict)
+    data: Mapping[str, Sight[bool]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """
+    Hold everything that the checks look at.
+    """
+
+    computer: Computer = field(default_factory=Computer)
+    file: File = field(default_factory=File)
+    local: Local = field(default_factory=Local)
+    google: Google = field(default_factory=Google)

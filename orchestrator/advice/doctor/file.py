@@ -1,0 +1,88 @@
+"""
+Checks of the deployment file, as far as they need no cloud.
+"""
+
+from orchestrator.advice.doctor.facts import Facts
+from orchestrator.advice.doctor.finding import Answer, Group, bad, check, ok, unknown, warn
+from orchestrator.domain import names
+from orchestrator.domain.spec import Spec
+
+_NO_FILE = unknown("there is no deployment file to look at", "tpuctl init")
+
+
+def without_spec(facts: Facts) -> Answer:
+    """
+    Return why nothing can be said where the deployment is not known.
+    """
+    if not facts.file.path:
+        return _NO_FILE
+    return unknown("the deployment file is refused", "see `file` above")
+
+
+@check("file", Group.FILE)
+def file(facts: Facts) -> Answer:
+    """
+    Look for a deployment file with errors.
+    """
+    found = facts.file
+    if found.problem:
+        return bad(found.problem, found.hint or "correct this, then run: tpuctl plan")
+    return (
+        ok(found.path) if found.path else unknown("no tpuctl.yaml here or in a folder above", "tpuctl init")
+    )
+
+
+@check("source", Group.FILE)
+def source(facts: Facts) -> Answer:
+    """
+    Look for a source folder that cannot be pushed.
+    """
+    found = facts.file
+    if found.spec is None:
+        return without_spec(facts)
+    if found.source_problem:
+        return bad(found.source_problem, "correct job.source, or add a .tpuctlignore")
+    return ok(f"{found.source}: {(found.source_bytes or 0) / 2**20:.1f} MiB to push")
+
+
+@check("regions", Group.FILE)
+def regions(facts: Facts) -> Answer:
+    """
+    Look for TPU, VM and bucket in different regions: traffic between these is slow and billed.
+    """
+    spec = facts.file.spec
+    if spec is None:
+        return without_spec(facts)
+    found = _regions(spec)
+    home = found.pop("TPU")
+    apart = {what: region for what, region in found.items() if region != home}
+    if apart and not spec.tpu.across_regions:
+        text = ", ".join(f"{what} in {region}" for what, region in apart.items())
+        return bad(f"{text}, but the TPU in {home}", "choose zones of one region in tpuctl.yaml")
+    bucket = found["bucket"]
+    far = [region for region in names.regions(spec) if region != bucket]
+    if far:
+        text = f"the bucket in {bucket}, TPUs also in {', '.join(far)}: traffic between them is billed"
+        return warn(text, "nothing, if that is meant: tpuctl plan says what it costs")
+    return ok(f"{', '.join(['TPU', *found])} in {home}")
+
+
+def _regions(spec: Spec) -> dict[str, str]:
+    found = {"TPU": names.region_of(spec.tpu.zones[0]), "bucket": names.home_region(spec)}
+    return found if spec.vm == "none" else {**found, "VM": names.region_of(names.vm_zone(spec))}
+
+
+@check("ports", Group.FILE)
+def ports(facts: Facts) -> Answer:
+    """
+    Look for ports of this computer that `tpuctl tunnel` would use and another program holds.
+    """
+    if facts.file.spec is None:
+        return without_spec(facts)
+    taken = facts.file.taken
+    if taken:
+        text = ", ".join(f"{port} ({name})" for name, port in taken.items())
+        name, port = next(iter(taken.items()))
+        fix = f"nothing, `tunnel` takes a free one; or: tpuctl tunnel {name} --port {port + 10000}"
+        return warn(f"held by another program: {text}", fix)
+    return ok("those of the sidecars are free")

@@ -1,0 +1,371 @@
+"""
+Checks of the project: APIs, what the zones offer, quota, network, bucket, permissions.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import TypeVar
+
+from orchestrator.advice.doctor.facts import NOT_ASKED, Facts
+from orchestrator.advice.doctor.file import without_spec
+from orchestrator.advice.doctor.finding import Answer, Group, Health, bad, check, ok, unknown, warn
+from orchestrator.advice.doctor.login import not_seen
+from orchestrator.domain import names
+from orchestrator.domain.all_zones import Survey, deletion_command, outside
+from orchestrator.domain.observation import Absent, Node, Present, Sight, Unknown, Vm
+from orchestrator.domain.spec import Spec
+from orchestrator.domain.tpu_quota import taken
+from orchestrator.domain.vm_machine_types import instead
+
+Machine = TypeVar("Machine", Node, Vm)
+_WORST_FIRST = (Health.BAD, Health.WARN, Health.UNKNOWN, Health.OK)
+IAP_RANGE = "35.235.240.0/20"
+"""Where connections through Identity-Aware Proxy come from (docs/facts.md 6.3)."""
+IAP_ROLE = "roles/iap.tunnelResourceAccessor"
+_QUOTAS = "https://console.cloud.google.com/iam-admin/quotas"
+
+
+def _api(sight: Sight[str], name: str, *, needed: bool = False) -> Answer:
+    if isinstance(sight, Unknown):
+        return not_seen(sight, needed=needed)
+    if isinstance(sight, Absent):
+        return bad("the project was not found", "see `project` above")
+    return ok(f"{name} answers")
+
+
+@check("tpu-api", Group.GOOGLE)
+def tpu_api(facts: Facts) -> Answer:
+    """
+    Look for a TPU API that is off or refuses the caller.
+    """
+    return _api(facts.google.tpu, "tpu.googleapis.com", needed=True)
+
+
+@check("compute-api", Group.GOOGLE)
+def compute_api(facts: Facts) -> Answer:
+    """
+    Look for a Compute Engine API that is off or refuses the caller.
+    """
+    return _api(facts.google.compute, "compute.googleapis.com")
+
+
+@check("storage-api", Group.GOOGLE)
+def storage_api(facts: Facts) -> Answer:
+    """
+    Look for a Cloud Storage API that is off or refuses the caller.
+    """
+    return _api(facts.google.storage, "storage.googleapis.com")
+
+
+@check("zones", Group.GOOGLE)
+def zones(facts: Facts) -> Answer:
+    """
+    Look for zones that do not offer the TPU type to this project.
+    """
+    spec = facts.file.spec
+    if spec is None:
+        return without_spec(facts)
+    return _offered(
+        facts.google.offers, spec.tpu.type, "choose other tpu.zones in tpuctl.yaml, then: tpuctl plan"
+    )
+
+
+@check("tpu-elsewhere", Group.GOOGLE)
+def tpu_elsewhere(facts: Facts) -> Answer:
+    """
+    Look for TPUs of the deployment's label in zones that the file does not name, by one list over all zones.
+    """
+    spec = facts.file.spec
+    if spec is None:
+        return without_spec(facts)
+    return _strays(facts, facts.google.elsewhere, spec.tpu.zones, "TPU")
+
+
+@check("vm-elsewhere", Group.GOOGLE)
+def vm_elsewhere(facts: Facts) -> Answer:
+    """
+    Look for VMs of the deployment's label in zones that the file does not name, by one list over all zones.
+    """
+    spec = facts.file.spec
+    if spec is None:
+        return without_spec(facts)
+    zones = () if spec.vm == "none" else (names.vm_zone(spec),)
+    return _strays(facts, facts.google.vms_elsewhere, zones, "VM")
+
+
+def _strays(facts: Facts, seen: Survey[Machine], zones: Collection[str], kind: str) -> Answer:
+    if isinstance(seen, Unknown):
+        return unknown(seen.why, seen.hint)
+    strays = outside(seen.value, zones)
+    if strays:
+        told = ", ".join(f"{one.name} {one.zone} {one.state.name}" for one in strays)
+        command = deletion_command(strays[0], facts.google.project)
+        fix = f"tpuctl down   (what its record does not know: {command})"
+        return warn(f"tpuctl.yaml does not name the zone of {told}", fix)
+    if seen.value.unreachable:
+        return unknown(f"no answer from {', '.join(seen.value.unreachable)}", "")
+    return ok(f"no {kind} of this deployment in other zones")
+
+
+@check("runtime", Group.GOOGLE)
+def runtime(facts: Facts) -> Answer:
+    """
+    Look for a TPU software version that a zone does not have, or that is not known for the type.
+    """
+    spec = facts.file.spec
+    if spec is None:
+        return without_spec(facts)
+    if not spec.tpu.runtime:
+        return bad(f"no TPU software version is known for {spec.tpu.type}", "set tpu.runtime in tpuctl.yaml")
+    return _offered(facts.google.runtimes, spec.tpu.runtime, "choose another tpu.runtime in tpuctl.yaml")
+
+
+def _offered(found: Mapping[str, Sight[str]], what: str, fix: str) -> Answer:
+    lacking = [zone for zone, sight in found.items() if isinstance(sight, Absent)]
+    unsure = [sight for sight in found.values() if isinstance(sight, Unknown)]
+    have = [zone for zone, sight in found.items() if isinstance(sight, Present)]
+    if lacking:
+        text = f"{what} is not offered in {', '.join(lacking)}"
+        return warn(text, fix) if have else bad(text, fix)
+    if unsure or not found:
+        return not_seen(unsure[0]) if unsure else unknown("nobody asked", "")
+    return ok(f"{what} in {', '.join(have)}")
+
+
+@check("machine-account", Group.GOOGLE)
+def machine_account(facts: Facts) -> Answer:
+    """
+    Look for the account that machines run as: a project may have no default one.
+    """
+    spec, sight = facts.file.spec, facts.google.machine_account
+    if spec is not None and spec.service_account:
+        return ok(f"{spec.service_account} (from the file)")
+    if isinstance(sight, Unknown):
+        if sight.denied:
+            # `up` asks the same, so here the refusal counts.
+            return bad("your login may not ask for the default account", "set service_account in tpuctl.yaml")
+        return not_seen(sight)
+    if isinstance(sight, Absent) or not sight.value:
+        return bad("the project has no default service account", "set service_account in tpuctl.yaml")
+    return ok(sight.value)
+
+
+@check("service-agent", Group.GOOGLE)
+def service_agent(facts: Facts) -> Answer:
+    """
+    Look at the TPU API's own agent, which Google makes when the API is switched on.
+    """
+    if isinstance(facts.google.tpu, Present):
+        return ok("made by Google with the TPU API, which answers")
+    return unknown("not known while the TPU API does not answer", "see `tpu-api` above")
+
+
+@check("vm-quota", Group.GOOGLE)
+def vm_quota(facts: Facts) -> Answer:
+    """
+    Look for too small a quota of CPUS in the region for the VM.
+    """
+    spec, sight = facts.file.spec, facts.google.cpus
+    if spec is None:
+        return without_spec(facts)
+    if spec.vm == "none":
+        return ok("no VM is wanted")
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Absent):
+        return ok("the region sets no limit on CPUS")
+    quota = sight.value
+    text = f"{quota.usage:g} of {quota.limit:g} CPUS in use, the VM takes {quota.wanted}"
+    short = quota.limit - quota.usage < quota.wanted
+    return bad(text, f"ask for more: {_page(facts)}") if short else ok(text)
+
+
+@check("vm-image", Group.GOOGLE)
+def vm_image(facts: Facts) -> Answer:
+    """
+    Look for the family of the VM's image: Google withdraws a family when its images are out of support.
+    """
+    spec, sight = facts.file.spec, facts.google.vm_image
+    if spec is None:
+        return without_spec(facts)
+    if spec.vm == "none":
+        return ok("no VM is wanted")
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Absent):
+        return bad("Google does not offer the VM's image any more", "update tpuctl, or set vm: none")
+    return ok(sight.value)
+
+
+@check("tpu-quota", Group.GOOGLE)
+def tpu_quota(facts: Facts) -> Answer:
+    """
+    Look for too small a quota of TPUs for the type, by what the Cloud Quotas API says of each zone.
+    """
+    spec, sight, catalog = facts.file.spec, facts.google.tpu_limits, facts.file.catalog
+    if spec is None:
+        return without_spec(facts)
+    if spec.tpu.reservation:
+        return ok(f"the reservation {spec.tpu.reservation} counts apart")
+    found = taken(spec, catalog) if catalog else None
+    if catalog is None or found is None:
+        return unknown(f"nobody knows what {spec.tpu.type} counts against", f"look here: {_page(facts)}")
+    count, quota = found
+    need = f"{spec.tpu.type} takes {count} {quota.unit} of {quota.id}"
+    if not isinstance(sight, Present) or not sight.value:
+        why = f"{need}; a new project has {quota.fresh} in a {quota.per}. What yours has could not be read"
+        return unknown(
+            why, f"gcloud services enable cloudquotas.googleapis.com   or look here: {_page(facts)}"
+        )
+    small = _too_small(sight.value, count)
+    if not small:
+        least = min(sight.value.values())
+        return ok(f"{need}, the limit is {least}" if least >= 0 else f"{need}, which has no limit")
+    limit = max(small.values())
+    text = f"{need}, the limit is {limit} in {', '.join(small)}"
+    smaller = catalog.within_quota(spec.tpu.type, next(iter(small)), limit)
+    fits = f"{smaller} would fit (tpu.type), or " if smaller else ""
+    answer = bad if len(small) == len(sight.value) else warn
+    return answer(text, f"{fits}ask for more: {_page(facts)}")
+
+
+def _too_small(limits: Mapping[str, int], need: int) -> dict[str, int]:
+    return {at: limit for at, limit in limits.items() if 0 <= limit < need}
+
+
+def _page(facts: Facts) -> str:
+    return _QUOTAS + (f"?project={facts.google.project}" if facts.google.project else "")
+
+
+@check("vm-machine", Group.GOOGLE)
+def vm_machine(facts: Facts) -> Answer:
+    """
+    Look for a zone that does not have the VM's machine type, as us-central2 with its v4.
+    """
+    spec, sight = facts.file.spec, facts.google.vm_machine
+    if spec is None:
+        return without_spec(facts)
+    if spec.vm == "none":
+        return ok("no VM is wanted")
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Absent):
+        zone = names.vm_zone(spec)
+        there = instead(spec.vm.machine, zone)
+        which = f"{there}, or to another of" if there else "one of"
+        shown = f"gcloud compute machine-types list --zones {zone}"
+        return bad(f"{zone} has no {spec.vm.machine}", f"set vm.machine to {which}: {shown}   or vm: none")
+    return ok(f"{sight.value} in {names.vm_zone(spec)}")
+
+
+def _network(spec: Spec | None) -> str:
+    """
+    Return the name of the deployment's network, without the path of a shared one.
+    """
+    return spec.network.rpartition("/")[2] if spec else "default"
+
+
+@check("private-access", Group.GOOGLE)
+def private_access(facts: Facts) -> Answer:
+    """
+    Look for a machine without external address in a network that then cannot reach the bucket.
+    """
+    spec = facts.file.spec
+    if spec is None:
+        return without_spec(facts)
+    first, *others = names.regions(spec)
+    sights = {first: facts.google.private_access}
+    sights |= {region: facts.google.private_elsewhere.get(region, NOT_ASKED) for region in others}
+    answers = [_private_in(region, sight, spec) for region, sight in sights.items()]
+    return min(answers, key=lambda answer: _WORST_FIRST.index(answer.health))
+
+
+def _private_in(region: str, sight: Sight[bool], spec: Spec) -> Answer:
+    network, subnetwork = _network(spec), spec.subnetwork or _network(spec)
+    if isinstance(sight, Absent):
+        text = f"there is no subnetwork `{subnetwork}` in {region}"
+        create = f"gcloud compute networks create {network} --subnet-mode auto"
+        return bad(text, f"set network and subnetwork in tpuctl.yaml to those of your project, or: {create}")
+    if spec.tpu.external_ip and (spec.vm == "none" or spec.vm.external_ip):
+        return ok("not needed: the machines have external addresses")
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if sight.value:
+        return ok(f"Private Google Access is on in {region}")
+    command = f"gcloud compute networks subnets update {subnetwork} --region {region}"
+    text = f"Private Google Access is off in {region}, and a machine has no external address"
+    return bad(text, f"{command} --enable-private-ip-google-access")
+
+
+@check("firewall", Group.GOOGLE)
+def firewall(facts: Facts) -> Answer:
+    """
+    Look for a rule that lets SSH in: `up` pushes code over it, `ssh`, `exec` and `tunnel` need it.
+    """
+    sight, network = facts.google.ssh_rule, _network(facts.file.spec)
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Present) and sight.value:
+        return ok(f"a rule of the network `{network}` lets SSH in")
+    fix = f"gcloud compute firewall-rules create {network}-allow-ssh --network {network} --allow tcp:22"
+    return warn("no rule lets SSH in: code comes from the bucket only", fix)
+
+
+@check("iap", Group.GOOGLE)
+def iap(facts: Facts) -> Answer:
+    """
+    Look at the way to a VM without external address: gcloud here, and a rule for Identity-Aware Proxy.
+    """
+    spec, sight = facts.file.spec, facts.google.iap_rule
+    if spec is None:
+        return without_spec(facts)
+    if spec.vm == "none" or spec.vm.external_ip:
+        return ok("not needed: no VM without external address is wanted")
+    if not facts.computer.programs.get("gcloud"):
+        fix = "install it: https://cloud.google.com/sdk/docs/install"
+        return bad("gcloud leads to a VM without external address, and is not on this computer", fix)
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Present) and sight.value:
+        return ok(f"a rule lets {IAP_RANGE} in; your login needs {IAP_ROLE} too, which is not looked at")
+    fix = f"gcloud compute firewall-rules create allow-ssh-from-iap --network {_network(spec)}"
+    return bad(f"no rule lets {IAP_RANGE} in", f"{fix} --source-ranges {IAP_RANGE} --allow tcp:22")
+
+
+@check("bucket", Group.GOOGLE)
+def bucket(facts: Facts) -> Answer:
+    """
+    Look for a bucket that lies in another region than the TPU.
+    """
+    spec, sight = facts.file.spec, facts.google.bucket
+    if spec is None:
+        return without_spec(facts)
+    if isinstance(sight, Unknown):
+        return not_seen(sight)
+    if isinstance(sight, Absent):
+        return ok("none yet; `up` makes it")
+    home, found = names.home_region(spec), sight.value
+    if found.location != home:
+        text = f"{found.name} lies in {found.location}, the TPU in {home}: slow, and billed as egress"
+        return bad(text, "choose tpu.zones in the bucket's region, or another bucket.name")
+    return ok(f"{found.name} in {found.location}")
+
+
+@check("permissions", Group.GOOGLE)
+def permissions(facts: Facts) -> Answer:
+    """
+    Look for permissions on the bucket that the caller lacks.
+    """
+    sight = facts.google.lacking
+    if facts.file.spec is None:
+        return without_spec(facts)
+    if isinstance(facts.google.bucket, Absent):
+        return ok("there is no bucket yet")
+    if isinstance(sight, Present):
+        if not sight.value:
+            return ok("all that tpuctl needs")
+        fix = f"gcloud projects add-iam-policy-binding {facts.google.project or 'PROJECT'}"
+        return bad(
+            f"missing: {', '.join(sight.value)}", f"{fix} --member user:YOU --role roles/storage.admin"
+        )
+    why = sight.why if isinstance(sight, Unknown) else "the service does not answer this"
+    return unknown(why, "a command that lacks one names it (TPU-202)")

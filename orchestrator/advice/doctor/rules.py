@@ -1,0 +1,101 @@
+"""
+All checks of `tpuctl doctor`, in the order in which they are shown, and their manual.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from orchestrator.advice.doctor import computer, data, file, google, local, login, secrets
+from orchestrator.advice.doctor.facts import Facts
+from orchestrator.advice.doctor.finding import Check, Finding, Health
+
+CHECKS: Final[tuple[Check, ...]] = (
+    computer.python,
+    computer.libraries,
+    computer.ssh,
+    computer.git,
+    computer.gcloud,
+    computer.locale,
+    computer.colour,
+    computer.variables,
+    computer.state_folder,
+    computer.disk,
+    computer.ssh_keys,
+    computer.deployments,
+    file.file,
+    file.source,
+    file.regions,
+    file.ports,
+    local.packages,
+    local.process,
+    local.namespace,
+    local.daemon,
+    local.ports,
+    login.credentials,
+    login.gcloud_account,
+    login.project,
+    login.clock,
+    google.tpu_api,
+    google.compute_api,
+    google.storage_api,
+    google.zones,
+    google.tpu_elsewhere,
+    google.vm_elsewhere,
+    google.runtime,
+    google.machine_account,
+    google.service_agent,
+    google.vm_quota,
+    google.vm_image,
+    google.vm_machine,
+    google.tpu_quota,
+    google.private_access,
+    google.firewall,
+    google.iap,
+    google.bucket,
+    google.permissions,
+    secrets.secrets,
+    data.data,
+)
+
+
+def examine(facts: Facts) -> tuple[Finding, ...]:
+    """
+    Return what every check finds.
+    """
+    return tuple(each(facts) for each in CHECKS)
+
+
+def healthy(findings: Sequence[Finding]) -> bool:
+    """
+    Say whether nothing is wrong. A warning is not wrong, nor is what nobody could tell.
+    """
+    return all(finding.health is not Health.BAD for finding in findings)
+
+
+def manual() -> str:
+    """
+    Return the table of all checks as Markdown: what docs/doctor.md holds.
+    """
+    rows = [f"| `{each.id}` | {each.group.value} | {_text(each)} |" for each in CHECKS]
+    return "\n".join((_HEAD, *rows)) + "\n"
+
+
+def _text(each: Check) -> str:
+    words = " ".join((each.look.__doc__ or "").split())
+    return words.removeprefix("Look for ").removeprefix("Look at ").replace("|", "\\|")
+
+
+_HEAD: Final = """\
+# What `tpuctl doctor` looks at
+
+`tpuctl doctor` looks at this computer, the deployment file, the local cloud and the project, and says for
+everything that is not fine what to do. It starts nothing; each question to a cloud has a limit of some
+seconds, and all are asked side by side. It works without a network and without credentials: what nobody
+could tell is `unknown`, which is not wrong.
+
+It leaves with 0 when nothing is wrong, also with warnings, and with 1 when something is. With `--fix` it
+mends what is safe to mend here: permissions of the state folder and of SSH keys, and what a dead local cloud
+has left. It never changes anything in a project: to switch an API on, it prints the `gcloud` line.
+
+| check | about | what it looks at |
+| --- | --- | --- |"""

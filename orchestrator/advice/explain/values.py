@@ -1,0 +1,143 @@
+"""
+What an explanation is made of.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from orchestrator.domain.lease import LIFE
+from orchestrator.domain.observation import World
+from orchestrator.domain.plan import Change, Plan
+from orchestrator.domain.record import History
+from orchestrator.domain.spec import Spec
+from orchestrator.planning.step import Step
+
+
+@dataclass(frozen=True)
+class Watching:
+    """
+    Describe who holds the lease, and how long ago, in seconds, that was renewed.
+    """
+
+    who: str
+    command: str
+    age: float
+    on_vm: bool = False
+
+    @property
+    def alive(self) -> bool:
+        """
+        Say whether the lease still counts.
+        """
+        return self.age < LIFE
+
+
+@dataclass(frozen=True)
+class Entry:
+    """
+    Hold one change of the intent journal; *outcome* is empty while no result is known.
+    """
+
+    at: float
+    kind: str
+    verb: str
+    name: str
+    why: str
+    outcome: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """
+    Hold all that an explanation rests on: what `status` reads, and the journal of this computer.
+    """
+
+    spec: Spec
+    world: World
+    history: History
+    plan: Plan
+    usd: float = 0.0
+    watching: Watching | None = None
+    journal: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """
+    Name one thing that was seen: where (*source*), when (None: no time is kept), and what.
+    """
+
+    source: str
+    at: float | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """
+    Explain one resource. *calm* says that nothing of it needs anybody.
+
+    *rule* is the id of the rule that decided. *when* is the time of the next step in seconds since the
+    epoch, None where it is not known or nothing follows; *you* is what a person can do.
+    """
+
+    what: str
+    state: str
+    why: str
+    rule: str
+    evidence: tuple[Evidence, ...] = ()
+    next: str = ""
+    when: float | None = None
+    you: str = ""
+    calm: bool = False
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """
+    Hold the parts, and in *headline* the one that matters most.
+    """
+
+    name: str
+    headline: str
+    seen_at: float
+    parts: tuple[Part, ...]
+    rules: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, object]:
+        """
+        Return the explanation as `--json` prints it.
+        """
+        return asdict(self)
+
+
+def steps_text(changes: tuple[Change, ...]) -> str:
+    """
+    Say what changes will be made.
+    """
+    return ", then ".join(
+        f"{c.verb.name.lower()} {c.kind.value} {c.name}".rstrip() + (f" in {c.zone}" if c.zone else "")
+        for c in changes
+    )
+
+
+def next_pass(seen: Seen, step: Step | None = None) -> float | None:
+    """
+    Return when the next pass looks again; None when nobody watches.
+    """
+    if seen.watching is None or not seen.watching.alive:
+        return None
+    poll = float(seen.spec.watch.poll)
+    wake = step.wake_in if step is not None and step.wake_in is not None else poll
+    return seen.world.seen_at + min(poll, wake)
+
+
+def journal_of(seen: Seen, *kinds: str, last: int = 3) -> tuple[Evidence, ...]:
+    """
+    Return the newest entries of the journal about *kinds*.
+    """
+    chosen = [entry for entry in seen.journal if entry.kind in kinds][-last:]
+    return tuple(
+        Evidence("journal", e.at, f"{e.verb} {e.name}: {e.why} -> {e.outcome or 'no result known'}")
+        for e in chosen
+    )

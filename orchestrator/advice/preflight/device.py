@@ -1,0 +1,85 @@
+"""
+How the code drives the TPU: waits for results, compile flags, sizes of matrices.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.advice.preflight.facts import SourceFacts
+from orchestrator.advice.preflight.finding import Hit, Level, rule
+from orchestrator.advice.preflight.words import commands
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.spec import Spec
+
+MULTIPLE: Final = 8
+"""Rows and columns that a core multiplies at once: 10 take as long as 16."""
+_SIZES: Final = (
+    "batch_size", "train_batch_size", "per_device_train_batch_size", "hidden_size", "intermediate_size",
+    "d_model", "embed_dim", "n_embd", "max_seq_length", "block_size", "max_sentences", "tokens_per_sample",
+)  # fmt: skip
+_SIZE_FLAGS: Final = "|".join(
+    f"--{name}" for name in sorted({*_SIZES, *(name.replace("_", "-") for name in _SIZES)})
+)
+_FLAG: Final = re.compile(rf"(?:^|\s)({_SIZE_FLAGS})(?:=|\s+)(\d+)(?=\s|$)")
+
+
+@rule("host-sync", Level.WARN)
+def host_sync(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for `.item()`, `.cpu()`, `.tolist()` or `.numpy()` at every step of a torch_xla training loop.
+
+    The TPU waits for the host there. Below an `if` (every 100 steps) and in evaluation loops it is fine.
+    """
+    for code in facts.code if facts.uses("torch_xla", "torch_tpu") else ():
+        if "torch" not in code.modules and "torch_xla" not in code.modules:
+            continue
+        for call in code.calls:
+            if call.every_step and call.method in ("item", "cpu", "tolist", "numpy") and not call.args:
+                message = f".{call.method}() at every step: the TPU waits for the host 1 time in each step"
+                yield Hit(code.where(call.line), message, "do it every 100 steps, or in xm.add_step_closure")
+
+
+@rule("jit-compile", Level.WARN)
+def jit_compile(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for `jit_compile=True`: it tries XLA on a CPU or GPU; on a TPU it makes trouble and is not needed.
+    """
+    for code in facts.code if facts.uses("tensorflow", "keras", "tf_keras") else ():
+        for call in code.calls:
+            if call.keywords.get("jit_compile") is True:
+                message = "jit_compile=True: a TPU compiles by itself, and with it training may fail"
+                yield Hit(code.where(call.line), message, "remove it for the TPU")
+
+
+@rule("multiple-of-8", Level.NOTE)
+def multiple_of_8(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for batch and feature sizes that are no multiple of 8: 10 costs as much as 16.
+
+    Literals of well-known names (`batch_size`, `hidden_size`, ...) in calls, argparse defaults and command
+    lines. A size of 1 is left alone.
+    """
+    for where, text in commands(spec, facts):
+        for found in _FLAG.finditer(text):
+            yield from _uneven(where, found[1], int(found[2]))
+    for code in facts.code:
+        if not code.modules & {"torch", "torch_xla", "tensorflow", "jax", "flax", "transformers", "keras"}:
+            continue
+        for call in code.calls:
+            for name in _SIZES:
+                yield from _uneven(code.where(call.line), name, call.keywords.get(name))
+            if call.method == "add_argument" and call.args and isinstance(call.args[0], str):
+                name = call.args[0].lstrip("-").replace("-", "_")
+                if name in _SIZES:
+                    yield from _uneven(code.where(call.line), name, call.keywords.get("default"))
+
+
+def _uneven(where: str, name: str, value: object) -> Iterator[Hit]:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 1 and value % MULTIPLE:
+        up = -(-value // MULTIPLE) * MULTIPLE
+        yield Hit(
+            where,
+            f"{name} {value} costs as much as {up} on the matrix unit",
+            f"use {up}, or another multiple of 8",
+        )

@@ -1,0 +1,192 @@
+"""
+What the program needs on the machine: packages, data, and a first start without a checkpoint.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Final
+
+from orchestrator.advice.preflight.code import Call, Code, Import
+from orchestrator.advice.preflight.facts import AtHome, SourceFacts
+from orchestrator.advice.preflight.finding import Hit, Level, rule
+from orchestrator.advice.preflight.installs import requirement
+from orchestrator.advice.preflight.modules import BRINGS, OTHERS, PACKAGES, TWINS
+from orchestrator.advice.preflight.program import is_local, program, shell_texts
+from orchestrator.advice.preflight.words import installs
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.spec import Spec
+
+_INSTALLS: Final = re.compile(
+    r"\bpip3?\s+install\b|\btpuctl-venv\b|\buv\s+(?:sync|run|pip|add)\b|\bpip\s+sync\b"
+)
+_OPAQUE: Final = re.compile(
+    r"\b(?:conda|mamba|micromamba|poetry|pixi|pipenv|docker|podman|apt|apt-get|nix|make|curl|wget|pdm|hatch|rye)\b"
+    r"|git\+|\.whl\b|--find-links|https?://"
+)
+_IMAGES: Final = {"-tf-": ("tensorflow", "numpy"), "-pt-": ("torch", "torch-xla", "torchvision", "numpy")}
+"""What runtimes with a framework in their name carry."""
+_VALUE: Final = r"(TPUCTL_RESUME(?:_STEP)?)"
+_HOLLOW: Final = re.compile(
+    rf"(--?[A-Za-z][\w-]*)(=|\s+)(?:\"\$\{{?{_VALUE}\}}?\"|\$\{{?{_VALUE}\}}?)(?=[\s;&|]|$)"
+)
+_STOCK: Final = frozenset({"--resume_from_checkpoint", "--ckpt_path", "--resume-from-checkpoint"})
+_READERS: Final = {
+    "open": 0, "io.open": 0, "numpy.load": 0, "numpy.memmap": 0, "numpy.fromfile": 0, "numpy.loadtxt": 0,
+    "numpy.genfromtxt": 0, "pandas.read_csv": 0, "pandas.read_parquet": 0, "pandas.read_json": 0,
+    "pandas.read_pickle": 0, "h5py.File": 0, "datasets.load_from_disk": 0,
+    "torchvision.datasets.ImageFolder": 0,
+}  # fmt: skip
+
+
+@rule("missing-requirement", Level.WARN, Level.NOTE)
+def missing_requirement(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for packages that the program imports and nothing installs; the image of a TPU machine has none.
+
+    Named in no list of requirements, pyproject.toml, setup.py or `pip install`, and brought by no package
+    that is. Imports in functions and below `if` or `try` do not count. A note when a package is asked for of
+    which it is not known what it brings. Silent for setups that it cannot read (conda, docker, make, URLs).
+    """
+    job = program(spec, facts)
+    shell = shell_texts(spec, facts)
+    if any(_OPAQUE.search(text) for _, text in shell) or not job.code:
+        return
+    asked = {found.name for found in facts.requirements} | facts.projects
+    for where, text in shell:
+        for words in installs(text):
+            named = [word for word in words if not word.endswith((".txt", ".in"))]
+            asked |= {found.name for word in named if (found := requirement(where, word))}
+    runs = any(_INSTALLS.search(text) for _, text in shell)
+    there = _brought(asked if runs else set(), spec)
+    missing: dict[str, str] = {}
+    for code, one in job.imports():
+        package = PACKAGES.get(one.name.partition(".")[0])
+        if package and package not in there and one.sure and not is_local(one, code, facts):
+            missing.setdefault(package, code.where(one.line))
+    if missing and not runs:
+        names = ", ".join(sorted(missing)[:4]) + (", ..." if len(missing) > 4 else "")
+        message = f"the program imports {names}, and nothing installs packages on the machine"
+        lists = sorted({found.list for found in facts.requirements})
+        fix = f"pip install -r {lists[0]}" if lists else f"pip install {' '.join(sorted(missing))}"
+        yield Hit("job.setup", message, f"for example setup: {fix}")
+        return
+    unsure = bool(asked - set(PACKAGES.values()) - set(TWINS) - OTHERS - facts.projects)
+    for package, where in missing.items():
+        message = f"imports {package}, which no list of requirements and no setup names"
+        yield Hit(where, message, f"install {package} in job.setup", Level.NOTE if unsure else None)
+
+
+@rule("hollow-resume", Level.WARN)
+def hollow_resume(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for flags that get `$TPUCTL_RESUME`, which is empty at the first start.
+
+    Without quotes the next word becomes the flag's value. With quotes, stock scripts of Hugging Face and
+    Lightning look for a checkpoint without a name (`--resume_from_checkpoint`, `--ckpt_path`).
+    """
+    for where, text in shell_texts(spec, facts):
+        for found in _HOLLOW.finditer(text):
+            flag, equals, quoted, bare = found.groups()
+            name = quoted or bare
+            if quoted is not None and flag not in _STOCK:
+                continue
+            if bare is not None and "=" in equals and flag not in _STOCK:
+                continue  # `--resume=` is an empty value, which programs of one's own may take.
+            message = f"{flag} gets ${name}, which is empty at the first start"
+            yield Hit(where, message, f'write ${{{name}:+{flag} "${name}"}}')
+
+
+@rule("data-at-home", Level.WARN)
+def data_at_home(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for files that the program opens, or its command names, and that ignore rules keep at home.
+
+    Literal paths, also with a part that only a run would show (`os.path.join(data_dir, "train.bin")`).
+    Files that are opened for writing, and what `job.data` brings, do not count.
+    """
+    homes = [home for home in facts.at_home if not home.is_key and not _is_brought(home.path, spec)]
+    if not homes:
+        return
+    told: set[str] = set()
+    for word in re.findall(r"[^\s=\"';&|<>()]+", spec.job.command):
+        home = _home_of(word, word, homes) if "/" in word or "." in word else None
+        if home is not None and home.path not in told:
+            told.add(home.path)
+            yield _hit("job.command", home)
+    for code in program(spec, facts).code:
+        for call in code.calls:
+            head, tail = _read_path(call, code)
+            home = _home_of(head, tail, homes) if head else None
+            if home is not None and home.path not in told:
+                told.add(home.path)
+                yield _hit(code.where(call.line), home)
+
+
+def is_unknown(one: Import, code: Code, facts: SourceFacts) -> bool:
+    """
+    Say whether an import is of a package of which nothing is known here.
+    """
+    top = one.name.partition(".")[0]
+    return top not in sys.stdlib_module_names and top not in PACKAGES and not is_local(one, code, facts)
+
+
+def _brought(asked: set[str], spec: Spec) -> set[str]:
+    """
+    Return all packages that come with those asked for, and those of the image.
+    """
+    runtime = spec.tpu.runtime or ""
+    left = [TWINS.get(name, name) for name in asked]
+    left += [name for mark, names in _IMAGES.items() if mark in runtime for name in names]
+    found: set[str] = set()
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += BRINGS.get(name, ())
+    return found
+
+
+def _hit(where: str, home: AtHome) -> Hit:
+    message = f"{home.path} stays at home ({home.line} ignores it), so the job does not find it"
+    top = home.path.rstrip("/").partition("/")[0]
+    fix = f"bring it with job.data ({top}: ./{top}), or send it with the code: !{home.path} in .tpuctlignore"
+    return Hit(where, message, fix)
+
+
+def _is_brought(path: str, spec: Spec) -> bool:
+    plain = path.rstrip("/")
+    return any(plain == name or plain.startswith(f"{name}/") for name in spec.job.data)
+
+
+def _read_path(call: Call, code: Code) -> tuple[str, str]:
+    """
+    Return the known beginning and end of the path that a call reads; empty for other calls.
+    """
+    if call.name not in _READERS or code.file.startswith("test"):
+        return "", ""
+    if call.method == "open":
+        mode = call.value("mode", 1)
+        if mode is not None and (not isinstance(mode, str) or set(mode) & set("wax")):
+            return "", ""
+    head = call.value("file", _READERS[call.name])
+    return (head, call.tail) if isinstance(head, str) else ("", "")
+
+
+def _home_of(head: str, tail: str, homes: list[AtHome]) -> AtHome | None:
+    """
+    Return what stays at home and is, or holds, the path that begins with *head* and ends with *tail*.
+    """
+    start = str(PurePosixPath(head)) if head and not head.startswith(("/", "~", "$", "-")) else ""
+    end = PurePosixPath(tail).name if tail else ""
+    if start in ("", ".") or "://" in head:
+        return None
+    for home in homes:
+        plain = home.path.rstrip("/")
+        folder = home.path.endswith("/")
+        if plain == start or (folder and start.startswith(home.path)):
+            return home
+        if end and not folder and plain.startswith(f"{start}/") and plain.rpartition("/")[2] == end:
+            return home
+    return None

@@ -1,0 +1,150 @@
+"""
+The program that the job runs: the files of the source folder that its command starts, and what they import.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from orchestrator.advice.preflight.code import Code, Import
+from orchestrator.advice.preflight.facts import SourceFacts
+from orchestrator.domain.exposed_services import joined
+from orchestrator.domain.spec import Spec
+
+_SCRIPT: Final = re.compile(r"(?<![\w$./-])(?:\./)?([\w][\w./-]*\.(?:py|sh|bash))(?![\w.])")
+_MODULE: Final = re.compile(r"(?:^|[\s;&|])-m\s+([A-Za-z_][\w.]*)")
+_RUNNERS: Final = frozenset({
+    "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "pip", "venv", "site",
+})  # fmt: skip
+_ROOTS: Final = ("", "src", "lib")
+
+
+@dataclass(frozen=True)
+class Program:
+    """
+    Hold the files that run. *whole* says that every file that the command names was found and read.
+    """
+
+    code: tuple[Code, ...]
+    whole: bool
+
+    def imports(self) -> Iterator[tuple[Code, Import]]:
+        """
+        Yield what the files import from elsewhere.
+        """
+        for code in self.code:
+            for one in code.imports:
+                if not one.level:
+                    yield code, one
+
+
+def program(spec: Spec, facts: SourceFacts) -> Program:
+    """
+    Return the program of the job; without a file of the source folder it is empty and not whole.
+    """
+    by_path = {code.file: code for code in facts.code}
+    scripts: dict[str, str] = {}
+    for line in facts.lines:
+        if not line.text.lstrip().startswith("#"):
+            scripts[line.file] = f"{scripts.get(line.file, '')}\n{line.text}"
+    texts, seen, first, whole = [joined(spec.job.command)], set[str](), list[Code](), not facts.unread
+    while texts:
+        text = texts.pop()
+        for name in _SCRIPT.findall(text):
+            path = _find(name, (*by_path, *scripts))
+            if path is None:
+                whole = False
+            elif path in by_path:
+                first.append(by_path[path])
+            elif path not in seen:
+                seen.add(path)
+                texts.append(scripts[path])
+        for name in _MODULE.findall(text):
+            started = _module(name, "", by_path) if name not in _RUNNERS else ()
+            first += started
+            whole = whole and (bool(started) or name in _RUNNERS)
+    found = _closure(first, by_path)
+    return Program(found, whole and bool(found))
+
+
+def shell_texts(spec: Spec, facts: SourceFacts) -> list[tuple[str, str]]:
+    """
+    Return where and text of what the job's own shell lines run: setup, command, and the scripts they name.
+    """
+    found = [("job.setup", joined(spec.job.setup)), ("job.command", joined(spec.job.command))]
+    scripts = {line.file for line in facts.lines}
+    left, seen = [text for _, text in found], set[str]()
+    while left:
+        for name in _SCRIPT.findall(left.pop()):
+            path = _find(name, tuple(scripts))
+            if path is None or path in seen:
+                continue
+            seen.add(path)
+            lines = [x for x in facts.lines if x.file == path and not x.text.lstrip().startswith("#")]
+            found += [(line.where, line.text) for line in lines]
+            left += [line.text for line in lines]
+    return found
+
+
+def is_local(one: Import, code: Code, facts: SourceFacts) -> bool:
+    """
+    Say whether an import is of a file or folder of the source.
+    """
+    folder = str(PurePosixPath(code.file).parent)
+    top = one.name.partition(".")[0]
+    roots = {*_ROOTS, "" if folder == "." else folder}
+    heads = {str(PurePosixPath(root) / top) if root else top for root in roots}
+    return any(
+        other.file in {f"{head}.py" for head in heads} or any(other.file.startswith(f"{h}/") for h in heads)
+        for other in facts.code
+    )
+
+
+def _find(name: str, paths: tuple[str, ...]) -> str | None:
+    """
+    Return the file that a command means, wherever it has changed to: the shortest path that ends so.
+    """
+    plain = str(PurePosixPath(name))
+    fits = [path for path in paths if path == plain or path.endswith(f"/{plain}")]
+    return min(fits, key=lambda path: (path != plain, len(path)), default=None)
+
+
+def _closure(first: list[Code], by_path: dict[str, Code]) -> tuple[Code, ...]:
+    found: dict[str, Code] = {}
+    left = list(first)
+    while left:
+        code = left.pop()
+        if code.file in found:
+            continue
+        found[code.file] = code
+        folder = PurePosixPath(code.file).parent
+        for one in code.imports:
+            above = folder
+            for _ in range(one.level - 1):
+                above = above.parent
+            base = "" if str(above) == "." else str(above)
+            left += _module(one.name, base, by_path, relative=bool(one.level))
+    return tuple(sorted(found.values(), key=lambda code: code.file))
+
+
+def _module(name: str, folder: str, by_path: dict[str, Code], *, relative: bool = False) -> tuple[Code, ...]:
+    """
+    Return the files that an import of *name* runs: those of its packages, and its own.
+    """
+    roots = (folder,) if relative else dict.fromkeys((folder, *_ROOTS))
+    parts = name.split(".")
+    for root in roots:
+        start = f"{root}/" if root else ""
+        hits = []
+        for count in range(1, len(parts) + 1):
+            path = start + "/".join(parts[:count])
+            hits += [
+                by_path[p]
+                for p in (f"{path}.py", f"{path}/__init__.py", f"{path}/__main__.py")
+                if p in by_path
+            ]
+        if hits:
+            return tuple(hits)
+    return ()

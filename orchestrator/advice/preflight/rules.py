@@ -1,0 +1,106 @@
+"""
+All rules, in the order in which they are told, and their manual.
+"""
+
+from typing import Final
+
+from orchestrator.advice.preflight import (
+    chip,
+    device,
+    exposure,
+    installs,
+    interval,
+    kept,
+    needs,
+    removed,
+    room,
+    saves,
+    shapes,
+    variables,
+)
+from orchestrator.advice.preflight.facts import SourceFacts
+from orchestrator.advice.preflight.finding import Finding, Level, Rule
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.spec import Spec
+
+RULES: Final[tuple[Rule, ...]] = (
+    exposure.open_notebook,
+    exposure.secret_in_env,
+    exposure.key_in_source,
+    exposure.wide_account,
+    saves.marker_never_written,
+    saves.backup_deleted,
+    saves.no_save,
+    saves.late_save,
+    kept.checkpoint_dir_unused,
+    saves.relative_save,
+    kept.save_elsewhere,
+    kept.write_lost,
+    kept.bucket_not_a_folder,
+    kept.summary_writer_gs,
+    needs.hollow_resume,
+    needs.data_at_home,
+    needs.missing_requirement,
+    variables.env_name_unknown,
+    interval.save_interval,
+    chip.core_memory,
+    room.disk_room,
+    room.data_room,
+    room.fairseq_memory,
+    room.tokenizer_memory,
+    installs.unpinned_torch,
+    installs.torch_xla_pair,
+    installs.python_pin,
+    removed.removed_torch_xla,
+    removed.removed_tensorflow,
+    removed.removed_transformers,
+    shapes.dynamic_shape,
+    shapes.mask_index,
+    shapes.last_batch,
+    shapes.padding,
+    device.host_sync,
+    device.jit_compile,
+    device.multiple_of_8,
+)
+_ORDER: Final = (Level.STOP, Level.WARN, Level.NOTE)
+
+
+def preflight(spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
+    """
+    Return everything that the rules find, the worst first.
+    """
+    found = [finding for each in RULES for finding in each(spec, catalog, facts)]
+    return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.level)))
+
+
+def manual() -> str:
+    """
+    Return the table of all rules as Markdown: what docs/checks.md holds.
+    """
+    rows = [f"| `{each.id}` | {_levels(each)} | {_text(each)} |" for each in RULES]
+    return "\n".join((_HEAD, *rows)) + "\n"
+
+
+def _levels(each: Rule) -> str:
+    return ", ".join(level.value for level in _ORDER if level in each.levels)
+
+
+def _text(each: Rule) -> str:
+    words = " ".join((each.look.__doc__ or "").split()).removeprefix("Look for ")
+    return words.replace("|", "\\|")
+
+
+_HEAD: Final = """\
+# What `tpuctl check` looks for
+
+`tpuctl check` reads the deployment file and the source folder, and says what is likely to hurt on a TPU:
+which rule, where, the number, and what to change. It needs no network and starts nothing. It leaves with 2
+when a finding is of level stop, else with 0. `tpuctl plan` shows the same at its end and never fails
+because of it.
+
+What it cannot see it does not guess: write the figures of the job into `job.memory` and `job.checkpoint`
+when you know them.
+Rules about code read it without running it, so they can miss what a run would show.
+
+| rule | level | what it looks for |
+| --- | --- | --- |"""

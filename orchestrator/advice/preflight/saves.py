@@ -1,0 +1,211 @@
+"""
+Whether the program saves at all, where to, and whether what it saves can count.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Final
+
+from orchestrator.advice.preflight.code import Call
+from orchestrator.advice.preflight.facts import SourceFacts
+from orchestrator.advice.preflight.finding import Hit, Level, rule
+from orchestrator.advice.preflight.needs import is_unknown
+from orchestrator.advice.preflight.program import Program, program
+from orchestrator.advice.preflight.words import commands
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.spec import Spec
+
+_DIR: Final = "TPUCTL_CHECKPOINT_DIR"
+_MARKER: Final = "COMPLETE"
+_SAVES: Final = re.compile(
+    r"save|dump|checkpoint|ckpt|backup|export|seriali|store|trainer|persist|snapshot|upload|write|tofile|"
+    r"estimator|cli$|to_(?:csv|parquet|json|pickle|hdf|disk|file)|copy|download|subprocess|system$|popen|runpy",
+    re.IGNORECASE,
+)
+"""Names of what may save, itself or by what it starts: with one of these nothing is said."""
+_MODELS: Final = {
+    "torch.save": ("f", 1), "torch_xla.core.xla_model.save": ("file_or_path", 1),
+    "safetensors.torch.save_file": ("filename", 1), "safetensors.numpy.save_file": ("filename", 1),
+    "safetensors.flax.save_file": ("filename", 1),
+}  # fmt: skip
+_ARRAYS: Final = (
+    "numpy.save", "numpy.savez", "numpy.savez_compressed", "joblib.dump", "pickle.dump", "jax.numpy.save",
+)  # fmt: skip
+_OWN_LOOP: Final = (
+    "transformers", "trl", "lightning", "pytorch_lightning", "keras", "tensorflow", "accelerate", "fairseq",
+    "kauldron", "levanter", "orbax", "subprocess", "runpy",
+)  # fmt: skip
+"""Packages with a loop or a way to save of their own."""
+_METHODS: Final = {
+    "save_pretrained": ("save_directory", 0), "save_weights": ("filepath", 0),
+    "save_state": ("output_dir", 0),
+    "TrainingArguments": ("output_dir", 0), "Seq2SeqTrainingArguments": ("output_dir", 0),
+    "SFTConfig": ("output_dir", 0), "ModelCheckpoint": ("filepath", 0), "BackupAndRestore": ("backup_dir", 0),
+    "save_checkpoint": ("ckpt_dir", 0),
+}  # fmt: skip
+
+
+@rule("no-save", Level.WARN)
+def no_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for programs in which nothing saves: no call that saves, writes or dumps, in no file that runs.
+
+    The files of the source folder that the command starts, and what they import there. Silent when one of
+    them could not be found or read, or imports a package that is not known here and may save by itself.
+    """
+    job = program(spec, facts)
+    if not job.whole or _may_save(job) or any(is_unknown(one, code, facts) for code, one in job.imports()):
+        return
+    others = len(job.code) - 1
+    files = job.code[0].file if not others else f"{len(job.code)} files"
+    message = f"nothing in {files} saves anything: what is trained is lost with the TPU"
+    yield Hit("job.command", message, f'save to "${_DIR}" while it trains, and at the end')
+
+
+@rule("late-save", Level.WARN)
+def late_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for programs that train in a loop and save only after it: a preemption then loses all of it.
+
+    In the files that run: each call that saves comes after a loop of its own function, and neither that call
+    nor that function is in a loop. Silent where a framework may save by itself, and for format outputs.
+    """
+    job = program(spec, facts)
+    if spec.job.checkpoint.format == "outputs" or not job.whole:
+        return
+    if any(is_unknown(one, code, facts) or one.name.startswith(_OWN_LOOP) for code, one in job.imports()):
+        return
+    saving = [(c, call) for c in job.code for call in c.calls if _saves_a_model(call)]
+    others = any(
+        _SAVES.search(call.method) and not _saves_a_model(call) for c in job.code for call in c.calls
+    )
+    if not saving or others:
+        return
+    for code, call in saving:
+        before = [
+            one for one in code.calls if one.in_loop and one.scope == call.scope and one.line < call.line
+        ]
+        if call.in_loop or not before or _is_repeated(job, call.within, 0):
+            return
+    code, call = saving[0]
+    message = f"{call.method} comes after the training only: a preemption before that loses all of it"
+    yield Hit(code.where(call.line), message, f'save below "${_DIR}" in the loop too, and go on from there')
+
+
+@rule("relative-save", Level.WARN)
+def relative_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for models and checkpoints that are saved to a folder beside the code (`out_dir = "out"`).
+
+    In the files that run. A path that a variable holds counts only when the command names no
+    TPUCTL_CHECKPOINT_DIR, which may replace it. Arrays and pictures do not count.
+    """
+    text = "\n".join(text for _, text in commands(spec, facts))
+    if spec.job.run_on != "tpu" or re.search(rf"\bcd\s.*{_DIR}", text) or any(facts.calls({"os.chdir"})):
+        return
+    told = _DIR in text or any(_DIR in value for value in spec.job.env.values())
+    for code in program(spec, facts).code:
+        for call in code.calls:
+            keyword, position = _place(call)
+            path = call.value(keyword, position) if keyword else None
+            plain = keyword in call.plain or position in call.plain
+            if isinstance(path, str) and _is_beside(path) and (plain or not told):
+                message = f"{call.method} writes to {path[:40]} beside the code, lost with the TPU"
+                yield Hit(code.where(call.line), message, f'write below "${_DIR}", or set job.checkpoint.dir')
+
+
+@rule("backup-deleted", Level.STOP)
+def backup_deleted(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for Keras's BackupAndRestore without `delete_checkpoint=False`: it deletes its save when fit() ends.
+
+    Then the last save is gone when the job is done, and the job starts again from an older one, without end.
+    """
+    for code, call in facts.calls(methods={"BackupAndRestore"}):
+        if not call.spread and "keras" in call.name and call.value("delete_checkpoint", 3) in (None, True):
+            message = "BackupAndRestore deletes its checkpoint when fit() ends, so the job is never done"
+            yield Hit(code.where(call.line), message, "add delete_checkpoint=False")
+
+
+@rule("marker-never-written", Level.STOP)
+def marker_never_written(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
+    """
+    Look for format marker where the program saves, but nowhere names the file COMPLETE that a save needs.
+
+    Then no checkpoint ever counts. Silent for another `marker`, which a framework may write by itself.
+    """
+    saving = spec.job.checkpoint
+    job = program(spec, facts)
+    if saving.format != "marker" or saving.marker != _MARKER or not job.whole or not _may_save(job):
+        return
+    # Only what runs: the schema beside the deployment file names the marker too.
+    told = [*spec.job.env.values(), *(text for _, text in commands(spec, facts))]
+    texts = (*told, *(text for code in facts.code for text in code.texts))
+    if any(is_unknown(one, code, facts) for code, one in job.imports()):
+        return
+    if not any(_MARKER in text for text in texts):
+        message = (
+            f"format marker counts a save when the file {_MARKER} is in its folder, and nothing writes it"
+        )
+        yield Hit(
+            "job.checkpoint.format", message,
+            f"write each save to a folder of its own and {_MARKER} last, or name your framework's format",
+        )  # fmt: skip
+
+
+def _may_save(job: Program) -> bool:
+    return any(
+        _SAVES.search(call.method or call.name) or _opens_to_write(call) for c in job.code for call in c.calls
+    )
+
+
+def _is_repeated(job: Program, function: str, depth: int) -> bool:
+    """
+    Say whether a function is called in a loop, or by one that is; a class or a callback may be as well.
+    """
+    if not function:
+        return False
+    callers = [call for code in job.code for call in code.calls if call.method == function]
+    return (
+        not callers
+        or depth > 8
+        or any(call.in_loop or _is_repeated(job, call.within, depth + 1) for call in callers)
+    )
+
+
+def _saves_a_model(call: Call) -> bool:
+    return call.name in (*_MODELS, *_ARRAYS) or call.method in (
+        "save_pretrained",
+        "save_weights",
+        "save_model",
+    )
+
+
+def _opens_to_write(call: Call) -> bool:
+    mode = call.value("mode", 2 if call.method == "memmap" else 1)
+    if mode is None:
+        return call.method == "memmap"  # Its default is r+.
+    opens = call.method in ("open", "GFile", "memmap")
+    return opens and (not isinstance(mode, str) or bool(set(mode) & set("wax+")))
+
+
+def _place(call: Call) -> tuple[str, int]:
+    """
+    Return the keyword and position of the path that a call saves to; empty for another call.
+    """
+    if call.name in _MODELS:
+        return _MODELS[call.name]
+    found = _METHODS.get(call.method, ("", -1))
+    # Keras and Lightning have a ModelCheckpoint each.
+    return ("dirpath", 0) if call.method == "ModelCheckpoint" and "lightning" in call.name else found
+
+
+def _is_beside(path: str) -> bool:
+    outside = ("/", "~", "$", "-", "..")
+    return (
+        bool(path.strip())
+        and "://" not in path
+        and not path.startswith(outside)
+        and str(PurePosixPath(path)) != "."
+    )

@@ -1,0 +1,345 @@
+"""
+All that `plan` shows before anything is touched, as one value for people and for programs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.config.rules.every_rule import check
+from orchestrator.domain import names
+from orchestrator.domain.bucket_grants import shares_account
+from orchestrator.domain.catalog import Accelerator, Catalog
+from orchestrator.domain.data_disks import told as disks_told
+from orchestrator.domain.node_price import ways_to_bucket
+from orchestrator.domain.plan import Change, Kind, Plan, Verb
+from orchestrator.domain.record import Span
+from orchestrator.domain.scopes import (
+    BUCKET_ROLE,
+    LOOP_ROLES,
+    READER_ROLE,
+    SELF_DELETE_ROLE,
+    WRITER_ROLE,
+    node_scopes,
+    vm_scopes,
+)
+from orchestrator.domain.secret_refs import grant_line, job_secrets, secret_names, told
+from orchestrator.domain.spec import Spec, TpuSpec
+from orchestrator.domain.tpu_quota import beyond_a_new_project
+from orchestrator.planning.dead_man import legs
+from orchestrator.planning.sidecars import sidecars
+from orchestrator.pricing.bill import hourly_of
+from orchestrator.pricing.cost import Hourly, to_budget, to_ttl
+
+DEFAULT_ACCOUNT = "PROJECT_NUMBER-compute@developer.gserviceaccount.com"
+
+
+@dataclass(frozen=True)
+class Preview:
+    """
+    Hold a plan with what it would create, where, as whom and at what price.
+
+    *project* and *account* are None where only the cloud knows them; *scripts* maps names to texts.
+    *egress* holds USD per GiB between the bucket and each region without it, None where that is unknown.
+    """
+
+    spec: Spec
+    plan: Plan
+    hourly: Hourly
+    accelerator: Accelerator | None
+    project: str | None = None
+    account: str | None = None
+    notes: tuple[str, ...] = ()
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    egress: Mapping[str, float | None] = field(default_factory=dict)
+
+    @property
+    def region(self) -> str:
+        """
+        Return the region of the first TPU, the VM and, where it is in no multi-region, the bucket.
+        """
+        return names.region_of(self.spec.tpu.zones[0])
+
+    @property
+    def bucket(self) -> str | None:
+        """
+        Return the bucket's name, None when it depends on a project that is not known yet.
+        """
+        if self.spec.bucket.name or self.project:
+            return names.bucket_name(self.spec, self.project or "")
+        return None
+
+    @property
+    def account_text(self) -> str:
+        """
+        Say whom the machines run as.
+        """
+        known = self.spec.service_account or self.account
+        return known or f"{DEFAULT_ACCOUNT} (the project's default, looked up by `up`)"
+
+    @property
+    def labels(self) -> dict[str, dict[str, str]]:
+        """
+        Return the labels by role; the node's are those of the one that is created, else of the first.
+        """
+        made = [c.incarnation for c in self.plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]
+        found = {
+            "bucket": names.labels(self.spec, "bucket"),
+            "tpu": names.labels(self.spec, "tpu", (made or [1])[0]),
+        }
+        return found if self.spec.vm == "none" else {**found, "vm": names.labels(self.spec, "vm")}
+
+    def labels_of(self, change: Change) -> dict[str, str]:
+        """
+        Return the labels of what *change* creates; each TPU of a race has its own incarnation.
+        """
+        if change.verb is not Verb.CREATE:
+            return {}
+        if change.kind is Kind.NODE:
+            return names.labels(self.spec, "tpu", change.incarnation, change.round)
+        return self.labels.get(change.kind.value, {})
+
+    def title(self, change: Change) -> str:
+        """
+        Return the name of what a change is about.
+        """
+        if change.kind is not Kind.BUCKET:
+            return change.name
+        return change.name or self.bucket or f"tpuctl-{self.spec.name}-<digest of project and name>"
+
+    def details(self, change: Change) -> dict[str, str]:
+        """
+        Return what people want to know of a change: its own details, and for a creation what is ordered.
+        """
+        ordered = (
+            _ORDERED[change.kind](self) if change.verb is Verb.CREATE and change.kind in _ORDERED else {}
+        )
+        kind = {"type": change.type} if change.type else {}
+        return {**ordered, **kind, **change.details}
+
+    def as_dict(self, *, scripts: bool = False) -> dict[str, object]:
+        """
+        Return the preview as `--json` prints it.
+        """
+        spec, plan, price = self.spec, self.plan, self.hourly
+        budget = spec.watch.budget_usd
+        body: dict[str, object] = {
+            "deployment": spec.name,
+            "project": self.project,
+            "region": self.region,
+            "zones": list(spec.tpu.zones),
+            "bucket_location": names.home_region(spec),
+            "egress_usd_gib": dict(self.egress),
+            "bucket": self.bucket,
+            "changes": [
+                {**c.as_dict(), "name": self.title(c), "details": self.details(c)} for c in plan.changes
+            ],
+            "waiting": list(plan.waiting),
+            "outcome": plan.outcome.value if plan.outcome else None,
+            "reason": plan.reason,
+            "labels": self.labels,
+            "service_account": {"email": spec.service_account or self.account, "text": self.account_text},
+            "scopes": list(node_scopes(spec)),
+            "secrets": {name: ref.text for name, ref in job_secrets(spec).items()},
+            "grants": [grant_line(name, self.account_text.split()[0]) for name in secret_names(spec)],
+            "dead_man": [leg.as_dict() for leg in legs(spec)],
+            "price": {
+                "zone": price.zone,
+                "lines": [line.as_dict() for line in price.lines],
+                "spot_usd_hour": _rounded(price.spot_usd),
+                "ondemand_usd_hour": _rounded(price.ondemand_usd),
+                "billed_usd_hour": _rounded(price.billed_usd),
+                "storage_usd_gib_month": price.storage_usd_gib_month,
+                "unknown": list(price.unknown),
+                "ttl_seconds": float(spec.watch.ttl),
+                "to_ttl_usd": _rounded(to_ttl(price, spec.watch.ttl)),
+                "budget_usd": budget,
+                "to_budget_seconds": None if budget is None else _rounded(to_budget(price, budget)),
+                "dates": dict(price.dates),
+            },
+            "notes": list(self.notes),
+        }
+        return {**body, "scripts": dict(self.scripts)} if scripts else body
+
+
+def preview(
+    spec: Spec,
+    plan: Plan,
+    catalog: Catalog,
+    *,
+    project: str | None = None,
+    account: str | None = None,
+    scripts: Mapping[str, str] | None = None,
+    notes: tuple[str, ...] = (),
+    there: Span | None = None,
+) -> Preview:
+    """
+    Return the preview of *plan*; prices are those of the TPU that it makes, else of the one that is *there*.
+
+    Without either they are those of the first zone. *notes* are shown before those that the deployment file
+    itself is worth.
+    """
+    return Preview(
+        spec,
+        plan,
+        hourly_of(spec, plan, catalog, there),
+        catalog.accelerator(spec.tpu.type),
+        project or spec.project,
+        account,
+        (*notes, *_notes(spec, catalog)),
+        scripts or {},
+        ways_to_bucket(spec, catalog),
+    )
+
+
+def _notes(spec: Spec, catalog: Catalog) -> tuple[str, ...]:
+    warnings = [
+        f"{p.key}: {p.message}" + (f"; {p.hint}" if p.hint else "")
+        for p in check(spec, catalog)
+        if not p.fatal
+    ]
+    hidden = [
+        f"{zone} is not in Google's public list for {spec.tpu.type}: some projects cannot use it"
+        for zone in spec.tpu.zones
+        if not catalog.is_documented(spec.tpu.type, zone)
+    ]
+    return (*warnings, *hidden, *beyond_a_new_project(spec, catalog))
+
+
+def _bucket(view: Preview) -> dict[str, str]:
+    return {
+        "location": names.home_region(view.spec),
+        "access": "uniform, never public",
+        "soft delete": str(view.spec.bucket.soft_delete or "off"),
+        "grant": _grant(view.spec),
+    }
+
+
+def _grant(spec: Spec) -> str:
+    """
+    Say what the accounts of the machines may do in the bucket.
+    """
+    narrow = "machines read all, and write all but records and code"
+    if not spec.watch.on_vm:
+        return f"{BUCKET_ROLE}, {READER_ROLE} and, with a condition, {WRITER_ROLE}: {narrow}"
+    if shares_account(spec):
+        return f"{WRITER_ROLE}, without a condition: the job runs as the account of the loop on the VM"
+    return f"{narrow} (a condition on {WRITER_ROLE}); the VM's own account writes all"
+
+
+def _vm(view: Preview) -> dict[str, str]:
+    vm = view.spec.vm
+    if vm == "none":
+        return {}
+    capacity = "spot" if vm.spot else "standard"
+    life = f"deleted by Google after {view.spec.watch.ttl}"
+    more = {"life": life + " and an hour", **_loop(view)} if view.spec.watch.on_vm else {"life": life}
+    beside = {**told(view.spec, "vm"), **_beside(view.spec, "vm")}
+    hidden = "internal only: SSH goes through Identity-Aware Proxy"
+    way = {"address": "external and internal" if vm.external_ip else hidden}
+    shape = {"machine": f"{vm.machine}, {capacity}", "disk": f"{vm.disk_gb} GB", **way}
+    return {**shape, **more, **beside}
+
+
+def _loop(view: Preview) -> dict[str, str]:
+    """
+    Say what the loop on the VM may do, and what its account needs for it.
+    """
+    scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in vm_scopes(view.spec))
+    return {
+        "scope": f"{scopes}, so that `tpuctl watch --on-vm` can replace the TPU from here",
+        "its account needs": f"{', '.join(LOOP_ROLES)}; tpuctl grants none of these",
+    }
+
+
+def _beside(spec: Spec, role: str) -> dict[str, str]:
+    """
+    Say which sidecars run on one kind of machine.
+    """
+    found = [f"{s.name} (127.0.0.1:{s.port})" for s in sidecars(spec, "") if s.role == role]
+    return {"sidecars": ", ".join(found)} if found else {}
+
+
+def _node(view: Preview) -> dict[str, str]:
+    tpu, kind = view.spec.tpu, view.accelerator
+    shape = {}
+    if kind:
+        workers = "1 worker" if kind.hosts == 1 else f"{kind.hosts} workers"
+        shape = {"shape": f"{kind.chips} chips ({kind.topology}), {workers}"}
+    way = "SSH works from its own network" if view.spec.vm == "none" else "SSH goes through the VM"
+    address = "external and internal" if tpu.external_ip else f"internal only: {way}"
+    runtime = tpu.runtime or (kind.runtime if kind else None) or "unknown: set tpu.runtime"
+    return {
+        "type": f"{tpu.type}, {_class(tpu)}",
+        **shape,
+        "runtime": runtime,
+        "address": address,
+        **_disks(view.spec),
+        **_queue(tpu),
+        **_deadline(view),
+        **_timer(view),
+        **told(view.spec, "tpu"),
+        **_beside(view.spec, "tpu"),
+    }
+
+
+def _disks(spec: Spec) -> dict[str, str]:
+    """
+    Say which disks are attached, and that they are the user's.
+    """
+    named = ", ".join(disks_told(spec))
+    return {"disks": f"{named}; they exist already, and are neither formatted nor deleted"} if named else {}
+
+
+def _class(tpu: TpuSpec) -> str:
+    return "flex-start" if tpu.request == "flex-start" else "spot" if tpu.spot else "on demand"
+
+
+def _queue(tpu: TpuSpec) -> dict[str, str]:
+    """
+    Say how the TPU is asked for, where that is not at once.
+    """
+    if tpu.request == "node":
+        return {}
+    taken = {}
+    if tpu.reservation:
+        taken = {"reservation": f"{tpu.reservation}; its own price is not known here"}
+    wait = f"for {tpu.wait} in each zone" if tpu.wait else "without end"
+    if tpu.request == "flex-start":
+        most = tpu.max_run_duration or "7d"
+        life = f"flex-start: Google ends it {most} after it was given, then the next one is asked for"
+        taken = {"life": life, "price": "flex-start is not in the price tables; on demand is counted"}
+    asked = f"through the zone's queue, waiting {wait}; nothing is billed while it waits"
+    return {"request": asked, **taken}
+
+
+def _deadline(view: Preview) -> dict[str, str]:
+    """
+    Say what a deadline may cost at worst: all the time on demand.
+    """
+    deadline, dear = view.spec.watch.deadline, view.hourly.ondemand_usd
+    if deadline is None:
+        return {}
+    hour = "an unknown price" if dear is None else f"{dear:.2f} USD an hour"
+    whole = dear is not None and deadline.after is not None
+    most = f", at most {(dear or 0.0) * (deadline.after or 0.0) / 3600:.2f} USD in all" if whole else ""
+    first = "flex-start, else " if view.spec.watch.last_resort == "flex-start" else ""
+    return {"deadline": f"{deadline}; where spot does not do, {first}on demand at {hour}{most}"}
+
+
+def _timer(view: Preview) -> dict[str, str]:
+    """
+    Say when a TPU deletes itself, and what its account needs for it.
+    """
+    if not view.spec.watch.self_delete:
+        return {}
+    needs = (
+        f"{SELF_DELETE_ROLE} and the scope cloud-platform, to delete its own TPU; tpuctl grants neither role"
+    )
+    return {"life": f"deletes itself after {view.spec.watch.ttl}", "its account needs": needs}
+
+
+_ORDERED = {Kind.BUCKET: _bucket, Kind.VM: _vm, Kind.NODE: _node}
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 6)

@@ -1,0 +1,3 @@
+"""
+What a rehearsal does to a run, and how it is judged.
+"""

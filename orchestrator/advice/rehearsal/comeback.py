@@ -1,0 +1,176 @@
+"""
+How a job came back from one injected failure: from where it went on, and what that cost.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from math import isclose
+
+from orchestrator.advice.rehearsal.life import Blow, Kill, Life
+from orchestrator.domain.observation import Heartbeat, Phase
+
+PARTS = {
+    "machine": ("", "boot"),
+    "setup": ("setup_began", "setup_done"),
+    "restore": ("restore_began", "restored"),
+    "first step": ("spawned", "first_step"),
+}
+"""The parts of a way back: the marks of the next machine that each lies between; "" is the failure."""
+
+
+class Fault(Enum):
+    """
+    Name what a job did instead of going on from its newest checkpoint.
+
+    BACK is IGNORED or ANEW where nothing tells which: it went back to lower steps than the restored one.
+    """
+
+    NO_RETURN = "no-return"
+    NOTHING_SAVED = "nothing-saved"
+    OLDER = "older"
+    IGNORED = "ignored"
+    ANEW = "counts-anew"
+    BACK = "went-back"
+
+
+@dataclass(frozen=True)
+class Comeback:
+    """
+    Hold how the job came back from one failure. What nothing told is None.
+
+    *ignored* says that it did not read its checkpoint, *redone* counts steps trained twice, *seconds* is
+    the time to the next step, of which *parts* tell.
+    """
+
+    kill: Kill
+    resumed: bool
+    why: str
+    ignored: bool = False
+    redone: int | None = None
+    seconds: float | None = None
+    fault: Fault | None = None
+    parts: dict[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, object]:
+        """
+        Return it as `--json` prints it.
+        """
+        return {**asdict(self), "kill": self.kill.value, "fault": self.fault.value if self.fault else None}
+
+
+def comeback_of(blow: Blow, life: Life, unbroken: Life | None = None) -> Comeback:
+    """
+    Find the next incarnation that trained, and compare where it went on with what had been saved.
+    """
+    chain = life.chain
+    later = [chain[n] for n in chain if n > blow.incarnation]
+    wrote = {save.incarnation for save in life.written}
+    trained = [b for b in later if _trained(b) or b.incarnation in wrote]
+    if blow.kill is Kill.VM:
+        return Comeback(blow.kill, resumed=True, why="the VM came back; the TPU trained on")
+    if not trained and life.silent and any(b.phase is Phase.DONE for b in later):
+        why = "it was started again from the beginning and reached its end"
+        return Comeback(blow.kill, resumed=True, why=why, parts=_parts(blow, later[-1], told=False))
+    if not trained:
+        why = "no later machine made a step"
+        return Comeback(blow.kill, resumed=False, why=why, fault=Fault.NO_RETURN)
+    after = trained[0]
+    told = life.tells_steps
+    restored = after.resumed_from or 0
+    start = restored if after.began_at is None else min(restored, after.began_at)
+    before = chain.get(blow.incarnation)
+    reached = max(blow.step or 0, (before.step or 0) if before else 0)
+    first = after.timings.get("first_step")
+    resumed, fault = True, None
+    why = f"it went on from step {start}"
+    lower = list(dict.fromkeys(s.step for s in life.written if s.incarnation == after.incarnation))
+    lower = sorted(step for step in lower if step < restored)
+    if start < restored or lower:
+        resumed, fault = False, _went_back(life, unbroken, after, lower)
+        told_by = f"its next saves are {_few(lower)}" if lower else f"it went on from step {start}"
+        why = f"step {restored} was restored, but {told_by}"
+        start = min(start, min(lower, default=start))
+    elif blow.committed is not None and start < blow.committed:
+        resumed, fault = False, Fault.OLDER
+        why = f"step {blow.committed} was saved, but it went on from step {start}"
+    elif blow.committed is None and not start:
+        resumed, fault = reached == 0, Fault.NOTHING_SAVED
+        why = f"nothing had been saved by step {reached}; it began again"
+    return Comeback(
+        blow.kill,
+        resumed=resumed,
+        why=why,
+        ignored=fault is Fault.IGNORED,
+        redone=max(0, reached - start) if told else None,
+        seconds=first - blow.at if told and first is not None else None,
+        fault=fault,
+        parts=_parts(blow, after, told=told),
+    )
+
+
+def settled(comebacks: Sequence[Comeback]) -> tuple[Comeback, ...]:
+    """
+    Let one way back explain another: a script that ignores its checkpoint once ignores it each time.
+    """
+    known = {c.fault for c in comebacks} & {Fault.IGNORED, Fault.ANEW}
+    if len(known) != 1:
+        return tuple(comebacks)
+    (fault,) = known
+    return tuple(
+        replace(c, fault=fault, ignored=fault is Fault.IGNORED) if c.fault is Fault.BACK else c
+        for c in comebacks
+    )
+
+
+def _few(steps: list[int]) -> str:
+    return ", ".join(str(step) for step in steps[:3]) + (" ..." if len(steps) > 3 else "")
+
+
+def _parts(blow: Blow, after: Heartbeat, *, told: bool) -> dict[str, float]:
+    """
+    Return the seconds of each part that is known; of the first step only where steps are *told*.
+    """
+    marks = {**after.timings, "": blow.at}
+    return {
+        name: max(0.0, marks[end] - marks[begin])
+        for name, (begin, end) in PARTS.items()
+        if begin in marks and end in marks and (told or end != "first_step")
+    }
+
+
+def _trained(beat: Heartbeat) -> bool:
+    """
+    Say whether a machine made a step: it was seen, or the job ended so soon after that only its save was.
+    """
+    saved = (beat.committed_step or 0) > (beat.resumed_from or 0)
+    return "first_step" in beat.timings or (beat.phase is Phase.DONE and saved)
+
+
+def _went_back(life: Life, unbroken: Life | None, after: Heartbeat, lower: list[int]) -> Fault:
+    """
+    Tell a job that does not read its checkpoint from one that reads it and counts its steps from 0 again.
+
+    One that begins anew repeats the first losses and the first saves; one that only counts anew has the
+    losses of where it was, saves at other steps, or ends at a lower step.
+    """
+    first = min(life.chain, default=0)
+    begun, again = dict(life.losses.get(first, ())), dict(life.losses.get(after.incarnation, ()))
+    common = sorted(set(begun) & set(again))
+    if common:
+        alike = all(isclose(begun[step], again[step], rel_tol=1e-6) for step in common)
+        if alike:
+            return Fault.IGNORED
+        step, newest = common[0], begun[max(begun)]
+        near = abs(again[step] - newest) < abs(again[step] - begun[step])
+        return Fault.ANEW if near else Fault.IGNORED
+    # In the order of sight the newest may come first: only it is committed, the others are found on disk.
+    made = [save.step for save in life.written if save.incarnation == first]
+    if lower and made and min(lower) > min(made):
+        return Fault.ANEW
+    ended = max((s.step for s in life.written if s.incarnation == after.incarnation), default=None)
+    whole = max((s.step for s in unbroken.written), default=None) if unbroken else None
+    ran_out = life.done and after.incarnation == max(life.chain)
+    if ran_out and ended is not None and whole is not None:
+        return Fault.ANEW if ended < whole else Fault.IGNORED
+    return Fault.IGNORED if after.began_at is not None and after.began_at <= 1 else Fault.BACK

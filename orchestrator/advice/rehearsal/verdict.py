@@ -1,0 +1,248 @@
+"""
+Judge a rehearsal: whether the job came back from every failure, and what each one cost.
+"""
+
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from math import isclose
+
+from orchestrator.advice.rehearsal.comeback import Comeback, Fault, comeback_of, settled
+from orchestrator.advice.rehearsal.life import Kill, Life
+from orchestrator.advice.rehearsal.same_bytes import Comparison, Likeness, compare
+from orchestrator.advice.rehearsal.suggestions import Cause, advice_of
+from orchestrator.domain.plan import Outcome
+
+SAME_LOSS = 1e-6
+"""Relative difference up to which two losses count as the same; frameworks print six digits."""
+
+
+class Word(Enum):
+    """
+    Name the verdicts.
+    """
+
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+
+class Run(Enum):
+    """
+    Name the two runs of a rehearsal.
+    """
+
+    UNBROKEN = "unbroken"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Crash:
+    """
+    Hold how a run failed: the exit status of the job, None where there is none, and its last lines.
+    """
+
+    run: Run
+    outcome: Outcome | None
+    exit_code: int | None
+    reason: str
+    log: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Parting:
+    """
+    Say where two runs part: the last *step* of equal loss, None when the first ones differ already.
+
+    *before* says that no failure had been injected by then.
+    """
+
+    step: int | None
+    before: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """
+    Hold the end of a rehearsal. *same_loss* is None when there was no unbroken run to compare with.
+
+    *missed* counts the failures that the job ended too early for; *silent* says that neither a step nor a
+    checkpoint was seen.
+    """
+
+    done: bool
+    comebacks: tuple[Comeback, ...]
+    same_loss: bool | None
+    loss: float | None
+    unbroken_loss: float | None
+    torn: int
+    seconds_lost: float | None
+    causes: tuple[Cause, ...]
+    missed: int = 0
+    silent: bool = False
+    compared: bool = False
+    crash: Crash | None = None
+    bytes: Comparison | None = None
+    parting: Parting | None = None
+    advice: tuple[str, ...] = field(default=())
+
+    @property
+    def survives(self) -> bool:
+        """
+        Say whether every failure was injected, and the job came back each time and reached its end.
+
+        A job that shows neither step nor checkpoint has proven nothing by its end.
+        """
+        return self._recovered and not self.missed and not self.silent
+
+    @property
+    def word(self) -> Word:
+        """
+        Return the verdict in a word.
+        """
+        if self.survives:
+            return Word.PASS
+        return Word.INCONCLUSIVE if self._recovered else Word.FAIL
+
+    @property
+    def _recovered(self) -> bool:
+        return self.done and all(c.resumed for c in self.comebacks)
+
+    @property
+    def same_bytes(self) -> bool | None:
+        """
+        Say whether both runs left the same checkpoint, None where that is not known.
+        """
+        if self.bytes is None or self.bytes.likeness is Likeness.UNKNOWN:
+            return None
+        return self.bytes.likeness is Likeness.SAME
+
+    def as_dict(self) -> dict[str, object]:
+        """
+        Return the verdict as `--json` prints it.
+        """
+        crash = self.crash and {
+            **asdict(self.crash),
+            "run": self.crash.run.value,
+            "outcome": self.crash.outcome.value if self.crash.outcome else None,
+            "log": list(self.crash.log),
+        }
+        compared = self.bytes and {
+            "step": self.bytes.step, "files": self.bytes.files, "differ": list(self.bytes.differ)
+        }  # fmt: skip
+        return {
+            "verdict": self.word.value.lower(),
+            "survives": self.survives,
+            "done": self.done,
+            "comebacks": [c.as_dict() for c in self.comebacks],
+            "same_loss": self.same_loss,
+            "loss": self.loss,
+            "unbroken_loss": self.unbroken_loss,
+            "same_checkpoint": self.same_bytes,
+            "checkpoint": compared,
+            "torn": self.torn,
+            "seconds_lost": self.seconds_lost,
+            "missed": self.missed,
+            "failure": crash,
+            "causes": [cause.value for cause in self.causes],
+            "advice": list(self.advice),
+        }
+
+
+def judge(broken: Life, unbroken: Life | None, missed: int = 0) -> Verdict:
+    """
+    Return the verdict over a run with failures; *unbroken* is a run of the same job without any.
+    """
+    comebacks = settled([comeback_of(blow, broken, unbroken) for blow in broken.blows])
+    loss, whole = broken.loss, unbroken.loss if unbroken else None
+    same = None if loss is None or whole is None else isclose(loss, whole, rel_tol=SAME_LOSS)
+    known = unbroken is not None and unbroken.seconds is not None and broken.seconds is not None
+    parting = _parting(broken, unbroken) if unbroken and same is False else None
+    crash = None if broken.done else _crash(Run.BROKEN, broken)
+    compared = compare(broken.prints, unbroken.prints) if unbroken and broken.done else None
+    found = Verdict(
+        done=broken.done,
+        comebacks=comebacks,
+        same_loss=same,
+        loss=loss,
+        unbroken_loss=whole,
+        torn=broken.torn,
+        seconds_lost=_more(broken, unbroken) if known and broken.done else None,
+        causes=(),
+        missed=missed if broken.done else 0,
+        silent=broken.silent,
+        compared=unbroken is not None,
+        crash=crash,
+        bytes=compared,
+        parting=parting,
+    )
+    return _with_advice(found, broken)
+
+
+def judge_crash(unbroken: Life) -> Verdict:
+    """
+    Return the verdict over a job that fails with no failure injected.
+    """
+    crash = _crash(Run.UNBROKEN, unbroken)
+    found = Verdict(
+        False, (), None, unbroken.loss, None, unbroken.torn, None, (), silent=unbroken.silent, crash=crash
+    )
+    return _with_advice(found, unbroken)
+
+
+def _with_advice(found: Verdict, life: Life) -> Verdict:
+    causes = tuple(_causes(found, life))
+    advice = tuple(advice_of(cause, found.parting.step if found.parting else None) for cause in causes)
+    values = {**found.__dict__, "causes": causes, "advice": advice}
+    return Verdict(**values)
+
+
+def _causes(found: Verdict, life: Life) -> list[Cause]:
+    causes = []
+    if found.done and found.silent:
+        causes.append(Cause.SILENT)
+    elif found.missed:
+        causes.append(Cause.TOO_SHORT)
+    if found.crash is not None:
+        causes.append(_cause_of(found.crash))
+    unsaved = [b for b in life.blows if b.committed is None and b.kill is not Kill.VM]
+    if unsaved and not found.silent:
+        causes.append(Cause.UNSAVED)
+    by_fault = {Fault.IGNORED: Cause.IGNORED, Fault.ANEW: Cause.ANEW, Fault.BACK: Cause.BACK}
+    causes += [by_fault[c.fault] for c in found.comebacks if c.fault in by_fault]
+    lost = any(not comeback.resumed for comeback in found.comebacks)
+    if not lost and (found.same_loss is False or (found.same_loss is None and found.same_bytes is False)):
+        causes.append(Cause.UNSTEADY if found.parting and found.parting.before else Cause.DIFFERENT)
+    return list(dict.fromkeys(causes))
+
+
+def _cause_of(crash: Crash) -> Cause:
+    if crash.outcome is not Outcome.FAILED:
+        return Cause.UNCLAIMED if crash.outcome is Outcome.UNCLAIMED else Cause.ENDED
+    return Cause.EARLY if crash.exit_code == 0 else Cause.CRASHED
+
+
+def _crash(run: Run, life: Life) -> Crash:
+    failed = life.failed
+    return Crash(run, life.outcome, failed.exit_code if failed else None, life.reason, life.log)
+
+
+def _more(broken: Life, unbroken: Life | None) -> float:
+    return max(0.0, (broken.seconds or 0.0) - ((unbroken.seconds if unbroken else None) or 0.0))
+
+
+def _parting(broken: Life, unbroken: Life) -> Parting | None:
+    """
+    Find the last step up to which both runs had the same losses; None when no step is known of both.
+    """
+    whole = dict(point for points in unbroken.losses.values() for point in points)
+    same: int | None = None
+    last: dict[int, tuple[int, float]] = {}
+    for incarnation in sorted(broken.losses):
+        last.update({step: (incarnation, loss) for step, loss in broken.losses[incarnation]})
+    first = min(broken.losses, default=0)
+    for step in sorted(set(whole) & set(last)):
+        incarnation, loss = last[step]
+        if not isclose(loss, whole[step], rel_tol=SAME_LOSS):
+            return Parting(same, before=incarnation == first)
+        same = step
+    return None

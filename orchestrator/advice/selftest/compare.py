@@ -1,0 +1,141 @@
+"""
+In what two recordings differ: fields and types, answers, texts, machines, times.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from orchestrator.advice.selftest.recording import Recording, merge
+
+SLOWER = 5.0
+"""A time differs when one side took this many times as long as the other,"""
+SECONDS = 10.0
+"""and at least so many seconds longer."""
+
+
+class Topic(Enum):
+    """
+    Name what a difference is about. Times are told; they do not make two clouds different.
+    """
+
+    FIELDS = "fields and types"
+    STATUS = "status"
+    TEXT = "error texts"
+    MACHINE = "machines"
+    TIME = "times"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """
+    Hold one difference: what both sides said, in words of the recordings.
+    """
+
+    topic: Topic
+    where: str
+    recorded: str
+    here: str
+
+
+def differences(recorded: Recording, here: Recording) -> list[Difference]:
+    """
+    Return in what a recording differs from a replay *here*, by topic.
+    """
+    return [
+        *_fields(recorded, here),
+        *_statuses(recorded, here),
+        *_texts(recorded, here),
+        *_machines(recorded, here),
+        *_times(recorded, here),
+    ]
+
+
+Shapes = dict[str, dict[str, set[str]]]
+
+
+def _fields(recorded: Recording, here: Recording) -> Iterator[Difference]:
+    """
+    Compare the answers of calls that both sides made; which calls are made is a matter of chance.
+    """
+    theirs, ours = _answers(recorded), _answers(here)
+    for call in sorted(set(theirs) & set(ours)):
+        for path in sorted(set(theirs[call]) | set(ours[call])):
+            one, other = theirs[call].get(path), ours[call].get(path)
+            if one is None or other is None or (_types(one) != _types(other)):
+                yield Difference(Topic.FIELDS, f"{call} {path}", _listed(one), _listed(other))
+            elif one - other:
+                # States pass by: what only our own cloud has shown says nothing of Google's.
+                yield Difference(Topic.FIELDS, f"{call} {path}", _listed(one), _listed(other))
+
+
+def _answers(recording: Recording) -> Shapes:
+    found: Shapes = defaultdict(dict)
+    for (_, call, status), entry in recording.entries.items():
+        merge(found[f"{call} {status}"], entry.answered)
+    return found
+
+
+def _types(kinds: set[str]) -> set[str]:
+    """
+    Return the JSON types: a word of an enumeration is a string.
+    """
+    plain = {"null", "boolean", "number", "object", "empty"}
+    return {kind if kind in plain else "string" for kind in kinds}
+
+
+def _statuses(recorded: Recording, here: Recording) -> Iterator[Difference]:
+    theirs, ours = _by_call(recorded), _by_call(here)
+    for place in sorted(set(theirs) & set(ours)):
+        if theirs[place] != ours[place]:
+            where = " ".join(place)
+            yield Difference(Topic.STATUS, where, _numbers(theirs[place]), _numbers(ours[place]))
+    for step in recorded.steps.keys() | here.steps.keys():
+        one = str(recorded.steps.get(step, {}).get("outcome", "not run"))
+        other = str(here.steps.get(step, {}).get("outcome", "not run"))
+        # A step that was left out says nothing: what kept it from running is told by its own step.
+        if one != other and "skipped" not in (one, other):
+            yield Difference(Topic.STATUS, f"step {step}", one, other)
+
+
+def _by_call(recording: Recording) -> Mapping[tuple[str, str], set[int]]:
+    found: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for step, call, status in recording.entries:
+        found[step, call].add(status)
+    return found
+
+
+def _texts(recorded: Recording, here: Recording) -> Iterator[Difference]:
+    for key in sorted(set(recorded.entries) & set(here.entries)):
+        one, other = recorded.entries[key].errors, here.entries[key].errors
+        if one - other:
+            step, call, status = key
+            where = f"{step} {call} {status}"
+            yield Difference(Topic.TEXT, where, _listed(one - other), _listed(other))
+
+
+def _machines(recorded: Recording, here: Recording) -> Iterator[Difference]:
+    for name in sorted(set(recorded.machines) & set(here.machines)):
+        one, other = recorded.machines[name], here.machines[name]
+        for fact in sorted(set(one) | set(other)):
+            if one.get(fact) != other.get(fact):
+                yield Difference(
+                    Topic.MACHINE, f"{name} {fact}", one.get(fact, "not told"), other.get(fact, "not told")
+                )
+
+
+def _times(recorded: Recording, here: Recording) -> Iterator[Difference]:
+    for step in [name for name in recorded.steps if name in here.steps]:
+        one, other = (float(side.steps[step].get("seconds", 0.0)) for side in (recorded, here))
+        low, high = sorted((one, other))
+        if high > low * SLOWER and high - low > SECONDS:
+            yield Difference(Topic.TIME, f"step {step}", f"{one:.0f} s", f"{other:.0f} s")
+
+
+def _listed(kinds: set[str] | None) -> str:
+    return "; ".join(sorted(kinds)) if kinds else "absent"
+
+
+def _numbers(statuses: set[int]) -> str:
+    return ", ".join(str(status) for status in sorted(statuses))

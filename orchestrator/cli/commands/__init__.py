@@ -1,0 +1,3 @@
+"""
+One module for each command: options, one piece of work, what is shown.
+"""

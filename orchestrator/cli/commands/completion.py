@@ -1,0 +1,32 @@
+"""
+tpuctl completion: words for the shell, names of deployments among them.
+"""
+
+import click
+
+LINES = {
+    "bash": 'add to ~/.bashrc:  eval "$(tpuctl completion bash)"',
+    "zsh": 'add to ~/.zshrc:  eval "$(tpuctl completion zsh)"',
+    "fish": "run once:  tpuctl completion fish > ~/.config/fish/completions/tpuctl.fish",
+}
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(sorted(LINES)))
+def command(shell: str) -> None:
+    """
+    Print the script that makes SHELL complete commands, options and the names of your deployments.
+    """
+    import sys
+
+    from click.shell_completion import get_completion_class
+
+    from orchestrator.cli.console import say
+    from orchestrator.cli.main import cli
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"click knows no completion for {shell}")
+    click.echo(kind(cli, {}, "tpuctl", "_TPUCTL_COMPLETE").source())
+    if sys.stdout.isatty():
+        say(f"  next:  {LINES[shell]}")

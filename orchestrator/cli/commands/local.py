@@ -1,0 +1,290 @@
+"""
+tpuctl local: run and disturb the local cloud.
+"""
+
+import click
+
+from orchestrator.cli.options import json_option
+
+
+@click.group("local", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """
+    Run and disturb the local cloud. Google's clients and gcloud talk to it; its machines are processes.
+    """
+
+
+@command.command("start")
+@click.option(
+    "--hosts", type=click.Choice(["process", "namespace", "auto"]), default="process", show_default=True
+)
+@click.option(
+    "--latency", type=click.Choice(["instant", "scaled", "realistic"]), default="scaled", show_default=True
+)
+@click.option(
+    "--notice",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="From the preemption notice to the kill: 30 on a real one, 2 in profile scaled.",
+)
+@click.option("--project", default="local-project", show_default=True)
+@click.option("--seed", type=int, help="Ids of resources repeat; without it each local cloud has its own.")
+@click.option(
+    "--stockout",
+    "stockouts",
+    multiple=True,
+    metavar="ZONE",
+    help="A zone without capacity; ZONE/spot: without spot.",
+)
+@click.option("--quota", multiple=True, metavar="ID@PLACE=LIMIT", help="For example CPUS@us-central1=8.")
+@click.option(
+    "--fresh-project/--no-fresh-project",
+    default=True,
+    show_default=True,
+    help="The project may have what a new one may: 4 chips of v5e in a zone; or as many as you ask for.",
+)
+@click.option(
+    "--disable-api", "disabled_apis", multiple=True, metavar="API", help="For example tpu.googleapis.com."
+)
+@click.option(
+    "--deny", "denied_permissions", multiple=True, metavar="PERMISSION", help="For example tpu.nodes.create."
+)
+@click.option(
+    "--object-interval",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Refuse (429) a change of an object that comes sooner after its last one.",
+)
+@click.option(
+    "--policy-delay",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Until a role on a bucket counts: 2 minutes or more on a real one, 2 s in profile scaled.",
+)
+@click.option(
+    "--network",
+    "networks",
+    multiple=True,
+    default=("default",),
+    metavar="NAME",
+    help="A network of the project; none: no network; NAME/SUBNETWORK@REGION: custom mode.",
+)
+@click.option(
+    "--constraint",
+    "constraints",
+    multiple=True,
+    metavar="NAME",
+    help="A policy of the organisation, such as compute.vmExternalIpAccess.",
+)
+@click.option(
+    "--reservation",
+    "reservations",
+    multiple=True,
+    metavar="NAME@ZONE=TYPE",
+    help="A reservation of one TPU of that type, for example mine@us-west4-a=v5litepod-16.",
+)
+@click.option(
+    "--taken-bucket", "taken_buckets", multiple=True, metavar="NAME", help="A name that somebody else owns."
+)
+@click.option(
+    "--package-lock",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="How long apt and dpkg are locked on a new machine: minutes on a real one, 6 s in profile scaled.",
+)
+@click.option(
+    "--python",
+    default="",
+    metavar="VERSION",
+    help="The python3 of all machines; by default that of Google's images (TPU 3.10, VM 3.12) if it is here.",
+)
+@click.option(
+    "--without",
+    "absent",
+    multiple=True,
+    type=click.Choice(["cron", "gcloud"]),
+    help="What the images of machines lack besides.",
+)
+@click.option(
+    "--other-ports", is_flag=True, help="Take ports that are free now: for when others hold the old ones."
+)
+@json_option
+@click.pass_context
+def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: object) -> None:
+    """
+    Start it with these settings. They are kept for the next start; `reset` forgets them.
+    """
+    import os
+    from dataclasses import replace
+
+    from click.core import ParameterSource
+
+    from orchestrator.cli.console import print_json, say
+    from orchestrator.emulator import control
+    from orchestrator.emulator.machines.interpreters import interpreters
+    from orchestrator.emulator.options import load_options, without_ports
+    from orchestrator.emulator.places import local_folder
+    from orchestrator.errors import UsageError
+
+    here = interpreters(os.environ)
+    if choices["python"] and choices["python"] not in here:
+        raise UsageError(
+            f"--python {choices['python']}: this computer has {', '.join(here)}",
+            hint=f"run: uv python install {choices['python']} (or pyenv install)",
+            unchanged="nothing was started",
+        )
+    named = {k: v for k, v in choices.items() if ctx.get_parameter_source(k) is not ParameterSource.DEFAULT}
+    options = replace(load_options(local_folder()), **named)  # type: ignore[arg-type]
+    address, fresh = control.ensure_running(without_ports(options) if other_ports else options)
+    if as_json:
+        print_json("local", {"endpoint": address.endpoint, "project": address.project, "started": fresh})
+    elif fresh:
+        say(f"the local cloud runs at {address.endpoint}, machines: {address.hosts}")
+    else:
+        say(f"it runs already at {address.endpoint}; its settings did not change (tpuctl local stop first)")
+
+
+@command.command("stop")
+@json_option
+def stop(as_json: bool) -> None:
+    """
+    Stop it and all its machines. Disks and buckets stay for the next start.
+    """
+    from orchestrator.emulator import control
+
+    ran = control.stop()
+    text = "the local cloud is stopped" if ran else "the local cloud did not run"
+    _answer(text, {"running": False, "stopped": ran}, as_json=as_json)
+
+
+@command.command("reset", short_help="Stop it and delete everything it holds.")
+@json_option
+def reset(as_json: bool) -> None:
+    """
+    Stop it and delete everything it holds: machines, disks, buckets, settings.
+    """
+    from orchestrator.emulator import control
+
+    control.reset()
+    _answer("the local cloud is gone with everything in it", {"running": False}, as_json=as_json)
+
+
+@command.command("status", short_help="Show address, machines, faults and what it would have cost.")
+@json_option
+def status(as_json: bool) -> None:
+    """
+    Show address, machines, faults that nobody met yet, and what it would have cost.
+    """
+    from orchestrator.cli.console import print_json
+    from orchestrator.emulator import control
+
+    address = control.running()
+    body = control.call("status") if address else {}
+    if as_json:
+        print_json(
+            "local", {"running": address is not None, "endpoint": address.endpoint if address else "", **body}
+        )
+        return
+    click.echo(f"running at {address.endpoint}" if address else "not running")
+    for image in body.get("images", []):
+        lacking = "" if image["python"] == image["python_of_image"] else _other_python(image)
+        click.echo(f"{image['kind']} machines: {image['image']}, Python {image['python']}{lacking}")
+    for machine in body.get("machines", []):
+        click.echo(
+            f"{machine['name']}  {machine['address']}  {'running' if machine['running'] else 'stopped'}"
+        )
+    for queued in body.get("queued", []):
+        click.echo(f"queued resource {queued['name']}  {queued['zone']}  {queued['state']}")
+    for fault in body.get("unused_faults", []):
+        click.echo(f"fault not met yet: {fault['method']} {fault['fault']}")
+    if body.get("bill"):
+        click.echo(f"it would have cost {sum(line['usd'] or 0 for line in body['bill']):.4f} USD")
+
+
+def _other_python(image: dict[str, str]) -> str:
+    return f" (Google's image has {image['python_of_image']})"
+
+
+@command.command("env")
+@json_option
+def env(as_json: bool) -> None:
+    """
+    Print what points other tools at it: eval "$(tpuctl local env)".
+    """
+    import shlex
+
+    from orchestrator.cli.console import print_json
+    from orchestrator.emulator import control
+
+    address, _ = control.ensure_running()
+    variables = control.environment(address)
+    if as_json:
+        print_json("local-env", {"variables": variables})
+        return
+    for name, value in variables.items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+@command.command("preempt", short_help="Take a spot TPU or VM away, with notice or without.")
+@click.argument("name")
+@click.option("--no-notice", is_flag=True, help="SIGKILL at once, without the notice.")
+@click.option("--worker", type=int, help="Kill only this machine of a slice; the node stays READY.")
+@json_option
+def preempt(name: str, no_notice: bool, worker: int | None, as_json: bool) -> None:
+    """
+    Take a spot TPU or VM away: notice, grace, SIGKILL of everything on it.
+    """
+    from orchestrator.emulator import control
+
+    body: dict[str, object] = {"name": name, "worker": worker, "notice": not no_notice and worker is None}
+    if worker is not None:
+        control.call("kill", {"name": name, "worker": worker})
+        text = f"worker {worker} of {name} was killed"
+    else:
+        control.call("preempt", {"name": name, "notice": not no_notice})
+        text = f"{name} was preempted" if no_notice else f"{name} has its notice"
+    _answer(text, body, as_json=as_json)
+
+
+@command.command("fault", short_help="Let the next calls of a method fail in a chosen way.")
+@click.argument("method")
+@click.argument("failures", nargs=-1, required=True)
+@json_option
+def fault(method: str, failures: tuple[str, ...], as_json: bool) -> None:
+    """
+    Let the next calls of METHOD meet FAILURES, one each: for example tpu.nodes.create stockout drop-answer.
+
+    A node's creation, tpu.nodes.create, also meets mute (its machines never run their startup script),
+    born:TIMEOUT or another health, and late-ready:SECONDS (its machines work, and the API says CREATING).
+
+    METHOD `state` puts a node into an odd state instead: tpuctl local fault state NAME UNHEALTHY_MAINTENANCE,
+    or tells of a maintenance: tpuctl local fault state NAME maintenance:600.
+    A queued resource is named queued/NAME: tpuctl local fault state queued/NAME FAILED.
+    A zone is named zone/ZONE: tpuctl local fault state zone/us-east1-c unreachable (or reachable).
+    """
+    from orchestrator.emulator import control
+    from orchestrator.errors import UsageError
+
+    if method != "state":
+        control.call("fault", {"method": method, "failures": list(failures)})
+        text = f"the next {len(failures)} calls of {method} will fail"
+        _answer(text, {"method": method, "failures": list(failures)}, as_json=as_json)
+        return
+    if len(failures) != 2:
+        raise UsageError(
+            "local fault state: name a node and a state", hint="tpuctl local fault state NAME STATE"
+        )
+    name, state = failures
+    control.call("state", {"name": name, "state": state})
+    _answer(f"{name} is now {state}", {"name": name, "state": state}, as_json=as_json)
+
+
+def _answer(text: str, body: dict[str, object], *, as_json: bool) -> None:
+    from orchestrator.cli.console import print_json, say
+
+    if as_json:
+        print_json("local", body)
+    else:
+        say(text)

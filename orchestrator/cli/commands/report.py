@@ -1,0 +1,106 @@
+"""
+tpuctl report: the story of a deployment as one HTML page.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.options import deployment_options, name_argument, output_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orchestrator.cli.wiring import Session
+    from orchestrator.domain.observation import Heartbeat
+    from orchestrator.report.curve import Losses
+    from orchestrator.report.page import Facts
+
+
+@click.command("report")
+@deployment_options
+@output_option("NAME-report.html")
+@name_argument
+def command(
+    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, output: Path | None,
+    name: str | None,
+) -> None:  # fmt: skip
+    """
+    Write one HTML page: what each machine did, the loss, where time and money went, and all events.
+
+    The page holds everything itself and needs no network. NAME is a deployment that this computer has brought
+    up; without it, the one of the deployment file.
+    """
+    from orchestrator.cli.console import print_json, say
+    from orchestrator.cli.expired import sweep_expired
+    from orchestrator.cli.known import open_session
+    from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.cli.wiring import Choice
+    from orchestrator.engine.atomic_files import write_atomically
+    from orchestrator.report.page import page
+
+    printer = EventPrinter()
+    session = open_session(Choice(file, settings, cloud, as_json), name, printer)
+    session.only_looks = True
+    sweep_expired(session)
+    with printer:
+        facts = facts_of(session)
+    path = output or Path(f"{session.spec.name}-report.html")
+    write_atomically(path, page(facts).encode())
+    if as_json:
+        body = {"name": session.spec.name, "file": str(path), "events": len(facts.events)}
+        print_json("report", {**body, "summary": facts.summary.as_dict()})
+    else:
+        say(f"{path}: open it in a browser; it needs no network", style="green")
+
+
+def facts_of(session: "Session") -> "Facts":
+    """
+    Look once and return all that a report tells. Raise UsageError when there is nothing to tell of.
+    """
+    from orchestrator.cli.glance import body_of, glance, holder_of
+    from orchestrator.cli.views.summary import summary_of
+    from orchestrator.domain.observation import Present
+    from orchestrator.engine.event_log import read_events
+    from orchestrator.engine.heartbeats import read_heartbeats
+    from orchestrator.errors import UsageError
+    from orchestrator.pricing.spending import spending
+    from orchestrator.report.page import Facts
+
+    looked = glance(session)
+    history, world = looked.history, looked.world
+    if not history.started_at:
+        raise UsageError(
+            f"{session.spec.name} is not up: there is nothing to report", hint="run: tpuctl up",
+            unchanged="nothing was changed", code="TPU-130",
+        )  # fmt: skip
+    seen = read_heartbeats(session.store, None)
+    beats = seen.value if isinstance(seen, Present) else ()
+    return Facts(
+        status=body_of(session, looked, holder_of(session, world)),
+        history=history,
+        beats=beats,
+        events=read_events(session.store),
+        summary=summary_of(session),
+        spending=spending(session.spec, session.catalog, history, beats, world.seen_at),
+        losses=_losses(session, beats),
+        now=world.seen_at,
+        rehearsed=session.choice.cloud == "local",
+    )
+
+
+def _losses(session: "Session", beats: "Sequence[Heartbeat]") -> "Losses":
+    """
+    Return the loss by step; the job's log is read only where no watcher has seen enough.
+    """
+    from orchestrator.config.rules.progress_patterns import progress_text
+    from orchestrator.engine.job_logs import JobLog
+    from orchestrator.engine.published_status import read_curve
+    from orchestrator.report.curve import FEW, losses
+
+    seen = read_curve(session.store)
+    if len(seen) >= FEW:
+        return losses(seen, beats)
+    lines = ((incarnation, line) for incarnation, _, line in JobLog(session.store, 0).new_lines())
+    return losses(seen, beats, lines, progress_text(session.spec))

@@ -1,0 +1,153 @@
+"""
+tpuctl status: what exists and how far the job is.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.cli.console import put
+from orchestrator.cli.options import deployment_options, name_argument
+
+if TYPE_CHECKING:
+    from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.engine.published_copy import Snapshot
+
+EVERY = 5.0
+"""Seconds between two looks of `--watch`."""
+
+
+@click.command("status")
+@deployment_options
+@click.option("-w", "--watch", is_flag=True, help="Go on, until Ctrl-C or the end of the deployment.")
+@click.option("--wide", is_flag=True, help="As wide as the terminal, and a line for each worker.")
+@click.option("--fresh", is_flag=True, help="Ask the cloud, also where the watcher has just looked.")
+@name_argument
+def command(
+    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, watch: bool, wide: bool,
+    fresh: bool, name: str | None,
+) -> None:  # fmt: skip
+    """
+    Show bucket, VM, TPU and job. Changes nothing of them.
+
+    While somebody watches the deployment, its last look is shown and how old that is; otherwise, and with
+    --fresh, the cloud is asked. NAME is a deployment that this computer has brought up; without it, the one
+    of the deployment file, and without a file all that are known here.
+    """
+    from orchestrator.cli.console import print_json
+    from orchestrator.cli.quick import seen_here
+
+    found = None if watch or fresh or settings else seen_here(cloud, file, name)
+    if found is not None:
+        body = _aged(found)
+    else:
+        seen = _look(file, settings, cloud, name, as_json=as_json, watch=watch, wide=wide, fresh=fresh)
+        if seen is None:
+            return
+        body = seen
+    if as_json:
+        print_json("status", body)
+        return
+    for line in shown(body, cloud, wide=wide):
+        put(line)
+
+
+def _look(
+    file: Path | None, settings: tuple[str, ...], cloud: str, name: str | None, *, as_json: bool, watch: bool,
+    wide: bool, fresh: bool,
+) -> dict[str, Any] | None:  # fmt: skip
+    """
+    Judge the file and look; None when what there is has been shown on the way.
+    """
+    from orchestrator.cli.expired import sweep_expired
+    from orchestrator.cli.known import open_session
+    from orchestrator.cli.quick import keep_mark
+    from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.cli.wiring import Choice
+
+    choice = Choice(file, settings, cloud, as_json)
+    if name is None and _no_file(choice):
+        from orchestrator.cli.commands.top import show_all
+
+        show_all(choice, watch=watch)
+        return None
+    printer = EventPrinter()
+    session = open_session(choice, name, printer)
+    session.only_looks = True
+    if not name and not settings:
+        keep_mark(session)
+    sweep_expired(session)
+    if watch:
+        from orchestrator.cli.views.redraw import follow
+
+        follow(session, wide=wide, fresh=fresh)
+        return None
+    with printer:
+        return newest(session, fresh=fresh)
+
+
+def newest(session: "Session", *, fresh: bool = False) -> dict[str, Any]:
+    """
+    Return the status that the watcher has published, else what the cloud shows; *fresh* asks the cloud.
+    """
+    from orchestrator.cli.glance import look
+
+    found = None if fresh else published_status(session)
+    if found is not None:
+        return _aged(found)
+    session.record.load()
+    return look(session)
+
+
+def _aged(found: "Snapshot") -> dict[str, Any]:
+    from orchestrator.cli.glance import aged
+
+    by = found.body["loop"]
+    return aged(found.body, found.age, "the loop on the VM" if by["where"] == "vm" else "the watcher")
+
+
+def published_status(session: "Session") -> "Snapshot | None":
+    """
+    Return the Snapshot of a loop that runs here, else of one that runs elsewhere; None without one.
+    """
+    from orchestrator.engine.published_copy import published_here
+    from orchestrator.engine.published_status import published
+    from orchestrator.errors import TpuctlError
+
+    found = published_here(session.folder, session.clock.now(), session.ended)
+    if found is not None:
+        return found
+    try:
+        return published(session.store, session.clock.now(), session.ended, session.key)
+    except TpuctlError:
+        return None  # The cloud is asked next, and says what is wrong.
+
+
+def shown(body: dict[str, Any], cloud: str, *, wide: bool) -> list[str]:
+    """
+    Return the status as lines for this terminal.
+    """
+    from orchestrator.cli.console import columns
+    from orchestrator.cli.views.status import WIDTH, status_lines
+
+    width = columns()
+    width = width if wide else min(WIDTH, width or WIDTH)
+    return status_lines(body, rehearsed=cloud == "local", width=width, wide=wide)
+
+
+def _no_file(choice: "Choice") -> bool:
+    """
+    Say whether there is no deployment file, but this computer knows deployments.
+    """
+    from orchestrator.cli.places import kept_files
+    from orchestrator.config.find import find
+    from orchestrator.errors import UsageError
+
+    if choice.file is not None or choice.settings:
+        return False
+    try:
+        find(Path.cwd())
+    except UsageError:
+        return bool(kept_files(choice.cloud))
+    return False

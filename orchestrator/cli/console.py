@@ -1,0 +1,145 @@
+"""
+Where words go: data to stdout, talk to stderr, plain lines when nobody looks at a terminal.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.domain.clean_text import clean, indented
+from orchestrator.errors import TpuctlError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SCHEMA_VERSION = 1
+WIDTH = 9
+"""Blanks before the further lines of an error's text."""
+_PADDED_END = re.compile(r"(?:\x1b\[[\d;]*m| )+(?=\n)")
+"""Blanks, and what sets colours, at the end of a line."""
+
+
+def print_json(kind: str, body: dict[str, Any]) -> None:
+    """
+    Print one JSON document to stdout: indented on a terminal, elsewhere on a line of its own.
+    """
+    document = {"schema_version": SCHEMA_VERSION, "kind": kind, **body}
+    click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
+
+
+def columns() -> int:
+    """
+    Return how many characters a line of stdout may have; 0 when nobody reads it on a terminal.
+    """
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
+        return 0
+    return shutil.get_terminal_size().columns
+
+
+@contextmanager
+def page() -> "Iterator[Console]":
+    """
+    Give a console for stdout; all of it is written at the end, with no blanks at the ends of the lines.
+
+    Tables fill their lines with blanks, which get in the way when somebody copies or compares the text.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        yield console
+    text = _PADDED_END.sub(lambda end: end[0].replace(" ", ""), captured.get())
+    sys.stdout.write(clean(text, colours=True))
+
+
+def put(text: str, *, err: bool = False) -> None:
+    """
+    Print a line that may repeat what machines, the job or the cloud have said; colours stay, no more.
+    """
+    click.echo(clean(text, colours=True), err=err)
+
+
+def say(text: str, *, style: str = "") -> None:
+    """
+    Print talk to stderr, in colour on a terminal that wants it.
+    """
+    from rich.console import Console
+
+    Console(stderr=True, soft_wrap=True, highlight=False).print(
+        clean(text), style=style or None, markup=False
+    )
+
+
+def show_error(error: TpuctlError, args: Sequence[str]) -> None:
+    """
+    Print an expected error: what, what was and was not changed, what to do next.
+
+    What looks like a token in it is masked: a message may repeat what a service or a file said.
+    """
+    from orchestrator.agent.redact import masked
+
+    if wants_json(args):
+        body = {key: masked(text) if isinstance(text, str) else text for key, text in error.as_dict().items()}
+        print_json("error", body)
+        return
+    say(masked(indented(f"error {error.code}: {error.message.rstrip()}", WIDTH)), style="bold red")
+    if error.unchanged:
+        say(masked(indented(f"  state: {error.unchanged}", WIDTH)))
+    if error.hint:
+        say(masked(indented(f"  next:  {error.hint}", WIDTH)))
+
+
+def wants_json(args: Sequence[str]) -> bool:
+    """
+    Say whether the command line asks for JSON; what follows `--` is for another program.
+    """
+    own = args[: args.index("--")] if "--" in args else args
+    return "--json" in own
+
+
+def show_unexpected(error: Exception, args: Sequence[str]) -> None:
+    """
+    Print what nobody had foreseen: the disk's trouble as such, a bug in one line, its story in a file.
+    """
+    from orchestrator.agent.redact import masked
+    from orchestrator.engine.atomic_files import disk_trouble
+
+    trouble = disk_trouble(error) if isinstance(error, OSError) else None
+    if trouble is not None:
+        show_error(trouble, args)
+        return
+    try:
+        story = f"the file {story_of(error)}"
+    except OSError:
+        say(masked("".join(traceback.format_exception(error))))
+        story = "the lines above"
+    bug = TpuctlError(
+        f"this is a bug in tpuctl: {type(error).__name__}: {error}",
+        hint=f"please report it with {story}; `tpuctl status` shows what exists",
+        unchanged="not known",
+    )
+    show_error(bug, args)
+
+
+def story_of(error: Exception) -> str:
+    """
+    Write the whole story of a bug to a file and return its path; what looks like a token is masked.
+    """
+    import platform
+    import tempfile
+
+    from orchestrator import __version__
+    from orchestrator.agent.redact import masked
+
+    with tempfile.NamedTemporaryFile("w", prefix="tpuctl-bug-", suffix=".txt", delete=False) as file:
+        file.write(f"tpuctl {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
+        file.write(masked("".join(traceback.format_exception(error))))
+    return file.name

@@ -1,0 +1,124 @@
+"""
+Show what the rules of `tpuctl check` found: to people as text of at most 80 columns, to programs as JSON.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.advice.preflight.facts import SourceFacts
+from orchestrator.advice.preflight.finding import Finding, Level
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 80
+_HEADINGS = {
+    Level.STOP: ("Stop: do not start it like this", "bold red"),
+    Level.WARN: ("Warnings: likely to cost data, time or money", "bold yellow"),
+    Level.NOTE: ("Notes: good to know", "bold cyan"),
+}
+
+
+def stops(findings: Sequence[Finding]) -> bool:
+    """
+    Say whether one of the findings forbids the start.
+    """
+    return any(finding.level is Level.STOP for finding in findings)
+
+
+def body(findings: Sequence[Finding], facts: SourceFacts) -> dict[str, Any]:
+    """
+    Return the findings as JSON has them.
+    """
+    return {
+        "ok": not stops(findings),
+        "counts": {level.value: _number(findings, level) for level in _HEADINGS},
+        "findings": [finding.as_dict() for finding in findings],
+        "files_not_read": list(facts.unread),
+    }
+
+
+def show(name: str, findings: Sequence[Finding], facts: SourceFacts, *, as_json: bool) -> None:
+    """
+    Print the findings of the deployment *name* to stdout.
+    """
+    if as_json:
+        from orchestrator.cli.console import print_json
+
+        print_json("check", {"name": name, **body(findings, facts)})
+        return
+    from orchestrator.cli.console import page
+
+    with page() as console:
+        render(name, findings, facts, console)
+
+
+def render(name: str, findings: Sequence[Finding], facts: SourceFacts, console: "Console") -> None:
+    """
+    Print all findings on *console*, grouped by level.
+    """
+    width = min(WIDTH, console.width)
+    console.print(f"Check of {name}: {count(findings)}", style="bold", markup=False, width=width)
+    for level, (heading, style) in _HEADINGS.items():
+        group = [finding for finding in findings if finding.level is level]
+        if group:
+            console.print()
+            console.print(heading, style=style, markup=False, width=width)
+        for finding in group:
+            _print(finding, console, width)
+    _unread(facts, console, width)
+
+
+def render_short(findings: Sequence[Finding], facts: SourceFacts, console: "Console") -> None:
+    """
+    Print one line for each rule that found more than notes: the end of `tpuctl plan`.
+    """
+    width = min(WIDTH, console.width)
+    console.print()
+    console.print(f"Check: {count(findings)}", style="bold", markup=False, width=width)
+    groups: dict[tuple[Level, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.level, finding.rule), []).append(finding)
+    for (level, rule), (first, *others) in groups.items():
+        if level is not Level.NOTE:
+            more = f" (and {len(others)} more)" if others else ""
+            line = f"  {level.value:<4}  {rule}{more}: {first.where}: {first.message}"
+            console.print(line, markup=False, width=width, no_wrap=True, overflow="ellipsis")
+    if findings:
+        console.print("  What to change: tpuctl check", markup=False, width=width)
+    _unread(facts, console, width)
+
+
+def count(findings: Sequence[Finding]) -> str:
+    """
+    Say in one line how many findings of each level there are.
+    """
+    words = {
+        Level.STOP: ("stop", "stops"),
+        Level.WARN: ("warning", "warnings"),
+        Level.NOTE: ("note", "notes"),
+    }
+    parts = [f"{n} {words[level][n > 1]}" for level in words if (n := _number(findings, level))]
+    return ", ".join(parts) or "nothing found"
+
+
+def _print(finding: Finding, console: "Console", width: int) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console.print(Text(f"  {finding.rule}  {finding.where}", "bold", overflow="fold"), width=width)
+    for label, text in (("", finding.message), ("change: ", finding.fix)):
+        console.print(
+            Padding(Text(f"{label}{text}", overflow="fold"), (0, 0, 0, 4), expand=False), width=width
+        )
+
+
+def _unread(facts: SourceFacts, console: "Console", width: int) -> None:
+    if facts.unread:
+        names = ", ".join(facts.unread[:3]) + (", ..." if len(facts.unread) > 3 else "")
+        text = f"Not looked at ({len(facts.unread)}; too large, or not Python 3): {names}"
+        console.print(text, markup=False, width=width, overflow="fold")
+
+
+def _number(findings: Sequence[Finding], level: Level) -> int:
+    return sum(finding.level is level for finding in findings)

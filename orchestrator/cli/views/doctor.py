@@ -1,0 +1,75 @@
+"""
+Show what `tpuctl doctor` found: to people as text of at most 80 columns, to programs as JSON.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from orchestrator.advice.doctor.finding import Finding, Group, Health
+from orchestrator.advice.doctor.rules import healthy
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 80
+_STYLES = {Health.OK: "green", Health.WARN: "yellow", Health.BAD: "bold red", Health.UNKNOWN: "cyan"}
+_WORDS = {
+    Health.OK: "fine", Health.WARN: "to be looked at", Health.BAD: "wrong", Health.UNKNOWN: "not known",
+}  # fmt: skip
+
+
+def show(findings: Sequence[Finding], done: Sequence[str], *, as_json: bool) -> None:
+    """
+    Print the findings, and what was mended before, to stdout.
+    """
+    if as_json:
+        from orchestrator.cli.console import print_json
+
+        counts = {health.value: _number(findings, health) for health in Health}
+        checks = [finding.as_dict() for finding in findings]
+        print_json(
+            "doctor", {"ok": healthy(findings), "counts": counts, "checks": checks, "fixed": list(done)}
+        )
+        return
+    from orchestrator.cli.console import page
+
+    with page() as console:
+        render(findings, done, console)
+
+
+def render(findings: Sequence[Finding], done: Sequence[str], console: "Console") -> None:
+    """
+    Print the findings on *console*, by group; the sum comes last, where people look.
+    """
+    width = min(WIDTH, console.width)
+    for text in done:
+        console.print(f"mended: {text}", style="green", markup=False, width=width, overflow="fold")
+    for group in Group:
+        console.print(group.value, style="bold", markup=False, width=width)
+        _group([finding for finding in findings if finding.group is group], console, width)
+        console.print()
+    parts = [f"{n} {_WORDS[health]}" for health in Health if (n := _number(findings, health))]
+    style = "bold green" if healthy(findings) else "bold red"
+    console.print(", ".join(parts), style=style, markup=False, width=width)
+
+
+def _group(findings: Sequence[Finding], console: "Console", width: int) -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    for finding in findings:
+        table = Table.grid(padding=(0, 1, 0, 0))
+        table.add_column(width=9)
+        table.add_column(width=15)
+        table.add_column(overflow="fold")
+        word = Text(f"  {finding.health.value}", _STYLES[finding.health])
+        table.add_row(word, finding.check, Text(finding.text))
+        console.print(table, width=width)
+        if finding.fix:
+            fix = Text(f"fix: {finding.fix}", overflow="fold")
+            console.print(Padding(fix, (0, 0, 0, 4), expand=False), width=width)
+
+
+def _number(findings: Sequence[Finding], health: Health) -> int:
+    return sum(finding.health is health for finding in findings)

@@ -1,0 +1,245 @@
+"""
+The shape of every document that `--json` prints, and the JSON Schema made of it.
+
+A shape is written with Python's own types: `str`, `[str]` for a list, a dictionary for an object ("key?" may
+be missing), `maybe(x)` for x or null, `table(x)` for an object whose keys are names, `object` for anything.
+Within one schema version keys are added, never removed or given another meaning.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.cli.console import SCHEMA_VERSION
+
+OUTPUT_SCHEMA_ID = "urn:tpuctl:output"
+OUTPUT_SCHEMA_FILE = "output.schema.json"
+
+_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+def maybe(shape: Any) -> dict[str, Any]:
+    """
+    Return the schema of *shape* or null.
+    """
+    return {"$schema": {"anyOf": [schema_of(shape), {"type": "null"}]}}
+
+
+def table(shape: Any) -> dict[str, Any]:
+    """
+    Return the schema of an object whose keys are names and whose values have *shape*.
+    """
+    return {"$schema": {"type": "object", "additionalProperties": schema_of(shape)}}
+
+
+def schema_of(shape: Any, *, strict: bool = False) -> dict[str, Any]:
+    """
+    Return the JSON Schema of a shape; with *strict* an object has no other keys than those named.
+    """
+    if shape is object:
+        return {}
+    if isinstance(shape, type):
+        return {"type": _NAMES[shape]}
+    if isinstance(shape, list):
+        return {"type": "array", "items": schema_of(shape[0], strict=strict)}
+    if "$schema" in shape:
+        found: dict[str, Any] = shape["$schema"]
+        return found
+    required = [key for key in shape if not key.endswith("?")]
+    properties = {key.rstrip("?"): schema_of(value, strict=strict) for key, value in shape.items()}
+    more = {"additionalProperties": False} if strict else {}
+    return {"type": "object", "properties": properties, "required": required, **more}
+
+
+_CHANGE = {
+    "kind": str, "verb": str, "name": str, "zone": str, "incarnation": maybe(int), "why": str,
+    "details": table(str),
+}  # fmt: skip
+_PRICE_LINE = {
+    "what": str, "meter": str, "spot_usd": maybe(float), "ondemand_usd": maybe(float),
+    "billed_usd": maybe(float), "most_usd": maybe(float),
+}  # fmt: skip
+_FINDINGS = {
+    "ok": bool, "counts": table(int), "files_not_read": [str],
+    "findings": [{"rule": str, "level": str, "where": str, "message": str, "fix": str}],
+}  # fmt: skip
+_RECOVERY = {"incarnation": int, "parts": table(float), "total": float}
+_SUMMARY = {
+    "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
+    "redone_at_least": bool, "recoveries": [_RECOVERY], "goodput": maybe(float), "wall_seconds": float,
+    "cost_usd": float, "ondemand_usd": float,
+}  # fmt: skip
+_COMEBACK = {
+    "kill": str, "resumed": bool, "why": str, "ignored": bool, "redone": maybe(int), "seconds": maybe(float),
+    "fault": maybe(str), "parts": table(float),
+}  # fmt: skip
+_SEEN = {"by": str, "age_s": float}
+
+KINDS: Mapping[str, Any] = {
+    "init": {"file": str, "recipe": maybe(str)},
+    "plan": {
+        "deployment": str, "project": maybe(str), "region": str, "zones": [str], "bucket": maybe(str),
+        "bucket_location": str, "egress_usd_gib": table(maybe(float)),
+        "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "reason": str, "labels": object,
+        "service_account": {"email": maybe(str), "text": str}, "scopes": [str],
+        "secrets": table(str), "grants": [str], "dead_man": [{"name": str, "armed": bool, "text": str}],
+        "price": {
+            "zone": str, "lines": [_PRICE_LINE], "spot_usd_hour": maybe(float),
+            "ondemand_usd_hour": maybe(float), "billed_usd_hour": maybe(float),
+            "storage_usd_gib_month": maybe(float), "unknown": [str], "ttl_seconds": float,
+            "to_ttl_usd": maybe(float), "budget_usd": maybe(float), "to_budget_seconds": maybe(float),
+            "dates": table(str),
+        },
+        "notes": [str], "seen?": str, "out?": str, "check?": _FINDINGS, "scripts?": table(str),
+        "sent?": {"files": int, "bytes": int, "largest": [{"path": str, "bytes": int}]},
+        "data?": [{
+            "name": str, "source": str, "bytes": maybe(int), "files": maybe(int), "usd_month": maybe(float),
+            "leads_to?": str,
+        }],
+        "at_home?": [{"path": str, "rule": str, "files": int, "bytes": int}],
+        "hooks?": table(str),
+    },
+    "config": {"file": str, "settings": [{"key": str, "value": object, "origin": str}]},
+    "check": {"name": str, **_FINDINGS},
+    "up": {"name": str, "bucket": str, "changes": int, "outcome": str},
+    "watch": {"outcome": str, "reason": str, "summary": _SUMMARY},
+    "watch-on-vm": {"vm": str, "running": bool, "changes": int, "digest?": str},
+    "status": {
+        "name": str, "project": str, "outcome": maybe(str), "reason?": str, "uncommitted?": str,
+        "unclaimed?": str, "incarnation": int, "preemptions": int, "cost_usd": float,
+        "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
+        "workers": [{
+            "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "checkpoint": maybe(int),
+            "checkpoint_counted": bool, "format": str, "rate": maybe(float), "total_steps": maybe(int),
+            "progress_from": str,
+            "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "starts": int, "message": str,
+        }],
+        "loop": object, "alone": str, "next": [str], "look_in_s": maybe(float), "target_steps": maybe(int),
+        "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_left_s": maybe(float),
+        "deadline": maybe({"due": str, "forecast": str, "runs_on": str}),
+        "sidecars": [{"name": str, "role": str, "port": int}], "seen": _SEEN,
+    },
+    "deployments": {
+        "deployments": [{
+            "name": str, "project": str, "problem": str, "outcome": maybe(str), "tpu": maybe(str),
+            "job": maybe(str), "checkpoint": maybe(str), "preemptions": maybe(int), "cost_usd": maybe(float),
+            "seen": maybe(_SEEN),
+        }],
+    },
+    "push": {"name": str, "before": str, "bundle": str, "plan": [str], "outcome": str},
+    "dashboard": {"url": str, "port": int},
+    "report": {"name": str, "file": str, "events": int, "summary": _SUMMARY},
+    "explain": {
+        "name": str, "headline": str, "seen_at": float, "rules": table(str),
+        "parts": [{
+            "what": str, "state": str, "why": str, "rule": str,
+            "evidence": [{"source": str, "at": maybe(float), "text": str}],
+            "next": str, "when": maybe(float), "you": str, "calm": bool,
+        }],
+    },
+    "cost": {
+        "name": str, "preemptions": int, "storage_gib": float,
+        "usd": float, "most_usd": float, "ondemand_usd": float,
+        "items": [{
+            "what": str, "zone": str, "machines": int, "seconds": float, "usd": maybe(float),
+            "ondemand_usd": maybe(float),
+        }],
+        "zones": table(float), "days": table(float), "uses": table(float), "unknown": [str],
+        "rate_usd": float, "ttl_left": maybe(float), "to_ttl_usd": maybe(float), "budget_usd": maybe(float),
+        "budget_lasts": maybe(float), "wasted_usd": float, "price_dates": table(str), "hourly": [_PRICE_LINE],
+    },
+    "checkpoints": {
+        "name": str,
+        "checkpoints": [{
+            "step": int, "incarnation": maybe(int), "workers": int, "size": int, "saved_at": float,
+            "complete": bool, "why": str, "format": str, "resumes": bool, "verified": maybe(bool),
+            "faults": [str],
+        }],
+        "unclaimed": [{
+            "incarnation": int, "complete": bool, "moment": str, "at": float, "size": int, "files": [str],
+            "skipped": [{"name": str, "why": str}],
+        }],
+    },
+    "fetch": {
+        "name": str, "step?": int, "unclaimed?": int, "folder": str, "bytes": int, "files": int,
+        "verified": bool,
+    },
+    "exec": {
+        "results": [{
+            "machine": str, "exit_code": maybe(int), "stdout": str, "stderr": str, "lost": bool, "why": str,
+            "code": maybe(str),
+        }],
+    },
+    "tunnel": {"service": str, "url": str, "port": int, "role": str},
+    "rehearsal": {
+        "done": bool, "comebacks": [_COMEBACK], "same_loss": maybe(bool), "loss": maybe(float),
+        "unbroken_loss": maybe(float), "torn": int, "seconds_lost": maybe(float), "advice": [str],
+        "missed": int, "survives": bool, "verdict": str, "same_checkpoint": maybe(bool), "causes": [str],
+        "checkpoint": maybe({"step": int, "files": int, "differ": [str]}), "kept": maybe(str),
+        "failure": maybe(
+            {"run": str, "outcome": maybe(str), "exit_code": maybe(int), "reason": str, "log": [str]}
+        ),
+    },
+    "down": {
+        "left": [{"kind": str, "name": str, "zone": str, "state": str}], "data_kept": bool,
+        "saved_usd_hour": float,
+    },
+    "prices": {
+        "date": str, "file": str,
+        "prices": [{
+            "generation": str, "region": str, "several_hosts": bool,
+            "ondemand_usd_chip_hour": maybe(float), "spot_usd_chip_hour": maybe(float),
+        }],
+    },
+    "selftest": {
+        "name": str, "cloud": str, "left": [str], "interrupted": bool,
+        "steps": table({"outcome": str, "seconds": float, "proves": str}),
+        "differences": maybe([{"topic": str, "where": str, "recorded": str, "here": str}]),
+    },
+    "doctor": {
+        "ok": bool, "counts": table(int), "fixed": [str],
+        "checks": [{"check": str, "group": str, "health": str, "text": str, "fix": str}],
+    },
+    "support": {"file": str, "files": [{"name": str, "bytes": int, "what": str}], "unread": table(str)},
+    "local": {
+        "running?": bool, "endpoint?": str, "project?": str, "started?": bool, "stopped?": bool,
+        "reset?": bool, "name?": str, "worker?": maybe(int), "notice?": bool, "method?": str,
+        "failures?": [str], "state?": str,
+        "machines?": [{"id": str, "name": str, "address": str, "running": bool}],
+        "queued?": [{"name": str, "zone": str, "state": str}],
+        "unused_faults?": [object], "bill?": [object], "calls?": table(int), "refused?": table(int),
+        "images?": [{"kind": str, "image": str, "python": str, "python_of_image": str}],
+    },
+    "local-env": {"variables": table(str)},
+    "notify": {"results": [{"receiver": str, "told": bool, "why": str}]},
+    "secret": {"name": str, "version": int, "project": str},
+    "secrets": {"project": str, "secrets": [{"name": str, "created": str}]},
+    "error": {
+        "code": str, "exit_code": int, "retry": str, "message": str, "changed": str, "hint": str,
+        "complaints?": [{
+            "path": str, "line": maybe(int), "col": maybe(int), "key": str, "message": str, "hint": str,
+        }],
+    },
+}  # fmt: skip
+"""
+What each kind of document holds, beside `schema_version` and `kind`.
+"""
+
+
+def output_schema(kind: str | None = None, *, strict: bool = False) -> dict[str, Any]:
+    """
+    Return the schema (draft 2020-12) of one kind of document, or of all of them.
+    """
+    head = {"schema_version": {"const": SCHEMA_VERSION}}
+    documents = {}
+    for name in KINDS if kind is None else (kind,):
+        found = schema_of(KINDS[name], strict=strict)
+        found["properties"] = {**head, "kind": {"const": name}, **found["properties"]}
+        found["required"] = ["schema_version", "kind", *found["required"]]
+        documents[name] = found
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": OUTPUT_SCHEMA_ID,
+        "title": "what tpuctl prints with --json",
+        "$defs": documents,
+        "oneOf": [{"$ref": f"#/$defs/{name}"} for name in documents],
+    }

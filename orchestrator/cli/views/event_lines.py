@@ -1,0 +1,178 @@
+"""
+Show events as they come: time-stamped lines, NDJSON, and on a terminal a live line below them.
+"""
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.views.amounts import span_text
+from orchestrator.domain.clean_text import clean, cut, indented
+from orchestrator.domain.events import Event
+from orchestrator.domain.plan import Kind
+from orchestrator.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from orchestrator.cli.views.live_line import LiveLine
+    from orchestrator.engine.apply import Failure
+
+COLOURS = {
+    "preempted": "red", "anew": "red", "invariant": "red", "refused": "yellow", "failure": "yellow",
+    "uncommitted": "yellow", "done": "green", "ready": "green",
+}  # fmt: skip
+FAILING = "failing"
+"""The wait that counts a failure which repeats; no text of a plan is a single word."""
+WIDTH = 10
+"""Characters of the time before an event."""
+REMINDER = 300.0
+"""Seconds after which a wait that still lasts is said once more where no live line shows it."""
+
+
+class EventPrinter:
+    """
+    Print events as time-stamped lines to stderr, or as NDJSON to stdout.
+
+    Used as a context manager it draws the live line, when somebody looks at a terminal.
+    """
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self._json = as_json
+        self._last = ""
+        self._line: LiveLine | None = None
+        self._now = ""
+        self._heard: float | None = None
+        self._waits: dict[str, Wait] = {}
+        self._begun = 0.0
+
+    def __enter__(self) -> None:
+        from orchestrator.cli.views.live_line import LiveLine, wanted
+
+        if not self._json and wanted():
+            self._begun = time.time()
+            self._line = LiveLine(self.line_text)
+            self._line.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        if self._line is not None:
+            self._line.stop()
+            self._line = None
+
+    @property
+    def live(self) -> bool:
+        """
+        Say whether a live line is shown.
+        """
+        return self._line is not None
+
+    def __call__(self, event: Event) -> None:
+        """
+        Print one event; the same text twice in a row is printed once.
+        """
+        if self._json:
+            click.echo(event.to_json().decode())
+            return
+        if "tries" in event.data and not self._is_due(event):
+            return
+        event = replace(event, text=indented(clean(event.text.rstrip()), WIDTH))
+        if event.text == self._last:
+            return
+        self._last = event.text
+        stamp = time.strftime("%H:%M:%S", time.localtime(event.at))
+        style = COLOURS.get(event.kind, "")
+        if self._line is not None:
+            self._line.above(stamp, event.text, style)
+            return
+        from orchestrator.cli.console import say
+
+        say(f"{stamp}  {event.text}", style=style)
+
+    def _is_due(self, event: Event) -> bool:
+        """
+        Count a failure that repeats in one line; say whether it is to be printed as an event too.
+
+        It is for the first time, and again after some minutes where no live line counts.
+        """
+        tries, since = int(event.data["tries"]), float(event.data["since"])
+        wait = self._waits.get(FAILING) if tries > 1 else None
+        wait = wait or Wait("", since)
+        wait.text = f"{event.text}, {tries} failed tries"
+        self._waits = {FAILING: wait}
+        if wait.said is None:
+            wait.said = event.at
+            return True
+        if not self.live and event.at - wait.said >= REMINDER:
+            wait.said = event.at
+            span = span_text(event.at - since)
+            self(Event(event.at, event.kind, f"still failing after {span}, {tries} tries: {event.text}"))
+        return False
+
+    def now(self, text: str, heard: float | None = None) -> None:
+        """
+        Set what the live line shows; *heard* is the time of the last report it rests on.
+        """
+        self._now, self._heard = text, heard
+
+    def line_text(self, at: float) -> str:
+        """
+        Return the live line: what is waited for and for how long so far, then the job.
+        """
+        parts = [f"{wait.text} ({span_text(at - wait.since)})" for wait in self._waits.values()]
+        if self._now:
+            parts.append(self._now)
+        if self._now and self._heard is not None:
+            parts.append(f"heard {span_text(at - self._heard)} ago")
+        seconds = f" ({span_text(at - self._begun)})" if self._begun else ""
+        # It may name files: `fetch` shows what it copies, under the names that the job gave them.
+        return cut(", ".join(parts), 1000) or f"looking at the cloud{seconds}"
+
+    def waiting(self, texts: Sequence[str], at: float) -> None:
+        """
+        Say what is waited for, each thing once, and again after some minutes; the live line counts instead.
+        """
+        waits = {}
+        for text in texts:
+            key = re.sub(r" in [\d.]+ s\b", "", text)
+            waits[key] = self._waits.get(key) or Wait(key, at)
+            waits[key].text = text
+        self._waits = waits
+        if not self.live:
+            for wait in waits.values():
+                self._say_wait(wait, at)
+
+    def _say_wait(self, wait: "Wait", at: float) -> None:
+        if wait.said is None:
+            self(Event(at, "waiting", f"waiting: {wait.text}"))
+        elif at - wait.said >= REMINDER:
+            self(Event(at, "waiting", f"still waiting after {span_text(at - wait.since)}: {wait.text}"))
+        else:
+            return
+        wait.said = at
+
+    def failure(self, failure: "Failure", at: float) -> None:
+        """
+        Say what a pass failed at; the next pass tries again where that makes sense.
+        """
+        change = failure.change
+        if change.kind is Kind.JOB and isinstance(failure.error, NotFoundError):
+            return  # The machine has not published its keys: it still boots, and the plan says so.
+        text = f"{change.kind.value} {change.name}: {failure.error.message} ({failure.error.code})"
+        self(Event(at, "failure", text, failure.error.as_dict()))
+
+
+class Wait:
+    """
+    Remember one thing that is waited for: since when, and when it was said last.
+    """
+
+    def __init__(self, text: str, since: float) -> None:
+        self.text = text
+        self.since = since
+        self.said: float | None = None

@@ -1,0 +1,76 @@
+"""
+Show an explanation as text of at most 80 columns.
+"""
+
+from typing import TYPE_CHECKING
+
+from orchestrator.advice.explain.values import Evidence, Explanation, Part
+from orchestrator.cli.views.amounts import span_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 80
+
+
+def show(found: Explanation) -> None:
+    """
+    Print the explanation to stdout.
+    """
+    from orchestrator.cli.console import page
+
+    with page() as console:
+        render(found, console)
+
+
+def render(found: Explanation, console: "Console") -> None:
+    """
+    Print the explanation on *console*: what needs somebody with all its evidence, the rest on a line.
+    """
+    width = min(WIDTH, console.width)
+    console.print(f"{found.name}: {found.headline}", style="bold", markup=False, width=width)
+    for part in found.parts:
+        style = "green" if part.calm else "yellow"
+        console.print()
+        console.print(f"{part.what}: {part.state}", style=style, markup=False, width=width)
+        _rows(part, found, console, width)
+
+
+def _rows(part: Part, found: Explanation, console: "Console", width: int) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = [("why", part.why)]
+    rows += [] if part.calm else [("rule", f"{found.rules[part.rule]} [{part.rule}]")]
+    seen = part.evidence[:1] if part.calm else part.evidence
+    rows += [("seen", _evidence(one, found.seen_at)) for one in seen]
+    when = _when(part, found.seen_at)
+    rows += [("next", f"{part.next}{f', {when}' if when else ''}")] if part.next else []
+    rows += [("do", part.you)] if part.you else []
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=6)
+    table.add_column(overflow="fold")
+    last = ""
+    for label, text in rows:
+        table.add_row("" if label == last else f"  {label}", Text(text))
+        last = label
+    console.print(table, width=width)
+
+
+def _evidence(one: Evidence, now: float) -> str:
+    age = "" if one.at is None else f", {_ago(now - one.at)}"
+    return f"{one.text} ({one.source}{age})"
+
+
+def _ago(seconds: float) -> str:
+    return "now" if seconds < 1 else f"{span_text(seconds)} ago"
+
+
+def _when(part: Part, now: float) -> str:
+    """
+    Say when the next step comes; a step that needs a pass comes not at all while nobody watches.
+    """
+    if part.when is not None:
+        wait = part.when - now
+        return "now" if wait < 1 else f"in {span_text(wait)}"
+    return "" if part.next in {"", "nothing"} else "as soon as somebody watches"

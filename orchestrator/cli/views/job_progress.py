@@ -1,0 +1,111 @@
+"""
+Show how far the job is: on a terminal in the live line, elsewhere in a plain line at each piece of news.
+"""
+
+from orchestrator.cli.views.amounts import rate_text, span_text, usd_text
+from orchestrator.cli.views.event_lines import EventPrinter
+from orchestrator.domain.events import Event
+from orchestrator.domain.job_progress import last_step, seconds_left
+from orchestrator.domain.observation import Heartbeat, Phase, Present
+from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.spec import Spec
+from orchestrator.engine.reconcile import Pass
+from orchestrator.planning.unclaimed import checkpoint_name, uncommitted_text
+
+SPACING = 5.0
+"""Least seconds between two plain lines that tell of nothing but steps."""
+WORDS = {
+    Phase.BOOT: "the agent starts",
+    Phase.SETUP: "setup runs",
+    Phase.RESTORE: "the checkpoint is restored",
+    Phase.RUN: "job runs",
+    Phase.STOPPING: "job is being stopped",
+    Phase.STOPPED: "job was stopped",
+    Phase.ENDED: "job ended, its files are made sure of",
+    Phase.DONE: "job done",
+    Phase.UNCLAIMED: "job ended, nothing was committed",
+    Phase.FAILED: "job failed",
+    Phase.UNKNOWN: "what the job does is not known",
+}
+
+
+class Progress:
+    """
+    Turn passes into progress: the live line always, events for what is news.
+    """
+
+    def __init__(self, printer: EventPrinter, spec: Spec) -> None:
+        self._printer = printer
+        self._spec = spec
+        self._said: tuple[object, ...] = ()
+        self._step: int | None = None
+        self._at = 0.0
+        self._lying = ""
+
+    def show(self, result: Pass, usd: float) -> None:
+        """
+        Show one pass: what is waited for, or the step, checkpoint, loss and cost.
+        """
+        at = result.world.seen_at
+        self._printer.waiting(result.plan.waiting, at)
+        beats = result.world.heartbeats.value if isinstance(result.world.heartbeats, Present) else ()
+        if not beats:
+            self._printer.now("")
+            return
+        slowest = min(beats, key=lambda b: b.step or 0)
+        lost = slowest.phase is Phase.RUN and any(
+            c.kind is Kind.NODE and c.verb is Verb.CREATE for c in result.plan.changes
+        )
+        text = progress_text(slowest, self._spec, usd, lost=lost)
+        self._printer.now(live_text(slowest, self._spec, usd, lost=lost), slowest.updated)
+        lying = uncommitted_text(self._spec.job.checkpoint, beats)
+        if lying and lying != self._lying:
+            self._printer(Event(at, "uncommitted", lying))
+        self._lying = lying
+        if self._is_news(slowest, at):
+            self._at, self._step = at, slowest.step
+            self._printer(Event(at, "progress", text))
+
+    def _is_news(self, beat: Heartbeat, at: float) -> bool:
+        """
+        Say whether a line of its own is due: a live line needs one for each phase only.
+        """
+        news = (beat.incarnation, beat.phase, None if self._printer.live else beat.committed_step)
+        stepped = not self._printer.live and beat.step != self._step and at - self._at >= SPACING
+        before, self._said = self._said, news
+        return news != before or stepped
+
+
+def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
+    """
+    Return one line about the job; *lost* says that its machine is gone and *beat* was its last report.
+    """
+    parts = [_phase(beat, lost=lost), *_figures(beat, spec), usd_text(usd), f"incarnation {beat.incarnation}"]
+    return ", ".join([*parts, beat.message] if beat.message else parts)
+
+
+def live_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
+    """
+    Return the same for the live line, where what counts must stand within 80 columns.
+    """
+    figures = _figures(beat, spec, brief=True)
+    runs = beat.phase is Phase.RUN and not lost and figures
+    return ", ".join([*([] if runs else [_phase(beat, lost=lost)]), *figures, usd_text(usd)])
+
+
+def _phase(beat: Heartbeat, *, lost: bool) -> str:
+    return "last heard of the job" if lost else WORDS[beat.phase]
+
+
+def _figures(beat: Heartbeat, spec: Spec, *, brief: bool = False) -> list[str]:
+    last = last_step(beat, spec.job.target_steps)
+    parts = [] if beat.step is None else [f"step {beat.step}{f' of {last}' if last else ''}"]
+    if beat.loss is not None:
+        parts.append(f"loss {beat.loss:.4g}")
+    if beat.phase is Phase.RUN and beat.rate:
+        left = seconds_left((beat,), spec.job.target_steps)
+        parts += [rate_text(beat.rate)] if left is None or not brief else []
+        parts += [] if left is None else [f"{span_text(left)} left"]
+    if beat.committed_step is not None:
+        parts.append(f"checkpoint {checkpoint_name(beat).removeprefix('step ')}")
+    return parts

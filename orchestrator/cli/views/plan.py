@@ -1,0 +1,224 @@
+"""
+Show a preview: to people as text of at most 80 columns, to programs as JSON.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.advice.preview import Preview
+from orchestrator.domain.names import home_region
+from orchestrator.domain.plan import Change, Plan, Verb
+from orchestrator.domain.scopes import node_scopes
+from orchestrator.planning.dead_man import legs
+from orchestrator.pricing.cost import to_budget, to_ttl
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDTH = 80
+NOTHING, CLOUD = "nothing", "cloud"
+"""What a plan starts from: nothing at all, without a look, or what the cloud shows now."""
+_SEEN = {
+    NOTHING: "no cloud was asked: this is `up` from nothing",
+    CLOUD: "what exists was looked at just now",
+}
+_COLOURS = {
+    Verb.CREATE: "green",
+    Verb.DELETE: "red",
+    Verb.UPDATE: "yellow",
+    Verb.START: "cyan",
+    Verb.STOP: "yellow",
+}
+
+
+def show(
+    preview: Preview,
+    *,
+    as_json: bool = False,
+    seen: str = "",
+    scripts: bool = False,
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """
+    Print the preview to stdout; *scripts* adds the rendered scripts, *more* goes into the JSON.
+
+    *seen* says what the plan starts from, where that is worth a line.
+    """
+    if as_json:
+        from orchestrator.cli.console import print_json
+
+        start = {"seen": seen} if seen else {}
+        print_json("plan", {**preview.as_dict(scripts=scripts), **start, **(more or {})})
+        return
+    from orchestrator.cli.console import page
+
+    with page() as console:
+        render(preview, console, seen=seen, scripts=scripts)
+
+
+def render(preview: Preview, console: "Console", *, seen: str = "", scripts: bool = False) -> None:
+    """
+    Print the preview on *console*.
+    """
+    width = min(WIDTH, console.width)
+    console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
+    console.print(_facts(preview, _SEEN.get(seen, "")), width=width)
+    console.print()
+    console.print(count(preview.plan), style="bold", markup=False, width=width)
+    for change in preview.plan.changes:
+        console.print(_change(preview, change), width=width)
+    for text in preview.plan.waiting:
+        console.print(f"  waiting: {text}", markup=False, width=width)
+    console.print()
+    console.print(_prices(preview), width=width)
+    for line in (*_sums(preview), *(f"Note: {note}." for note in preview.notes)):
+        console.print(line, markup=False, width=width)
+    for name, text in preview.scripts.items() if scripts else ():
+        console.print(f"\n--- {name} ---", style="bold", markup=False)
+        console.print(text, markup=False, soft_wrap=True)
+
+
+def count(plan: Plan) -> str:
+    """
+    Say in one line how much would change, or why nothing would.
+    """
+    if plan.empty:
+        return "No changes: " + (
+            plan.reason or "; ".join(plan.waiting) or "everything is as the file wants it"
+        )
+    parts = [(sum(c.verb is verb for c in plan.changes), verb) for verb in Verb]
+    text = ", ".join(f"{number} to {verb.name.lower()}" for number, verb in parts if number)
+    return f"{len(plan.changes)} change{'s' if len(plan.changes) > 1 else ''}: {text}"
+
+
+def _facts(preview: Preview, seen: str) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in node_scopes(preview.spec))
+    facts = {
+        "project": preview.project or "not known yet: set project, GOOGLE_CLOUD_PROJECT or --set project=ID",
+        **_places(preview),
+        "runs as": preview.account_text,
+        "scopes": scopes,
+        "saves": _saves(preview.spec.job.checkpoint.format),
+        **({"seen": seen} if seen else {}),
+    }
+    for name, text in facts.items():
+        table.add_row(f"  {name}", Text(text, overflow="fold"))
+    return table
+
+
+def _saves(name: str) -> str:
+    return "format auto: decided by the first save" if name == "auto" else f"format {name}"
+
+
+def _places(preview: Preview) -> dict[str, str]:
+    """
+    Say where things are, and what it costs when the TPU is not where the bucket is.
+    """
+    zones = {"zones": ", then ".join(preview.spec.tpu.zones)}
+    if not preview.egress:
+        return {
+            "region": f"{preview.region} (TPU, VM and bucket together: traffic is free and fast)",
+            **zones,
+        }
+    home = home_region(preview.spec)
+    return {
+        "bucket in": f"{home}: code and checkpoints are there, whatever region the TPU is in",
+        **zones,
+        "traffic": "; ".join(_way(region, home, usd) for region, usd in preview.egress.items()),
+    }
+
+
+def _way(region: str, home: str, usd: float | None) -> str:
+    price = "at a price that is not known" if usd is None else f"about {usd:g} USD per GiB"
+    return f"{price} between {region} and {home}, on top of the sums below"
+
+
+def _change(preview: Preview, change: Change) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    colour = _COLOURS[change.verb]
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=1)
+    table.add_column(width=6)
+    table.add_column(width=6)
+    table.add_column(overflow="fold")
+    where = f" in {change.zone}" if change.zone else ""
+    sign, verb = Text(change.verb.value, colour), Text(change.verb.name.lower(), colour)
+    table.add_row(sign, verb, change.kind.value, Text(f"{preview.title(change)}{where}", "bold"))
+    if change.why:
+        table.add_row("", "", "", Text(f"why: {change.why}"))
+    for name, text in preview.details(change).items():
+        table.add_row("", "", "", Text(f"{name}: {text}"))
+    for key, label in preview.labels_of(change).items():
+        table.add_row("", "", "", Text(f"label: {key}={label}"))
+    return table
+
+
+def _prices(preview: Preview) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    price = preview.hourly
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column(f"USD per hour in {price.zone}")
+    for name in ("spot", "on demand", "billed"):
+        table.add_column(name, justify="right")
+    for line in price.lines:
+        table.add_row(
+            Text(f"  {line.what}"),
+            _usd(line.spot_usd),
+            _usd(line.ondemand_usd),
+            _range(line.billed_usd, line.most_usd),
+        )
+    table.add_row(
+        "  sum",
+        _usd(price.spot_usd),
+        _usd(price.ondemand_usd),
+        _range(price.billed_usd, price.most_usd),
+        style="bold",
+    )
+    return table
+
+
+def _sums(preview: Preview) -> list[str]:
+    price, watch = preview.hourly, preview.spec.watch
+    lines = []
+    whole = to_ttl(price, watch.ttl)
+    if whole is None:
+        lines.append(f"Unknown prices: {', '.join(price.unknown)}. The sum is not known either.")
+    else:
+        most = (price.most_usd or 0.0) * watch.ttl / 3600
+        sums = f"{whole:.2f}" if most <= whole else f"{whole:.2f} to {most:.2f}"
+        lines.append(f"To the end of ttl ({watch.ttl}), if all of it runs all the time: {sums} USD.")
+    seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
+    if seconds is not None:
+        lines.append(
+            f"The budget of {watch.budget_usd:g} USD lasts for about {seconds / 3600:.1f} h of that."
+        )
+    if price.storage_usd_gib_month is not None:
+        lines.append(
+            f"On top: storage, {price.storage_usd_gib_month:g} USD per GiB and month of what the job keeps."
+        )
+    return [*lines, f"{price.date_text}. An estimate, not a bill.", *_without_tpuctl(preview)]
+
+
+def _without_tpuctl(preview: Preview) -> list[str]:
+    """
+    Say what ends the bill when no tpuctl runs any more.
+    """
+    shown = [f"  {'armed' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in legs(preview.spec)]
+    return ["If nobody watches:", *shown]
+
+
+def _range(usd: float | None, most: float | None) -> str:
+    return _usd(usd) if most is None or usd is None or most <= usd else f"{usd:.4f} - {most:.4f}"
+
+
+def _usd(usd: float | None) -> str:
+    return "unknown" if usd is None else f"{usd:.4f}"

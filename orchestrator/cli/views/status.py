@@ -1,0 +1,239 @@
+"""
+Show the status of a deployment as text of at most 80 columns, or as wide as the terminal.
+"""
+
+import textwrap
+from collections import Counter
+from typing import Any
+
+from orchestrator.cli.views.amounts import rate_text, span_text, usd_text
+from orchestrator.planning.unclaimed import FETCH
+
+WIDTH = 80
+FEW = 4
+"""Workers of which each has a line of its own; of more only the slowest has one."""
+OLD_SNAPSHOT = "--fresh asks the cloud"
+NO_LOOP = "loop: none runs; a preempted TPU is not replaced"
+
+
+def wrapped(lines: list[str], width: int) -> list[str]:
+    """
+    Return the lines broken between words at *width*, what follows indented; 0: as they are.
+    """
+    if not width:
+        return lines
+    return [
+        part
+        for line in lines
+        for part in textwrap.wrap(
+            line, width, subsequent_indent="  ", drop_whitespace=True, break_on_hyphens=False
+        )
+        or [""]
+    ]
+
+
+def status_lines(
+    body: dict[str, Any], *, rehearsed: bool, width: int = WIDTH, wide: bool = False
+) -> list[str]:
+    """
+    Return the status; *rehearsed* says that nothing is billed, *wide* that every worker has its line.
+    """
+    rows = resource_lines(body["resources"])
+    lines = [*_job(body), *_cost(body, rehearsed=rehearsed), *_deadline(body)]
+    lines += [*_unclaimed(body), *_workers(body, wide=wide), *_sidecars(body), *_end(body)]
+    if body["seen"]["by"] != "cloud":
+        seen = span_text(body["seen"]["age_s"])
+        lines.append(f"seen: {seen} ago by {body['seen']['by']} ({OLD_SNAPSHOT})")
+    return [_head(body), *wrapped([*rows, *lines], width)]
+
+
+def _head(body: dict[str, Any]) -> str:
+    count = body["preemptions"]
+    return f"{body['name']}  incarnation {body['incarnation']}, {count} preemption{'' if count == 1 else 's'}"
+
+
+def job_text(body: dict[str, Any]) -> str:
+    """
+    Return how far the job is in a few words, by its slowest worker; empty while none has reported.
+    """
+    if not body["workers"]:
+        return ""
+    slowest = min(body["workers"], key=lambda w: (w["step"] or 0, w["checkpoint"] or 0))
+    parts = [slowest["phase"]]
+    target = body.get("target_steps") or slowest.get("total_steps")
+    if slowest["step"] is not None:
+        share = f" of {target} ({slowest['step'] / target:.0%})" if target else ""
+        parts.append(f"step {slowest['step']}{share}")
+    if slowest["loss"] is not None:
+        parts.append(f"loss {slowest['loss']:.4g}")
+    if slowest["phase"] == "run" and slowest.get("rate"):
+        parts.append(rate_text(slowest["rate"]))
+    if body.get("eta_s") is not None:
+        parts.append(f"{span_text(body['eta_s'])} left")
+    return ", ".join(parts)
+
+
+def checkpoint_text(body: dict[str, Any]) -> str:
+    """
+    Return the newest checkpoint that every worker has, and its age; empty without one.
+    """
+    saved = [w for w in body["workers"] if w["checkpoint"] is not None]
+    if not saved or len(saved) < len(body["workers"]):
+        return ""
+    least = min(saved, key=lambda w: w["checkpoint"])
+    age = least["checkpoint_age_s"]
+    kind = "save" if least.get("checkpoint_counted") else "step"
+    return f"{kind} {least['checkpoint']}" + ("" if age is None else f", {span_text(age)} old")
+
+
+def _job(body: dict[str, Any]) -> list[str]:
+    lines = [f"job: {job_text(body)}"] if body["workers"] else []
+    if body["workers"]:
+        formats = sorted({w["format"] for w in body["workers"] if w.get("format")})
+        of_format = f" (format {', '.join(formats)})" if formats else ""
+        lines.append(f"checkpoint: {checkpoint_text(body) or 'none yet'}{of_format}")
+    return [*lines, *_untold(body)]
+
+
+def _untold(body: dict[str, Any]) -> list[str]:
+    """
+    Say why step or loss are not shown of a job that has saved by now.
+    """
+    mute = [
+        w
+        for w in body["workers"]
+        if w["phase"] == "run" and w["checkpoint"] is not None and w["loss"] is None
+    ]
+    if not mute or any(w["loss"] is not None for w in body["workers"]):
+        return []
+    what = "no loss" if mute[0]["step"] is not None else "neither step nor loss"
+    how = "job.progress tells it how (docs/job-environment.md)"
+    return [f"progress: the job prints {what} that tpuctl knows; {how}"]
+
+
+def _cost(body: dict[str, Any], *, rehearsed: bool) -> list[str]:
+    billed = "nothing is billed" if rehearsed else "not a bill"
+    limit = f" of {body['budget_usd']:g} USD" if body["budget_usd"] is not None else ""
+    return [f"cost: about {usd_text(body['cost_usd'])}{limit} so far (an estimate, {billed})"]
+
+
+def _unclaimed(body: dict[str, Any]) -> list[str]:
+    """
+    Return what nothing commits, and what lies in the bucket beside the checkpoints.
+    """
+    lying, kept = body.get("uncommitted"), body.get("unclaimed")
+    lines = [f"uncommitted: {lying}"] if lying else []
+    return [*lines, f"unclaimed: {kept}"] if kept else lines
+
+
+def _deadline(body: dict[str, Any]) -> list[str]:
+    """
+    Return when the job is due, what is to be expected, and on what it runs; nothing without a deadline.
+    """
+    told = body.get("deadline")
+    if not told:
+        return []
+    on = {"wait": "", "spot": ", on spot"}.get(told["runs_on"], ", on demand")
+    return [f"deadline: {told['due']}, {told['forecast']}{on}"]
+
+
+def _workers(body: dict[str, Any], *, wide: bool) -> list[str]:
+    workers = body["workers"]
+    if wide or len(workers) <= FEW:
+        return [worker_line(worker) for worker in workers]
+    phases = ", ".join(f"{count} {phase}" for phase, count in Counter(w["phase"] for w in workers).items())
+    last = max(workers, key=lambda w: w["heartbeat_age_s"] or 0.0)
+    return [f"workers: {phases}; heard of last: {worker_line(last)}"]
+
+
+def worker_line(worker: dict[str, Any]) -> str:
+    """
+    Return what one worker has reported.
+    """
+    parts = [f"worker {worker['worker']}: {worker['phase']}"]
+    if worker["step"] is not None:
+        parts.append(f"step {worker['step']}")
+    if worker["loss"] is not None:
+        parts.append(f"loss {worker['loss']:.4g}")
+    if worker["checkpoint"] is not None:
+        age = worker["checkpoint_age_s"]
+        parts.append(
+            f"checkpoint {'save ' if worker.get('checkpoint_counted') else ''}{worker['checkpoint']}"
+            + ("" if age is None else f" ({span_text(age)} old)")
+        )
+    parts.append(f"heard {span_text(worker['heartbeat_age_s'] or 0.0)} ago")
+    if worker["message"]:
+        parts.append(worker["message"])
+    return ", ".join(parts)
+
+
+def _sidecars(body: dict[str, Any]) -> list[str]:
+    places = {"vm": "VM", "tpu": "TPU"}
+    return [
+        f"{s['name']}: on the {places[s['role']]}, port {s['port']} (tpuctl tunnel {s['name']})"
+        for s in body["sidecars"]
+    ]
+
+
+def _end(body: dict[str, Any]) -> list[str]:
+    """
+    Say who cares, how it ended, and what comes next.
+    """
+    lines = [line] if (line := loop_line(body)) else []
+    if lines and lines[0].startswith(NO_LOOP) and body["alone"]:
+        lines.append(f"alone: {body['alone']}")
+    if body["outcome"]:
+        lines.append(f"outcome: {body['outcome']}")
+    when = body["look_in_s"]
+    wait = "" if when is None else "now" if when < 1 else f"in {span_text(when)}"
+    after = f" ({wait})" if wait else " (as soon as somebody watches)" if not body["outcome"] else ""
+    lines += [f"next: {line}{after}" for line in body["next"]]
+    if not body["next"] and not body["outcome"]:
+        again = f"; looks again {wait}" if wait else ""
+        nobody = next((line for line in lines if line.startswith(NO_LOOP)), "")
+        cure = nobody.rstrip(")").rpartition("tpuctl ")
+        does = f"{cure[1]}{cure[2]}" if nobody else f"nothing to do while the job runs{again}"
+        lines.append(f"next: {does}")
+    if body["outcome"] == "unclaimed":
+        lines.append(f"reason: {body.get('reason', '')}")
+    if body["outcome"] in {"done", "unclaimed"} and not body["next"]:
+        lines += _after(body["resources"], unclaimed=body["outcome"] == "unclaimed")
+    if body["ttl_left_s"] is not None:
+        lines.append(f"ends: at the latest in {span_text(body['ttl_left_s'])}, when its ttl is over")
+    return lines
+
+
+def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[str]:
+    """
+    Return what a person may do when the job is done, as far as there is something left.
+    """
+    there = {row["kind"] for row in rows if row["state"] != "absent"}
+    fetch = f"{FETCH} copies what the job saved" if unclaimed else "tpuctl fetch copies the model"
+    lines = [f"next: {fetch} to this computer"] if "bucket" in there else []
+    return [*lines, "next: tpuctl down deletes what is left"] if there - {"bucket"} else lines
+
+
+def loop_line(body: dict[str, Any]) -> str:
+    """
+    Say who takes care of the deployment; nothing when it is over and nobody has to.
+    """
+    loop = body["loop"]
+    vm = next((row["state"] for row in body["resources"] if row["kind"] == "VM"), "")
+    there = bool(loop) and loop["where"] == "vm"
+    if loop is None or not loop["alive"] or (there and vm != "RUNNING"):
+        cure = "tpuctl watch"
+        if there:
+            cure = "the one on the VM is silent: tpuctl watch --on-vm"
+            cure = cure if vm == "RUNNING" else f"the VM is {vm}: tpuctl up"
+        return "" if body["outcome"] else f"{NO_LOOP} ({cure})"
+    where = "on the VM" if there else f"tpuctl {loop['command']} of {loop['who']}"
+    return f"loop: {where}, last renewed {span_text(loop['renewed_age_s'])} ago"
+
+
+def resource_lines(rows: list[dict[str, str]]) -> list[str]:
+    """
+    Return one line for each resource, in columns; a long reason comes last, where it may wrap.
+    """
+    titles = ("kind", "zone", "name")
+    width = {title: max(len(row[title] or "-") for row in rows) for title in titles}
+    return ["  ".join([*((row[t] or "-").ljust(width[t]) for t in titles), row["state"]]) for row in rows]

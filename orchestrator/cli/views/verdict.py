@@ -1,0 +1,142 @@
+"""
+Show the verdict of a rehearsal.
+"""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.advice.rehearsal.comeback import PARTS, Comeback
+from orchestrator.advice.rehearsal.same_bytes import Likeness
+from orchestrator.advice.rehearsal.verdict import Crash, Run, Verdict, Word
+from orchestrator.domain.plan import Outcome
+
+FEW = 3
+"""Names of files that are listed."""
+
+
+def verdict_lines(verdict: Verdict) -> list[str]:
+    """
+    Return the verdict as lines of text.
+    """
+    lines = ["", f"{verdict.word.value}: {_headline(verdict)}"]
+    if verdict.crash is not None:
+        lines += _crash(verdict.crash)
+    for comeback in verdict.comebacks:
+        lines.append(
+            f"  {comeback.kill.value:<9}{'resumed' if comeback.resumed else 'LOST':<9}{_story(comeback)}"
+        )
+    if verdict.done:
+        lines += [f"  loss     {_loss(verdict)}", f"  bytes    {_bytes(verdict)}"]
+        lines += [f"  compare  {text}" for text in _strength(verdict)]
+        lines.append(f"  torn checkpoints moved aside: {verdict.torn}")
+    lines += _costs(verdict.comebacks)
+    if verdict.seconds_lost is not None:
+        lines.append(f"  longer than the undisturbed run by {verdict.seconds_lost:.0f} s")
+    return [*lines, *(f"  to do: {text}" for text in verdict.advice)]
+
+
+def kept_lines(cloud: Path, work: Path, settings: Sequence[str] = ()) -> list[str]:
+    """
+    Return the lines that say what is kept; the indented ones can be pasted into any shell.
+    """
+    place = f"TPUCTL_LOCAL_DIR={shlex.quote(str(cloud))}"
+    flags = "".join(f" --set {shlex.quote(setting)}" for setting in settings)
+    return [
+        "",
+        "Kept for you to look at: the local cloud, with machines, bucket and logs. In any shell:",
+        f"  cd {shlex.quote(str(work))}",
+        f"  export TPUCTL_CLOUD=local {place}",
+        f"  tpuctl logs{flags}",
+        "It ends with:",
+        f"  {place} tpuctl local reset; rmdir {shlex.quote(str(cloud.parent))}",
+    ]
+
+
+def _headline(verdict: Verdict) -> str:
+    back, count = sum(c.resumed for c in verdict.comebacks), len(verdict.comebacks)
+    if verdict.crash is not None and verdict.crash.run is Run.UNBROKEN:
+        return f"the job fails with no failure injected: {_ending(verdict.crash)}"
+    if verdict.crash is not None:
+        return f"the job did not reach its end: {_ending(verdict.crash)}"
+    if verdict.word is Word.INCONCLUSIVE and verdict.silent:
+        return "tpuctl saw no step and no checkpoint of this job"
+    if verdict.word is Word.INCONCLUSIVE:
+        return f"the job ended after {count} of {count + verdict.missed} failures"
+    return f"job recovered from {back} of {count + verdict.missed} failures"
+
+
+def _ending(crash: Crash) -> str:
+    if crash.outcome is Outcome.UNCLAIMED:
+        return "nothing was committed"
+    if crash.exit_code is None or crash.outcome is not Outcome.FAILED:
+        return crash.reason
+    return f"exit status {crash.exit_code}{'' if crash.exit_code else ' before its target'}"
+
+
+def _crash(crash: Crash) -> list[str]:
+    lines = [] if crash.exit_code else [f"  cause    {crash.reason}"]
+    if not crash.log:
+        return [*lines, "  log      the job printed nothing"]
+    return [*lines, f"  log      its last {len(crash.log)} lines:", *(f"    | {line}" for line in crash.log)]
+
+
+def _story(comeback: Comeback) -> str:
+    redone = "" if comeback.redone is None else f", {comeback.redone} steps redone"
+    seconds = "" if comeback.seconds is None else f", {comeback.seconds:.1f} s to the next step"
+    return f"{comeback.why}{redone}{seconds}"
+
+
+def _loss(verdict: Verdict) -> str:
+    if verdict.loss is None:
+        return "not known: the job reported none"
+    if not verdict.compared:
+        return f"{verdict.loss:.6g}, not compared"
+    if verdict.unbroken_loss is None:
+        return f"{verdict.loss:.6g}, not known of the undisturbed run"
+    word = "the same as" if verdict.same_loss else "DIFFERENT from"
+    return f"{verdict.loss:.6g}, {word} the undisturbed run's {verdict.unbroken_loss:.6g}"
+
+
+def _bytes(verdict: Verdict) -> str:
+    found = verdict.bytes
+    if not verdict.compared:
+        return "not compared"
+    if found is None:
+        return "not known: the runs have no checkpoint of the same step"
+    where = f"checkpoint of step {found.step}"
+    if found.likeness is Likeness.SAME:
+        return f"the same in both runs ({where}, {found.files} file{'s' if found.files != 1 else ''})"
+    if found.likeness is Likeness.UNKNOWN:
+        return f"not known: this format's files carry times and random names ({where})"
+    names = ", ".join(found.differ[:FEW]) + (" ..." if len(found.differ) > FEW else "")
+    return f"DIFFERENT in {len(found.differ)} of {found.files} files ({where}: {names})"
+
+
+def _strength(verdict: Verdict) -> list[str]:
+    """
+    Say it where nothing shows that the model is the same.
+    """
+    if (
+        not verdict.survives
+        or verdict.same_loss is not None
+        or verdict.same_bytes is not None
+        or not verdict.comebacks
+    ):
+        return []
+    back = sum(c.resumed for c in verdict.comebacks)
+    return [f"weaker: nothing to compare; it came back {back} of {len(verdict.comebacks)} times"]
+
+
+def _costs(comebacks: Sequence[Comeback]) -> list[str]:
+    """
+    Return a table of what each way back consisted of, in seconds.
+    """
+    rows = [c for c in comebacks if c.parts]
+    if not rows:
+        return []
+    lines = [f"  {'recovery, s':<14}" + "".join(f"{name:>12}" for name in PARTS)]
+    for row in rows:
+        cells = "".join(f"{row.parts[name]:>12.1f}" if name in row.parts else f"{'-':>12}" for name in PARTS)
+        lines.append(f"    {row.kill.value:<12}{cells}")
+    return lines

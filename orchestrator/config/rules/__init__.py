@@ -1,0 +1,3 @@
+"""
+What makes a deployment file wrong although every value has the right type.
+"""

@@ -1,0 +1,33 @@
+"""
+What makes a deployment file wrong although every value has the right type.
+"""
+
+from collections.abc import Collection
+
+from orchestrator.config.rules import job, loop, memory, notify, place, request, secret_names, sidecar
+from orchestrator.config.rules.rule import Problem
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.spec import Spec
+
+RULES = (
+    *place.RULES,
+    *request.RULES,
+    *job.RULES,
+    *secret_names.RULES,
+    *memory.RULES,
+    *sidecar.RULES,
+    *loop.RULES,
+    *notify.RULES,
+)
+
+
+def check(spec: Spec, catalog: Catalog, broken: Collection[str] = ()) -> list[Problem]:
+    """
+    Return all problems of *spec*; rules that read one of the *broken* keys are left out.
+    """
+    return [
+        problem
+        for rule in RULES
+        if not any(rule.hindered_by(key) for key in broken)
+        for problem in rule.find(spec, catalog)
+    ]

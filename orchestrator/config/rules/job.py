@@ -1,0 +1,222 @@
+"""
+Rules about the job, its checkpoints and how it is watched.
+"""
+
+import re
+from collections.abc import Iterator
+from math import isfinite
+
+from orchestrator.config.rules.progress_patterns import fault
+from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.exposed_services import SAFE, exposures, job_texts
+from orchestrator.domain.spec import ProgressSpec, Spec
+from orchestrator.domain.suggest import join
+from orchestrator.pricing.cost import hourly
+
+NOTICE_SECONDS = 30
+HF_WAIT = 3
+VARIABLE_PATTERN = "[A-Za-z_][A-Za-z0-9_]*"
+
+_IN_BUCKET = ("auto", "orbax", "tf", "keras", "marker", "dcp", "levanter", "files", "outputs")
+RESERVED = ("TPU_NAME", "ZONE", "WORKER_ID", "PJRT_DEVICE", "TPU_IP_ADDRESS", "XRT_TPU_CONFIG")
+
+
+def _command(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if not spec.job.command.strip():
+        yield Problem(
+            "job.command", "is empty", "write the command that trains, for example python3 train.py"
+        )
+
+
+def _run_on(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.vm == "none" and spec.job.run_on == "vm":
+        hint = "write run_on: tpu, or describe the vm"
+        yield Problem("job.run_on", "the job runs on the VM, but vm is none", hint)
+
+
+def _env(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    for name, value in spec.job.env.items():
+        key = f"job.env.{name}"
+        if not re.fullmatch(VARIABLE_PATTERN, name):
+            yield Problem(key, "is not a name for an environment variable", "use letters, digits and '_'")
+        elif name.startswith("TPUCTL_") or name in RESERVED:
+            yield Problem(key, "is set by tpuctl itself", "choose another name")
+        elif "\0" in value:
+            yield Problem(key, "holds a zero byte, which no environment can carry", "remove it")
+
+
+def _python(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.job.python and not re.fullmatch(r"3\.\d{1,2}(\.\d{1,2})?", spec.job.python):
+        yield Problem(
+            "job.python", f'"{spec.job.python[:20]}" is no version of Python', 'write "3.12", in quotes'
+        )
+
+
+def _data(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    """
+    Refuse places that lead out of the code folder or into each other, and sources that are none.
+    """
+    names = list(spec.job.data)
+    for name, source in spec.job.data.items():
+        key = f"job.data.{name}"
+        parts = name.split("/")
+        if not name.isprintable() or name.startswith("~") or {"", ".", ".."} & set(parts):
+            yield Problem(key, "is no place below the code folder", "for example data, or data/wiki")
+        inside = [one for one in names if one != name and name.startswith(f"{one}/")]
+        if inside:
+            yield Problem(
+                key, f"lies inside {inside[0]}, which is data too", "choose places beside each other"
+            )
+        if not source or not source.isprintable():
+            yield Problem(
+                key, "names no source", "write a folder or file of this computer, or gs://BUCKET/FOLDER"
+            )
+        elif "://" in source and not re.fullmatch(r"gs://[a-z0-9][a-z0-9._-]{1,221}(/[^*?#\[\]]*)?", source):
+            hint = "write gs://BUCKET/FOLDER, without * and ?"
+            yield Problem(key, f'"{source[:60]}" is no folder of a bucket', hint)
+
+
+def _open(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    for key, text, about in job_texts(spec):
+        yield from (Problem(key, message, SAFE) for message in exposures(text, about=about))
+
+
+def _format(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    saving, hint = spec.job.checkpoint, "write dir: local, or an absolute path"
+    if saving.format in _IN_BUCKET and saving.dir == "bucket":
+        return
+    if saving.format in _IN_BUCKET and "://" in saving.dir:
+        why = f'"{saving.dir[:60]}": a deployment has one bucket, with the saves in its folder checkpoints/'
+        name = saving.dir.partition("://")[2].partition("/")[0]
+        own = f"; for a bucket of yours also bucket: {{name: {name[:63]}, adopt: true}}"
+        hint = 'write dir: bucket, and let the job save to "$TPUCTL_CHECKPOINT_DIR", which is gs://BUCKET/checkpoints'
+        yield Problem("job.checkpoint.dir", why, hint + ("" if name.startswith("$") or not name else own))
+    elif saving.dir == "bucket" or "://" in saving.dir:
+        why = (
+            f"the agent proves and uploads {saving.format} checkpoints, "
+            "so the job must write them to a local folder"
+        )
+        yield Problem("job.checkpoint.dir", why, hint)
+    elif saving.dir != "local" and not saving.dir.startswith("/"):
+        yield Problem("job.checkpoint.dir", f'"{saving.dir[:60]}" is a relative path', hint)
+
+
+def _keep(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.job.checkpoint.keep < 2:
+        hint = "keep at least 2, so that a torn one loses nothing"
+        yield Problem("job.checkpoint.keep", f"{spec.job.checkpoint.keep} is too few", hint)
+
+
+def _marker(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    marker = spec.job.checkpoint.marker
+    if not marker or "/" in marker or "\0" in marker or marker in (".", ".."):
+        hint = "for example COMPLETE"
+        yield Problem("job.checkpoint.marker", f'"{marker[:60]}" is not a plain file name', hint)
+
+
+def _progress(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    asked = spec.job.progress
+    if not isinstance(asked, ProgressSpec):
+        return
+    given = {key: text for key in ("step", "loss", "rate") if (text := getattr(asked, key))}
+    if not given:
+        yield Problem("job.progress", "holds no pattern", "write step: or loss:, or leave it out")
+    for key, text in given.items():
+        message, hint = fault(key, text)
+        if message:
+            yield Problem(f"job.progress.{key}", message, hint)
+
+
+def _target(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.job.target_steps is not None and spec.job.target_steps < 1:
+        yield Problem(
+            "job.target_steps", "is reached before the first step", "use at least 1, or leave it out"
+        )
+    elif spec.job.target_steps is not None and spec.job.checkpoint.format == "outputs":
+        yield Problem("job.target_steps", "a job of format outputs has no steps", "leave it out")
+
+
+def _failures(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.job.failures < 1:
+        yield Problem("job.failures", f"{spec.job.failures} allows no start at all", "use at least 1")
+
+
+def _grace(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    grace = spec.job.grace
+    if grace is not None and grace > NOTICE_SECONDS:
+        text = f"{grace} is longer than the {NOTICE_SECONDS}s of a preemption notice"
+        yield Problem("job.grace", text, "a last save must fit into the notice", fatal=False)
+    elif grace is not None and spec.job.checkpoint.format == "hf" and grace <= HF_WAIT:
+        text = f"{grace} is over before the Trainer's last save: it waits {HF_WAIT}s after the signal"
+        yield Problem("job.grace", text, f"use {HF_WAIT}s and the time of a save", fatal=False)
+
+
+def _poll(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.watch.poll < 1:
+        yield Problem("watch.poll", f"{spec.watch.poll} asks the cloud too often", "use at least 1s")
+
+
+def _listen(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.watch.listen < 1:
+        yield Problem("watch.listen", f"{spec.watch.listen} asks the bucket too often", "use at least 1s")
+
+
+def _ttl(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.watch.ttl <= spec.watch.poll:
+        yield Problem(
+            "watch.ttl", f"{spec.watch.ttl} is over before the second look", "use more than watch.poll"
+        )
+
+
+def _sum(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    budget = spec.watch.budget_usd
+    if budget is not None and not (isfinite(budget) and budget > 0):
+        yield Problem(
+            "watch.budget_usd", f"{budget:g} USD is no budget", "use a sum above 0, or leave it out"
+        )
+
+
+def _budget(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """
+    Refuse a budget that cannot be kept; what costs cents a day and has no price is a warning.
+    """
+    for zone in spec.tpu.zones if spec.watch.budget_usd is not None else ():
+        if spec.tpu.type not in catalog.types_in(zone):
+            continue
+        lines = [line for line in hourly(spec, catalog, zone).lines if line.billed_usd is None]
+        fatal = [line.what for line in lines if not line.minor]
+        hint = "choose what has a price, or leave the budget out and rely on watch.ttl"
+        if fatal:
+            text = f"cannot be kept in {zone}: no known price for {join(fatal, 'and')}"
+            yield Problem("watch.budget_usd", text, hint)
+        elif lines:
+            text = f"does not count {join((line.what for line in lines), 'and')} in {zone}: no known price"
+            yield Problem("watch.budget_usd", text, "these are cents a day", fatal=False)
+
+
+RULES = (
+    Rule(("job.command",), _command),
+    Rule(("vm", "job.run_on"), _run_on),
+    Rule(("job.env",), _env),
+    Rule(("job.python",), _python),
+    Rule(("job.data",), _data),
+    Rule(("job.command", "job.setup", "job.env"), _open),
+    Rule(("job.checkpoint.format", "job.checkpoint.dir"), _format),
+    Rule(("job.checkpoint.keep",), _keep),
+    Rule(("job.checkpoint.marker",), _marker),
+    Rule(("job.progress",), _progress),
+    Rule(("job.target_steps", "job.checkpoint.format"), _target),
+    Rule(("job.failures",), _failures),
+    Rule(("job.grace", "job.checkpoint.format"), _grace),
+    Rule(("watch.poll",), _poll),
+    Rule(("watch.listen",), _listen),
+    Rule(("watch.ttl", "watch.poll"), _ttl),
+    Rule(("watch.budget_usd",), _sum),
+    Rule(
+        ("watch.budget_usd", "tpu.type", "tpu.zones", "tpu.spot", "vm.machine", "vm.spot", "vm.zone"), _budget
+    ),
+)
+"""
+The rules of this file, in the order of the deployment file's sections.
+"""

@@ -1,0 +1,46 @@
+"""
+Rules about what the job is said to need.
+"""
+
+from collections.abc import Iterator
+from math import isfinite
+
+from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.spec import Spec
+
+
+def _amounts(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    need = spec.job.memory
+    amounts = {
+        "job.memory.params_millions": need.params_millions,
+        "job.memory.activations_gb": need.activations_gb,
+        "job.memory.text_gb": need.text_gb,
+        "job.checkpoint.save_seconds": spec.job.checkpoint.save_seconds,
+    }
+    for key, amount in amounts.items():
+        if amount is not None and not (isfinite(amount) and amount >= 0):
+            yield Problem(key, f"{amount:g} is not an amount", "use 0 or more, or leave it out")
+
+
+def _shards(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.job.memory.shards < 1:
+        hint = "use 1 when each core holds the whole model"
+        yield Problem("job.memory.shards", f"{spec.job.memory.shards} is less than one core", hint)
+
+
+RULES = (
+    Rule(
+        (
+            "job.memory.params_millions",
+            "job.memory.activations_gb",
+            "job.memory.text_gb",
+            "job.checkpoint.save_seconds",
+        ),
+        _amounts,
+    ),
+    Rule(("job.memory.shards",), _shards),
+)
+"""
+The rules of this file, in the order of the deployment file.
+"""

@@ -1,0 +1,104 @@
+"""
+Rules about notifications. No message repeats a URL: many of them are secrets.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.secret_refs import reference
+from orchestrator.domain.spec import Spec
+
+ENVIRONMENT = "env://"
+_VARIABLE = re.compile(f"{ENVIRONMENT}[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_HOSTS = (
+    "hooks.slack.com",
+    "discord.com",
+    "discordapp.com",
+    "webhook.office.com",
+    "chat.googleapis.com",
+)
+_HOW = "write secret://NAME and store the URL with: tpuctl secret set NAME; or write env://VARIABLE"
+
+
+def _webhooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    for number, text in enumerate(spec.notify.webhooks):
+        if not is_reference(text):
+            for message in _plain(text):
+                yield Problem(f"notify.webhooks[{number}]", message, _HOW)
+
+
+def _plain(text: str) -> Iterator[str]:
+    """
+    Say why an address must not stand in the file as it is.
+    """
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname or ""
+    except ValueError:
+        yield "is no URL; it is not shown here"
+        return
+    here = host in ("localhost", "127.0.0.1", "::1")
+    if parts.scheme != "https" and not (parts.scheme == "http" and here):
+        yield "is neither an https URL nor a reference; it is not shown here"
+    elif not host or re.search(r"[\s\0]", text):
+        yield "is no URL; it is not shown here"
+    elif (
+        parts.password or parts.username or parts.query or any(host.endswith(name) for name in _SECRET_HOSTS)
+    ):
+        yield "is a URL that lets whoever knows it post; it is not shown here"
+
+
+def _apprise(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    for number, text in enumerate(spec.notify.apprise):
+        if not is_reference(text):
+            yield Problem(f"notify.apprise[{number}]", "is no reference; it is not shown here", _HOW)
+
+
+def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    for event, command in spec.notify.hooks.items():
+        try:
+            words = shlex.split(command)
+        except ValueError:
+            words = []
+        if not words or "\0" in command:
+            hint = "write a program and its arguments, for example ./tell.sh --loud"
+            yield Problem(f"notify.hooks.{event}", "is no command", hint)
+
+
+def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    """
+    Warn of what the loop on the VM cannot have.
+    """
+    if not spec.watch.on_vm:
+        return
+    if any(text.startswith(ENVIRONMENT) for text in spec.notify.webhooks):
+        text = "a variable of this computer is not there when the loop runs on the VM"
+        yield Problem("notify.webhooks", text, "write secret://NAME", fatal=False)
+    if spec.notify.apprise:
+        text = "the library Apprise is not there when the loop runs on the VM"
+        yield Problem("notify.apprise", text, "add a webhook", fatal=False)
+    if spec.notify.hooks:
+        text = "hooks run on this computer only, not when the loop runs on the VM"
+        yield Problem("notify.hooks", text, "add a webhook", fatal=False)
+
+
+def is_reference(text: str) -> bool:
+    """
+    Say whether an address is named and not written.
+    """
+    return reference(text) is not None or _VARIABLE.fullmatch(text) is not None
+
+
+RULES = (
+    Rule(("notify.webhooks",), _webhooks),
+    Rule(("notify.apprise",), _apprise),
+    Rule(("notify.hooks",), _hooks),
+    Rule(("notify.webhooks", "notify.apprise", "notify.hooks", "watch.on_vm"), _on_vm),
+)
+"""
+The rules of this file, in the order of the deployment file's sections.
+"""

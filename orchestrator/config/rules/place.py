@@ -1,0 +1,304 @@
+"""
+Rules about names and places: what cannot be asked of the cloud, or not in that zone.
+"""
+
+import re
+from collections.abc import Iterator
+
+from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.domain.catalog import Catalog, region_zones
+from orchestrator.domain.names import region_of, regions, vm_zone
+from orchestrator.domain.spec import Spec
+from orchestrator.domain.suggest import did_you_mean, join
+from orchestrator.domain.vm_machine_types import instead
+
+NAME_LENGTH = 40
+NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
+LABEL = "[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
+"""What Compute Engine takes for names of networks, images and tags (RFC 1035)."""
+SMALLEST_DISK_GB = 10
+SHORTEST_SOFT_DELETE, LONGEST_SOFT_DELETE = 7 * 86400.0, 90 * 86400.0
+MULTI_REGIONS = ("us", "eu", "asia")
+
+_ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z0-9]+")
+_V5E = re.compile(r"v5(?:e|lite|-lite|lite-?pod|e-?pod)-?(\d+)")
+_BUCKET = re.compile(r"[a-z0-9][-_a-z0-9.]*[a-z0-9]")
+_EGRESS = "traffic between regions is slow and billed, so bucket, VM and TPU share one region; leave it out"
+
+
+def _name(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if not re.fullmatch(NAME_PATTERN, spec.name) or len(spec.name) > NAME_LENGTH:
+        yield Problem(
+            "name",
+            f'"{spec.name[:60]}" cannot name cloud resources',
+            f"use 1 to {NAME_LENGTH} lower-case letters, digits and '-', first a letter, last no '-'",
+        )
+    elif "google" in spec.name and spec.bucket.name is None:
+        hint = "choose another name, or set bucket.name"
+        yield Problem("name", 'holds "google", which Cloud Storage refuses in the name of a bucket', hint)
+
+
+def _network(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if not _named(spec.network, "projects/[^/]+/global/networks/"):
+        text = f'"{spec.network[:80]}" is neither the name of a network nor projects/P/global/networks/NAME'
+        yield Problem("network", text, "see: gcloud compute networks list")
+    if spec.subnetwork is not None and not _named(
+        spec.subnetwork, "projects/[^/]+/regions/[^/]+/subnetworks/"
+    ):
+        text = f'"{spec.subnetwork[:80]}" is neither a name nor projects/P/regions/R/subnetworks/NAME'
+        yield Problem("subnetwork", text, "see: gcloud compute networks subnets list")
+    for index, tag in enumerate(spec.tags):
+        if not re.fullmatch(LABEL, tag):
+            hint = "use lower-case letters, digits and '-', first a letter"
+            yield Problem(f"tags[{index}]", f'"{tag[:63]}" is not a network tag', hint)
+
+
+def _named(text: str, path: str) -> bool:
+    return re.fullmatch(f"(?:{path})?{LABEL}", text) is not None
+
+
+def _image(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    image = spec.vm.image if spec.vm != "none" else None
+    if image is not None and not re.fullmatch(f"projects/[^/]+/global/images/(?:family/)?{LABEL}", image):
+        hint = "write projects/P/global/images/family/F or projects/P/global/images/NAME"
+        yield Problem("vm.image", f'"{image[:80]}" is not the path of an image', hint)
+
+
+def _project(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.project is not None and not re.fullmatch(r"[a-z][-a-z0-9.:]*[a-z0-9]", spec.project):
+        yield Problem("project", f'"{spec.project[:60]}" is not a project id', "see: gcloud projects list")
+
+
+def _account(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    given = {"service_account": spec.service_account, "impersonate": spec.impersonate}
+    if spec.vm != "none":
+        given["vm.service_account"] = spec.vm.service_account
+    for key, account in given.items():
+        if account is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+", account):
+            hint = "see: gcloud iam service-accounts list"
+            yield Problem(key, f'"{account[:60]}" is not an e-mail address', hint)
+
+
+def _type(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    found = catalog.accelerator(spec.tpu.type)
+    if found and not found.tpu_api:
+        yield Problem(
+            "tpu.type",
+            f"{spec.tpu.type} is served by Compute Engine and GKE only, not by the Cloud TPU API",
+            "tpuctl uses the Cloud TPU API: choose a v2 to v6e type, for example v6e-8",
+        )
+    elif not found:
+        near = _google_says(spec.tpu.type, catalog) or did_you_mean(spec.tpu.type, catalog.served())
+        yield Problem(
+            "tpu.type",
+            f'unknown type "{spec.tpu.type[:60]}"',
+            near or f"choose one of {join(_samples(catalog))}, ...",
+        )
+
+
+def _google_says(kind: str, catalog: Catalog) -> str:
+    """
+    Return how the API spells a type that people write as v5e-8; empty for other words.
+    """
+    match = _V5E.fullmatch(kind.lower())
+    name = f"v5litepod-{match[1]}" if match else ""
+    return f"the API calls it {name}" if name in catalog.served() else ""
+
+
+def _samples(catalog: Catalog) -> list[str]:
+    firsts = {catalog.accelerators[name].generation: name for name in reversed(catalog.served())}
+    return sorted(firsts.values())
+
+
+def _zones(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    if not spec.tpu.zones:
+        yield Problem("tpu.zones", "names no zone", "name at least one, for example [europe-west4-b]")
+    for index, zone in enumerate(spec.tpu.zones):
+        key = f"tpu.zones[{index}]"
+        if zone in spec.tpu.zones[:index]:
+            yield Problem(key, f"names {zone} twice", "name each zone once")
+        elif not catalog.types_in(zone):
+            near = did_you_mean(zone, catalog.zones) or _region_hint(zone, catalog)
+            yield Problem(key, f'unknown TPU zone "{zone[:60]}"', near)
+
+
+def _region_hint(zone: str, catalog: Catalog) -> str:
+    same = region_zones(catalog, region_of(zone)) or region_zones(catalog, zone)
+    return (
+        f"TPU zones there: {join(same)}"
+        if same
+        else "the TPU zones are in: gcloud compute tpus locations list"
+    )
+
+
+def _one_region(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """
+    Refuse zones of several regions where the file does not say that they are meant, or the job cannot.
+    """
+    if spec.tpu.across_regions:
+        if spec.job.run_on == "vm" and len(regions(spec)) > 1:
+            hint = "write run_on: tpu, or name zones of one region"
+            yield Problem("job.run_on", "a job on the VM needs its TPU in the VM's region", hint)
+        return
+    if spec.tpu.strategy == "race-regions":
+        hint = "set tpu.across_regions: true and name zones of several regions, or write race"
+        yield Problem("tpu.strategy", "race-regions needs zones of several regions", hint)
+    known = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
+    for index, zone in enumerate(spec.tpu.zones):
+        if zone in known and region_of(zone) != region_of(known[0]):
+            yield Problem(
+                f"tpu.zones[{index}]",
+                f"{zone} is in another region than {known[0]}",
+                "keep one region, or set tpu.across_regions: true: the bucket stays, traffic to it is billed",
+            )
+
+
+def _type_in_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    found = catalog.accelerator(spec.tpu.type)
+    for index, zone in enumerate(spec.tpu.zones if found and found.tpu_api else ()):
+        if catalog.types_in(zone) and spec.tpu.type not in catalog.types_in(zone):
+            zones = catalog.zones_of(spec.tpu.type)
+            yield Problem(
+                f"tpu.zones[{index}]",
+                f"{zone} has no {spec.tpu.type}",
+                f"zones that have it: {', '.join(zones)}" if zones else "no zone in the table has it",
+            )
+
+
+def _other_types(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """
+    Every type that may be taken instead is served in every zone: it is asked for when nobody looks.
+    """
+    zones = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
+    for index, kind in enumerate(spec.tpu.other_types):
+        key = f"tpu.other_types[{index}]"
+        found = catalog.accelerator(kind)
+        if not found or not found.tpu_api:
+            near = _google_says(kind, catalog) or did_you_mean(kind, catalog.served())
+            yield Problem(key, f'"{kind[:60]}" is no type of the Cloud TPU API', near or "leave it out")
+        elif kind in (spec.tpu.type, *spec.tpu.other_types[:index]):
+            yield Problem(key, f"names {kind} twice", "name each type once")
+        elif lacking := [zone for zone in zones if kind not in catalog.types_in(zone)]:
+            yield Problem(key, f"{lacking[0]} has no {kind}", "name only zones that have all types")
+        elif found.runtime is None:
+            yield Problem(key, f"no TPU software version is known for {kind}", "leave it out")
+
+
+def _runtime(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    runtime = spec.tpu.runtime
+    if runtime is not None and runtime not in catalog.runtimes and not runtime.startswith("tpu-vm-"):
+        near = did_you_mean(runtime, catalog.runtimes)
+        yield Problem(
+            "tpu.runtime", f'"{runtime[:60]}" is not in our table', near or "the cloud decides", fatal=False
+        )
+
+
+def _disk(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.vm != "none" and spec.vm.disk_gb < SMALLEST_DISK_GB:
+        hint = f"use at least {SMALLEST_DISK_GB}"
+        yield Problem("vm.disk_gb", f"{spec.vm.disk_gb} GB is too small for an image", hint)
+
+
+def _machine(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    known = {name for name, _ in catalog.machines}
+    if spec.vm != "none" and spec.vm.machine not in known:
+        near = did_you_mean(spec.vm.machine, known)
+        yield Problem(
+            "vm.machine",
+            f'"{spec.vm.machine[:60]}" has no known price',
+            near or "check the name",
+            fatal=False,
+        )
+
+
+def _machine_there(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    if spec.vm == "none" or not spec.tpu.zones:
+        return
+    zone = vm_zone(spec)
+    there = instead(spec.vm.machine, zone)
+    if there:
+        text = f"{spec.vm.machine} may not exist in {zone}; without its VM no TPU is asked for"
+        yield Problem("vm.machine", text, f"write machine: {there}, or vm: none", fatal=False)
+
+
+def _vm_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    zone, region = spec.vm.zone if spec.vm != "none" else None, _region(spec, catalog)
+    if zone is not None and not _ZONE.fullmatch(zone):
+        yield Problem("vm.zone", f'"{zone[:60]}" is not a zone', "for example europe-west4-b")
+    elif zone is not None and region and region_of(zone) != region:
+        yield Problem("vm.zone", f"{zone} is outside the TPU's region {region}", _EGRESS)
+
+
+def _location(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    location, region = spec.bucket.location, _region(spec, catalog)
+    if location is None or not region or location.lower() == region:
+        return
+    if not spec.tpu.across_regions:
+        yield Problem("bucket.location", f"{location[:60]} is not the TPU's region {region}", _EGRESS)
+    elif location.lower() not in MULTI_REGIONS:
+        text = f"{location[:60]} is neither {region}, where the first zone lies, nor a multi-region"
+        yield Problem("bucket.location", text, f"leave it out, or use one of {join(MULTI_REGIONS)}")
+
+
+def _region(spec: Spec, catalog: Catalog) -> str:
+    """
+    Return the region of the first zone that is known, or an empty text.
+    """
+    return next((region_of(zone) for zone in spec.tpu.zones if catalog.types_in(zone)), "")
+
+
+def _bucket(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    name = spec.bucket.name
+    if name is None:
+        if spec.bucket.adopt:
+            yield Problem(
+                "bucket.adopt", "does not say which bucket", "set bucket.name to the bucket that exists"
+            )
+        return
+    if not _BUCKET.fullmatch(name) or not 3 <= len(name) <= 63 or ".." in name:
+        yield Problem(
+            "bucket.name",
+            f'"{name[:70]}" cannot name a bucket',
+            "use 3 to 63 lower-case letters, digits, '-', '_' and '.', first and last a letter or digit",
+        )
+    elif name.startswith("goog") or "google" in name:
+        yield Problem(
+            "bucket.name", 'starts with "goog" or holds "google", which Cloud Storage refuses', "rename it"
+        )
+
+
+def _soft_delete(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    seconds = spec.bucket.soft_delete
+    if seconds is None:
+        return
+    if seconds and not SHORTEST_SOFT_DELETE <= seconds <= LONGEST_SOFT_DELETE:
+        hint = "leave it out for none"
+        yield Problem("bucket.soft_delete", f"{seconds} is not between 7d and 90d, as Google wants it", hint)
+    elif seconds and spec.bucket.adopt:
+        text = "bucket.adopt is set, and an adopted bucket is never changed"
+        yield Problem("bucket.soft_delete", text, "set it yourself: gcloud storage buckets update")
+
+
+RULES = (
+    Rule(("name", "bucket.name"), _name),
+    Rule(("project",), _project),
+    Rule(("network", "subnetwork", "tags"), _network),
+    Rule(("vm.image",), _image),
+    Rule(("service_account", "vm.service_account", "impersonate"), _account),
+    Rule(("tpu.type",), _type),
+    Rule(("tpu.zones",), _zones),
+    Rule(("tpu.zones", "tpu.across_regions", "tpu.strategy", "job.run_on"), _one_region),
+    Rule(("tpu.type", "tpu.zones"), _type_in_zone),
+    Rule(("tpu.other_types", "tpu.zones"), _other_types),
+    Rule(("tpu.runtime",), _runtime),
+    Rule(("vm.disk_gb",), _disk),
+    Rule(("vm.machine",), _machine),
+    Rule(("vm.machine", "tpu.zones"), _machine_there),
+    Rule(("vm.zone", "tpu.zones"), _vm_zone),
+    Rule(("bucket.name", "bucket.adopt"), _bucket),
+    Rule(("bucket.soft_delete", "bucket.adopt"), _soft_delete),
+    Rule(("bucket.location", "tpu.zones", "tpu.across_regions"), _location),
+)
+"""
+The rules of this file, in the order of the deployment file's sections.
+"""

@@ -1,0 +1,164 @@
+"""
+Which patterns of `job.progress` are taken: those that no line of output can make slow.
+
+Python's `re` goes back and forth over a line and cannot be stopped while it does. How long that takes
+depends on the repeats in the pattern, so those are counted here, and the agent cuts each line.
+"""
+
+import json
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from orchestrator.domain.spec import ProgressSpec, Spec
+
+if sys.version_info >= (3, 11):
+    from re import _constants as codes  # type: ignore[attr-defined]
+    from re import _parser as parser  # type: ignore[attr-defined]
+else:
+    import sre_constants as codes
+    import sre_parse as parser
+
+LONGEST = 300
+"""Characters of a pattern."""
+MOST_WIDE = 2
+"""Repeats that may match nearly anything; each one multiplies the time by the length of the line."""
+MOST = 8
+_BOUNDED = 64
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT")
+_REFUSED = {
+    "POSSESSIVE_REPEAT": "a possessive repeat, which the Python of a machine may not know",
+    "ATOMIC_GROUP": "an atomic group, which the Python of a machine may not know",
+    "GROUPREF": "a reference back to a group",
+    "GROUPREF_EXISTS": "a condition on a group",
+}
+
+
+def fault(key: str, pattern: str) -> tuple[str, str]:
+    """
+    Return what is wrong with the pattern of *key* and what to do; two empty texts when it is taken.
+    """
+    if len(pattern) > LONGEST:
+        return (
+            f"has {len(pattern)} characters; at most {LONGEST} are taken",
+            "a short part of the line is enough",
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compiled = re.compile(pattern.encode())
+            tree = parser.parse(pattern.encode())  # type: ignore[arg-type]
+    except (re.error, RecursionError, OverflowError, UnicodeEncodeError) as error:
+        return f"is no regular expression: {error}", "see docs.python.org/3/library/re.html"
+    if compiled.groups != 1 and key not in compiled.groupindex:
+        hint = f"put brackets around the number, or name its group: (?P<{key}>...)"
+        return f"has {compiled.groups} groups, so it is not known which one is the number", hint
+    return _slow(tree)
+
+
+def progress_text(spec: Spec) -> str:
+    """
+    Return how the job's output tells its progress as the agent is told it: a word, or patterns as JSON.
+
+    It is empty where the agent finds out by itself.
+    """
+    asked = spec.job.progress
+    if isinstance(asked, ProgressSpec):
+        return json.dumps({key: text for key, text in asdict(asked).items() if text}, sort_keys=True)
+    return "" if asked == "auto" else asked
+
+
+def _slow(tree: Any) -> tuple[str, str]:
+    """
+    Say why a line could take long.
+    """
+    wide = every = 0
+    before: frozenset[int] = frozenset()
+    for name, value, inside in _walk(tree, 0):
+        if name in _REFUSED:
+            return f"has {_REFUSED[name]}", "write it without"
+        if name == "BRANCH" and inside:
+            return (
+                "has alternatives inside of a repeat, which can take for ever",
+                "write it without the repeat",
+            )
+        if name not in _REPEATS:
+            before = frozenset() if name in {"LITERAL", "IN", "NOT_LITERAL", "ANY"} and not inside else before
+            continue
+        _, most, part = value
+        if inside:
+            return (
+                "has a repeat inside of a repeat, which can take for ever",
+                "repeat a single character only",
+            )
+        if most == codes.MAXREPEAT or most > _BOUNDED:
+            here = _bytes(part)
+            every += 1
+            wide += len(here) > 128 or bool(here & before)
+            before = here
+    if wide > MOST_WIDE or every > MOST:
+        hint = f"at most {MOST_WIDE} repeats may match nearly anything, such as .*"
+        return "has so many repeats that a long line can take for ever", hint
+    return "", ""
+
+
+def _walk(tree: Any, inside: int) -> Iterator[tuple[str, Any, int]]:
+    """
+    Yield every part of a parsed pattern in order: its name, its value, and how many repeats are around it.
+    """
+    for code, value in tree:
+        name = str(code)
+        yield name, value, inside
+        if name in _REPEATS:
+            yield from _inner(value[2], inside + (1 if value[1] > 1 else 0))
+        elif name == "SUBPATTERN":
+            yield from _walk(value[-1], inside)
+        elif name == "BRANCH":
+            for part in value[1]:
+                yield from _walk(part, inside)
+        elif name in {"ASSERT", "ASSERT_NOT"}:
+            yield from _walk(value[1], inside)
+
+
+def _inner(tree: Any, inside: int) -> Iterator[tuple[str, Any, int]]:
+    """
+    Yield the parts of what is repeated, but for a single character, which is told with its repeat.
+    """
+    if len(tree) != 1 or str(tree[0][0]) not in {"LITERAL", "IN", "NOT_LITERAL", "ANY", "CATEGORY"}:
+        yield from _walk(tree, inside)
+
+
+def _bytes(tree: Any) -> frozenset[int]:
+    """
+    Return which bytes a repeated part can begin with: all of them where that is not easily told.
+    """
+    if len(tree) != 1:
+        return frozenset(range(256))
+    code, value = tree[0]
+    name = str(code)
+    if name == "LITERAL":
+        return frozenset({value})
+    if name == "NOT_LITERAL":
+        return frozenset(range(256)) - {value}
+    if name != "IN":
+        return frozenset(range(256))
+    found: set[int] = set()
+    for kind, part in value:
+        found |= _class(str(kind), part)
+    return frozenset(range(256)) - found if str(value[0][0]) == "NEGATE" else frozenset(found)
+
+
+def _class(kind: str, part: Any) -> set[int]:
+    if kind == "LITERAL":
+        return {part}
+    if kind == "RANGE":
+        return set(range(part[0], part[1] + 1))
+    if kind != "CATEGORY":
+        return set()
+    name = str(part).removeprefix("CATEGORY_")
+    letter = {"DIGIT": "d", "SPACE": "s", "WORD": "w"}[name.removeprefix("NOT_")]
+    pattern = re.compile(f"\\{letter.upper() if name.startswith('NOT_') else letter}".encode())
+    return {byte for byte in range(256) if pattern.match(bytes([byte]))}

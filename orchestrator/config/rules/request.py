@@ -1,0 +1,87 @@
+"""
+Rules about the way a TPU is asked for: at once, through the queue, out of a reservation, with disks.
+"""
+
+import re
+from collections.abc import Iterator
+
+from orchestrator.config.rules.place import LABEL
+from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.data_disks import READS, WRITES, data_disks
+from orchestrator.domain.queued_resource import LONGEST_RUN
+from orchestrator.domain.spec import Spec
+
+_RESERVATION = re.compile(r"(?:projects/[^/]+/locations/([^/]+)/reservations/)?[A-Za-z0-9-]+")
+"""A name as gcloud takes it (`-` is any of the project), or the full name of the API."""
+
+
+def _reservation(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    tpu, key = spec.tpu, "tpu.reservation"
+    if tpu.reservation is None:
+        return
+    found = _RESERVATION.fullmatch(tpu.reservation)
+    if not found:
+        text = f'"{tpu.reservation[:80]}" is neither a name nor projects/P/locations/ZONE/reservations/NAME'
+        yield Problem(key, text, "see: gcloud alpha compute tpus reservations list --zone ZONE")
+    elif len(tpu.zones) > 1:
+        yield Problem("tpu.zones", "a reservation lies in one zone", "name that zone only")
+    elif found[1] and found[1] != tpu.zones[0]:
+        yield Problem("tpu.zones", f"the reservation lies in {found[1]}", f"write zones: [{found[1]}]")
+    if tpu.request != "queued":
+        text = "the API takes the name of a reservation for queued resources only"
+        yield Problem(key, text, "set tpu.request: queued")
+    if tpu.spot:
+        yield Problem(key, "reserved TPUs are not spot", "set tpu.spot: false")
+
+
+def _flex_start(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    tpu, key = spec.tpu, "tpu.max_run_duration"
+    if tpu.request != "flex-start":
+        if tpu.max_run_duration is not None:
+            yield Problem(
+                key, "only flex-start TPUs have one", "set tpu.request: flex-start, or leave it out"
+            )
+        return
+    if tpu.spot:
+        yield Problem("tpu.request", "flex-start TPUs are not spot", "set tpu.spot: false")
+    if tpu.max_run_duration is not None and not 0 < tpu.max_run_duration <= LONGEST_RUN:
+        yield Problem(key, f"{tpu.max_run_duration} is not between 1s and 7d", "leave it out for 7d")
+    found = catalog.accelerator(tpu.type)
+    for index, zone in enumerate(tpu.zones if found else ()):
+        if found and (zone, found.generation) not in catalog.flex_start:
+            known = sorted(at for at, kind in catalog.flex_start if kind == found.generation)
+            text = f"nobody has told that {zone} offers flex-start for {tpu.type}"
+            hint = f"known to: {', '.join(known)}" if known else "no zone is known to offer it for this type"
+            yield Problem(f"tpu.zones[{index}]", text, hint, fatal=False)
+
+
+def _disks(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    tpu, kind = spec.tpu, catalog.accelerator(spec.tpu.type)
+    names = [disk.name for disk in data_disks(spec)]
+    for index, disk in enumerate(data_disks(spec)):
+        key = f"tpu.disks[{index}]"
+        if not re.fullmatch(f"{LABEL}(?::(?:{READS}|{WRITES}))?", tpu.disks[index]):
+            text = f'"{tpu.disks[index][:80]}" is neither the name of a disk nor NAME:{WRITES}'
+            yield Problem(key, text, "see: gcloud compute disks list")
+        elif disk.name in names[:index]:
+            yield Problem(key, f"names {disk.name} twice", "name each disk once")
+        elif disk.writable and kind and kind.hosts > 1:
+            text = f"{tpu.type} has {kind.hosts} machines, and one alone can have a disk to write"
+            yield Problem(key, text, f"write {disk.name}, which is {READS}")
+        elif disk.writable and tpu.strategy != "failover":
+            text = "several TPUs are asked for at once, and one alone can have a disk to write"
+            yield Problem(key, text, "set tpu.strategy: failover")
+    if tpu.disks and len(tpu.zones) > 1:
+        text = "a disk lies in one zone; where there is none of that name no TPU is asked for"
+        yield Problem("tpu.disks", text, "name the zone of the disks only, or make them in each", fatal=False)
+
+
+RULES = (
+    Rule(("tpu.reservation", "tpu.zones", "tpu.request", "tpu.spot"), _reservation),
+    Rule(("tpu.disks", "tpu.type", "tpu.strategy", "tpu.zones"), _disks),
+    Rule(("tpu.request", "tpu.max_run_duration", "tpu.spot", "tpu.zones", "tpu.type"), _flex_start),
+)
+"""
+The rules of this file.
+"""

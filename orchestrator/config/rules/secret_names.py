@@ -1,0 +1,51 @@
+"""
+Rules about secrets: they are named in the deployment file, never written there.
+
+No message of this module repeats a value, because what stands in the wrong place may be the secret itself.
+"""
+
+import re
+from collections.abc import Iterator
+
+from orchestrator.agent.redact import shapes_in
+from orchestrator.config.rules.job import RESERVED, VARIABLE_PATTERN
+from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.secret_refs import reference
+from orchestrator.domain.spec import Spec
+
+_HOW = "write secret://NAME, and store the value with: tpuctl secret set NAME"
+
+
+def _secrets(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    for name, text in spec.job.secrets.items():
+        key = f"job.secrets.{name}"
+        if not re.fullmatch(VARIABLE_PATTERN, name):
+            yield Problem(key, "is not a name for an environment variable", "use letters, digits and '_'")
+        elif name.startswith("TPUCTL_") or name in RESERVED:
+            yield Problem(key, "is set by tpuctl itself", "choose another name")
+        elif name in spec.job.env:
+            yield Problem(key, "stands in job.env too", "remove it there")
+        if reference(text) is None:
+            yield Problem(key, "is no reference to a secret; its value is not shown here", _HOW)
+
+
+def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    """
+    Refuse what looks like a token where everybody can read it.
+    """
+    places = {"job.command": spec.job.command, "job.setup": spec.job.setup}
+    places |= {f"job.env.{name}": text for name, text in spec.job.env.items()}
+    for key, text in places.items():
+        for shape in shapes_in(text, sure_only=True):
+            why = f"holds what looks like {shape}, and goes into the machine's metadata, which many can read"
+            yield Problem(key, why, "put it into job.secrets: " + _HOW)
+
+
+RULES = (
+    Rule(("job.secrets", "job.env"), _secrets),
+    Rule(("job.command", "job.setup", "job.env"), _written),
+)
+"""
+The rules of this file, in the order of the deployment file's sections.
+"""

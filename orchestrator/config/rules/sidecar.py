@@ -1,0 +1,61 @@
+"""
+Rules about what runs beside the job.
+"""
+
+from collections.abc import Iterator
+
+from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.spec import Spec, TensorboardSpec
+from orchestrator.planning.sidecars import Sidecar, sidecars
+
+LOWEST_PORT = 1024
+HIGHEST_PORT = 65535
+
+
+def _place(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    for sidecar in sidecars(spec, ""):
+        if sidecar.role == "vm" and spec.vm == "none":
+            yield Problem(
+                f"sidecars.{sidecar.name}.on",
+                "it runs on the VM, but vm is none",
+                "write on: tpu, or describe the vm",
+            )
+
+
+def _ports(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    taken: dict[tuple[str, int], Sidecar] = {}
+    for sidecar in sidecars(spec, ""):
+        key = f"sidecars.{sidecar.name}.port"
+        if not LOWEST_PORT <= sidecar.port <= HIGHEST_PORT:
+            hint = f"use a port from {LOWEST_PORT} to {HIGHEST_PORT}"
+            yield Problem(key, f"{sidecar.port} is not a port for a program of one's own", hint)
+        other = taken.setdefault((sidecar.role, sidecar.port), sidecar)
+        if other is not sidecar:
+            yield Problem(
+                key, f"{other.name} on the same machine has port {sidecar.port} already", "use another one"
+            )
+
+
+def _logdir(spec: Spec, _: Catalog) -> Iterator[Problem]:
+    board = spec.sidecars.tensorboard
+    if not isinstance(board, TensorboardSpec):
+        return
+    scheme, sign, path = board.logdir.rpartition("://")
+    plain = board.logdir.isprintable() and ".." not in path.split("/") and path.strip("/")
+    if not plain or (sign and scheme != "gs") or "," in path:
+        text = f'"{board.logdir[:60]}" is not a folder of a bucket'
+        yield Problem("sidecars.tensorboard.logdir", text, "for example tensorboard, or gs://BUCKET/runs")
+    elif not sign and path.startswith("/"):
+        text = f'"{board.logdir[:60]}" is a path of a machine; the folder lies in the bucket'
+        yield Problem("sidecars.tensorboard.logdir", text, "write it without the first /")
+
+
+RULES = (
+    Rule(("sidecars.tensorboard", "sidecars.jupyter", "vm"), _place),
+    Rule(("sidecars.tensorboard", "sidecars.jupyter"), _ports),
+    Rule(("sidecars.tensorboard",), _logdir),
+)
+"""
+The rules of this file, in the order of the deployment file's sections.
+"""

@@ -1,0 +1,99 @@
+"""
+One list over all zones of a project: what it showed, and where it could not look.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from orchestrator.domain.names import region_of
+from orchestrator.domain.observation import Node, Present, Sight, Unknown, Vm
+from orchestrator.domain.record import History
+
+ALL_ZONES = "-"
+"""What stands for all zones in the name of a location (docs/facts.md 1.3)."""
+
+
+class Placed(Protocol):
+    """
+    Name the zone of something.
+    """
+
+    @property
+    def zone(self) -> str:
+        """
+        Return the zone.
+        """
+
+
+T = TypeVar("T", bound=Placed)
+
+
+@dataclass(frozen=True)
+class Everywhere(Generic[T]):
+    """
+    Hold what the list showed. In *unreachable* places nobody knows what there is.
+    """
+
+    found: tuple[T, ...]
+    unreachable: tuple[str, ...] = ()
+
+
+Survey = Present[Everywhere[T]] | Unknown
+
+
+def within(seen: Survey[T], zones: Collection[str]) -> Sight[tuple[T, ...]]:
+    """
+    Return what is in *zones*; Unknown when one of them was not reached: unknown is not absent.
+    """
+    if isinstance(seen, Unknown):
+        return seen
+    silent = [
+        z for z in zones if any(place in {z, region_of(z), ALL_ZONES} for place in seen.value.unreachable)
+    ]
+    if silent:
+        return Unknown(f"the list over all zones had no answer from {', '.join(silent)}")
+    return Present(tuple(one for one in seen.value.found if one.zone in zones))
+
+
+def outside(seen: Everywhere[T], zones: Collection[str]) -> tuple[T, ...]:
+    """
+    Return what is in none of *zones*.
+    """
+    return tuple(one for one in seen.found if one.zone not in zones)
+
+
+def both(one: Sight[tuple[T, ...]], other: Sight[tuple[T, ...]]) -> Sight[tuple[T, ...]]:
+    """
+    Return two lists as one; it is Unknown when one of them is.
+    """
+    for seen in (one, other):
+        if isinstance(seen, Unknown):
+            return seen
+    lists = [seen.value for seen in (one, other) if isinstance(seen, Present)]
+    return Present(tuple(item for found in lists for item in found))
+
+
+def expected_in(history: History, zones: Sequence[str]) -> tuple[str, ...]:
+    """
+    Return those of *zones* where a TPU of the record should be: only a zone's own list shows its absence.
+    """
+    racing = {rival.zone for rival in history.rivals}
+    running = {span.zone for span in history.spans if span.kind == "node" and span.until is None}
+    newest = {history.zone} if history.incarnation else set()
+    return tuple(zone for zone in zones if zone in racing | running | newest)
+
+
+def deletion_command(machine: Node | Vm, project: str) -> str:
+    """
+    Return the command with which the user deletes a machine that nobody here may delete.
+    """
+    if isinstance(machine, Vm):
+        where = f"--zone {machine.zone} --project {project or 'PROJECT'}"
+        return f"gcloud compute instances delete {machine.name} {where}"
+    node = machine
+    kind, force = ("queued-resources", " --force") if node.queued is not None else ("tpu-vm", "")
+    name = node.queued.name if node.queued is not None else node.name
+    return (
+        f"gcloud compute tpus {kind} delete {name} --zone {node.zone} --project {project or 'PROJECT'}{force}"
+    )

@@ -1,0 +1,384 @@
+"""
+The catalogue: accelerators, zones, runtime versions and prices, each table with its date.
+
+Pure: `build` reads the text of the tables, `orchestrator.config.shipped_catalog` gets them from the package.
+A price that a table does not have is None, which means unknown; it is never zero.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from orchestrator.domain.names import region_of
+
+TABLES = (
+    "accelerators",
+    "tpu_zones",
+    "tpu_quotas",
+    "tpu_prices",
+    "tpu_prices_published",
+    "vm_prices",
+    "runtime_versions",
+)
+
+_DATE = re.compile(r"(?:date:|read|generated|assembled)\s+(\d{4}-\d{2}(?:-\d{2})?)")
+_SIZES = re.compile(r"\w+-(\d+)(?:\.\.(\d+))?(?: only)?(?:;|$)")
+BY_CHIPS = ("v5e", "v6e")
+"""Generations whose quota counts chips; that of the others counts cores."""
+# The source of the TPU prices writes 700.0 where it does not know a price.
+_PLACEHOLDER = 700.0
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """
+    Describe one accelerator type: *hosts* machines with *chips_per_host* chips each.
+
+    *tpu_api* says whether the TPU API serves it; *runtime* is its usual software version, if known;
+    *host_mem_gib* is the memory of one machine, 0 when it is not known.
+    """
+
+    type: str
+    generation: str
+    config_type: str
+    chips: int
+    cores: int
+    hosts: int
+    chips_per_host: int
+    topology: str
+    hbm_gib_per_chip: float
+    tpu_api: bool
+    runtime: str | None
+    note: str = ""
+    host_mem_gib: float = 0.0
+
+    @property
+    def devices_per_chip(self) -> int:
+        """
+        Return how many devices a framework sees on a chip: two cores with half the memory each on v2 and v3.
+        """
+        return 2 if self.generation in ("v2", "v3") else 1
+
+    @property
+    def counted(self) -> int:
+        """
+        Return what quota counts: chips for v5e and v6e, cores for the others (docs/facts.md 1.6).
+        """
+        return self.chips if self.generation in BY_CHIPS else self.cores
+
+    @property
+    def size(self) -> int:
+        """
+        Return the number in the type's name (cores or chips, by generation), 0 where it is a topology.
+        """
+        tail = self.type.rsplit("-", 1)[-1]
+        return int(tail) if tail.isdigit() else 0
+
+
+@dataclass(frozen=True)
+class TpuQuota:
+    """
+    Name what a type counts against: *id* as Google's refusals name it, *fresh* what a new project has of it.
+
+    *unit* is what is counted, *per* where: in each zone or region (docs/facts.md 1.6).
+    """
+
+    id: str
+    fresh: int
+    unit: str
+    per: str
+
+
+@dataclass(frozen=True)
+class Price:
+    """
+    Hold a price in USD, on demand and spot; None means that the table does not say.
+    """
+
+    ondemand: float | None
+    spot: float | None
+
+    def or_else(self, other: "Price") -> "Price":
+        """
+        Return this price, with that of *other* where it is unknown.
+        """
+        return Price(
+            other.ondemand if self.ondemand is None else self.ondemand,
+            other.spot if self.spot is None else self.spot,
+        )
+
+    def of(self, spot: bool) -> float | None:
+        """
+        Return the spot or the on-demand price.
+        """
+        return self.spot if spot else self.ondemand
+
+
+UNKNOWN_PRICE = Price(None, None)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """
+    Hold the parsed tables. *dates* says for each table when its source was read.
+
+    *zones* maps a zone to the types that its TPU API lists, *documented* holds the (zone, generation) of
+    Google's documentation; *tpu_prices* is per chip-hour by
+    (generation, zone, several hosts or one); *machines* per hour, *others* by (kind, item, region);
+    *machine_mem_gib* is the memory of a VM by machine type. *published* holds a second source of the prices
+    of TPUs, by (generation, region, several hosts or one). *flex_start* holds the (zone, generation) where
+    flex-start is known to be offered, *quotas* are by (generation, one or many hosts, spot).
+    """
+
+    accelerators: Mapping[str, Accelerator]
+    zones: Mapping[str, tuple[str, ...]]
+    documented: frozenset[tuple[str, str]]
+    runtimes: tuple[str, ...]
+    tpu_prices: Mapping[tuple[str, str, bool], Price]
+    machines: Mapping[tuple[str, str], Price]
+    others: Mapping[tuple[str, str, str], Price]
+    dates: Mapping[str, str]
+    machine_mem_gib: Mapping[str, float] = field(default_factory=dict)
+    published: Mapping[tuple[str, str, bool], Price] = field(default_factory=dict)
+    flex_start: frozenset[tuple[str, str]] = frozenset()
+    quotas: Mapping[tuple[str, str, bool], TpuQuota] = field(default_factory=dict)
+
+    def accelerator(self, name: str) -> Accelerator | None:
+        """
+        Return the accelerator type, or None when the table does not have it.
+        """
+        return self.accelerators.get(name)
+
+    def served(self) -> tuple[str, ...]:
+        """
+        Return the types that the TPU API serves, in the order of the table.
+        """
+        return tuple(name for name, kind in self.accelerators.items() if kind.tpu_api)
+
+    def zones_of(self, accelerator_type: str) -> tuple[str, ...]:
+        """
+        Return the zones that list the type.
+        """
+        return tuple(zone for zone, types in self.zones.items() if accelerator_type in types)
+
+    def is_documented(self, accelerator_type: str, zone: str) -> bool:
+        """
+        Say whether Google's documentation lists the type's generation in the zone for everybody.
+        """
+        found = self.accelerators.get(accelerator_type)
+        return found is not None and (zone, found.generation) in self.documented
+
+    def types_in(self, zone: str) -> tuple[str, ...]:
+        """
+        Return the types that the zone lists; none for a zone that the table does not have.
+        """
+        return self.zones.get(zone, ())
+
+    def quota_of(self, accelerator_type: str, *, spot: bool) -> TpuQuota | None:
+        """
+        Return the quota that the type counts against, or None when it is not known.
+        """
+        found = self.accelerators.get(accelerator_type)
+        if found is None:
+            return None
+        hosts = "one" if found.hosts == 1 else "many"
+        exact = self.quotas.get((found.generation, hosts, spot))
+        return exact or self.quotas.get((found.generation, "any", spot))
+
+    def within_quota(self, accelerator_type: str, zone: str, limit: int) -> str:
+        """
+        Return the largest type in *zone* that a limit of the type's own quota admits, or "".
+        """
+        wanted, quota = self.accelerator(accelerator_type), self.quota_of(accelerator_type, spot=True)
+        known = (self.accelerator(name) for name in self.types_in(zone))
+        same = [one for one in known if one and quota and self.quota_of(one.type, spot=True) == quota]
+        fits = [one for one in same if wanted and one.counted <= limit and one.counted < wanted.counted]
+        return max(fits, key=lambda one: one.counted).type if fits else ""
+
+    def runtime_for(self, accelerator_type: str) -> str | None:
+        """
+        Return the usual TPU software version for the type, or None when it is not known.
+        """
+        found = self.accelerators.get(accelerator_type)
+        return found.runtime if found else None
+
+    def tpu_price(self, accelerator_type: str, zone: str, spot: bool, *, most: bool = False) -> float | None:
+        """
+        Return USD per hour for the whole slice, or None when the price is unknown.
+
+        Where the sources differ it is the billing catalogue's, and with *most* the greatest. Sizes of a
+        generation scale with their chips; v2 and v3 have a rate of their own for several hosts.
+        """
+        found = self.accelerators.get(accelerator_type)
+        if found is None:
+            return None
+        split = any(several and name == found.generation for name, _, several in self.tpu_prices)
+        several = split and found.hosts > 1
+        price = self.tpu_prices.get((found.generation, zone, several), UNKNOWN_PRICE).of(spot)
+        if price is None:
+            return None
+        other = self.published.get((found.generation, region_of(zone), several), UNKNOWN_PRICE).of(spot)
+        return (max(price, other or 0.0) if most else price) * found.chips
+
+    def with_prices(self, found: Mapping[tuple[str, str, bool], Price], date: str) -> "Catalog":
+        """
+        Return the catalogue with fresher prices of TPUs, by (generation, region, several hosts or one).
+
+        What is not in them keeps the price, and the doubt, that it had.
+        """
+        table, doubts = dict(self.tpu_prices), dict(self.published)
+        for (generation, zone, several), price in self.tpu_prices.items():
+            fresh = found.get((generation, region_of(zone), several), UNKNOWN_PRICE)
+            table[generation, zone, several] = fresh.or_else(price)
+        for place, fresh in found.items():
+            doubt = doubts.pop(place, UNKNOWN_PRICE)
+            doubts[place] = fresh.or_else(doubt)
+        dates = {**self.dates, "tpu_prices": date}
+        return replace(self, tpu_prices=table, published=doubts, dates=dates)
+
+    def vm_price(self, machine: str, region: str, spot: bool) -> float | None:
+        """
+        Return USD per hour for a machine type, or None when the price is unknown.
+        """
+        return self.machines.get((machine, region), UNKNOWN_PRICE).of(spot)
+
+    def disk_price(self, disk_type: str, region: str) -> float | None:
+        """
+        Return USD per GiB-month, or None when the price is unknown.
+        """
+        return self.others.get(("disk", disk_type, region), UNKNOWN_PRICE).ondemand
+
+    def address_price(self, region: str) -> float | None:
+        """
+        Return USD per hour for an external IPv4 address in use, or None when the price is unknown.
+        """
+        return self.others.get(("ip", "external ip vm", region), UNKNOWN_PRICE).ondemand
+
+    def storage_price(self, region: str) -> float | None:
+        """
+        Return USD per GiB-month of standard storage, or None when the price is unknown.
+        """
+        multi = self.others.get(("gcs", f"standard multi-region {region}", region), UNKNOWN_PRICE)
+        return self.others.get(("gcs", "standard", region), multi).ondemand
+
+    def egress_price(self, route: str) -> float | None:
+        """
+        Return USD per GiB on a route such as `between regions, Europe`, or None when it is unknown.
+        """
+        return self.others.get(("egress", route, "any"), UNKNOWN_PRICE).ondemand
+
+
+def build(tables: Mapping[str, str]) -> Catalog:
+    """
+    Build the catalogue from the texts of the tables, by the names in TABLES.
+    """
+    rows = {name: _rows(tables[name]) for name in TABLES}
+    runtimes = {row["generation"]: row["runtime_version"] for row in reversed(rows["runtime_versions"])}
+    accelerators = {a.type: a for a in (_accelerator(row, runtimes) for row in rows["accelerators"])}
+    listed: dict[str, list[str]] = {}
+    for row in rows["tpu_zones"]:
+        if "yes" in (row["listed_in_api"][:3], row["listed_in_docs"][:3]):
+            listed.setdefault(row["zone"], []).extend(_listed(row, accelerators.values()))
+    vm_rows = rows["vm_prices"]
+    return Catalog(
+        accelerators,
+        {zone: tuple(dict.fromkeys(types)) for zone, types in sorted(listed.items()) if types},
+        frozenset(
+            (r["zone"], r["generation"]) for r in rows["tpu_zones"] if r["listed_in_docs"].startswith("yes")
+        ),
+        tuple(dict.fromkeys(r["runtime_version"] for r in rows["runtime_versions"] if _literal(r))),
+        _tpu_prices(rows["tpu_prices"], accelerators),
+        {(row["item"], row["region"]): _price(row) for row in vm_rows if row["kind"] == "vm"},
+        {(row["kind"], row["item"], row["region"]): _price(row) for row in vm_rows if row["kind"] != "vm"},
+        {name: _date(tables[name]) for name in TABLES},
+        {row["item"]: float(row["mem_gib"]) for row in vm_rows if row["kind"] == "vm" and row["mem_gib"]},
+        _tpu_prices(rows["tpu_prices_published"], accelerators, "region"),
+        frozenset(
+            (r["zone"], r["generation"]) for r in rows["tpu_zones"] if r["flex_start"].startswith("yes")
+        ),
+        {
+            (row["generation"], row["hosts"], spot): _quota(row, spot)
+            for row in rows["tpu_quotas"]
+            for spot in (False, True)
+        },
+    )
+
+
+def _quota(row: Mapping[str, str], spot: bool) -> TpuQuota:
+    kind, fresh = ("Preemptible", "fresh_spot") if spot else ("", "fresh_ondemand")
+    name = f"{row['before']}{kind}{row['after']}PerProjectPer{row['counted_per']}ForTPUAPI"
+    unit = "chips" if row["generation"] in BY_CHIPS else "cores"
+    return TpuQuota(name, int(row[fresh]), unit, row["counted_per"].lower())
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
+
+
+def _date(text: str) -> str:
+    match = _DATE.search("\n".join(line for line in text.splitlines() if line.startswith("#")))
+    return match[1] if match else "unknown"
+
+
+def _accelerator(row: Mapping[str, str], runtimes: Mapping[str, str]) -> Accelerator:
+    return Accelerator(
+        type=row["accelerator_type"],
+        generation=row["generation"],
+        config_type=row["accelerator_config_type"],
+        chips=int(row["chips"]),
+        cores=int(row["tensor_cores"]),
+        hosts=int(row["hosts"]),
+        chips_per_host=int(row["chips_per_host"]),
+        topology=row["topology"],
+        hbm_gib_per_chip=float(row["hbm_gib_per_chip"]),
+        tpu_api=row["tpu_api"] == "yes",
+        runtime=runtimes.get(row["generation"]),
+        note=row["note"],
+        host_mem_gib=float(row["host_mem_gib"] or 0),
+    )
+
+
+def _listed(row: Mapping[str, str], accelerators: Iterable[Accelerator]) -> list[str]:
+    """
+    Return the types of a zone's row; a note such as `v2-32..512 only` narrows the sizes.
+    """
+    kinds = [kind for kind in accelerators if kind.generation == row["generation"] and kind.tpu_api]
+    sizes = _SIZES.match(row["note"])
+    if not sizes:
+        return [kind.type for kind in kinds]
+    low, high = int(sizes[1]), int(sizes[2] or sizes[1])
+    return [kind.type for kind in kinds if low <= kind.size <= high]
+
+
+def _literal(row: Mapping[str, str]) -> bool:
+    """
+    Say whether the row names one runtime version of the TPU API, not a pattern or an image.
+    """
+    return "(" not in row["generation"] and not re.search(r"[\s\[/]|x\.y\.z", row["runtime_version"])
+
+
+def _tpu_prices(
+    rows: Iterable[Mapping[str, str]], accelerators: Mapping[str, Accelerator], where: str = "zone"
+) -> dict[tuple[str, str, bool], Price]:
+    prices = {}
+    for row in rows:
+        basis = accelerators.get(row["basis_type"])
+        price = Price(_usd(row["ondemand_usd_chip_hour"]), _usd(row["spot_usd_chip_hour"]))
+        prices[row["generation"], row[where], basis is not None and basis.hosts > 1] = price
+    return prices
+
+
+def _price(row: Mapping[str, str]) -> Price:
+    return Price(_usd(row["ondemand_usd"]), _usd(row["spot_usd"]))
+
+
+def _usd(text: str) -> float | None:
+    return float(text) if text and float(text) not in (0.0, _PLACEHOLDER) else None
+
+
+def region_zones(catalog: Catalog, region: str) -> tuple[str, ...]:
+    """
+    Return the TPU zones of a region.
+    """
+    return tuple(zone for zone in catalog.zones if region_of(zone) == region)

@@ -1,0 +1,124 @@
+"""
+Notebooks and boards that are open to the world, found in command lines, settings files and variables.
+
+Jupyter and TensorBoard give whoever reaches their port a shell or the logs. They may listen on the
+loopback address only, Jupyter with its token; everything else is found here, in every spelling.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from orchestrator.domain.spec import Spec
+
+SAFE: Final = (
+    "leave it out and use `sidecars:` (jupyter: {} or tensorboard: {}), or listen on 127.0.0.1 and keep "
+    "the token; reach it through: tpuctl tunnel"
+)
+
+_APP: Final = r"(?:NotebookApp|ServerApp|LabApp|JupyterApp|IdentityProvider|PasswordIdentityProvider)"
+JUPYTER: Final = re.compile(rf"jupyter|ipython\s+notebook|{_APP}|-m\s+notebook\b", re.IGNORECASE)
+_BOARD: Final = re.compile(r"(?:^|[\s\"'(`])(?:\S*bin/)?tensorboard(?:\.main)?(?=[\s\"']|$)")
+_INSTALL: Final = re.compile(
+    r"\b(?:pip3?|conda|mamba|uv|apt(?:-get)?)\b[^;&|\n]*\b(?:install|add)\b[^;&|\n]*"
+)
+_END: Final = r"(?=\s|$|[;&|,)}\]])"
+_QUOTE: Final = r"(?:\\?[\"'])"
+_WORD: Final = r"(?:token|password|hashed_password)"
+_EMPTY_SECRET: Final = (
+    # A flag or a variable with nothing behind its sign, or with empty quotes.
+    re.compile(
+        rf"(?:--?(?:{_APP}\.)?{_WORD}|\bJUPYTER_(?:TOKEN|PASSWORD))={_QUOTE}{{0,3}}(?:None\b)?{_END}",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"--?(?:{_APP}\.)?{_WORD}{_QUOTE}?[\s,]+(?:''|\"\"|\\?\"\\?\"){_END}", re.IGNORECASE),
+    # A settings file, or a variable that Python sets.
+    re.compile(
+        rf"(?:{_APP}\.{_WORD}|\bJUPYTER_(?:TOKEN|PASSWORD)[\"'\]]*)\s*[=:]\s*"
+        r"(?:[bru]?(?:''(?!')|\"\"(?!\"))|None\b)"
+    ),
+)
+_EMPTY_SECRET_JSON: Final = re.compile(rf"[\"']{_WORD}[\"']\s*:\s*(?:\"\"|''|null)")
+_ZEROS: Final = r"0(?:x0+)?(?:\.0){0,3}"
+_COLONS: Final = rf"\[?(?:::(?:0|ffff:{_ZEROS})?|0(?::0){{7}})\]?"
+_ALL: Final = rf"(?:{_QUOTE}?(?:{_ZEROS}|\\?\*|{_COLONS}){_QUOTE}?|''|\"\")(?=[\"']|{_END})"
+_EVERYWHERE: Final = re.compile(rf"(?:--?ip|{_APP}\.ip)(?:{_QUOTE}?[\s,=:]+{_ALL}|={_END})")
+_EVERYWHERE_JSON: Final = re.compile(rf"[\"']ip[\"']\s*:\s*{_ALL}")
+_REMOTE: Final = re.compile(
+    rf"(?:{_APP}\.allow_remote_access|[\"']allow_remote_access[\"'])[\"']?\s*[=:,\s]\s*[\"']?(?:True|true|1)\b"
+)
+_LOOPBACK: Final = re.compile(r"(?:127(?:\.\d+){3}|localhost|\[?::1\]?)$")
+_ADDRESS: Final = r"(?:=|\s+|[\"'],\s*)(\\?[\"']?[^\s;&|,)}\]\"']*)"
+_NOTEBOOK_ADDRESS: Final = re.compile(rf"(?<![\w-])--?(?:{_APP}\.)?ip{_ADDRESS}")
+_BOARD_ADDRESS: Final = re.compile(rf"--ho(?:st?)?{_ADDRESS}")
+_BOARD_ALL: Final = re.compile(r"--b(?:i(?:n(?:d(?:[_-](?:a(?:ll?)?)?)?)?)?)?(?![\w-])|[\"']--bind_all[\"']")
+
+EMPTY: Final = "Jupyter with an empty token or password: whoever reaches the port has a shell"
+EVERYWHERE: Final = "Jupyter listens on 0.0.0.0, that is on all addresses of the machine"
+REMOTE: Final = "Jupyter lets other computers in (allow_remote_access)"
+ADDRESS: Final = "Jupyter listens on an address that is not the loopback address"
+BOARD: Final = "TensorBoard listens on 0.0.0.0 or another address than loopback, and knows no password"
+
+
+def exposures(text: str, *, about: bool = False) -> Iterator[str]:
+    """
+    Yield what in *text* opens Jupyter or TensorBoard to the world.
+
+    Text that names neither is left alone, unless it is known to be *about* Jupyter.
+    """
+    plain = _INSTALL.sub("", text)
+    if about or JUPYTER.search(plain):
+        yield from _notebook(plain, about=about)
+    if any(_board(part) for part in re.split(r"[;&|\n]+", plain) if _BOARD.search(part)):
+        yield BOARD
+
+
+def job_texts(spec: Spec) -> Iterator[tuple[str, str, bool]]:
+    """
+    Yield key and text of all that the deployment file lets a shell see, and whether Jupyter is meant.
+    """
+    job = spec.job
+    texts = {"job.command": joined(job.command), "job.setup": joined(job.setup)}
+    about = any(JUPYTER.search(_INSTALL.sub("", text)) for text in texts.values())
+    texts |= {f"job.env.{name}": f"{name}={value}" for name, value in job.env.items()}
+    yield from ((key, text, about) for key, text in texts.items())
+
+
+def joined(text: str) -> str:
+    """
+    Return a command with lines that a backslash continues put together.
+    """
+    return text.replace("\\\n", " ")
+
+
+def _notebook(text: str, *, about: bool) -> Iterator[str]:
+    if any(form.search(text) for form in _EMPTY_SECRET) or (about and _EMPTY_SECRET_JSON.search(text)):
+        yield EMPTY
+    if _EVERYWHERE.search(text) or (about and _EVERYWHERE_JSON.search(text)):
+        yield EVERYWHERE
+    elif any(_foreign(part, _NOTEBOOK_ADDRESS) for part in _commands(text)):
+        yield ADDRESS
+    if _REMOTE.search(text):
+        yield REMOTE
+
+
+def _commands(text: str) -> Iterator[str]:
+    """
+    Yield the simple commands that start Jupyter: elsewhere --ip may mean anything.
+    """
+    return (part for part in re.split(r"[;&|\n]+", text) if JUPYTER.search(part))
+
+
+def _foreign(text: str, form: "re.Pattern[str]") -> bool:
+    return any(not _LOOPBACK.match(found[1].strip("\\\"'")) for found in form.finditer(text))
+
+
+def _board(command: str) -> bool:
+    """
+    Say whether a command that names TensorBoard after its options opens it; a value of another flag does not.
+    """
+    start = _BOARD.search(command)
+    if start is None or re.search(r"--[\w-]+[=\s]*$", command[: start.start()]):
+        return False
+    rest = command[start.end() :]
+    return bool(_BOARD_ALL.search(rest)) or _foreign(rest, _BOARD_ADDRESS)

@@ -1,0 +1,102 @@
+"""
+What the next TPU would cost, and what it costs that it is far from the bucket.
+
+A price that the tables do not have stays unknown (None).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from orchestrator.domain.catalog import UNKNOWN_PRICE, Catalog, Price
+from orchestrator.domain.names import home_region, region_of, regions
+from orchestrator.domain.spec import Spec
+
+MOVED_GIB = 10.0
+"""GiB that a job is held to move between TPU and bucket in an hour: saves, and what a new TPU fetches."""
+FAR = 0.85
+"""Most that a zone away from the bucket is worth where one beside it is worth 1, so it is asked later."""
+
+_CONTINENTS = {
+    "us": "North America",
+    "northamerica": "North America",
+    "europe": "Europe",
+    "eu": "Europe",
+    "asia": "Asia",
+    "southamerica": "South America",
+}
+
+
+@dataclass(frozen=True)
+class Prices:
+    """
+    Hold USD per hour of a TPU by (type, zone), and USD per GiB between a zone and the bucket.
+    """
+
+    tpus: Mapping[tuple[str, str], Price] = field(default_factory=dict)
+    egress: Mapping[str, float | None] = field(default_factory=dict)
+
+    def tpu(self, kind: str, zone: str) -> Price:
+        """
+        Return the price of a type in a zone.
+        """
+        return self.tpus.get((kind, zone), UNKNOWN_PRICE)
+
+    def egress_hour(self, zone: str) -> float:
+        """
+        Return what an hour of a job's traffic is held to cost, 0 where the price is unknown.
+        """
+        return (self.egress.get(zone, 0.0) or 0.0) * MOVED_GIB
+
+    def nearness(self, kind: str, zone: str, *, spot: bool) -> float:
+        """
+        Return what a zone is worth because of its way to the bucket: 1 beside it, less elsewhere.
+        """
+        if self.egress.get(zone, 0.0) == 0.0:
+            return 1.0
+        usd = self.tpu(kind, zone).of(spot)
+        return FAR if usd is None else min(FAR, usd / (usd + self.egress_hour(zone)))
+
+
+def prices(catalog: Catalog, kinds: Sequence[str], zones: Sequence[str], bucket: str) -> Prices:
+    """
+    Return the prices of *kinds* in *zones*, for a bucket in the region or multi-region *bucket*.
+    """
+    dear, cheap = partial(catalog.tpu_price, spot=False), partial(catalog.tpu_price, spot=True)
+    places = [(kind, zone) for kind in kinds for zone in zones]
+    tpus = {place: Price(dear(*place), cheap(*place)) for place in places}
+    return Prices(tpus, {zone: egress_usd(catalog, region_of(zone), bucket) for zone in zones})
+
+
+def egress_usd(catalog: Catalog, region: str, bucket: str) -> float | None:
+    """
+    Return USD per GiB between a region and a bucket elsewhere, 0 in the same region, None when unknown.
+
+    For a multi-region it is the price between two regions of its continent, which is the most it can be.
+    """
+    if region == bucket:
+        return 0.0
+    ends = {_CONTINENTS.get(place.partition("-")[0], "") for place in (region, bucket)}
+    name = _route(ends)
+    return catalog.egress_price(f"between regions, {name}") if name else None
+
+
+def ways_to_bucket(spec: Spec, catalog: Catalog) -> dict[str, float | None]:
+    """
+    Return USD per GiB between the bucket and each region of the file in which it does not lie.
+    """
+    home = home_region(spec)
+    return {region: egress_usd(catalog, region, home) for region in regions(spec) if region != home}
+
+
+def _route(ends: set[str]) -> str:
+    """
+    Return the row of the price table for two continents, or for one; empty where there is none.
+    """
+    if "" in ends:
+        return ""
+    if "South America" in ends:
+        return "South America"
+    if "Asia" in ends:
+        return "Asia or to/from Asia"
+    return "North America - Europe" if len(ends) == 2 else ends.pop()

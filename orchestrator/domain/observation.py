@@ -1,0 +1,305 @@
+"""
+What was seen: Present with a state, Absent, or Unknown with the reason.
+
+Unknown is not absent. Nothing is created or destroyed on Unknown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar
+
+from orchestrator.domain.capacity import Places
+from orchestrator.domain.maintenance import Maintenance
+from orchestrator.domain.node_price import Prices
+from orchestrator.domain.queued_resource import QueuedResource
+from orchestrator.errors import Retry
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Present(Generic[T]):
+    """
+    Hold what the cloud showed.
+    """
+
+    value: T
+
+
+@dataclass(frozen=True)
+class Absent:
+    """
+    Say that the cloud answered, completely, and the thing was not there.
+    """
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """
+    Say that nobody knows: an error, a time-out or a partial answer. *hint* is the error's next step.
+
+    *denied* says that the login may not look.
+    """
+
+    why: str
+    retry: Retry = Retry.TRANSIENT
+    hint: str = ""
+    denied: bool = False
+
+
+Sight = Present[T] | Absent | Unknown
+
+
+class NodeState(Enum):
+    """
+    Name the states of a TPU node (tpu v2 Node.State).
+    """
+
+    STATE_UNSPECIFIED = 0
+    CREATING = 1
+    READY = 2
+    RESTARTING = 3
+    REIMAGING = 4
+    DELETING = 5
+    REPAIRING = 6
+    STOPPED = 8
+    STOPPING = 9
+    STARTING = 10
+    PREEMPTED = 11
+    TERMINATED = 12
+    HIDING = 13
+    HIDDEN = 14
+    UNHIDING = 15
+    UNKNOWN = 16
+
+
+class VmState(Enum):
+    """
+    Name the states of a Compute Engine VM.
+    """
+
+    PROVISIONING = "PROVISIONING"
+    STAGING = "STAGING"
+    RUNNING = "RUNNING"
+    PENDING_STOP = "PENDING_STOP"
+    STOPPING = "STOPPING"
+    TERMINATED = "TERMINATED"
+    SUSPENDING = "SUSPENDING"
+    SUSPENDED = "SUSPENDED"
+    REPAIRING = "REPAIRING"
+    DEPROVISIONING = "DEPROVISIONING"
+    PENDING = "PENDING"
+    OTHER = "OTHER"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """
+    Name one machine of a slice and its addresses.
+    """
+
+    index: int
+    internal_ip: str
+    external_ip: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """
+    Describe a TPU node of ours as the API shows it. *created_at* is in seconds since the epoch.
+
+    *timed_out* says that Google has not heard of the node's health: it may still be warming up.
+    *queued* is the queued resource that makes it or has made it, None for one that was asked for directly.
+    Without *machine* there is nothing but the queued resource, which costs nothing. *maintenance* is the next
+    one that the API tells of.
+    """
+
+    name: str
+    zone: str
+    state: NodeState
+    incarnation: int | None
+    healthy: bool = True
+    health: str = ""
+    timed_out: bool = False
+    workers: tuple[Worker, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    spot: bool = False
+    created_at: float = 0.0
+    queued: QueuedResource | None = None
+    machine: bool = True
+    maintenance: Maintenance | None = None
+
+
+@dataclass(frozen=True)
+class Vm:
+    """
+    Describe a VM as the API shows it; *machine* is empty and *disk_gb* is 0 where that is not known.
+    """
+
+    name: str
+    zone: str
+    state: VmState
+    internal_ip: str = ""
+    external_ip: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    spot: bool = False
+    machine: str = ""
+    disk_gb: int = 0
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """
+    Describe a bucket as the API shows it; *location* is lower case.
+    """
+
+    name: str
+    location: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    soft_delete_seconds: int = 0
+    uniform_access: bool = True
+    public_access_prevented: bool = True
+
+
+class Phase(Enum):
+    """
+    Name what an agent is doing; UNKNOWN is that of a report that cannot be read, which no agent writes.
+
+    ENDED: the job has left with status 0, and what it saved is made sure of. UNCLAIMED: that is no
+    checkpoint.
+    """
+
+    BOOT = "boot"
+    SETUP = "setup"
+    RESTORE = "restore"
+    RUN = "run"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    ENDED = "ended"
+    DONE = "done"
+    UNCLAIMED = "unclaimed"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """
+    Hold one worker's last report (object `.tpuctl/heartbeat/<incarnation>/<worker>`).
+
+    *updated* is the bucket's time of the write. *resumed_from* is the checkpoint that was restored,
+    *began_at* the first step that the job reported then: a smaller one means that it ignores its
+    checkpoint. *failures* counts starts in a row that brought no progress. *notice* says that the machine is
+    about to go, *preempted* that it goes for good: it is no reboot. *save_every* is the interval told to the
+    job. *rate* is in steps a second, *total_steps* the last step as the job says it, *progress_from* the
+    source of the step: file, pattern, events, commits, or a preset's name. *format* is that of the saves,
+    empty while `auto` has seen none. *committed_counted*: the saves tell no step, so the committed one is a
+    number of saves. *uncommitted* is a save that no commit contains, in *uncommitted_place* (checkpoints,
+    work, home or quarantine), which its format judges to be in *uncommitted_state*. *unclaimed_files* and
+    *unclaimed_bytes* say how much of that kind is in the bucket under `unclaimed/`; *unclaimed_complete* is
+    None for nothing, False while some may be missing. *host_keys* are the machine's public ones. *timings*
+    are seconds since the epoch by name (boot, setup_began, setup_done, restore_began, fetched, restored,
+    spawned, first_step). *script*: the startup script wrote it as its first act, before there is an agent.
+    """
+
+    incarnation: int
+    worker: int
+    phase: Phase
+    updated: float
+    workers: int = 1
+    bundle: str = ""
+    step: int | None = None
+    loss: float | None = None
+    committed_step: int | None = None
+    committed_at: float | None = None
+    resumed_from: int | None = None
+    began_at: int | None = None
+    attempt: int = 0
+    starts: int = 0
+    failures: int = 0
+    exit_code: int | None = None
+    rate: float | None = None
+    total_steps: int | None = None
+    progress_from: str = ""
+    format: str = ""
+    progress_at: float | None = None
+    notice: bool = False
+    preempted: bool = False
+    save_every: float | None = None
+    uncommitted: str = ""
+    uncommitted_place: str = ""
+    uncommitted_state: str = ""
+    committed_counted: bool = False
+    unclaimed_files: int = 0
+    unclaimed_bytes: int = 0
+    unclaimed_complete: bool | None = None
+    message: str = ""
+    host_keys: tuple[str, ...] = ()
+    timings: Mapping[str, float] = field(default_factory=dict)
+    script: bool = False
+
+
+@dataclass(frozen=True)
+class Operation:
+    """
+    Refer to a long-running operation that a pass started and later passes poll.
+    """
+
+    id: str
+    kind: str
+    verb: str
+    name: str
+    zone: str
+    incarnation: int | None = None
+    started_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class OperationResult:
+    """
+    Hold what a poll of an operation showed; *retry*, *message* and the next step are set when it failed.
+    """
+
+    operation: Operation
+    done: bool
+    retry: Retry | None = None
+    code: str = ""
+    message: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """
+    Hold which incarnation has won a race (object `.tpuctl/claim/<round>`, written once).
+    """
+
+    round: int
+    incarnation: int
+
+
+@dataclass(frozen=True)
+class World:
+    """
+    Hold everything one pass has seen.
+
+    *nodes* holds all nodes that carry our label over every zone ever used; an empty tuple means that
+    all of those zones answered completely and had none. *claim* tells the winner of a race.
+    *held* says until when the budget of creates holds a zone back, *stockouts* what others have met.
+    *prices* are those of the table for the file's types and zones; none where nobody has looked them up.
+    *boots* are the first reports of startup scripts, of workers whose agents have not reported: such a
+    machine lives, and no more is known of it. They are no *heartbeats*.
+    """
+
+    bucket: Sight[Bucket]
+    vm: Sight[Vm]
+    nodes: Sight[tuple[Node, ...]]
+    heartbeats: Sight[tuple[Heartbeat, ...]]
+    operations: tuple[OperationResult, ...] = ()
+    seen_at: float = 0.0
+    claim: Sight[Claim] = field(default_factory=Absent)
+    held: Mapping[str, float] = field(default_factory=dict)
+    stockouts: Places = ()
+    prices: Prices = field(default_factory=Prices)
+    boots: tuple[Heartbeat, ...] = ()

@@ -1,0 +1,329 @@
+"""
+The seams, as Protocols: what the engine needs of a cloud, of machines and of storage.
+
+Adapters raise only errors of `orchestrator.errors`, return states and never wait.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.domain.all_zones import Survey
+from orchestrator.domain.data_disks import DataDisk
+from orchestrator.domain.observation import Bucket, Node, Operation, OperationResult, Sight, Vm
+from orchestrator.domain.queue_port import QueuedResources
+from orchestrator.domain.ssh_port import Host, Iap, PushResult, Remote, RunResult
+
+__all__ = [
+    "BucketOrder",
+    "Buckets",
+    "Cloud",
+    "CloudAccount",
+    "Host",
+    "Iap",
+    "NetworkInterface",
+    "NodeOrder",
+    "Nodes",
+    "PushResult",
+    "QueuedResources",
+    "Remote",
+    "RunResult",
+    "Store",
+    "StoredObject",
+    "VmOrder",
+    "Vms",
+]
+
+
+@dataclass(frozen=True)
+class BucketOrder:
+    """
+    Describe the bucket to create: private, deleted objects kept for *soft_delete* seconds.
+
+    TPUs run as the account *writer*, the VM as *vm* (empty: the same); with *loop* the VM runs the loop.
+    """
+
+    name: str
+    location: str
+    labels: Mapping[str, str]
+    writer: str
+    vm: str = ""
+    loop: bool = False
+    soft_delete: int = 0
+
+
+@dataclass(frozen=True)
+class NetworkInterface:
+    """
+    Describe the network of a machine: names or paths of network and subnetwork (may be empty), network tags.
+    """
+
+    network: str = "default"
+    subnetwork: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class VmOrder:
+    """
+    Describe the VM to create. *ttl* in seconds becomes maxRunDuration: DELETE, or STOP for spot.
+    """
+
+    name: str
+    zone: str
+    machine: str
+    disk_gb: int
+    spot: bool
+    labels: Mapping[str, str]
+    metadata: Mapping[str, str]
+    service_account: str
+    scopes: tuple[str, ...]
+    ttl: float
+    external_ip: bool = True
+    interface: NetworkInterface = field(default_factory=NetworkInterface)
+    secure_boot: bool = False
+    image: str = ""
+
+
+@dataclass(frozen=True)
+class NodeOrder:
+    """
+    Describe the TPU node to create. *reservation* is the name or path of the one to take it from, or empty.
+
+    With *run_seconds* it is a flex-start TPU that the service ends after that time; 0 for all others.
+    """
+
+    name: str
+    zone: str
+    type: str
+    runtime: str
+    spot: bool
+    external_ip: bool
+    labels: Mapping[str, str]
+    metadata: Mapping[str, str]
+    service_account: str
+    scopes: tuple[str, ...]
+    interface: NetworkInterface = field(default_factory=NetworkInterface)
+    secure_boot: bool = False
+    reservation: str = ""
+    run_seconds: float = 0.0
+    disks: tuple[DataDisk, ...] = ()
+
+
+class Buckets(Protocol):
+    """
+    Observe, create and delete buckets.
+    """
+
+    def observe(self, name: str) -> Sight[Bucket]:
+        """
+        Look at one bucket; errors become Unknown.
+        """
+
+    def create(self, order: BucketOrder) -> None:
+        """
+        Create the bucket and grant the writer; raise ConflictError when the name is somebody else's.
+        """
+
+    def delete(self, name: str) -> None:
+        """
+        Delete the bucket with all objects in it; a bucket that is gone is fine.
+        """
+
+
+class Vms(Protocol):
+    """
+    Observe, create, start and delete VMs.
+    """
+
+    def everywhere(self, label: str, value: str) -> Survey[Vm]:
+        """
+        List the VMs that carry the label in all zones, by one call; places without an answer are named.
+        """
+
+    def observe(self, name: str, zone: str) -> Sight[Vm]:
+        """
+        Look at one VM; errors become Unknown.
+        """
+
+    def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
+        """
+        Look at a disk of any owner: Present with the names of who has it, Absent when there is none.
+        """
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
+        """
+        List the VMs that carry the label in *zones*, all pages.
+        """
+
+    def create(self, order: VmOrder) -> Operation:
+        """
+        Ask for the VM; raise ConflictError when the name is taken.
+        """
+
+    def start(self, name: str, zone: str) -> Operation:
+        """
+        Ask for the start of a stopped VM.
+        """
+
+    def stop(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for the stop of a running VM, which keeps its disk; None when it is gone.
+        """
+
+    def delete(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for deletion; None when it is gone already.
+        """
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """
+        Look at an operation once; a DONE operation that carries an error is a failure.
+        """
+
+    def host_keys(self, name: str, zone: str) -> tuple[str, ...]:
+        """
+        Return the public host keys (`ssh-ed25519 AAAA...`); NotFoundError while there are none.
+        """
+
+
+class Nodes(Protocol):
+    """
+    Observe, create and delete TPU nodes.
+    """
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
+        """
+        List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown.
+        """
+
+    def everywhere(self, label: str, value: str) -> Survey[Node]:
+        """
+        List the nodes that carry the label in all zones, by one call; places without an answer are named.
+        """
+
+    def observe(self, name: str, zone: str) -> Sight[Node]:
+        """
+        Look at one node of any owner; errors become Unknown.
+        """
+
+    def create(self, order: NodeOrder) -> Operation:
+        """
+        Ask for the node; raise ConflictError when the name is taken.
+        """
+
+    def delete(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for deletion; None when it is gone already.
+        """
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """
+        Look at an operation once.
+        """
+
+    def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
+        """
+        Return one worker's public host keys from its guest attributes; NotFoundError while there are none.
+        """
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """
+    Describe one object of the bucket; *updated* is the bucket's time in seconds since the epoch.
+    """
+
+    name: str
+    size: int
+    generation: int
+    updated: float
+    data: bytes = b""
+
+
+LARGEST = 4 << 20
+"""Most bytes of an object that are read unless more is asked for: machines write to the bucket too."""
+MOST_OBJECTS = 1_000_000
+"""Most names that one list is followed to unless fewer are asked for: machines may write any number."""
+
+
+class Store(Protocol):
+    """
+    Read and write objects of the deployment's bucket.
+    """
+
+    def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
+        """
+        Return an object with its data from *offset* on, *limit* bytes at most; None when it is not there.
+
+        Bytes come as they are stored: none is unpacked on the way.
+        """
+
+    def sha256(self, name: str) -> str | None:
+        """
+        Read an object of any size and return the sha256 of its bytes in hex, None when it is not there.
+        """
+
+    def download(self, name: str, path: Path) -> str | None:
+        """
+        Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
+        """
+
+    def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
+        """
+        Write an object, return its generation; 0: "must not exist". PreconditionError: it is another.
+        """
+
+    def upload(self, name: str, path: Path) -> int:
+        """
+        Write a file unless an object of that name exists; return the object's generation.
+        """
+
+    def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
+        """
+        List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*.
+        """
+
+    def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:
+        """
+        Return size and crc32c (base64, as the bucket shows it) of all objects under *prefix* by name.
+        """
+
+    def delete(self, name: str, if_generation: int | None = None, *, patient: bool = True) -> None:
+        """
+        Delete an object; one that is gone is fine. Raise PreconditionError as `write` does.
+
+        Not *patient*, a refusal for the object's rate is raised and not waited for.
+        """
+
+
+@dataclass(frozen=True)
+class CloudAccount:
+    """
+    Say who we are: project and the account that machines run as by default.
+    """
+
+    project: str
+    default_service_account: str
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """
+    Bundle the adapters of one cloud for one deployment.
+
+    *inside* says that we run on a machine in the same network; *relay* is where a local cloud's
+    Identity-Aware Proxy listens, empty for Google's own.
+    """
+
+    account: CloudAccount
+    buckets: Buckets
+    vms: Vms
+    nodes: Nodes
+    queued: QueuedResources[NodeOrder]
+    store: Store
+    remote: Remote
+    ssh_port: int = 22
+    inside: bool = False
+    relay: str = ""

@@ -1,0 +1,93 @@
+"""
+The control routes that `tpuctl local` uses: /_local/...
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+
+from orchestrator.emulator.http.router import Request, Response, Router
+from orchestrator.emulator.places import PREFIX
+from orchestrator.emulator.state.world import LocalCloud
+
+
+def admin_routes(
+    router: Router,
+    cloud: LocalCloud,
+    stop: Callable[[], None],
+    refused: Mapping[str, int],
+    images: Sequence[Mapping[str, str]] = (),
+) -> None:
+    """
+    Register status, preempt, kill, state, fault and stop; *refused* counts what the proxy kept machines from.
+
+    *images* says what the machines of each kind have.
+    """
+
+    def status(request: Request) -> Response:
+        machines = [
+            {"id": m.id, "name": m.name, "address": m.address, "running": cloud.machine_state(m.id).running}
+            for m in cloud.machines()
+        ]
+        queued = [{"name": q.name, "zone": q.zone, "state": q.state.name} for q in cloud.queued_resources()]
+        faults = [{"method": method, "fault": asdict_text(fault)} for method, fault in cloud.unused_faults()]
+        bill = [asdict(line) for line in cloud.bill()]
+        return Response.of(
+            {
+                "machines": machines,
+                "queued": queued,
+                "unused_faults": faults,
+                "bill": bill,
+                "calls": dict(cloud.calls),
+                "refused": dict(refused),
+                "images": list(images),
+            }
+        )
+
+    def preempt(request: Request) -> Response:
+        body = request.json()
+        cloud.preempt(body["name"], notice=bool(body.get("notice", True)))
+        return Response.of({})
+
+    def kill(request: Request) -> Response:
+        body = request.json()
+        cloud.kill_worker(body["name"], int(body.get("worker", 0)))
+        return Response.of({})
+
+    def state(request: Request) -> Response:
+        body = request.json()
+        kind, slash, name = body["name"].partition("/")
+        if slash and kind == "queued":
+            cloud.set_queued_state(name, body["state"])
+        elif slash and kind == "zone":
+            cloud.set_zone_state(name, body["state"])
+        else:
+            cloud.set_node_state(body["name"], body["state"])
+        return Response.of({})
+
+    def fault(request: Request) -> Response:
+        body = request.json()
+        cloud.fail_next(body["method"], body["failures"])
+        return Response.of({})
+
+    def halt(request: Request) -> Response:
+        stop()
+        return Response.of({})
+
+    router.add("GET", f"{PREFIX}/status", status)
+    for name, handler in (
+        ("preempt", preempt),
+        ("kill", kill),
+        ("state", state),
+        ("fault", fault),
+        ("stop", halt),
+    ):
+        router.add("POST", f"{PREFIX}/{name}", handler)
+
+
+def asdict_text(fault: object) -> str:
+    """
+    Return a fault as `tpuctl local fault` takes it.
+    """
+    kind = getattr(fault, "kind", None)
+    case = getattr(fault, "case", "")
+    return str(case or getattr(kind, "value", kind))

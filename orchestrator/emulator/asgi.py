@@ -1,0 +1,86 @@
+"""
+Serve requests-as-values over ASGI.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.emulator.http.router import Request, Response
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+WITHOUT_BODY = (204, 304)
+
+if TYPE_CHECKING:
+    import uvicorn
+
+
+def asgi_app(
+    answer: Callable[[Request], Response],
+    executor: Executor | None = None,
+    refuse: Callable[[Request], Response | None] = lambda _: None,
+) -> App:
+    """
+    Return an ASGI application whose answers come from *answer*, called in a thread.
+
+    What *refuse* says of a request without its body is the answer: the body is not read then.
+    """
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        response = refuse(_request(scope, b""))
+        if response is None:
+            body = await _body(receive)
+            if body is None:
+                return
+            loop = asyncio.get_running_loop()
+            response = await loop.run_in_executor(executor, answer, _request(scope, body))
+        # TensorFlow compares names letter by letter with those that Google sends, such as Location.
+        headers = [(k.title().encode("latin-1"), v.encode("latin-1")) for k, v in response.headers.items()]
+        if response.status not in WITHOUT_BODY and "content-length" not in response.headers:
+            headers.append((b"content-length", str(len(response.body)).encode()))
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": response.body})
+
+    return app
+
+
+def server(app: App) -> "uvicorn.Server":
+    """
+    Return a server of *app* for a socket that already listens.
+    """
+    import uvicorn
+
+    # No header may say who the client is: a machine could name the user's connection.
+    config = uvicorn.Config(
+        app, log_level="error", lifespan="off", ws="none", proxy_headers=False, timeout_graceful_shutdown=2
+    )
+    return uvicorn.Server(config)
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """
+    Collect the request's body; None when the client has left.
+    """
+    pieces = []
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        pieces.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(pieces)
+
+
+def _request(scope: Message, body: bytes) -> Request:
+    target = scope["raw_path"].decode("latin-1")
+    if scope["query_string"]:
+        target += "?" + scope["query_string"].decode("latin-1")
+    headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+    client = scope.get("client")
+    peer = (str(client[0]), int(client[1])) if client and client[1] else None
+    return Request.parse(scope["method"], target, headers, body, peer)

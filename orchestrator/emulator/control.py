@@ -1,0 +1,283 @@
+"""
+Start, stop and steer the local cloud from the command line.
+"""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.emulator.http.owner import unix_connection
+from orchestrator.emulator.options import Options, load_options, save_options, without_ports
+from orchestrator.emulator.places import CONTROL, PREFIX, Address, local_folder, read_address, start_of
+from orchestrator.errors import LocalCloudError
+from orchestrator.private_folders import private_folder
+from orchestrator.scripts.uv_program import shared_folder
+
+if TYPE_CHECKING:
+    from orchestrator.emulator.machines.base import MachineHosts
+
+JSON = {"Content-Type": "application/json"}
+START_SECONDS = 30.0
+PORT_TRIES = 3
+TAKEN = "address already in use"
+END_IT = "end what holds the port and start again; or take other ports: tpuctl local start --other-ports"
+LOCK_SECONDS = 60.0
+"""Seconds to wait for another command that is starting the local cloud just now."""
+
+
+def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
+    """
+    Return the running local cloud and whether it was started now; *options* count at a start only.
+    """
+    from filelock import FileLock, Timeout
+
+    folder = local_folder()
+    private_folder(folder)
+    try:
+        with FileLock(folder / "start.lock", timeout=LOCK_SECONDS):
+            address = read_address(folder)
+            if address is not None:
+                return address, False
+            new = not (folder / "options.json").exists()
+            if options is not None:
+                _hosts(folder, options)  # raises before settings are kept that no command could work with
+                save_options(folder, options)
+            return _started(folder, on_demand=options is None, new=new), True
+    except Timeout:
+        raise LocalCloudError(
+            f"another tpuctl has been starting the local cloud for {LOCK_SECONDS:.0f} s",
+            hint="wait for it, or end it; then run the same command again",
+            unchanged="nothing was started",
+        ) from None
+
+
+def _started(folder: Path, *, on_demand: bool, new: bool) -> Address:
+    """
+    Start the local cloud; a *new* one, which nobody knows yet, takes other ports where one was just taken.
+    """
+    tries = PORT_TRIES if new else 1
+    while True:
+        tries -= 1
+        try:
+            return _start(folder, on_demand=on_demand)
+        except LocalCloudError as error:
+            if not tries or TAKEN not in error.message:
+                raise
+            save_options(folder, without_ports(load_options(folder)))
+
+
+def _start(folder: Path, *, on_demand: bool) -> Address:
+    _check_extra()
+    shared_folder()
+    why = "on-demand" if on_demand else "asked-for"
+    (folder / "daemon.log").touch(mode=0o600)
+    with (folder / "daemon.log").open("ab") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "orchestrator.emulator.daemon", str(folder), why],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/",
+            env=_environment(),
+        )  # fmt: skip
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        address = read_address(folder)
+        if address is not None:
+            return address
+        if child.poll() is not None:
+            break
+        time.sleep(0.05)  # Another process is waited for here; there is no virtual clock that it could obey.
+    tail = (folder / "daemon.log").read_text(errors="replace")[-600:].strip()
+    last = tail.splitlines()[-1] if tail else "no word from it"
+    read = f"read {folder / 'daemon.log'}, then run: tpuctl local reset"
+    raise LocalCloudError(
+        f"the local cloud did not start: {last}",
+        hint=END_IT if TAKEN in last else read,
+        unchanged="no deployment was touched",
+    )
+
+
+def _environment() -> dict[str, str]:
+    """
+    Let the daemon import this very package, wherever the command was called from.
+    """
+    parent = str(Path(__file__).resolve().parents[2])
+    paths = [parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _check_extra() -> None:
+    import importlib.util
+
+    needed = ("uvicorn", "asyncssh", "cronsim", "google_crc32c", "h11")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise LocalCloudError(
+            f"the local cloud needs {', '.join(missing)}", hint="run: pip install 'tpuctl[local]'",
+            unchanged="nothing was started",
+        )  # fmt: skip
+
+
+def running() -> Address | None:
+    """
+    Return the running local cloud, or None.
+    """
+    return read_address(local_folder())
+
+
+def call(verb: str, body: dict[str, Any] | None = None, *, folder: Path | None = None) -> dict[str, Any]:
+    """
+    Call a control route of the local cloud in *folder*; raise LocalCloudError with its reason.
+    """
+    folder = folder or local_folder()
+    if read_address(folder) is None:
+        raise LocalCloudError("the local cloud does not run", hint="run: tpuctl local start")
+    data = None if body is None else json.dumps(body).encode()
+    connection = _Control(folder)
+    try:
+        connection.request("GET" if data is None else "POST", f"{PREFIX}/{verb}", data, JSON)
+        answer = connection.getresponse()
+        found: dict[str, Any] = json.load(answer)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise LocalCloudError(
+            f"the local cloud does not answer: {error}", hint="run: tpuctl local stop"
+        ) from error
+    finally:
+        connection.close()
+    if answer.status != HTTPStatus.OK:
+        details = found.get("error", {})
+        raise LocalCloudError(
+            details.get("message", answer.reason),
+            hint=details.get("hint", ""),
+            unchanged=details.get("changed", ""),
+        )
+    return found
+
+
+class _Control(http.client.HTTPConnection):
+    """
+    Speak with the daemon over its socket, which only the owner of the folder can open.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("control", timeout=30)
+        self._folder = folder
+
+    def connect(self) -> None:
+        self.sock = unix_connection(self._folder, CONTROL)
+        self.sock.settimeout(self.timeout)
+
+
+def stop() -> bool:
+    """
+    Stop the local cloud and all its machines; its disks and buckets stay. Return whether anything of it ran.
+
+    Machines that a dead one has left are ended too.
+    """
+    folder = local_folder()
+    address = read_address(folder)
+    if address is None:
+        return _end_what_is_left(folder)
+    os.kill(address.pid, signal.SIGTERM)
+    end = time.monotonic() + 20
+    while start_of(address.pid) == address.started:
+        if time.monotonic() > end:
+            os.kill(address.pid, signal.SIGKILL)
+            end += 5
+        time.sleep(0.05)  # As in _start: another process ends in real time.
+    reap(folder)
+    return True
+
+
+def _end_what_is_left(folder: Path) -> bool:
+    """
+    End the machines of a daemon that is dead, unless another command starts a new one just now.
+
+    Return whether a machine was left.
+    """
+    from filelock import FileLock, Timeout
+
+    if not (folder / "machines").is_dir():
+        return False
+    with suppress(Timeout), FileLock(folder / "start.lock", timeout=LOCK_SECONDS):
+        if read_address(folder) is None:
+            return reap(folder)
+    return False
+
+
+def stop_if_idle() -> bool:
+    """
+    Stop a local cloud that a deployment had started, once it holds no machine and nobody waits for one.
+
+    Return whether it was stopped.
+    """
+    address = running()
+    if address is None or not address.on_demand:
+        return False
+    status = call("status")
+    return False if status["machines"] or status.get("queued") else stop()
+
+
+def reap(folder: Path, *, disks: bool = False) -> bool:
+    """
+    Kill what a dead daemon left running. Return whether a machine was.
+    """
+    hosts = _hosts(folder, load_options(folder))
+    left = hosts.adopt()
+    hosts.reap_all(disks=disks)
+    return bool(left)
+
+
+def _hosts(folder: Path, options: Options) -> "MachineHosts":
+    """
+    Return the hosts of the machines in *folder*. Raise LocalCloudError where machines of the kind cannot run.
+    """
+    from orchestrator.emulator.machines.choose import make_hosts
+    from orchestrator.emulator.machines.settings import HostSettings
+
+    settings = HostSettings(
+        folder / "machines", options.cloud_id, "", options.ssh_port, options.metadata_port
+    )
+    return make_hosts(options.hosts, settings)
+
+
+def reset() -> None:
+    """
+    Stop the local cloud and delete everything it holds: machines, disks, buckets, settings.
+    """
+    folder = local_folder()
+    stop()
+    if (folder / "options.json").exists():
+        reap(folder, disks=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def environment(address: Address) -> dict[str, str]:
+    """
+    Return the variables that point gcloud, Google's clients and tpuctl at the local cloud.
+
+    What gcloud would ask any other host goes to a proxy that refuses it. Where machines cannot listen on
+    port 22, PATH begins with programs that know their port.
+    """
+    from orchestrator.emulator.machines.client_variables import client_variables
+    from orchestrator.emulator.ssh_programs import ssh_programs, standard_port_opens
+
+    options = load_options(local_folder())
+    variables = {
+        "TPUCTL_CLOUD": "local",
+        **client_variables(address.endpoint, address.project),
+        "CLOUDSDK_PROXY_TYPE": "http",
+        "CLOUDSDK_PROXY_ADDRESS": "127.0.0.1",
+        "CLOUDSDK_PROXY_PORT": str(options.proxy_port),
+    }
+    if not standard_port_opens(options.address_base):
+        programs = ssh_programs(local_folder(), options.address_base, options.ssh_port)
+        variables["PATH"] = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
+    return variables

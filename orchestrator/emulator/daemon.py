@@ -1,0 +1,345 @@
+"""
+The local cloud as a process: HTTP on loopback, time, machines, state on disk.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.clock import SystemClock
+from orchestrator.emulator.admin import admin_routes
+from orchestrator.emulator.asgi import App, asgi_app, server
+from orchestrator.emulator.certificates import STORAGE_HOSTS, certificates
+from orchestrator.emulator.http.billing import billing_routes
+from orchestrator.emulator.http.compute import compute_routes
+from orchestrator.emulator.http.connect_proxy import ConnectProxy
+from orchestrator.emulator.http.dispatch import dispatch
+from orchestrator.emulator.http.errors import error_response
+from orchestrator.emulator.http.guard import refusal
+from orchestrator.emulator.http.iap import PERMISSION, IapRelay
+from orchestrator.emulator.http.owner import (
+    Inside,
+    OwnerSocket,
+    check_sight,
+    holder_of,
+    listening,
+    unix_connection,
+    unix_listening,
+)
+from orchestrator.emulator.http.quotas import quota_routes
+from orchestrator.emulator.http.router import Request, Response, Router
+from orchestrator.emulator.http.secrets import secret_routes
+from orchestrator.emulator.http.storage import storage_routes
+from orchestrator.emulator.http.storage_access import Callers
+from orchestrator.emulator.http.storage_xml import xml_routes
+from orchestrator.emulator.http.tpu import tpu_routes
+from orchestrator.emulator.machine_room import MachineRoom
+from orchestrator.emulator.machines.choose import make_hosts
+from orchestrator.emulator.machines.interpreters import interpreters
+from orchestrator.emulator.machines.machine_image import described
+from orchestrator.emulator.machines.package_sources import package_sources
+from orchestrator.emulator.machines.settings import HostSettings, network_of
+from orchestrator.emulator.options import Options, load_options, save_options
+from orchestrator.emulator.places import CONTROL, STORAGE, Address, start_of, write_address
+from orchestrator.emulator.state.errors import ApiError
+from orchestrator.emulator.state.secrets import Secrets
+from orchestrator.emulator.state.storage.blobs import FolderBlobs
+from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.storage.service import Storage
+from orchestrator.emulator.state.world import LocalCloud
+from orchestrator.errors import TpuctlError
+from orchestrator.scripts import uv_program
+
+LONGEST_NAP = 1.0
+MANY_FILES = 16384
+APIS = ("/v2/", "/compute/", "/v1/")
+"""Where the APIs are for which a machine needs the scope cloud-platform."""
+CRON_MINUTE = {"instant": 1.0, "scaled": 2.0, "realistic": 60.0}
+
+
+class Apps(NamedTuple):
+    """
+    Hold the three applications of one local cloud, each for its own listener.
+    """
+
+    clients: App
+    storage: App
+    controls: App
+
+
+class Daemon:
+    """
+    Run one local cloud in *folder* until it is told to stop.
+    """
+
+    def __init__(
+        self, folder: Path, options: Options, loop: asyncio.AbstractEventLoop, *, on_demand: bool
+    ) -> None:
+        self._folder = folder
+        self._on_demand = on_demand
+        self._options = options
+        self._loop = loop
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._saving = threading.Lock()
+        self._saved = -1
+        self._halt = asyncio.Event()
+        settings, clock = options.cloud_settings(), SystemClock()
+        self._certificates = certificates(folder / "tls")
+        self._hosts = make_hosts(options.hosts, self._host_settings(settings.latency.notice))
+        self._proxy = ConnectProxy(
+            self._certificates.context(),
+            lambda: unix_connection(folder, STORAGE),
+            self._hosts.holds,
+            self._metadata_of,
+        )
+        self._room = MachineRoom(self._hosts, loop)
+        self.cloud = LocalCloud(clock, self._room, settings)
+        self._room.cloud = self.cloud
+        source = str(network_of(options.address_base).broadcast_address)
+        denied = PERMISSION in options.denied_permissions
+        self._relay = IapRelay(self.cloud.running_vm, source, denied=denied, inside=self._hosts.holds)
+        blobs = FolderBlobs(folder / "storage")
+        storage = Storage(
+            clock, blobs, options.taken_buckets, options.object_interval, options.policy_seconds
+        )
+        self._router, self._controls = Router(), Router()
+        self._own_names = frozenset(f"{name}:{options.port}" for name in ("127.0.0.1", "localhost"))
+        tpu_routes(self._router, self.cloud)
+        compute_routes(self._router, self.cloud)
+        billing_routes(self._router)
+        quota_routes(self._router, self.cloud)
+        secret_routes(
+            self._router, self.cloud, Secrets(clock, settings.project_number, folder / "secrets.json")
+        )
+        # A tunnel to the storage hosts leads to storage alone, with the reads that TensorFlow uses.
+        self._tunnelled = Router()
+        self._callers = Callers(self.cloud, self._machine_of)
+        for router in (self._router, self._tunnelled):
+            callers = self._callers
+            if router is self._tunnelled:
+                callers = Callers(self.cloud, self._machine_of, on_machine=True)
+            storage_routes(
+                router, storage, lambda inner, at=router: dispatch(at, self.cloud, inner), callers  # type: ignore[misc]
+            )  # fmt: skip
+        xml_routes(self._tunnelled, storage, Callers(self.cloud, self._machine_of, on_machine=True))
+        images = described(self._hosts.settings.pythons, options.python)
+        admin_routes(self._controls, self.cloud, self.halt, self._proxy.refused, images)
+
+    @property
+    def endpoint(self) -> str:
+        """
+        Return the base URL.
+        """
+        return f"http://127.0.0.1:{self._options.port}"
+
+    def _host_settings(self, notice: float) -> HostSettings:
+        options = self._options
+        return HostSettings(
+            root=self._folder / "machines",
+            cloud_id=options.cloud_id,
+            endpoint=self.endpoint,
+            ssh_port=options.ssh_port,
+            metadata_port=options.metadata_port,
+            cron_minute_seconds=CRON_MINUTE[options.latency],
+            notice_seconds=notice,
+            proxy=f"http://127.0.0.1:{options.proxy_port}",
+            setup_proxy=f"http://127.0.0.1:{options.setup_proxy_port}",
+            authorities=self._certificates.bundle(),
+            shared=uv_program.shared_folder(),
+            pythons=interpreters(os.environ),
+            python=options.python,
+            package_lock_seconds=options.package_lock_seconds,
+            absent=frozenset(options.absent),
+            uv=uv_program.any_program(),
+            package_sources=package_sources(os.environ),
+        )
+
+    def _machine_of(self, peer: tuple[str, int]) -> str | None:
+        """
+        Return the machine that holds the other end of a connection, None for none, "" when nobody knows.
+        """
+        holder = holder_of(peer, ("127.0.0.1", self._options.port))
+        return "" if holder is None else self._hosts.machine_of(holder.inode)
+
+    def _metadata_of(self, peer: tuple[str, int], here: tuple[str, int]) -> tuple[str, int] | None:
+        """
+        Return the metadata server of the machine that holds one end of a connection; None for no machine.
+        """
+        holder = holder_of(peer, here)
+        name = self._hosts.machine_of(holder.inode) if holder else None
+        machine = self.cloud.machine(name) if name else None
+        return (machine.address, self._options.metadata_port) if machine else None
+
+    def halt(self) -> None:
+        """
+        Ask the daemon to stop; from any thread.
+        """
+        self._loop.call_soon_threadsafe(self._halt.set)
+
+    @property
+    def inside(self) -> Inside:
+        """
+        Return what tells by a socket's inode whether it is held on a machine of this cloud.
+        """
+        return self._hosts.holds
+
+    def apps(self, executor: Executor | None = None) -> Apps:
+        """
+        Return what is served: to clients, to machines that meant Google's storage, to `tpuctl local`.
+        """
+        return Apps(
+            asgi_app(self._answers(self._router), executor, lambda asked: refusal(asked, self._own_names)),
+            asgi_app(
+                self._answers(self._tunnelled), executor,
+                lambda request: refusal(request, STORAGE_HOSTS, json=False),
+            ),
+            asgi_app(self._answers(self._controls), executor),
+        )  # fmt: skip
+
+    def _answers(self, router: Router) -> Callable[[Request], Response]:
+        """
+        Return what answers one request from *router*; a change is on disk before the caller hears of it.
+        """
+
+        def answer(request: Request) -> Response:
+            try:
+                if router is self._router and request.path.startswith(APIS):
+                    self._callers.check_scope(request)
+                response = dispatch(router, self.cloud, request)
+            except (ApiError, StorageError) as error:
+                response = error_response(request, error)
+            except TpuctlError as error:
+                if router is not self._controls:
+                    raise
+                response = Response.of({"error": error.as_dict()}, 400)
+            self._save()
+            self._wake.set()
+            return response
+
+        return answer
+
+    def _save(self) -> None:
+        with self._saving:
+            version = self.cloud.version
+            if version == self._saved:
+                return
+            fresh = self._folder / "state.new"
+            fresh.touch(mode=0o600)
+            fresh.write_bytes(self.cloud.snapshot())
+            fresh.replace(self._folder / "state")
+            self._saved = version
+
+    def _restore(self) -> None:
+        """
+        Take up the state of the daemon before: machines that should run and do not are booted again.
+        """
+        state = self._folder / "state"
+        if not state.exists():
+            self._hosts.reap_all(disks=True)
+            return
+        self.cloud.restore(state.read_bytes())
+        for machine in self.cloud.machines():
+            if self.cloud.machine_state(machine.id).running:
+                self._room.boot(machine)
+
+    def _pass_time(self) -> None:
+        """
+        Let the model's events happen when they are due.
+        """
+        while not self._over.is_set():
+            try:
+                self.cloud.tick()
+                self._save()
+                due = self.cloud.next_due()
+            except Exception:  # One event that fails, or a full disk, does not stop the time of the rest.
+                traceback.print_exc()
+                due = None
+            nap = LONGEST_NAP if due is None else min(LONGEST_NAP, max(0.0, due - self.cloud.clock.now()))
+            self._wake.wait(nap + 0.001)
+            self._wake.clear()
+
+    async def serve(self, listener: OwnerSocket) -> None:
+        """
+        Serve until halted, then stop every machine.
+        """
+        executor = ThreadPoolExecutor(max_workers=32, thread_name_prefix="request")
+        sockets = (
+            listener, unix_listening(self._folder, STORAGE), unix_listening(self._folder, CONTROL)
+        )  # fmt: skip
+        servers = [server(app) for app in self.apps(executor)]
+        await self._proxy.start(self._options.proxy_port, self._options.setup_proxy_port)
+        await self._relay.start(self._options.iap_port, self._certificates.context())
+        await asyncio.to_thread(self._restore)
+        time = threading.Thread(target=self._pass_time, name="time")
+        time.start()
+        with contextlib.suppress(asyncio.CancelledError):
+            serving = [
+                asyncio.create_task(each._serve([one]))  # noqa: SLF001 - serve() takes our signals
+                for each, one in zip(servers, sockets, strict=True)
+            ]
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._loop.add_signal_handler(number, self._halt.set)
+            write_address(self._folder, self._address())
+            await self._halt.wait()
+            for each in servers:
+                each.should_exit = True
+            await asyncio.gather(*serving)
+        self._over.set()
+        self._wake.set()
+        await asyncio.to_thread(time.join)
+        await asyncio.to_thread(self._hosts.reap_all)
+        await self._room.metadata.close()
+        await self._proxy.close()
+        await self._relay.close()
+        (self._folder / "daemon.json").unlink(missing_ok=True)
+
+    def _address(self) -> Address:
+        options, pid = self._options, os.getpid()
+        return Address(
+            pid=pid,
+            started=start_of(pid),
+            endpoint=self.endpoint,
+            ssh_port=options.ssh_port,
+            project=options.project,
+            hosts=self._hosts.kind,
+            on_demand=self._on_demand,
+            relay=f"wss://127.0.0.1:{options.iap_port}/v4",
+        )
+
+
+async def run(folder: Path, *, on_demand: bool) -> None:
+    """
+    Run the daemon of *folder*; raise OSError when its port is taken.
+    """
+    options = load_options(folder)
+    save_options(folder, options)
+    _allow_many_connections()
+    listener = listening("127.0.0.1", options.port)
+    check_sight(listener)
+    daemon = Daemon(folder, options, asyncio.get_running_loop(), on_demand=on_demand)
+    listener.inside = daemon.inside
+    await daemon.serve(listener)
+
+
+def _allow_many_connections() -> None:
+    """
+    Raise the number of open files where it is low: a tunnel takes five.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Path(sys.argv[1]), on_demand=sys.argv[2:] == ["on-demand"]))

@@ -1,0 +1,72 @@
+"""
+The billing catalogue of the local cloud: published prices of TPUs, as services.skus lists them.
+
+They are those of `tpu_prices_published.csv`, so a refresh settles what is a range in the shipped tables.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.emulator.http.paging import page
+from orchestrator.emulator.http.router import Request, Response, Router
+from orchestrator.emulator.state.tables import rows
+
+OLD, NEW = "E000-3F24-B8AA", "6F81-5844-456A"
+MOST = 5000
+
+
+def billing_routes(router: Router) -> None:
+    """
+    Add ListSkus; services of other numbers have no SKUs here.
+    """
+    router.add("GET", "/v1/services/{service}/skus", _answer)
+
+
+def _answer(request: Request, service: str) -> Response:
+    query = request.query
+    found = _skus(service)
+    shown, token = page(
+        found, query.get("pageSize", ""), query.get("pageToken", ""), MOST, "INVALID_ARGUMENT"
+    )
+    return Response.of({"skus": list(shown), "nextPageToken": token})
+
+
+def _skus(service: str) -> list[dict[str, Any]]:
+    return [
+        _sku(service, row, number, spot=spot)
+        for number, row in enumerate(rows("tpu_prices_published.csv"))
+        if ((row["generation"] in ("v2", "v3", "v4")) is (service == OLD)) and service in (OLD, NEW)
+        for spot in (False, True)
+    ]
+
+
+def _sku(service: str, row: Mapping[str, str], number: int, *, spot: bool) -> dict[str, Any]:
+    generation, old = row["generation"], service == OLD
+    usd = float(row["spot_usd_chip_hour" if spot else "ondemand_usd_chip_hour"]) * (4 if old else 1)
+    units, nanos = divmod(round(usd * 1e9), 10**9)
+    name = f"Tpu-{generation}" if old else f"Tpu{generation[0].upper()}{generation[1:]}"
+    price = {"currencyCode": "USD", "units": str(units), "nanos": nanos}
+    pod = " Pod" if row["basis_type"].endswith("-32") else ""
+    sku = f"{number:04X}-{'5' if spot else '0'}000-0000"
+    return {
+        "name": f"services/{service}/skus/{sku}",
+        "skuId": sku,
+        "description": f"{name}{pod} accelerator{' attached to Spot Preemptible VMs' if spot else ''}",
+        "category": {
+            "serviceDisplayName": "Cloud TPU" if old else "Compute Engine", "resourceFamily": "Compute",
+            "resourceGroup": "TPU", "usageType": "Preemptible" if spot else "OnDemand",
+        },
+        "serviceRegions": [row["region"]],
+        "pricingInfo": [
+            {
+                "pricingExpression": {
+                    "usageUnit": "h", "usageUnitDescription": "hour", "displayQuantity": 1,
+                    "tieredRates": [
+                        {"startUsageAmount": 0, "unitPrice": price}
+                    ],
+                },
+                "currencyConversionRate": 1,
+            }
+        ],
+        "serviceProviderName": "Google",
+    }  # fmt: skip

@@ -1,0 +1,227 @@
+"""
+The way out of a machine: a loopback CONNECT proxy behind which storage is the local cloud's own.
+
+TensorFlow has Google's host names compiled in, but takes https_proxy and CURL_CA_BUNDLE (docs/facts.md 6.4).
+A tunnel to one of these hosts ends here: its TLS is taken off, and its bytes go to the local cloud.
+"""
+
+import asyncio
+import socket
+import ssl
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from orchestrator.emulator.http.framing import copy_requests
+from orchestrator.emulator.http.owner import End, Inside, listening
+from orchestrator.emulator.http.proxy_request import (
+    HEAD_SECONDS,
+    LONGEST_HEAD,
+    RefusedError,
+    Target,
+    is_link_local,
+    read_target,
+)
+
+LOOPBACK = "127.0.0.1"
+LINGER_SECONDS = 300.0  # for the other direction, once one has ended
+BLOCK = 64 * 1024
+MOST_HOSTS = 1000
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+CLOSED = "is not reached from a rehearsal; job.env REHEARSAL_NETWORK: open lets the job reach other hosts"
+NEVER = "is Google's and never reached from a rehearsal"
+Reader: TypeAlias = asyncio.StreamReader
+Writer: TypeAlias = asyncio.StreamWriter
+Copy: TypeAlias = Callable[[Reader, Writer], Awaitable[None]]
+
+
+class ConnectProxy:
+    """
+    Serve two ports of 127.0.0.1: the closed one leads to storage only, the open one also to foreign hosts.
+
+    *storage* connects to the local cloud's storage. *metadata* returns the metadata server of the
+    machine that holds a connection, named by its two ends. *refused* counts refused targets.
+    All methods belong to the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        storage: Callable[[], socket.socket],
+        inside: Inside | None = None,
+        metadata: Callable[[End, End], End | None] = lambda _, __: None,
+    ) -> None:
+        self._context = context
+        self._storage = storage
+        self._inside = inside
+        self._metadata = metadata
+        self._inner_port = 0
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.refused: Counter[str] = Counter()
+
+    async def start(self, closed_port: int, open_port: int) -> None:
+        """
+        Listen. Raises OSError when a port is taken; then none is held.
+        """
+        try:
+            await self._listen(0, self._uncover, ssl=self._context, ssl_handshake_timeout=HEAD_SECONDS)
+            self._inner_port = int(self._servers[0].sockets[0].getsockname()[1])
+            await self._listen(closed_port, lambda r, w: self._serve(r, w, outside=False))
+            await self._listen(open_port, lambda r, w: self._serve(r, w, outside=True))
+        except OSError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """
+        Stop listening and cut every tunnel.
+        """
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _listen(self, port: int, serve: Any, **options: Any) -> None:
+        async def tracked(reader: Reader, writer: Writer) -> None:
+            task = asyncio.current_task()
+            if task is not None:
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            with suppress(ConnectionError, ssl.SSLError, asyncio.CancelledError):
+                await serve(reader, writer)
+            writer.close()
+
+        listener = listening(LOOPBACK, port, self._inside)
+        server = await asyncio.start_server(tracked, sock=listener, limit=LONGEST_HEAD, **options)
+        self._servers.append(server)
+
+    async def _serve(self, reader: Reader, writer: Writer, *, outside: bool) -> None:
+        """
+        Serve one client: a tunnel, or an answer that says why not.
+        """
+        try:
+            target = await read_target(reader)
+            if target is None:
+                return
+            if target.is_metadata:
+                host, port = await self._own_metadata(target, writer)
+            else:
+                host, port = self._route(target, outside=outside)
+            there = await _reached(target, host, port)
+        except RefusedError as refusal:
+            await _refuse(reader, writer, refusal)
+            return
+        if target.head:
+            there[1].write(target.head)
+        else:
+            writer.write(ESTABLISHED)
+        await _join((reader, writer), there)
+
+    async def _uncover(self, reader: Reader, writer: Writer) -> None:
+        """
+        Pass what came out of the TLS layer to the local cloud.
+        """
+        # In a thread: with many tunnels at once it may wait for this very loop to accept.
+        there = await asyncio.open_connection(sock=await asyncio.to_thread(self._storage))
+        await _join((reader, writer), there, copy_requests)
+
+    async def _own_metadata(self, target: Target, writer: Writer) -> tuple[str, int]:
+        """
+        Return the metadata server of the machine that asks. Raises RefusedError.
+        """
+        peer, here = (writer.get_extra_info(name) for name in ("peername", "sockname"))
+        found = await asyncio.to_thread(self._metadata, peer[:2], here[:2])
+        if found is None:
+            raise RefusedError(403, f"{target.host}:{target.port} {NEVER}")
+        return found
+
+    def _route(self, target: Target, *, outside: bool) -> tuple[str, int]:
+        """
+        Return the address to connect to. Raises RefusedError.
+        """
+        if target.is_storage:
+            return LOOPBACK, self._inner_port
+        if target.is_loopback or (outside and not target.is_google):
+            return target.host, target.port
+        name = f"{target.host}:{target.port}"
+        if name not in self.refused:
+            print(f"proxy: {name} was refused to a machine", file=sys.stderr, flush=True)  # noqa: T201 - the daemon's log
+        if name in self.refused or len(self.refused) < MOST_HOSTS:
+            self.refused[name] += 1
+        raise RefusedError(403, f"{name} {NEVER if target.is_google else CLOSED}")
+
+
+async def _reached(target: Target, host: str, port: int) -> tuple[Reader, Writer]:
+    """
+    Connect to where a target leads. Raises RefusedError.
+    """
+    try:
+        reader, writer = await asyncio.open_connection(host, port)
+    except OSError as error:
+        raise RefusedError(502, f"{target.host}:{target.port}: {error.strerror or error}") from error
+    if is_link_local(writer.get_extra_info("peername")[0]):
+        # Known by the address alone: any name may lead to a metadata server.
+        writer.close()
+        raise RefusedError(403, f"{target.host}:{target.port} {NEVER}")
+    return reader, writer
+
+
+async def _refuse(reader: Reader, writer: Writer, refusal: RefusedError) -> None:
+    """
+    Answer, then take what the client still sends: a socket closed with unread bytes would cut the answer.
+    """
+    writer.write(refusal.encode())
+    await writer.drain()
+    writer.write_eof()
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(_drop(reader), 1.0)
+
+
+async def _drop(reader: Reader) -> None:
+    while await reader.read(BLOCK):
+        pass
+
+
+async def _join(one: tuple[Reader, Writer], other: tuple[Reader, Writer], there: Copy | None = None) -> None:
+    """
+    Copy in both directions until both have ended, or one is broken; *there* copies from *one* to *other*.
+    """
+    copies = [
+        asyncio.create_task(_to_end(there or _copy, one[0], other[1])),
+        asyncio.create_task(_to_end(_copy, other[0], one[1])),
+    ]
+    try:
+        done, _ = await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+        if all(task.result() for task in done):
+            await asyncio.wait(copies, timeout=LINGER_SECONDS)
+    finally:
+        for task in copies:
+            task.cancel()
+        await asyncio.gather(*copies, return_exceptions=True)
+        one[1].close()
+        other[1].close()
+
+
+async def _to_end(copy: Copy, reader: Reader, writer: Writer) -> bool:
+    """
+    Copy to the end; return whether the other direction may go on, which TLS cannot do alone.
+    """
+    try:
+        await copy(reader, writer)
+        if writer.can_write_eof():
+            writer.write_eof()
+            return True
+    except (ConnectionError, ssl.SSLError, ValueError, asyncio.LimitOverrunError):
+        pass
+    return False
+
+
+async def _copy(reader: Reader, writer: Writer) -> None:
+    while data := await reader.read(BLOCK):
+        writer.write(data)
+        await writer.drain()

@@ -1,0 +1,150 @@
+"""
+One way in for every request: time passes, faults strike, the handler answers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.emulator.http.errors import error_response, is_api_error, plain_error
+from orchestrator.emulator.http.router import Handler, Request, Response, Router
+from orchestrator.emulator.state import methods
+from orchestrator.emulator.state.errors import ApiError, compute_case, tpu_case
+from orchestrator.emulator.state.gate import admitted, admitted_storage
+from orchestrator.emulator.state.kernel import Place
+from orchestrator.emulator.state.shapes import Shape, check_shape, with_lists
+from orchestrator.emulator.state.world import LocalCloud
+
+_RPC = ("/v1/", "/v2/", "/v2alpha1/")  # APIs whose errors have the form of google.rpc.Status
+_SITE = b"https://www.googleapis.com/compute/v1/"
+_NAMES = ("name", "node", "instance", "disk", "firewall", "operation", "queued")
+
+
+@dataclass(frozen=True)
+class Call:
+    """
+    Hold one call of an API method; *name* is the node, VM, operation ... that the path names.
+    """
+
+    request: Request
+    project: str = ""
+    zone: str = ""
+    region: str = ""
+    name: str = ""
+
+
+def dispatch(router: Router, cloud: LocalCloud, request: Request) -> Response:
+    """
+    Answer *request*: find the route, tick, apply the fault in force, build error bodies.
+
+    A handler's `__name__` is its method (`tpu.nodes.create`). Safe from any thread: TPU and
+    Compute handlers run under the cloud's lock; others guard themselves, and those with another
+    name (batches) only hand on to this function.
+    """
+    found = router.find(request)
+    if found is None:
+        reason = "NOT_FOUND" if request.path.startswith(_RPC) else "notFound"
+        return plain_error(
+            request, 404, reason, f"Not found: the local cloud does not serve {request.method} {request.path}"
+        )
+    handler, parts = found
+    method = getattr(handler, "__name__", "")
+
+    def call() -> Response:
+        return handler(request, **parts)
+
+    try:
+        if method in methods.TPU | methods.COMPUTE:
+            return _answer(cloud, request, method, parts, call)
+        return admitted_storage(cloud, method, call) if method in methods.STORAGE else call()
+    except Exception as error:
+        if is_api_error(error):
+            return error_response(request, error)
+        if isinstance(error, ValueError):
+            reason = "INVALID_ARGUMENT" if request.path.startswith(_RPC) else "invalid"
+            return plain_error(request, 400, reason, f"Invalid value: {error}")
+        raise
+
+
+def _answer(
+    cloud: LocalCloud, request: Request, method: str, parts: dict[str, str], call: Callable[[], Response]
+) -> Response:
+    place = _place(method, request, parts)
+
+    def checked() -> Response:
+        _check_project(cloud, method, place, parts)
+        return call()
+
+    return _linked(request, admitted(cloud, method, place, checked))
+
+
+def _linked(request: Request, response: Response) -> Response:
+    """
+    Let the links of a Compute answer lead to where the client came: some clients follow them.
+    """
+    host = request.headers.get("host", "")
+    if not request.path.startswith("/compute/") or host.partition(":")[0] not in ("127.0.0.1", "localhost"):
+        return response
+    here = f"http://{host}/compute/v1/".encode()
+    return replace(response, body=response.body.replace(_SITE, here))
+
+
+def _place(method: str, request: Request, parts: dict[str, str]) -> Place:
+    name = next((parts[key] for key in _NAMES if key in parts), "")
+    if method == "tpu.nodes.create":
+        name = request.query.get("nodeId", "")
+    elif method == "tpu.queuedResources.create":
+        name = request.query.get("queuedResourceId", "")
+    elif method.endswith(".insert"):
+        name = str(body_of(request).get("name", ""))
+    return Place(parts.get("zone", ""), name)
+
+
+def _check_project(cloud: LocalCloud, method: str, place: Place, parts: dict[str, Any]) -> None:
+    settings = cloud.settings
+    known = (settings.project, str(settings.project_number))
+    if parts.get("project", settings.project) in known or method.startswith("compute.images."):
+        return
+    table = tpu_case if method.startswith("tpu.") else compute_case
+    error = table("permission denied").error(
+        **cloud.kernel.values(place, permission=methods.permission_of(method))
+    )
+    message = error.message.replace(settings.project, parts["project"])
+    raise ApiError(error.status, error.reason, message, error.details)
+
+
+def body_of(request: Request, shape: Shape | None = None) -> dict[str, Any]:
+    """
+    Return the JSON body without explicit nulls, which mean "absent".
+
+    Errors: ValueError when it is no JSON object or its fields have not the types of *shape*.
+    """
+    try:
+        body = _without_nulls(request.json())
+        if request.path.startswith(_RPC):
+            body = with_lists(body, dict(shape or {}))
+        check_shape(body, dict(shape or {}))
+    except RecursionError:
+        raise ValueError("the body is nested too deeply") from None
+    known: dict[str, Any] = body
+    return known
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def named(method: str, handler: Callable[[Call], Response]) -> Handler:
+    """
+    Return a handler for the router, called as its *method*, that hands a Call to *handler*.
+    """
+
+    def answer(request: Request, **parts: str) -> Response:
+        name = next((parts[key] for key in _NAMES if key in parts), "")
+        known = {key: parts.get(key, "") for key in ("project", "zone", "region")}
+        return handler(Call(request, name=name, **known))
+
+    answer.__name__ = method
+    return answer

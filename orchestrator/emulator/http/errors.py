@@ -1,0 +1,82 @@
+"""
+Errors as the bodies that each API sends.
+"""
+
+from typing import Any
+
+from orchestrator.emulator.http.router import Request, Response
+from orchestrator.emulator.state.errors import OperationError
+
+_USAGE_LIMITS = ("quotaExceeded", "accessNotConfigured", "rateLimitExceeded")
+_STATUSES = {
+    "accessNotConfigured": "PERMISSION_DENIED",
+    "forbidden": "PERMISSION_DENIED",
+    "notFound": "NOT_FOUND",
+    "alreadyExists": "ALREADY_EXISTS",
+    "invalid": "INVALID_ARGUMENT",
+}
+
+
+def is_api_error(error: Exception) -> bool:
+    """
+    Say whether *error* is an answer of a model: it has status, reason and message.
+    """
+    return all(hasattr(error, name) for name in ("status", "reason", "message"))
+
+
+def error_response(request: Request, error: Any) -> Response:
+    """
+    Build the answer for *error*, in the form of the API that *request* speaks to.
+    """
+    return Response.of({"error": error_body(request.path, error)}, error.status)
+
+
+def error_body(path: str, error: Any) -> dict[str, Any]:
+    """
+    Return the `error` object of the answer to a request for *path*.
+    """
+    if path.startswith(("/v1/", "/v2/", "/v2alpha1/")):
+        body = {"code": error.status, "message": error.message, "status": error.reason}
+    else:
+        domain = "usageLimits" if error.reason in _USAGE_LIMITS else "global"
+        item = {"message": error.message, "domain": domain, "reason": error.reason}
+        body = {"code": error.status, "message": error.message, "errors": [item]}
+        if path.startswith("/compute/") and error.reason in _STATUSES:
+            body["status"] = _STATUSES[error.reason]
+    details = getattr(error, "details", ())
+    return {**body, "details": list(details)} if details else body
+
+
+def plain_error(request: Request, status: int, reason: str, message: str) -> Response:
+    """
+    Build an error answer that no model raised.
+    """
+    return error_response(request, _PlainError(status, reason, message))
+
+
+def tpu_status(error: OperationError) -> dict[str, Any]:
+    """
+    Return the google.rpc.Status of a TPU operation's error.
+    """
+    status: dict[str, Any] = {"code": error.code, "message": error.message}
+    return {**status, "details": list(error.details)} if error.details else status
+
+
+def compute_failure(error: OperationError) -> dict[str, Any]:
+    """
+    Return the three fields that a failed Compute operation carries.
+    """
+    item: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.details:
+        item["errorDetails"] = list(error.details)
+    return {
+        "error": {"errors": [item]},
+        "httpErrorStatusCode": error.http_status,
+        "httpErrorMessage": error.http_message,
+    }
+
+
+class _PlainError(Exception):
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message = status, reason, message

@@ -1,0 +1,148 @@
+"""
+Identity-Aware Proxy for TCP as `gcloud compute start-iap-tunnel` speaks with it.
+
+The path, the subprotocol and its frames are those of gcloud's own source (googlecloudsdk/api_lib/compute/
+iap_tunnel_websocket.py and iap_tunnel_websocket_utils.py of Google Cloud SDK): each message is a tag of
+two bytes, then a length and data, or a count of bytes. A broken tunnel is not taken up again here.
+"""
+
+import asyncio
+import ssl
+import struct
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from orchestrator.emulator.http.owner import Inside, listening
+from orchestrator.emulator.http.websocket import LONGEST_HEAD, NORMAL, BrokenError, WebSocket
+
+LOOPBACK = "127.0.0.1"
+PATH = "/v4/connect"
+PROTOCOL = "relay.tunnel.cloudproxy.app"
+ORIGIN = "bot:iap-tunneler"
+MOST = 16384
+CONNECTED, DATA, ACK = 0x0001, 0x0004, 0x0007
+NO_BACKEND, NOT_ALLOWED, NO_INSTANCE = 4003, 4033, 4047
+PERMISSION = "iap.tunnelInstances.accessViaIAP"
+
+Find = Callable[[str, str, str], str | None]
+
+
+class IapRelay:
+    """
+    Carry connections of gcloud to machines, from an address that private machines let in.
+
+    *find* returns the address of a running instance by project, zone and name, or None. With *denied*
+    nobody may use it. All methods belong to the event loop's thread.
+    """
+
+    def __init__(
+        self, find: Find, source: str, *, denied: bool = False, inside: Inside | None = None
+    ) -> None:
+        self._find = find
+        self._source = source
+        self._denied = denied
+        self._inside = inside
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def start(self, port: int, context: ssl.SSLContext) -> None:
+        """
+        Listen; gcloud speaks with nobody without TLS. Raise OSError when the port is taken.
+        """
+        listener = listening(LOOPBACK, port, self._inside)
+        self._server = await asyncio.start_server(
+            self._serve, sock=listener, limit=4 * LONGEST_HEAD, ssl=context
+        )
+
+    async def close(self) -> None:
+        """
+        Stop listening and cut every tunnel.
+        """
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        client = WebSocket(reader, writer)
+        with suppress(OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            try:
+                code, reason = await self._tunnel(client)
+            except BrokenError as error:
+                code, reason = error.code, str(error)
+            await client.close(code, reason)
+        writer.close()
+
+    async def _tunnel(self, client: WebSocket) -> tuple[int, str]:
+        """
+        Carry one connection to its end, and return the close code and the reason for it.
+        """
+        asked = await client.accept(PROTOCOL, ORIGIN)
+        if asked.path != PATH:
+            return NO_BACKEND, "a broken tunnel is not taken up again"
+        if self._denied:
+            return NOT_ALLOWED, "not authorized"
+        wanted = asked.query
+        names = (wanted.get(part, "") for part in ("project", "zone", "instance"))
+        address = await asyncio.to_thread(self._find, *names)
+        if address is None:
+            return NO_INSTANCE, "failed to lookup instance"
+        try:
+            machine = await asyncio.open_connection(
+                address, int(wanted.get("port", "22")), local_addr=(self._source, 0)
+            )
+        except (OSError, ValueError):
+            return NO_BACKEND, "failed to connect to backend"
+        await client.send(_counted(CONNECTED, uuid.uuid4().hex.encode()))
+        await _carry(client, *machine)
+        return NORMAL, ""
+
+
+async def _carry(client: WebSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """
+    Copy in both directions until one of them ends.
+    """
+    copies = [asyncio.create_task(_inward(client, writer)), asyncio.create_task(_outward(reader, client))]
+    try:
+        done, _ = await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    except ConnectionError:
+        pass  # The machine is gone, which ends its connection.
+    finally:
+        for task in copies:
+            task.cancel()
+        await asyncio.gather(*copies, return_exceptions=True)
+        writer.close()
+
+
+async def _inward(client: WebSocket, writer: asyncio.StreamWriter) -> None:
+    """
+    Copy to the machine, and confirm what it took: gcloud keeps what is not confirmed.
+    """
+    taken = 0
+    while (message := await client.receive()) is not None:
+        if len(message) < 6 or struct.unpack_from(">H", message)[0] != DATA:
+            continue
+        (size,) = struct.unpack_from(">I", message, 2)
+        data = message[6 : 6 + size]
+        writer.write(data)
+        await writer.drain()
+        taken += len(data)
+        await client.send(struct.pack(">HQ", ACK, taken))
+
+
+async def _outward(reader: asyncio.StreamReader, client: WebSocket) -> None:
+    while data := await reader.read(MOST):
+        await client.send(_counted(DATA, data))
+
+
+def _counted(tag: int, data: bytes) -> bytes:
+    return struct.pack(">HI", tag, len(data)) + data

@@ -1,0 +1,281 @@
+"""
+Listen on loopback for one user of the computer: connections of everybody else are closed unread.
+
+Loopback is shared by all users, and Google's clients send the local cloud no credentials. Linux knows whose
+socket is at the other end: sock_diag(7) answers for one connection, proc(5) lists them all where that is not
+to be had. Connections are asked about once, when they are accepted.
+"""
+
+import errno
+import os
+import pwd
+import re
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.emulator.machines import processes
+from orchestrator.errors import LocalCloudError
+
+TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+SOCK_DIAG, BY_FAMILY, REQUEST, REFUSED = 4, 20, 1, 2  # linux/netlink.h, linux/sock_diag.h
+ALL_STATES = 0xFFFFFFFF
+NO_COOKIE = 0xFFFFFFFF
+ESTABLISHED, CLOSE_WAIT, LISTEN = 1, 8, 10  # include/net/tcp_states.h
+ANYBODY = ("0.0.0.0", 0)  # noqa: S104 - the other end of a socket that listens
+TIMES = 3
+MANY = 256
+REFUSALS = 16
+"""Connections that one look at a listener closes before others have their turn."""
+End = tuple[str, int]
+Inside = Callable[[int], bool]
+
+
+@dataclass(frozen=True)
+class Holder:
+    """
+    Say who holds a socket: the *uid* that made it, and its *inode*.
+    """
+
+    uid: int
+    inode: int
+
+
+NOBODY = Holder(0, 0)
+_answered: list[bool] = []
+"""Whether sock_diag has known a socket before: where it is not to be had, "no such socket" is all it says."""
+
+
+def holder_of(end: End, other: End) -> Holder | None:
+    """
+    Return who holds the socket at *end* of the IPv4 connection to *other*; None when nobody does any more.
+
+    A socket that its process has closed is listed under root without an inode, so it is nobody's. With
+    ANYBODY as *other*, it is the socket that listens at *end*.
+    """
+    found = _asked(end, other)
+    for _ in range(TIMES):
+        # A line may be missed while others are taken out of the table.
+        found = found or _listed(end, other)
+        if found is not None:
+            break
+    return found if found is not None and found.inode else None
+
+
+def _asked(end: End, other: End) -> Holder | None:
+    """
+    Ask the kernel for this one connection (linux/inet_diag.h); None when it does not say.
+    """
+    ends = [(socket.inet_aton(address), port) for address, port in (end, other)]
+    ports = struct.pack("!HH", ends[0][1], ends[1][1])
+    names = b"".join(address.ljust(16, b"\0") for address, _ in ends)
+    body = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, ALL_STATES)
+    body += ports + names + struct.pack("=III", 0, NO_COOKIE, NO_COOKIE)
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as kernel:
+            kernel.settimeout(1.0)
+            kernel.send(struct.pack("=IHHII", 16 + len(body), BY_FAMILY, REQUEST, 1, 0) + body)
+            answer = kernel.recv(8192)
+    except OSError:
+        return None
+    kind = struct.unpack_from("=H", answer, 4)[0] if len(answer) >= 20 else 0
+    if kind == REFUSED and _answered and -struct.unpack_from("=i", answer, 16)[0] == errno.ENOENT:
+        return NOBODY
+    if len(answer) < 88 or kind != BY_FAMILY:
+        return None
+    if not _answered:
+        _answered.append(True)
+    if answer[17] == LISTEN and other != ANYBODY:
+        return NOBODY  # the kernel tells of who listens there where the connection is no more
+    return Holder(*struct.unpack_from("=II", answer, 80))
+
+
+def _listed(end: End, other: End, tables: tuple[str, ...] = TABLES) -> Holder | None:
+    """
+    Look the connection up in the table of all; an IPv6 socket may hold an IPv4 connection.
+    """
+    for table in tables:
+        six = table.endswith("6")
+        wanted = b" ".join(_written(*one, six=six) for one in (end, other))
+        try:
+            lines = Path(table).read_bytes()
+        except OSError:
+            continue
+        found = re.search(re.escape(wanted) + rb" \w\w \S+ \S+ \S+ +(\d+) +\d+ (\d+) ", lines)
+        if found:
+            return Holder(int(found[1]), int(found[2]))
+    return None
+
+
+def _written(address: str, port: int, *, six: bool) -> bytes:
+    """
+    Write an end as the table does: words of the computer's own byte order.
+    """
+    (word,) = struct.unpack("=I", socket.inet_aton(address))
+    (mapped,) = struct.unpack("=I", b"\0\0\xff\xff")
+    before = f"{'0' * 16}{mapped:08X}" if six else ""
+    return f"{before}{word:08X}:{port:04X}".encode()
+
+
+def held_for_us(connection: socket.socket) -> bool | None:
+    """
+    Tell whether a server of this user or of root holds the other end; None as long as nobody has accepted it.
+
+    Whoever listens there answers for what nobody has accepted: another user need not accept to wait. Raise
+    OSError when the connection has ended.
+    """
+    there, here = connection.getpeername()[:2], connection.getsockname()[:2]
+    holder = holder_of(there, here)
+    listener = holder_of(there, ANYBODY) if holder is None else None
+    # After the looks: they say nothing about a connection that ended meanwhile.
+    if _state(connection) != ESTABLISHED:
+        raise ConnectionResetError(f"{there[0]}:{there[1]} ended the connection")
+    if holder is not None:
+        return _is_ours(holder)
+    return False if listener is not None and not _is_ours(listener) else None
+
+
+def _is_ours(holder: Holder) -> bool:
+    return holder.uid in (os.geteuid(), 0)
+
+
+def _state(connection: socket.socket) -> int:
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+
+
+class OwnerSocket(socket.socket):
+    """
+    Accept the connections of this user's processes and of root's; *inside* admits more by a socket's inode.
+
+    On the machines of namespaces a job may run as anybody, and it is still the user's.
+    """
+
+    inside: Inside | None = None
+    _refused: "set[int | None] | None" = None
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """
+        Return the next connection that is admitted; the others are closed.
+
+        Raise BlockingIOError after some of those, so that a loop that listens is not kept from the rest.
+        """
+        for _ in range(REFUSALS):
+            connection, peer = super().accept()
+            if self._admits(connection, peer):
+                return connection, peer
+            connection.close()
+        raise BlockingIOError(errno.EAGAIN, "the connections so far were refused")
+
+    def _admits(self, connection: socket.socket, peer: Any) -> bool:
+        try:
+            # A look costs more than a connection: those that are reset at once get none.
+            if _state(connection) not in (ESTABLISHED, CLOSE_WAIT):
+                return False
+            here = connection.getsockname()
+            holder = holder_of(peer[:2], here[:2])
+            # After the look: a connection that was broken off meanwhile says nothing about its number.
+            state = _state(connection)
+        except OSError:
+            return False
+        if holder is None or state not in (ESTABLISHED, CLOSE_WAIT):
+            return False
+        if _is_ours(holder) or (self.inside is not None and self.inside(holder.inode)):
+            return True
+        self._refused = self._refused or set()
+        if holder.uid not in self._refused:
+            self._refused.add(holder.uid)
+            print(f"a connection of user {holder.uid} was refused", file=sys.stderr, flush=True)  # noqa: T201 - the daemon's log
+        return False
+
+
+def listening(address: str, port: int, inside: Inside | None = None) -> OwnerSocket:
+    """
+    Return a socket that listens for this user. Raise OSError when the port is taken, which says by whom.
+    """
+    # asyncio switches Nagle's delay off only for sockets that name their protocol.
+    listener = OwnerSocket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.inside = inside
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(MANY)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            by = _named(holder_of((address, port), ANYBODY))
+            raise OSError(error.errno, f"{address}:{port}: address already in use{by}") from None
+        raise
+    return listener
+
+
+def _named(holder: Holder | None) -> str:
+    """
+    Return by whom a port is taken, in words: the process where this user may see it, else its user.
+    """
+    if holder is None:
+        return ""
+    pid = processes.socket_holder(holder.inode, sorted(processes.table()))
+    if pid is not None:
+        return f" by process {pid} ({processes.command(pid)})"
+    with suppress(KeyError):
+        return f" by user {pwd.getpwuid(holder.uid).pw_name} (uid {holder.uid})"
+    return f" by the user with uid {holder.uid}"
+
+
+def check_sight(listener: OwnerSocket) -> None:
+    """
+    Raise LocalCloudError where the system does not say whose a connection is: then nobody could be admitted.
+    """
+    with socket.create_connection(listener.getsockname(), timeout=5.0) as client:
+        if holder_of(client.getsockname(), listener.getsockname()) is None:
+            raise LocalCloudError(
+                "this system does not say whose a connection is; the local cloud cannot keep other users out",
+                hint="it needs Linux with sock_diag or a readable /proc/net/tcp",
+                unchanged="nothing was started",
+            )
+
+
+def unix_listening(folder: Path, name: str) -> socket.socket:
+    """
+    Return a socket that listens at *name* in *folder*, for its owner.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with _short(folder) as path:
+        place = f"{path}/{name}"
+        Path(place).unlink(missing_ok=True)
+        listener.bind(place)
+        # Before it listens: nobody connects in between.
+        Path(place).chmod(0o600)
+    listener.listen(MANY)
+    return listener
+
+
+def unix_connection(folder: Path, name: str) -> socket.socket:
+    """
+    Return a connection to the socket at *name* in *folder*. Raise OSError.
+    """
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _short(folder) as path:
+            client.connect(f"{path}/{name}")
+    except OSError:
+        client.close()
+        raise
+    return client
+
+
+@contextmanager
+def _short(folder: Path) -> Iterator[str]:
+    """
+    Give a folder a path that fits into the 107 bytes of unix(7), however deep it lies.
+    """
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{number}"
+    finally:
+        os.close(number)

@@ -1,0 +1,126 @@
+"""
+Pages, filters and orders of lists.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from orchestrator.emulator.state.errors import ApiError
+
+Item = Mapping[str, Any]
+_TERM = re.compile(
+    r"""\(?\s*(?P<neg>-|NOT\s+)?(?P<field>[\w.\-]+)\s*(?P<op>!=|>=|<=|=|:|<|>|\bne\b|\beq\b)\s*
+    (?P<value>"[^"]*"|'[^']*'|[^\s()=<>!:"'][^\s()]*)\s*\)?""",
+    re.VERBOSE,
+)
+_NESTED_OR = re.compile(r"\([^()]*\sOR\s[^()]*\)")
+
+
+def page(items: Sequence[Any], size: str, token: str, largest: int, reason: str) -> tuple[Sequence[Any], str]:
+    """
+    Return one page and the token of the next (empty after the last).
+
+    The token carries the name after which to go on, so a list that changes between pages
+    repeats and skips nothing else. Errors: ApiError 400 with *reason*.
+    """
+    try:
+        count = min(int(size or 0) or largest, largest)
+        after = int(base64.urlsafe_b64decode(token).decode().removeprefix("p")) if token else 0
+    except ValueError:
+        raise ApiError(400, reason, "Invalid value for page size or page token.") from None
+    if count < 0:
+        raise ApiError(400, reason, "Page size cannot be negative.")
+    rest = len(items) > after + count
+    following = base64.urlsafe_b64encode(f"p{after + count}".encode()).decode() if rest else ""
+    return items[after : after + count], following
+
+
+def matching(expression: str) -> Callable[[Item], bool]:
+    """
+    Return the test that a list filter describes; errors: ApiError 400 when it cannot be read.
+
+    Known: `field=value`, `!=`, `:`, comparisons, `eq` and `ne` (RE2 on the whole field), joined by
+    AND, OR or adjacent parentheses; AND binds before OR. An OR inside parentheses next to other
+    terms is refused, because this parser would read it wrongly.
+    """
+    if not expression.strip():
+        return lambda _item: True
+    nested = _NESTED_OR.search(expression)
+    if nested and nested[0] != expression.strip():
+        raise _unreadable(expression)
+    groups = [_all_of(part, expression) for part in re.split(r"\s+OR\s+", expression)]
+    return lambda item: any(all(test(item) for test in group) for group in groups)
+
+
+def _all_of(text: str, whole: str) -> list[Callable[[Item], bool]]:
+    tests, rest = [], text.strip()
+    while rest.strip(" ()"):
+        rest = re.sub(r"^[\s()]*(AND\s+)?[\s(]*", "", rest)
+        found = _TERM.match(rest)
+        if not found:
+            raise ApiError(
+                400,
+                "invalid",
+                f"Invalid value for field 'filter': '{whole}'. Invalid list filter expression.",
+            )
+        tests.append(_test(found))
+        rest = rest[found.end() :]
+    return tests
+
+
+def _test(found: re.Match[str]) -> Callable[[Item], bool]:
+    field, operator, wanted = found["field"], found["op"], found["value"].strip("\"'()")
+    negated = bool(found["neg"])
+    if operator in ("eq", "ne"):
+        _check_pattern(wanted)
+
+    def holds(item: Item) -> bool:
+        value = _value(item, field.split("."))
+        return _compare(value, operator, wanted) is not negated
+
+    return holds
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error:
+        raise _unreadable(pattern) from None
+
+
+def _unreadable(expression: str) -> ApiError:
+    text = f"Invalid value for field 'filter': '{expression}'. Invalid list filter expression."
+    return ApiError(400, "invalid", text)
+
+
+def _value(item: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        item = item.get(key) if isinstance(item, Mapping) else None
+    return item
+
+
+def _compare(value: Any, operator: str, wanted: str) -> bool:
+    if operator in ("!=", "ne"):
+        return not _compare(value, "eq" if operator == "ne" else "=", wanted)
+    if value is None:
+        return False
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if operator == "eq":
+        return re.fullmatch(wanted, text) is not None
+    if operator == "=":
+        return text == wanted or (text.startswith("http") and text.endswith(wanted) and "/" in wanted)
+    if operator == ":":
+        return wanted == "*" or wanted.lower() in text.lower()
+    return {"<": text < wanted, ">": text > wanted, "<=": text <= wanted, ">=": text >= wanted}[operator]
+
+
+def ordered(items: Sequence[Item], order: str) -> Sequence[Item]:
+    """
+    Return *items* in the order `name` (default), `creationTimestamp` or `creationTimestamp desc`.
+    """
+    field, _, direction = (order or "name").partition(" ")
+    if field not in ("name", "creationTimestamp") or direction not in ("", "desc", "asc"):
+        raise ApiError(400, "invalid", f"Invalid value for field 'orderBy': '{order}'.")
+    return sorted(items, key=lambda item: str(item.get(field, "")), reverse=direction == "desc")

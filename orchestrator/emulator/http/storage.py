@@ -1,0 +1,78 @@
+"""
+The routes of Cloud Storage.
+"""
+
+from collections.abc import Callable
+
+from orchestrator.emulator.http.router import Handler, Request, Response, Router
+from orchestrator.emulator.http.storage_access import Accounts, nobody
+from orchestrator.emulator.http.storage_batch import answer_batch
+from orchestrator.emulator.http.storage_buckets import BucketRequests
+from orchestrator.emulator.http.storage_objects import ObjectRequests
+from orchestrator.emulator.http.storage_shapes import answering, refusal
+from orchestrator.emulator.http.storage_uploads import UploadRequests
+from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.storage.service import Storage
+
+_B = "/storage/v1/b"
+_O = "/storage/v1/b/{bucket}/o"
+_TO = "/b/{to_bucket}/o/{to_name}"
+# Some clients begin a resumable upload at the first path, others at the second.
+_UPLOADS = ("/upload/storage/v1/b/{bucket}/o", "/resumable/upload/storage/v1/b/{bucket}/o")
+
+Dispatch = Callable[[Request], Response]
+
+
+def storage_routes(
+    router: Router, storage: Storage, dispatch: Dispatch | None = None, accounts: Accounts = nobody
+) -> None:
+    """
+    Register the JSON API. Each handler's `__name__` is its method, for example `storage.objects.insert`.
+
+    *dispatch* answers the requests inside a batch; by default they go straight to *router*. *accounts* tells
+    which account makes a request.
+    """
+    buckets, objects = BucketRequests(storage, accounts), ObjectRequests(storage, accounts)
+    uploads = UploadRequests(storage, accounts)
+
+    def batch(request: Request) -> Response:
+        return answer_batch(request, dispatch or (lambda inner: route(router, inner)))
+
+    table: list[tuple[str, str, str, Handler]] = [
+        ("storage.buckets.insert", "POST", _B, buckets.insert),
+        ("storage.buckets.list", "GET", _B, buckets.list),
+        ("storage.buckets.get", "GET", _B + "/{bucket}", buckets.get),
+        ("storage.buckets.patch", "PATCH", _B + "/{bucket}", buckets.patch),
+        ("storage.buckets.delete", "DELETE", _B + "/{bucket}", buckets.delete),
+        ("storage.buckets.getIamPolicy", "GET", _B + "/{bucket}/iam", buckets.get_policy),
+        ("storage.buckets.setIamPolicy", "PUT", _B + "/{bucket}/iam", buckets.set_policy),
+        ("storage.buckets.getStorageLayout", "GET", _B + "/{bucket}/storageLayout", buckets.layout),
+        ("storage.managedFolders.list", "GET", _B + "/{bucket}/managedFolders", buckets.managed_folders),
+        ("storage.objects.list", "GET", _O, objects.list),
+        ("storage.objects.get", "GET", _O + "/{name}", objects.get),
+        ("storage.objects.get", "GET", "/download" + _O + "/{name}", objects.media),
+        ("storage.objects.patch", "PATCH", _O + "/{name}", objects.patch),
+        ("storage.objects.delete", "DELETE", _O + "/{name}", objects.delete),
+        ("storage.objects.compose", "POST", _O + "/{name}/compose", objects.compose),
+        ("storage.objects.copy", "POST", _O + "/{name}/copyTo" + _TO, objects.copy),
+        ("storage.objects.rewrite", "POST", _O + "/{name}/rewriteTo" + _TO, objects.rewrite),
+        ("storage.objects.move", "POST", _O + "/{name}/moveTo/o/{to_name}", objects.move),
+        ("storage.batch", "POST", "/batch/storage/v1", batch),
+    ]
+    for path in _UPLOADS:
+        table.append(("storage.objects.insert", "POST", path, uploads.insert))
+        table.append(("storage.objects.insert", "PUT", path, uploads.chunk))
+        table.append(("storage.objects.insert", "DELETE", path, uploads.cancel))
+    for method, verb, pattern, handler in table:
+        router.add(verb, pattern, answering(method, storage, handler, lambda error, _: refusal(error)))
+
+
+def route(router: Router, request: Request) -> Response:
+    """
+    Answer a request from the router; a path that nobody serves is a 404 in the JSON form.
+    """
+    found = router.find(request)
+    if found is None:
+        return refusal(StorageError(404, "notFound", f"Not served: {request.method} {request.path}"))
+    handler, values = found
+    return handler(request, **values)

@@ -1,0 +1,157 @@
+"""
+The routes of Cloud TPU: nodes, queued resources, catalogue, operations.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.emulator.http.dispatch import Call, body_of, named
+from orchestrator.emulator.http.guest import items_json
+from orchestrator.emulator.http.queued import queued_routes
+from orchestrator.emulator.http.router import Response, Router
+from orchestrator.emulator.http.tpu_catalog import Catalog, TpuOperations, listed
+from orchestrator.emulator.http.tpu_shapes import node_json, operation_json
+from orchestrator.emulator.state import node_rules, policies, shapes
+from orchestrator.emulator.state.operations import Operation
+from orchestrator.emulator.state.world import LocalCloud
+
+VERSIONS = ("/v2", "/v2alpha1")
+_P = "/projects/{project}/locations"
+
+
+def tpu_routes(router: Router, cloud: LocalCloud) -> None:
+    """
+    Register the TPU API: v2, the same as v2alpha1, and of v1 what only reads the catalogue.
+    """
+    for version in VERSIONS:
+        _version_routes(router, cloud, version + _P)
+    catalog = Catalog(cloud)
+    listing = named("tpu.reservations.list", catalog.reserved)
+    router.add("GET", f"/v2alpha1{_P}/{{zone}}/reservations", listing)
+    at = f"/v1{_P}"
+    table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
+        ("tpu.locations.list", "GET", at, catalog.locations),
+        ("tpu.locations.get", "GET", at + "/{zone}", catalog.location),
+        ("tpu.nodes.list", "GET", at + "/{zone}/nodes", catalog.no_nodes),
+        ("tpu.acceleratortypes.list", "GET", at + "/{zone}/acceleratorTypes", catalog.types),
+        ("tpu.acceleratortypes.get", "GET", at + "/{zone}/acceleratorTypes/{name}", catalog.type),
+        ("tpu.runtimeversions.list", "GET", at + "/{zone}/tensorflowVersions", catalog.tensorflow),
+    ]
+    for method, verb, pattern, handler in table:
+        router.add(verb, pattern, named(method, handler))
+
+
+def _version_routes(router: Router, cloud: LocalCloud, locations: str) -> None:
+    nodes, catalog, operations = NodeRequests(cloud), Catalog(cloud), TpuOperations(cloud)
+    zone = locations + "/{zone}"
+    node, operation = zone + "/nodes/{node}", zone + "/operations/{operation}"
+    table: list[tuple[str, str, str, Callable[[Call], Response]]] = [
+        ("tpu.nodes.getGuestAttributes", "POST", node + ":getGuestAttributes", nodes.guest_attributes),
+        ("tpu.nodes.stop", "POST", node + ":stop", nodes.stop),
+        ("tpu.nodes.start", "POST", node + ":start", nodes.start),
+        ("tpu.nodes.create", "POST", zone + "/nodes", nodes.create),
+        ("tpu.nodes.list", "GET", zone + "/nodes", nodes.list),
+        ("tpu.nodes.get", "GET", node, nodes.get),
+        ("tpu.nodes.delete", "DELETE", node, nodes.delete),
+        ("tpu.nodes.update", "PATCH", node, nodes.update),
+        ("tpu.operations.cancel", "POST", operation + ":cancel", operations.cancel),
+        ("tpu.operations.list", "GET", zone + "/operations", operations.list),
+        ("tpu.operations.get", "GET", operation, operations.get),
+        ("tpu.operations.delete", "DELETE", operation, operations.delete),
+        ("tpu.acceleratortypes.list", "GET", zone + "/acceleratorTypes", catalog.types),
+        ("tpu.acceleratortypes.get", "GET", zone + "/acceleratorTypes/{name}", catalog.type),
+        ("tpu.runtimeversions.list", "GET", zone + "/runtimeVersions", catalog.runtimes),
+        ("tpu.runtimeversions.get", "GET", zone + "/runtimeVersions/{name}", catalog.runtime),
+        (
+            "tpu.locations.generateServiceIdentity",
+            "POST",
+            zone + ":generateServiceIdentity",
+            catalog.identity,
+        ),
+        ("tpu.locations.list", "GET", locations, catalog.locations),
+        ("tpu.locations.get", "GET", zone, catalog.location),
+    ]
+    for method, verb, pattern, handler in table:
+        router.add(verb, pattern, named(method, handler))
+    queued_routes(router, cloud, zone)
+
+
+class NodeRequests:
+    """
+    Answer the calls on nodes.
+    """
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self._cloud = cloud
+
+    def create(self, call: Call) -> Response:
+        """
+        Answer CreateNode.
+        """
+        node = call.request.query.get("nodeId", "")
+        return self._operation(self._cloud.tpu.create(call.zone, node, body_of(call.request, shapes.NODE)))
+
+    def list(self, call: Call) -> Response:
+        """
+        Answer ListNodes of a zone, or of all (`-`); places that were not reached are named.
+        """
+        nodes, silent = self._cloud.tpu.listed(call.zone)
+        places = [f"projects/{self._cloud.settings.project}/locations/{zone}" for zone in silent]
+        return listed(call.request, "nodes", nodes, node_json, places)
+
+    def get(self, call: Call) -> Response:
+        """
+        Answer GetNode.
+        """
+        return Response.of(node_json(self._cloud.tpu.get(call.zone, call.name)))
+
+    def delete(self, call: Call) -> Response:
+        """
+        Answer DeleteNode.
+        """
+        return self._operation(self._cloud.tpu.delete(call.zone, call.name))
+
+    def stop(self, call: Call) -> Response:
+        """
+        Answer StopNode.
+        """
+        return self._operation(self._cloud.tpu.stop(call.zone, call.name))
+
+    def start(self, call: Call) -> Response:
+        """
+        Answer StartNode.
+        """
+        return self._operation(self._cloud.tpu.start(call.zone, call.name))
+
+    def update(self, call: Call) -> Response:
+        """
+        Answer UpdateNode.
+        """
+        mask = call.request.query.get("updateMask", "")
+        return self._operation(
+            self._cloud.tpu.update(call.zone, call.name, body_of(call.request, shapes.NODE), mask)
+        )
+
+    def guest_attributes(self, call: Call) -> Response:
+        """
+        Answer GetGuestAttributes, one entry for each worker asked for.
+
+        What the real API answers for a worker without such attributes was not seen; here its
+        entry has no items.
+        """
+        body = body_of(call.request, {"queryPath": str, "workerIds": [str]})
+        policies.check_guest_attributes(self._cloud.kernel, compute=False)
+        found, query = self._cloud.tpu.get(call.zone, call.name), body.get("queryPath", "")
+        # gcloud asks for all workers by the one id "".
+        indices = [int(i) for i in body.get("workerIds", ()) if i] or range(len(found.workers))
+        for index in indices:
+            node_rules.check_worker(found, index)
+        return Response.of({"guestAttributes": [self._worker(found.workers[i].id, query) for i in indices]})
+
+    def _worker(self, machine_id: str, query: str) -> dict[str, Any]:
+        gone = self._cloud.machine(machine_id) is None
+        items = [] if gone else items_json(self._cloud.guest_attributes(machine_id), query)
+        return {"queryPath": query, "queryValue": {"items": items}}
+
+    def _operation(self, operation: Operation) -> Response:
+        return Response.of(operation_json(self._cloud.settings.project, operation))

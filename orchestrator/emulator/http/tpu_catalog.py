@@ -1,0 +1,218 @@
+"""
+Locations, accelerator types, runtime versions and operations of the TPU API.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from orchestrator.emulator.http.dispatch import Call
+from orchestrator.emulator.http.paging import page
+from orchestrator.emulator.http.router import Request, Response
+from orchestrator.emulator.http.tpu_shapes import operation_json
+from orchestrator.emulator.state import node_rules, reservations, tables
+from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.world import LocalCloud
+
+_LARGEST_PAGE = 500
+
+
+class Catalog:
+    """
+    Answer the calls that only read the catalogue.
+    """
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self._cloud = cloud
+
+    def locations(self, call: Call) -> Response:
+        """
+        Answer ListLocations with the zones that the project may see.
+        """
+        hidden = self._cloud.settings.hidden_zones
+        zones = [self._location(zone) for zone in tables.zone_types() if zone not in hidden]
+        return listed(call.request, "locations", zones)
+
+    def location(self, call: Call) -> Response:
+        """
+        Answer GetLocation.
+        """
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        return Response.of(self._location(call.zone))
+
+    def types(self, call: Call) -> Response:
+        """
+        Answer ListAcceleratorTypes.
+        """
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        return listed(
+            call.request,
+            "acceleratorTypes",
+            [self._type(call.zone, t) for t in tables.zone_types()[call.zone]],
+        )
+
+    def type(self, call: Call) -> Response:
+        """
+        Answer GetAcceleratorType.
+        """
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        if call.name not in tables.zone_types()[call.zone]:
+            raise node_rules.missing(f"{self._parent(call.zone)}/acceleratorTypes/{call.name}")
+        return Response.of(self._type(call.zone, call.name))
+
+    def runtimes(self, call: Call) -> Response:
+        """
+        Answer ListRuntimeVersions.
+        """
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        return listed(
+            call.request, "runtimeVersions", [self._runtime(call.zone, r) for r in sorted(tables.runtimes())]
+        )
+
+    def reserved(self, call: Call) -> Response:
+        """
+        Answer ListReservations of v2alpha1.
+        """
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        kernel = self._cloud.kernel
+        found = [self._reservation(one) for one in reservations.in_zone(kernel, call.zone)]
+        return listed(call.request, "reservations", found)
+
+    def _reservation(self, one: reservations.Reservation) -> dict[str, Any]:
+        kind = one.accelerator
+        return {
+            "name": f"{self._parent(one.zone)}/reservations/{one.name}",
+            "state": "ACTIVE",
+            "standard": {
+                "size": kind.counted,
+                "capacityUnits": "CHIPS" if kind.counted == kind.chips else "CORES",
+                "resourceType": kind.config_type,
+                "usage": {"total": str(reservations.used(self._cloud.kernel, one))},
+            },
+        }
+
+    def tensorflow(self, call: Call) -> Response:
+        """
+        Answer ListTensorFlowVersions of v1, with the runtime versions.
+        """
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        names = sorted(tables.runtimes())
+        versions = [
+            {"name": f"{self._parent(call.zone)}/tensorflowVersions/{one}", "version": one} for one in names
+        ]
+        return listed(call.request, "tensorflowVersions", versions)
+
+    def no_nodes(self, call: Call) -> Response:
+        """
+        Answer ListNodes of v1: TPU Nodes, an architecture that the local cloud does not have.
+        """
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        return Response.of({})
+
+    def runtime(self, call: Call) -> Response:
+        """
+        Answer GetRuntimeVersion.
+        """
+        node_rules.check_zone(self._cloud.kernel, call.zone)
+        if call.name not in tables.runtimes():
+            raise node_rules.missing(f"{self._parent(call.zone)}/runtimeVersions/{call.name}")
+        return Response.of(self._runtime(call.zone, call.name))
+
+    def identity(self, _call: Call) -> Response:
+        """
+        Answer GenerateServiceIdentity.
+        """
+        number = self._cloud.settings.project_number
+        return Response.of({"identity": {"email": f"service-{number}@cloud-tpu.iam.gserviceaccount.com"}})
+
+    def _parent(self, zone: str) -> str:
+        return f"projects/{self._cloud.settings.project}/locations/{zone}"
+
+    def _location(self, zone: str) -> dict[str, Any]:
+        return {
+            "name": self._parent(zone),
+            "locationId": zone,
+            "labels": {"cloud.googleapis.com/region": tables.region_of(zone)},
+        }
+
+    def _type(self, zone: str, name: str) -> dict[str, Any]:
+        kind = tables.accelerators()[name]
+        config = {"type": kind.config_type, "topology": kind.topology}
+        return {
+            "name": f"{self._parent(zone)}/acceleratorTypes/{name}",
+            "type": name,
+            "acceleratorConfigs": [config],
+        }
+
+    def _runtime(self, zone: str, name: str) -> dict[str, Any]:
+        return {"name": f"{self._parent(zone)}/runtimeVersions/{name}", "version": name}
+
+
+class TpuOperations:
+    """
+    Answer the calls on operations.
+    """
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self._cloud = cloud
+
+    def list(self, call: Call) -> Response:
+        """
+        Answer ListOperations.
+        """
+        known = self._cloud.kernel.state.operations.values()
+        own = [
+            op for op in known if op.api is Api.TPU and op.scope == f"zones/{call.zone}" and not op.forgotten
+        ]
+        return listed(call.request, "operations", own, self._shown)
+
+    def get(self, call: Call) -> Response:
+        """
+        Answer GetOperation.
+        """
+        return Response.of(self._shown(self._find(call.zone, call.name)))
+
+    def cancel(self, call: Call) -> Response:
+        """
+        Answer CancelOperation: the wish is noted, the operation goes on (best effort).
+        """
+        self._find(call.zone, call.name).cancel_requested = True
+        self._cloud.kernel.touch()
+        return Response.of({})
+
+    def delete(self, call: Call) -> Response:
+        """
+        Answer DeleteOperation: the record is not shown any more, the work goes on.
+        """
+        self._find(call.zone, call.name).forgotten = True
+        self._cloud.kernel.touch()
+        return Response.of({})
+
+    def _find(self, zone: str, name: str) -> Operation:
+        found = self._cloud.kernel.find_operation(Api.TPU, f"zones/{zone}", name)
+        if found is None:
+            project = self._cloud.settings.project
+            raise node_rules.missing(f"projects/{project}/locations/{zone}/operations/{name}")
+        return found
+
+    def _shown(self, operation: Operation) -> dict[str, Any]:
+        return operation_json(self._cloud.settings.project, operation)
+
+
+def listed(
+    request: Request,
+    key: str,
+    items: Sequence[Any],
+    show: Callable[[Any], Any] = dict,
+    unreachable: Sequence[str] = (),
+) -> Response:
+    """
+    Build one page of a TPU list; only the items on the page are turned into JSON, by *show*.
+
+    Each page names the places that were not reached; on which pages Google names them is not known.
+    """
+    query = request.query
+    size, token = query.get("pageSize", ""), query.get("pageToken", "")
+    chosen, following = page(items, size, token, _LARGEST_PAGE, "INVALID_ARGUMENT")
+    more = {"nextPageToken": following} if following else {}
+    places = {"unreachable": list(unreachable)} if unreachable else {}
+    return Response.of({key: [show(item) for item in chosen], **more, **places})

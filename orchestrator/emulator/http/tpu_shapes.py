@@ -1,0 +1,103 @@
+"""
+Nodes, queued resources and operations as the TPU API writes them.
+"""
+
+from typing import Any
+
+from orchestrator.emulator.http.errors import tpu_status
+from orchestrator.emulator.state.names import timestamp
+from orchestrator.emulator.state.node import Health, Node
+from orchestrator.emulator.state.operations import Operation
+from orchestrator.emulator.state.queued import QueuedResource, QueuedState
+from orchestrator.emulator.state.shapes import ONLY_ALPHA
+from orchestrator.emulator.state.slices import PORT
+
+_TYPE = "type.googleapis.com/google.cloud.tpu.v2."
+
+
+def node_json(node: Node) -> dict[str, Any]:
+    """
+    Return a Node, with enum names and int64 as strings.
+    """
+    network = {"network": "default", "subnetwork": "default", **node.body.get("networkConfig", {})}
+    external = bool(network.get("enableExternalIps"))
+    shown = {
+        **node.body,
+        "name": node.path,
+        "id": str(node.numeric_id),
+        "state": node.state.name,
+        "createTime": timestamp(node.created),
+        "apiVersion": "V2",
+        "networkConfig": network,
+        "serviceAccount": {"email": node.service_account, "scope": list(node.scopes)},
+        "schedulingConfig": {"preemptible": node.preemptible, **node.body.get("schedulingConfig", {})},
+        "acceleratorConfig": {
+            "type": node.accelerator.config_type,
+            "topology": node.accelerator.topology,
+        },
+        "networkEndpoints": [_endpoint(worker.address, external) for worker in node.workers],
+    }
+    if node.health is not Health.UNSPECIFIED:
+        shown["health"] = node.health.name
+    if node.health_description:
+        shown["healthDescription"] = node.health_description
+    if node.maintenance:
+        shown["upcomingMaintenance"] = dict(node.maintenance)
+    if node.queued:
+        shown["queuedResource"] = node.queued
+    if node.multislice:
+        shown["multisliceNode"] = True
+    return shown
+
+
+def queued_json(found: QueuedResource) -> dict[str, Any]:
+    """
+    Return a QueuedResource, with enum names; the data of a state say more for FAILED only.
+    """
+    state: dict[str, Any] = {"state": found.state.name}
+    if found.state is not QueuedState.WAITING_FOR_RESOURCES:
+        state[f"{found.state.name.lower()}Data"] = {"error": tpu_status(found.error)} if found.error else {}
+    if found.initiator:
+        state["stateInitiator"] = found.initiator.name
+    return {**found.body, "name": found.path, "createTime": timestamp(found.created), "state": state}
+
+
+def _endpoint(address: str, external: bool) -> dict[str, Any]:
+    access = {"externalIp": address} if external else {}
+    return {"ipAddress": address, "port": PORT, "accessConfig": access}
+
+
+def operation_json(project: str, operation: Operation) -> dict[str, Any]:
+    """
+    Return a google.longrunning.Operation.
+    """
+    zone = operation.scope.removeprefix("zones/")
+    metadata = {
+        "@type": _TYPE + "OperationMetadata",
+        "createTime": timestamp(operation.created),
+        "target": operation.target,
+        "verb": operation.verb,
+        "cancelRequested": operation.cancel_requested,
+        "apiVersion": "v2",
+    }
+    if operation.ended is not None:
+        metadata["endTime"] = timestamp(operation.ended)
+    shown: dict[str, Any] = {
+        "name": f"projects/{project}/locations/{zone}/operations/{operation.name}",
+        "metadata": metadata,
+        "done": operation.done,
+    }
+    if operation.error:
+        shown["error"] = tpu_status(operation.error)
+    elif operation.done:
+        shown["response"] = _response(operation)
+    return shown
+
+
+def _response(operation: Operation) -> dict[str, Any]:
+    if operation.result is None:
+        return {"@type": "type.googleapis.com/google.protobuf.Empty"}
+    if isinstance(operation.result, QueuedResource):
+        shown = {k: v for k, v in queued_json(operation.result).items() if k not in ONLY_ALPHA}
+        return {"@type": _TYPE + "QueuedResource", **shown}
+    return {"@type": _TYPE + "Node", **node_json(operation.result)}

@@ -1,0 +1,275 @@
+"""
+What both host kinds share: folders, pid files, finding machines again, killing, removing disks.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.emulator.machines import processes
+from orchestrator.emulator.machines.environment import machine_environment
+from orchestrator.emulator.machines.machine_image import GCLOUD
+from orchestrator.emulator.machines.settings import MARKER, GuestConfig, HostSettings
+from orchestrator.emulator.machines.standin import install_stand_ins, package_parent
+from orchestrator.emulator.state.machines import Machine
+from orchestrator.private_folders import private_folder
+
+TRASH = ".trash"
+AUTHORITIES = "authorities.pem"
+MOST_HOLDERS = 4096
+DEVICES = "dev/disk/by-id"
+
+
+class MachineHosts(ABC):
+    """
+    Keep each machine in `<root>/<machine id>/`; the files alone say what runs.
+
+    Calls are synchronous and short: a boot is one fork, a kill some milliseconds (5 s at most, then
+    LocalCloudError). Disks are renamed away at once and deleted by a thread of their own.
+    """
+
+    kind = ""
+    metadata_ports: tuple[int, ...] = ()  # served on the machine's address besides settings.metadata_port
+
+    def __init__(self, settings: HostSettings) -> None:
+        self.settings = settings
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._sweepers: list[threading.Thread] = []
+        self._holders: dict[int, str | None] = {}
+
+    @abstractmethod
+    def _command(self, machine: Machine, config: Path) -> list[str]:
+        """
+        Return the command that is the machine's first process.
+        """
+
+    @abstractmethod
+    def _leader(self, first: int) -> int:
+        """
+        Return the pid that takes the power button, given the machine's first process; 0 when gone.
+        """
+
+    def boot(self, machine: Machine) -> None:
+        """
+        Start the machine; a disk kept by `stop` is used again. A machine that runs is left alone.
+        """
+        if self.running(machine.id):
+            return
+        # A daemon that died before it wrote the pid file, or a first process that died alone, leaves strays.
+        self.stop(machine.id)
+        config = self._prepare(machine)
+        with (config.parent / "guest.log").open("ab") as log:
+            child = subprocess.Popen(
+                self._command(machine, config),
+                env=self._first_environment(machine),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._children[machine.id] = child
+        seen = processes.look(child.pid)
+        started = seen.started if seen else 0
+        self._pid_file(machine.id).touch(mode=0o600)
+        self._pid_file(machine.id).write_text(f"{child.pid} {started}\n")
+
+    def notice(self, machine_id: str) -> None:
+        """
+        Press the power button: the shutdown script starts now. No effect on a machine that is off.
+        """
+        first = self._first(machine_id)
+        leader = self._leader(first) if first else 0
+        if leader:
+            with suppress(ProcessLookupError):
+                os.kill(leader, signal.SIGTERM)
+
+    def stop(self, machine_id: str) -> None:
+        """
+        Kill every process of the machine and keep its disk.
+        """
+        entry = self.settings.marker(machine_id)
+        first = self._first(machine_id)
+        leaders = [first] if first else []
+        processes.kill_all(lambda: processes.members(entry, leaders), last=lambda: leaders)
+        child = self._children.pop(machine_id, None)
+        if child is not None:
+            child.wait()
+        self._pid_file(machine_id).unlink(missing_ok=True)
+        self._stopped(machine_id)
+
+    @abstractmethod
+    def _stopped(self, machine_id: str) -> None:
+        """
+        Take away what a machine has outside of its folder while it runs.
+        """
+
+    def remove(self, machine_id: str) -> None:
+        """
+        Kill every process of the machine and destroy its disk.
+        """
+        self.stop(machine_id)
+        folder = self.settings.folder(machine_id)
+        trash = self.settings.root / TRASH
+        # The thread that empties the trash for another machine may take its folder away in between.
+        while folder.exists():
+            trash.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):
+                folder.rename(trash / f"{machine_id}.{os.urandom(4).hex()}")
+        self._sweep()
+
+    def holds(self, inode: int) -> bool:
+        """
+        Tell whether the socket *inode* is held on one of the machines by another user than this one.
+        """
+        return False
+
+    def machine_of(self, inode: int) -> str | None:
+        """
+        Return the machine whose processes hold the socket *inode*, None when none of any machine does.
+
+        What is known is remembered: a socket stays with who made it, and numbers of sockets grow.
+        """
+        holders = self._holders  # another thread may begin a new one
+        if inode in holders:
+            return holders[inode]
+        entry = f"{MARKER}={self.settings.cloud_id}/"
+        leaders = {first: name for name in self._known() if (first := self._first(name))}
+        pids = processes.members(entry, leaders)
+        holder = processes.socket_holder(inode, pids)
+        machine = None if holder is None else processes.machine_marker(holder, entry, leaders)
+        if len(self._holders) >= MOST_HOLDERS:
+            self._holders = {}
+        self._holders[inode] = machine
+        return machine
+
+    def serial(self, machine_id: str) -> bytes:
+        """
+        Return what the machine has printed on serial port 1 so far; nothing for an unknown machine.
+        """
+        try:
+            return (self.settings.folder(machine_id) / "guest/serial.log").read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def running(self, machine_id: str) -> bool:
+        """
+        Tell whether the machine's first process lives.
+        """
+        return bool(self._first(machine_id))
+
+    def adopt(self) -> frozenset[str]:
+        """
+        Return the ids of machines that still run, for example after the daemon died.
+        """
+        self._sweep()
+        return frozenset(machine_id for machine_id in self._known() if self.running(machine_id))
+
+    def reap_all(self, *, disks: bool = False) -> None:
+        """
+        Kill every process of this local cloud; with *disks*, destroy all disks too and wait for it.
+        """
+        entry = f"{MARKER}={self.settings.cloud_id}/"
+        leaders = [first for first in map(self._first, self._known()) if first]
+        processes.kill_all(lambda: processes.members(entry, leaders), last=lambda: leaders)
+        for machine_id in self._known():
+            self.remove(machine_id) if disks else self.stop(machine_id)
+        if disks:
+            self.drain()
+
+    def drain(self) -> None:
+        """
+        Wait until the disks of removed machines are deleted.
+        """
+        for thread in self._sweepers:
+            thread.join()
+        self._sweepers.clear()
+
+    def _prepare(self, machine: Machine) -> Path:
+        """
+        Make the machine's folders and write its guest configuration; returns the latter's path.
+        """
+        folder = self.settings.folder(machine.id)
+        state = folder / "guest"
+        state.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+        install_stand_ins(state / "bin", gcloud=GCLOUD not in self.settings.absent)
+        (state / AUTHORITIES).write_bytes(self.settings.authorities)
+        config = state / "config.json"
+        self._guest_config(machine, folder, state).write(config)
+        return config
+
+    @abstractmethod
+    def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:
+        """
+        Return what the guest agent of *machine* is to know.
+        """
+
+    def _disk_devices(self, machine: Machine, folder: Path) -> Path:
+        """
+        Return a folder with a link for each data disk, named as its device is; its content outlives machines.
+        """
+        devices, kept = folder / DEVICES, self.settings.root.parent / "data-disks"
+        shutil.rmtree(devices, ignore_errors=True)
+        devices.mkdir(parents=True)
+        private_folder(kept)
+        for number, name in enumerate(machine.disks, start=1):
+            (kept / name).mkdir(exist_ok=True)
+            (devices / f"google-persistent-disk-{number}").symlink_to(kept / name)
+        return devices
+
+    def _environment(self, machine: Machine, files: Path, binaries: Path, temporary: Path) -> dict[str, str]:
+        return machine_environment(
+            machine,
+            self.settings,
+            files=files,
+            binaries=binaries,
+            temporary=temporary,
+            authorities=binaries.with_name(AUTHORITIES),
+        )
+
+    def _first_environment(self, machine: Machine) -> dict[str, str]:
+        """
+        Return the environment of the first process: enough to import us, and the marker.
+        """
+        keep = {key: os.environ[key] for key in ("PATH", "LANG", "TZ") if key in os.environ}
+        marker, _, value = self.settings.marker(machine.id).partition("=")
+        return {**keep, "PYTHONPATH": package_parent(), marker: value}
+
+    def _pid_file(self, machine_id: str) -> Path:
+        return self.settings.folder(machine_id) / "pid"
+
+    def _first(self, machine_id: str) -> int:
+        """
+        Return the pid of the machine's first process, or 0 when it does not run.
+        """
+        try:
+            pid, started = map(int, self._pid_file(machine_id).read_text().split())
+        except (OSError, ValueError):
+            return 0
+        return pid if processes.alive(pid, started) else 0
+
+    def _known(self) -> Iterable[str]:
+        """
+        Return the ids of all machines with a folder.
+        """
+        try:
+            return sorted(p.name for p in self.settings.root.iterdir() if p.is_dir() and p.name != TRASH)
+        except FileNotFoundError:
+            return []
+
+    def _sweep(self) -> None:
+        """
+        Delete removed disks in the background; what a dead daemon left is deleted by the next one.
+        """
+        trash = self.settings.root / TRASH
+        if trash.is_dir():
+            thread = threading.Thread(target=shutil.rmtree, args=(trash,), kwargs={"ignore_errors": True})
+            thread.start()
+            self._sweepers = [t for t in self._sweepers if t.is_alive()] + [thread]

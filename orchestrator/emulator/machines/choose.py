@@ -1,0 +1,45 @@
+"""
+Choose the host kind.
+"""
+
+import shutil
+
+from orchestrator.emulator.machines.base import MachineHosts
+from orchestrator.emulator.machines.machine_image import GCLOUD
+from orchestrator.emulator.machines.namespace import NamespaceHosts, available
+from orchestrator.emulator.machines.process import ProcessHosts
+from orchestrator.emulator.machines.settings import SYSTEM_PATH, HostSettings
+from orchestrator.errors import LocalCloudError
+from orchestrator.private_folders import private_folder
+
+
+def make_hosts(kind: str, settings: HostSettings) -> MachineHosts:
+    """
+    Return the hosts of *kind*: `process`, `namespace`, or `auto` (namespace where it works).
+
+    Raises LocalCloudError when `namespace` is asked for and cannot work, or the kind is unknown.
+    """
+    if kind not in {"auto", "process", "namespace"}:
+        raise LocalCloudError(
+            f"There is no host kind {kind!r}.",
+            hint="Use process, namespace or auto.",
+            unchanged="No machine was started.",
+        )
+    private_folder(settings.root)
+    reason = available(settings.root) if kind != "process" else "not asked for"
+    if reason is None:
+        return NamespaceHosts(settings)
+    hidden = GCLOUD not in settings.absent or shutil.which("gcloud", path=SYSTEM_PATH) is None
+    if kind == "namespace":
+        raise LocalCloudError(
+            f"Machines cannot run in namespaces: {reason}.",
+            hint="Use the host kind `process`.",
+            unchanged="No machine was started.",
+        )
+    if not hidden:
+        raise LocalCloudError(
+            "Machines of the kind `process` have this computer's gcloud, which cannot be left out.",
+            hint="Use the host kind `namespace`, or leave out --without gcloud.",
+            unchanged="No machine was started.",
+        )
+    return ProcessHosts(settings)

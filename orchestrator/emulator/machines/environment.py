@@ -1,0 +1,122 @@
+"""
+The environment of everything that runs on a machine: the local cloud, and no credentials.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.emulator.machines.client_variables import client_variables
+from orchestrator.emulator.machines.own_python import programs
+from orchestrator.emulator.machines.settings import MARKER, SYSTEM_PATH, HostSettings
+from orchestrator.emulator.state.machines import Machine
+
+# The examples keep their virtual environments in that folder: a replaced machine need not install again.
+INHERITED = ("LANG", "TZ", "TPUCTL_VENV_CACHE")
+TPU_DEVICES = 8
+NO_PROXY = "localhost,127.0.0.1,::1,127.0.0.0/8"
+
+
+def machine_environment(
+    machine: Machine,
+    settings: HostSettings,
+    *,
+    files: Path,
+    binaries: Path,
+    temporary: Path,
+    authorities: Path,
+) -> dict[str, str]:
+    """
+    Return what SSH sessions, cron jobs and scripts of *machine* see, HOME excepted.
+
+    *files* is the root of the machine's own files, *binaries* its folder of stand-ins, *authorities* the
+    file of certificates that it trusts. Only what INHERITED names passes from the caller, so that no
+    credential variable can; of pip's settings, where packages come from. No folder of the caller's PATH
+    is on the machine's, nor is the Python that runs the local cloud.
+    """
+    return {
+        **{key: os.environ[key] for key in INHERITED if key in os.environ},
+        **settings.package_sources,
+        **_python_environment(settings),
+        "PATH": os.pathsep.join([str(binaries), str(programs(files)), SYSTEM_PATH]),
+        "TMPDIR": str(temporary),
+        "TPUCTL_ROOT": str(files / "opt/tpuctl"),
+        "TPUCTL_CRON_DIR": str(files / "etc/cron.d"),
+        "TPUCTL_SSH_DIR": str(files / "etc/ssh"),
+        # Machines share the computer's network: each has its own loopback address.
+        "TPUCTL_LOOPBACK": machine.address,
+        MARKER: f"{settings.cloud_id}/{machine.id}",
+        **cloud_environment(machine, settings),
+        **proxy_environment(settings, authorities),
+        **(_tpu_environment() if machine.kind == "tpu" else {}),
+    }
+
+
+def cloud_environment(machine: Machine, settings: HostSettings) -> dict[str, str]:
+    """
+    Return the variables that point Google's clients, TensorStore and gcloud at the local cloud.
+
+    A cluster of GCE_METADATA_* names is needed because google-auth, JAX and gcloud read different ones.
+    """
+    metadata = f"{machine.address}:{settings.metadata_port}"
+    return {
+        "GCE_METADATA_HOST": metadata,
+        "GCE_METADATA_IP": metadata,
+        "GCE_METADATA_ROOT": metadata,
+        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+        **client_variables(settings.endpoint, machine.project),
+    }
+
+
+def proxy_environment(settings: HostSettings, authorities: Path) -> dict[str, str]:
+    """
+    Return the variables that lead TensorFlow to the local cloud, and nobody else out (docs/rehearsal.md).
+
+    Programs read one spelling or the other. Clients that know no address ranges in no_proxy reach the
+    machines' addresses through the proxy all the same.
+    """
+    return {
+        "TPUCTL_LOCAL_CLOUD": settings.endpoint.rstrip("/"),
+        "TPUCTL_SETUP_PROXY": settings.setup_proxy,
+        **dict.fromkeys(("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"), settings.proxy),
+        "no_proxy": NO_PROXY,
+        "NO_PROXY": NO_PROXY,
+        "CURL_CA_BUNDLE": str(authorities),
+        "SSL_CERT_FILE": str(authorities),
+        # TensorFlow reads it in any case; google-auth knows only "true", and finds the machine's token.
+        "NO_GCE_CHECK": "True",
+    }
+
+
+def user_environment(environment: Mapping[str, str], user: str, home: Path, shell: str) -> dict[str, str]:
+    """
+    Add what a login adds: HOME, USER, LOGNAME and SHELL.
+    """
+    return {**environment, "HOME": str(home), "USER": user, "LOGNAME": user, "SHELL": shell}
+
+
+def _python_environment(settings: HostSettings) -> dict[str, str]:
+    """
+    Return what uv is told: the computer's program and interpreters, and one cache for all machines.
+
+    TPUCTL_LOCAL_PYTHON is for what stands in for a part of the cloud (`watch --on-vm`), never for the job.
+    """
+    values = {"TPUCTL_LOCAL_PYTHON": sys.executable, "UV_PYTHON_DOWNLOADS": "never"}
+    if settings.shared:
+        values["UV_CACHE_DIR"] = str(settings.shared / "packages")
+    if settings.pythons:
+        values["UV_PYTHON_SEARCH_PATH"] = os.pathsep.join(
+            str(one.parent) for one in settings.pythons.values()
+        )
+    if settings.uv:
+        values["TPUCTL_LOCAL_UV"] = str(settings.uv)
+    return values
+
+
+def _tpu_environment() -> dict[str, str]:
+    """
+    Show 8 CPU devices to JAX, as many as one v3-8 host has.
+    """
+    flag = f"--xla_force_host_platform_device_count={TPU_DEVICES}"
+    return {"XLA_FLAGS": flag, "JAX_PLATFORMS": "cpu"}

@@ -1,0 +1,285 @@
+"""
+A stand-in for `gcloud storage` on computers without gcloud: cp, rsync, rm, ls and cat.
+
+It works over google-cloud-storage and follows what gcloud 528 does for the flags that machines use;
+every case of the tests runs against both. Anything else is refused with exit status 2.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.emulator.machines.gcloud_places import SCHEME, Folder, Item, Place, Prefix, RefusedError
+
+Arguments = argparse.Namespace
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """
+    Run one command and return its exit status: 0, 1 when it failed, 2 for usage (by argparse).
+    """
+    arguments = _parser().parse_args(words)
+    try:
+        return _run(arguments)
+    except RefusedError as error:
+        return _fail(f"(gcloud.storage.{arguments.verb}) {error}")
+    except OSError as error:
+        return _fail(f"(gcloud.storage.{arguments.verb}) {error}")
+
+
+def _run(arguments: Arguments) -> int:
+    """
+    Call the verb; Google's errors are told as gcloud tells them.
+    """
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.cloud import storage
+
+    project = os.environ.get("CLOUDSDK_CORE_PROJECT") or os.environ.get("GOOGLE_CLOUD_PROJECT") or "none"
+    verb: Callable[[Any, Arguments], int] = arguments.run
+    try:
+        return verb(storage.Client(project=project), arguments)
+    except GoogleAPICallError as error:
+        return _fail(f"HTTPError {error.code}: {error.message}")
+
+
+def copy(client: Any, arguments: Arguments) -> int:
+    """
+    Copy files and objects to one place, as `cp [-r] SOURCE... TARGET`.
+    """
+    *sources, target = arguments.urls
+    if not sources:
+        raise RefusedError("at least one source and a destination are needed")
+    status = 0
+    for source in sources:
+        place, goal = _place(client, source), _place(client, target)
+        for item, name in _named(place, source, goal, arguments, several=len(sources) > 1):
+            status |= _transfer(item, goal, name, arguments)
+    return status
+
+
+def rsync(client: Any, arguments: Arguments) -> int:
+    """
+    Make the target folder or prefix equal to the source.
+    """
+    source, target = (_place(client, url) for url in arguments.urls)
+    if not source.is_container():
+        raise RefusedError(f"Did not find existing container at: {arguments.urls[0]}")
+    deep = arguments.recursive
+    wanted = {item.name: item for item in source.below() if deep or "/" not in item.name}
+    present = {item.name: item for item in target.below() if deep or "/" not in item.name}
+    status = 0
+    for name, item in wanted.items():
+        held = present.get(name)
+        if held is None or held.size != item.size or _crc32c(held) != _crc32c(item):
+            status |= _transfer(item, target, _joined(target.path, name), arguments)
+    if arguments.delete_unmatched_destination_objects:
+        for name in sorted(present.keys() - wanted.keys()):
+            _say(f"Removing {present[name].url}...")
+            target.remove(present[name].key)
+    return status
+
+
+def remove(client: Any, arguments: Arguments) -> int:
+    """
+    Delete objects; with -r everything under a prefix.
+    """
+    for url in arguments.urls:
+        for item in _objects(client, url, recursive=arguments.recursive):
+            _say(f"Removing {item.url}...")
+            item.place.remove(item.key)
+    return 0
+
+
+def show(client: Any, arguments: Arguments) -> int:
+    """
+    Print the contents of objects.
+    """
+    for item in [item for url in arguments.urls for item in _objects(client, url)]:
+        if isinstance(item.place, Prefix):
+            item.place.bucket.blob(item.key).download_to_file(sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def listing(client: Any, arguments: Arguments) -> int:
+    """
+    Print the addresses of buckets, or of what a prefix or pattern holds.
+    """
+    if not arguments.urls:
+        print("\n".join(f"{SCHEME}{bucket.name}/" for bucket in client.list_buckets()))  # noqa: T201
+    for url in arguments.urls:
+        place = _bucket_place(client, url)
+        one = place.one()
+        if one is not None:
+            lines = [one.url]
+        elif place.is_pattern():
+            lines = [item.url for item in place.matching()]
+        else:
+            lines = place.children()
+        if not lines and place.path:
+            raise RefusedError("One or more URLs matched no objects.")
+        print("\n".join(lines))  # noqa: T201
+    return 0
+
+
+def _named(
+    place: Place, source: str, goal: Place, arguments: Arguments, *, several: bool
+) -> list[tuple[Item, str]]:
+    """
+    Return each item of a source with the key it gets at the goal.
+
+    A file becomes the goal, or goes into it when the goal is a container; a tree becomes the goal, or
+    a child of it when the goal is there already. Downloads of trees need a folder that exists.
+    """
+    one = place.one()
+    pattern = isinstance(place, Prefix) and place.is_pattern()
+    if one is not None or pattern:
+        items = place.matching() if isinstance(place, Prefix) and pattern else [one] if one else []
+        inside = several or pattern or goal.path.endswith("/") or not goal.path or goal.is_container()
+        if items:
+            return [(item, _joined(goal.path, item.name) if inside else goal.path) for item in items]
+    below = place.below() if arguments.recursive else []
+    if not below:
+        raise RefusedError(f"The following URLs matched no objects or files:\n{source}")
+    if isinstance(goal, Folder) and not goal.is_container():
+        raise RefusedError(f"Destination URL must name an existing directory. Provided: {goal.path}.")
+    top = _joined(goal.path, place.title()) if several or goal.is_container() else goal.path
+    return [(item, _joined(top, item.name)) for item in below]
+
+
+def _transfer(item: Item, goal: Place, key: str, arguments: Arguments) -> int:
+    """
+    Copy one item; returns 1 when a precondition failed, as gcloud does, and goes on.
+    """
+    from google.api_core.exceptions import PreconditionFailed
+
+    _say(f"Copying {item.url} to {goal.url(key)}")
+    match = 0 if getattr(arguments, "no_clobber", False) else getattr(arguments, "if_generation_match", None)
+    try:
+        if isinstance(goal, Prefix):
+            _to_bucket(item, goal, key, match)
+        else:
+            _to_file(item, Path(key), getattr(arguments, "no_clobber", False), match)
+    except PreconditionFailed as error:
+        if getattr(arguments, "no_clobber", False):
+            _say(f"Skipping existing destination item (no-clobber): {goal.url(key)}")
+            return 0
+        return _fail(f"HTTPError 412: {error.message}")
+    return 0
+
+
+def _to_bucket(item: Item, goal: Prefix, key: str, match: int | None) -> None:
+    blob = goal.bucket.blob(key)
+    if isinstance(item.place, Prefix):
+        source = item.place.bucket.blob(item.key)
+        token, _, _ = blob.rewrite(source, if_generation_match=match)
+        while token is not None:
+            token, _, _ = blob.rewrite(source, token=token, if_generation_match=match)
+    else:
+        blob.upload_from_filename(item.key, if_generation_match=match)
+
+
+def _to_file(item: Item, path: Path, no_clobber: bool, match: int | None) -> None:
+    """
+    Write beside the target and rename, so that a cut download leaves no file that looks whole.
+    """
+    if no_clobber and path.exists():
+        _say(f"Skipping existing destination item (no-clobber): file://{path}")
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}_.gstmp")
+    if isinstance(item.place, Prefix):
+        blob = item.place.bucket.blob(item.key)
+        blob.download_to_filename(str(partial), if_generation_match=None if no_clobber else match)
+    else:
+        partial.write_bytes(Path(item.key).read_bytes())
+    partial.replace(path)
+
+
+def _objects(client: Any, url: str, *, recursive: bool = False) -> list[Item]:
+    """
+    Return the objects that an address names. Raises RefusedError when there are none.
+    """
+    place = _bucket_place(client, url)
+    one = place.one()
+    items = [one] if one is not None else place.matching() if place.is_pattern() else []
+    if not items and recursive:
+        items = place.below()
+    if not items:
+        raise RefusedError(f"The following URLs matched no objects or files:\n{url}")
+    return items
+
+
+def _crc32c(item: Item) -> str:
+    """
+    Return the item's checksum, reading a file for it.
+    """
+    import base64
+
+    import google_crc32c
+
+    if item.crc32c:
+        return item.crc32c
+    checksum = google_crc32c.Checksum()
+    with Path(item.key).open("rb") as file:
+        while data := file.read(1 << 20):
+            checksum.update(data)
+    return base64.b64encode(checksum.digest()).decode()
+
+
+def _place(client: Any, url: str) -> Place:
+    return Prefix(client, url) if url.startswith(SCHEME) else Folder(url)
+
+
+def _bucket_place(client: Any, url: str) -> Prefix:
+    if not url.startswith(SCHEME):
+        raise RefusedError(f"This command only works with Cloud Storage URLs. Invalid URL: {url}")
+    return Prefix(client, url)
+
+
+def _joined(top: str, name: str) -> str:
+    return f"{top.rstrip('/') if top != '/' else ''}/{name}" if top else name
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201
+
+
+def _fail(text: str) -> int:
+    _say(f"ERROR: {text}")
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    """
+    Return the parser of the commands that machines use.
+    """
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-q", "--quiet", action="store_true")
+    common.add_argument("-r", "-R", "--recursive", action="store_true")
+    parser = argparse.ArgumentParser(
+        prog="gcloud",
+        description="A stand-in for gcloud storage; install the Google Cloud CLI for anything else.",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true")
+    group = parser.add_subparsers(required=True, metavar="storage").add_parser("storage")
+    verbs = group.add_subparsers(dest="verb", required=True)
+    runs = {"cp": copy, "rsync": rsync, "rm": remove, "cat": show, "ls": listing}
+    for verb, run in runs.items():
+        command = verbs.add_parser(verb, parents=[common])
+        count: int | str = {"rsync": 2, "ls": "*"}.get(verb, "+")  # type: ignore[assignment]
+        command.add_argument("urls", nargs=count)
+        command.set_defaults(run=run)
+        if verb == "cp":
+            command.add_argument("--if-generation-match", type=int)
+            command.add_argument("-n", "--no-clobber", action="store_true")
+        if verb == "rsync":
+            command.add_argument("--delete-unmatched-destination-objects", action="store_true")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

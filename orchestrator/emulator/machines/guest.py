@@ -1,0 +1,171 @@
+"""
+The guest agent of a machine: host key, accounts, startup script at each boot, shutdown script.
+
+Started as `python -m orchestrator.emulator.machines.guest CONFIG`; SIGTERM is the power button.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.emulator.machines.accounts import accounts
+from orchestrator.emulator.machines.environment import user_environment
+from orchestrator.emulator.machines.guest_metadata import MetadataClient
+from orchestrator.emulator.machines.lifeline import the_end
+from orchestrator.emulator.machines.own_python import install_python
+from orchestrator.emulator.machines.package_locks import hold_locks
+from orchestrator.emulator.machines.processes import kill_all, members
+from orchestrator.emulator.machines.scripts import Serial, run_script
+from orchestrator.emulator.machines.services import OwnServices, Services, SystemServices
+from orchestrator.emulator.machines.settings import MARKER, GuestConfig
+
+
+class Guest:
+    """
+    Do what Google's guest agent does, in its order (docs/facts.md 2.4).
+    """
+
+    def __init__(self, config: GuestConfig) -> None:
+        self._config = config
+        self._state = Path(config.state)
+        self._serial = Serial(self._state / "serial.log")
+        self._metadata = MetadataClient(config.address, config.metadata_port)
+        self._services: Services = (
+            SystemServices(config) if config.kind == "namespace" else OwnServices(config, self._serial)
+        )
+
+    async def run(self) -> None:
+        """
+        Live until SIGTERM, or until the daemon is dead: then nobody owns the machine, and it ends at once.
+        """
+        end = asyncio.create_task(the_end(self._config.address, self._config.metadata_port))
+        service = asyncio.create_task(self._serve())
+        await asyncio.wait({end, service}, return_when=asyncio.FIRST_COMPLETED)
+        if service.done():
+            end.cancel()
+            service.result()
+            return
+        self._serial.line(f"local cloud: the machine ends with its daemon: {end.result()}")
+        try:
+            kill_all(self._others)
+        finally:
+            # Without a word to what a loop closes: there is nobody whom it would be told.
+            os._exit(1)
+
+    async def _serve(self) -> None:
+        """
+        Boot, then serve until SIGTERM, then shut down.
+        """
+        power_button = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, power_button.set)
+        life = asyncio.create_task(self._live())
+        pressed = asyncio.create_task(power_button.wait())
+        await asyncio.wait({life, pressed}, return_when=asyncio.FIRST_COMPLETED)
+        if not pressed.done():
+            life.result()
+        life.cancel()
+        await self._shut_down()
+
+    async def _live(self) -> None:
+        """
+        Start everything, then follow the metadata for new and vanished keys.
+        """
+        config = self._config
+        await asyncio.to_thread(
+            install_python,
+            Path(config.files),
+            Path(config.python),
+            Path(config.shared) / "pip",
+            with_pip=config.pip,
+        )
+        key = self._state / "ssh_host_ed25519_key"
+        public = await asyncio.to_thread(_host_key, key)
+        shown = Path(config.files) / "etc/ssh/ssh_host_ed25519_key.pub"
+        shown.parent.mkdir(parents=True, exist_ok=True)
+        shown.write_text(f"ssh-ed25519 {public}\n")
+        attributes = await self._metadata.attributes("instance")
+        project = await self._metadata.attributes("project")
+        await self._services.start(key)
+        await self._services.set_accounts(accounts(attributes, project))
+        if attributes.get("enable-guest-attributes", "").upper() == "TRUE":
+            await self._metadata.publish("hostkeys", "ssh-ed25519", public)
+        startup = asyncio.create_task(self._script("startup-script", {**project, **attributes}))
+        etag = ""
+        while True:
+            attributes, etag = await self._metadata.next_attributes(etag or "none")
+            await self._services.set_accounts(accounts(attributes, project))
+            if startup.done():
+                startup.result()
+
+    async def _script(self, key: str, attributes: dict[str, str]) -> None:
+        """
+        Run the script of attribute *key*, if there is one.
+        """
+        text = attributes.get(key, "")
+        if not text.strip() or (key == "startup-script" and self._config.mute):
+            return
+        home = self._config.home("root")
+        home.mkdir(parents=True, exist_ok=True)
+        await run_script(
+            key,
+            text,
+            serial=self._serial,
+            environment=user_environment(self._config.environment, "root", home, "/bin/bash"),
+            folder=Path(self._config.files),
+            temporary=Path(self._config.environment["TMPDIR"]),
+        )
+        if key == "startup-script":
+            self._serial.line("Finished running startup scripts.")
+
+    async def _shut_down(self) -> None:
+        """
+        Run the shutdown script, then SIGTERM what still runs, as the system's shutdown does.
+        """
+        attributes = {}
+        with suppress(asyncio.TimeoutError):
+            attributes = await asyncio.wait_for(self._metadata.attributes("instance"), 5.0)
+        await self._script("shutdown-script", attributes)
+        await self._services.stop()
+        for pid in self._others():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        while self._others():  # noqa: ASYNC110 - processes that end send no event here
+            await asyncio.sleep(0.2)
+
+    def _others(self) -> set[int]:
+        """
+        Return the machine's processes but the guest and its supervisor.
+        """
+        marker = f"{MARKER}={self._config.environment[MARKER]}"
+        return members(marker, [os.getpid()]) - {os.getpid(), os.getppid(), 1}
+
+
+def _host_key(path: Path) -> str:
+    """
+    Make the host key at the first boot and return the public key's base64 part.
+    """
+    import asyncssh
+
+    if not path.exists():
+        fresh = asyncssh.generate_private_key("ssh-ed25519")
+        temporary = path.with_suffix(".new")
+        temporary.touch(mode=0o600)
+        temporary.write_bytes(fresh.export_private_key("openssh"))
+        temporary.rename(path)
+    return asyncssh.read_private_key(path).export_public_key("openssh").split()[1].decode()
+
+
+def main() -> None:
+    """
+    Run the guest that the configuration file of the first argument describes.
+    """
+    config = GuestConfig.read(Path(sys.argv[1]))
+    hold_locks(Path(config.files), Path(config.state), config.package_lock_seconds)
+    asyncio.run(Guest(config).run())
+
+
+if __name__ == "__main__":
+    main()

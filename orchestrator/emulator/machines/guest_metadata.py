@@ -1,0 +1,111 @@
+"""
+The guest's side of the metadata server: read attributes, wait for changes, publish host keys.
+"""
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.emulator.machines.lifeline import connected
+
+ROOT = "/computeMetadata/v1/"
+RETRY_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    One answer of the metadata server.
+    """
+
+    status: int
+    etag: str
+    body: bytes
+
+
+class MetadataClient:
+    """
+    Talk to one metadata server; every call opens its own connection, as the real server allows.
+
+    Its answers say who may log in, so another user's server gets no request (`lifeline`).
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+
+    async def call(self, method: str, path: str, body: bytes = b"", seconds: float = 10.0) -> Answer:
+        """
+        Make one request. Raises OSError when no whole answer comes within *seconds*.
+        """
+        head = (
+            f"{method} {ROOT}{path} HTTP/1.1\r\nHost: metadata.google.internal\r\n"
+            f"Metadata-Flavor: Google\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        try:
+            return await asyncio.wait_for(self._exchange(head.encode() + body), seconds)
+        except (asyncio.TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
+            raise OSError(f"no answer of the metadata server at {self._host}:{self._port}") from error
+
+    async def attributes(self, scope: str) -> dict[str, str]:
+        """
+        Return all attributes of *scope* ("instance" or "project"); waits until the server answers.
+        """
+        answer = await self._patiently(f"{scope}/attributes/?recursive=true&alt=json")
+        return _texts(answer) if answer.status == 200 else {}
+
+    async def next_attributes(self, etag: str) -> tuple[dict[str, str], str]:
+        """
+        Wait for the instance attributes to differ from *etag*; return them with their new etag.
+        """
+        query = f"recursive=true&alt=json&wait_for_change=true&last_etag={etag}&timeout_sec=60"
+        answer = await self._patiently(f"instance/attributes/?{query}", seconds=90.0)
+        return _texts(answer), answer.etag
+
+    async def publish(self, namespace: str, key: str, value: str) -> bool:
+        """
+        Set a guest attribute; False when the server refuses.
+        """
+        while True:
+            with suppress(OSError):
+                path = f"instance/guest-attributes/{namespace}/{key}"
+                return (await self.call("PUT", path, value.encode())).status == 200
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _patiently(self, path: str, seconds: float = 10.0) -> Answer:
+        """
+        Ask until there is an answer: the local cloud's daemon may be slow, or take its time to start.
+        """
+        while True:
+            with suppress(OSError):
+                answer = await self.call("GET", path, seconds=seconds)
+                if answer.status < 500:
+                    return answer
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _exchange(self, request: bytes) -> Answer:
+        connection = await connected(self._host, self._port)
+        reader, writer = await asyncio.open_connection(sock=connection)
+        try:
+            writer.write(request)
+            status = int((await reader.readline()).split(b" ", 2)[1])
+            headers: dict[str, str] = {}
+            while (line := (await reader.readline()).strip()) != b"":
+                name, _, value = line.decode("latin-1").partition(":")
+                headers[name.lower()] = value.strip()
+            body = await reader.readexactly(int(headers["content-length"]))
+            return Answer(status, headers.get("etag", ""), body)
+        except (IndexError, KeyError) as error:
+            raise OSError("cut answer") from error
+        finally:
+            writer.close()
+
+
+def _texts(answer: Answer) -> dict[str, str]:
+    """
+    Return the attributes of a recursive answer; none when the answer is an error.
+    """
+    values: dict[str, Any] = json.loads(answer.body) if answer.status == 200 else {}
+    return {key: str(value) for key, value in values.items()}

@@ -1,0 +1,131 @@
+"""
+Machines in Linux namespaces, as root: an overlay of `/`, the real sshd and the real cron.
+
+They keep apart what a training job touches; they are no security boundary: root inside is root.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from orchestrator.emulator.machines import processes
+from orchestrator.emulator.machines.base import MachineHosts
+from orchestrator.emulator.machines.machine_image import GCLOUD
+from orchestrator.emulator.machines.own_python import base_interpreter
+from orchestrator.emulator.machines.settings import SYSTEM_PATH, GuestConfig
+from orchestrator.emulator.state.machines import Machine
+
+STATE = Path("/run/local-cloud")  # the guest's folder as the machine sees it
+DISKS = Path("/run/local-cloud-disks")  # where the machine sees its data disks; /dev is the computer's own
+PROGRAMS = {
+    "unshare": "util-linux",
+    "pivot_root": "util-linux",
+    "mount": "mount",
+    "useradd": "passwd",
+    "sshd": "openssh-server",
+    "cron": "cron",
+}
+TRY_OVERLAY = "mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay merged"
+
+
+class NamespaceHosts(MachineHosts):
+    """
+    Run each machine below `unshare`, whose child is pid 1 of the machine.
+
+    `disk_bytes` is enforced by an ext4 image of that size. Killing pid 1 leaves no process and no mount.
+    """
+
+    kind = "namespace"
+    metadata_ports = (80,)
+
+    def _command(self, machine: Machine, config: Path) -> list[str]:
+        folder = self.settings.folder(machine.id)
+        script = Path(__file__).with_name("namespace-init.sh")
+        unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child=SIGKILL"]
+        arguments = [str(folder), machine.name, str(machine.disk_bytes), sys.executable]
+        arguments.append("gcloud" if GCLOUD in self.settings.absent else "")
+        pythons = {str(path.parent.parent) for path in self.settings.pythons.values()}
+        arguments += [str(self.settings.shared or ""), *sorted({*_needed(), *pythons})]
+        return [*unshare, "--propagation", "private", "/bin/bash", str(script), *arguments]
+
+    def _leader(self, first: int) -> int:
+        children = [p.pid for p in processes.table().values() if p.parent == first]
+        return children[0] if children else 0
+
+    def _stopped(self, machine_id: str) -> None:
+        pass  # its mounts end with its first process
+
+    def holds(self, inode: int) -> bool:
+        """
+        Look at the processes of the machines' pid namespaces, which nobody else can enter.
+        """
+        leaders = [self._leader(first) for first in map(self._first, self._known()) if first]
+        spaces = {space for pid in leaders if (space := processes.pid_namespace(pid))}
+        return bool(spaces) and processes.socket_held(inode, spaces)
+
+    def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:
+        environment = self._environment(machine, Path("/"), STATE / "bin", Path("/tmp"))  # noqa: S108
+        self._disk_devices(machine, folder)
+        environment["TPUCTL_DISK_DIR"] = str(DISKS)
+        return GuestConfig.build("namespace", machine, self.settings, STATE, environment)
+
+
+def available(folder: Path | None = None) -> str | None:
+    """
+    Return why machines cannot run in namespaces below *folder*, or None when they can.
+    """
+    if sys.platform != "linux":
+        return "namespaces need Linux"
+    if os.geteuid() != 0:
+        return "namespaces need root; the host kind `process` does not"
+    path = os.pathsep.join([os.environ.get("PATH", ""), SYSTEM_PATH])
+    missing = sorted({package for name, package in PROGRAMS.items() if shutil.which(name, path=path) is None})
+    if missing:
+        return f"not installed: {', '.join(missing)} (Debian: apt-get install {' '.join(missing)})"
+    return _overlay_refused(folder)
+
+
+def _overlay_refused(folder: Path | None) -> str | None:
+    """
+    Try an overlay of `/` in a mount namespace of its own, which takes it away again.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        for part in ("upper", "work", "merged"):
+            (Path(name) / part).mkdir()
+        command = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            TRY_OVERLAY,
+        ]
+        result = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)
+        if result.returncode == 0:
+            return None
+        reason = (result.stderr.strip().splitlines() or ["no reason given"])[0]
+        return f"this system refuses an overlay of / with its upper folder in {name}: {reason}"
+
+
+def _needed() -> list[str]:
+    """
+    Return the folders of Python, of this package and of gcloud, which a machine must see.
+    """
+    import orchestrator
+
+    folders = {
+        str(Path(sys.prefix)),
+        str(Path(sys.base_prefix)),
+        str(base_interpreter().parent.parent),
+        str(Path(orchestrator.__path__[0]).resolve()),
+    }
+    gcloud = shutil.which("gcloud")
+    if gcloud:
+        folders.add(str(Path(gcloud).resolve().parent.parent))
+    return sorted(folders)

@@ -1,0 +1,151 @@
+"""
+What every machine of one local cloud shares, and the file that a machine's guest reads at boot.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from orchestrator.emulator.machines.machine_image import IMAGES, interpreter_for
+from orchestrator.emulator.state.machines import Machine
+
+MARKER = "TPUCTL_MACHINE"
+STANDARD_PORT = 22
+"""Where SSH clients look that cannot be told another port, such as gcloud."""
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def network_of(address: str) -> IPv4Network:
+    """
+    Return the network of all machines of the local cloud to which *address* belongs.
+    """
+    return IPv4Network(f"{address}/16", strict=False)
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """
+    Say where machines live and how they reach the local cloud.
+
+    *root* holds one folder for each machine, *cloud_id* is the uid of this local cloud, *endpoint*
+    its base URL such as `http://127.0.0.1:8080`. *cron_minute_seconds* is how long one minute of
+    the machine's cron takes (60: real time). *notice_seconds* is the time between `notice` and the kill.
+    *proxy* is where https_proxy leads, *setup_proxy* the same for installs, *authorities* what
+    CURL_CA_BUNDLE holds, as PEM. *shared* is the folder of packages that all machines may take from and
+    add to, as from a mirror; *uv* the program on this computer, *pythons* its interpreters by version,
+    *package_sources* pip's variables. *python* is the version that machines have instead of their image's,
+    *absent* what their image lacks besides, *package_lock_seconds* how long dpkg is locked at a first boot.
+    """
+
+    root: Path
+    cloud_id: str
+    endpoint: str
+    ssh_port: int
+    metadata_port: int
+    cron_minute_seconds: float = 60.0
+    notice_seconds: float = 30.0
+    proxy: str = ""
+    setup_proxy: str = ""
+    authorities: bytes = field(default=b"", repr=False)
+    shared: Path | None = None
+    uv: Path | None = None
+    pythons: Mapping[str, Path] = field(default_factory=dict)
+    python: str = ""
+    package_lock_seconds: float = 0.0
+    absent: frozenset[str] = frozenset()
+    package_sources: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def folder(self, machine_id: str) -> Path:
+        """
+        Return the folder of one machine.
+        """
+        return self.root / machine_id
+
+    def marker(self, machine_id: str) -> str:
+        """
+        Return the environment entry that every process of the machine carries.
+        """
+        return f"{MARKER}={self.cloud_id}/{machine_id}"
+
+
+@dataclass(frozen=True)
+class GuestConfig:
+    """
+    Tell a machine's guest agent who it is; written as JSON before each boot.
+
+    *state* is the guest's own folder (host key, serial log), *files* the root under which the
+    `process` kind keeps home, opt, etc and tmp; *environment* is what every session inherits. *peers* is
+    the network whose members alone reach a machine without external address; empty lets everybody in.
+    *python* is the interpreter of the computer that the machine's own stands on, *shared* a folder for it.
+    *absent* and *package_lock_seconds* are those of HostSettings, *mute* is that of Machine.
+    """
+
+    kind: str  # "process" or "namespace"
+    machine_id: str
+    name: str
+    address: str
+    ssh_port: int
+    metadata_port: int
+    cron_minute_seconds: float
+    state: str
+    files: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    peers: str = ""
+    python: str = ""
+    pip: bool = True
+    shared: str = ""
+    package_lock_seconds: float = 0.0
+    absent: tuple[str, ...] = ()
+    mute: bool = False
+
+    @classmethod
+    def build(
+        cls, kind: str, machine: Machine, settings: HostSettings, state: Path, environment: Mapping[str, str]
+    ) -> "GuestConfig":
+        """
+        Build the configuration of *machine*.
+        """
+        return cls(
+            kind=kind,
+            machine_id=machine.id,
+            name=machine.name,
+            mute=machine.mute,
+            address=machine.address,
+            ssh_port=settings.ssh_port,
+            metadata_port=settings.metadata_port,
+            cron_minute_seconds=settings.cron_minute_seconds,
+            state=str(state),
+            files=str(settings.folder(machine.id)) if kind == "process" else "/",
+            environment=environment,
+            peers=str(network_of(machine.address)) if machine.private else "",
+            python=str(interpreter_for(machine.kind, settings.pythons, settings.python)),
+            pip=IMAGES[machine.kind].pip,
+            shared=str(settings.shared or state),
+            package_lock_seconds=settings.package_lock_seconds,
+            absent=tuple(sorted(settings.absent)),
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> "GuestConfig":
+        """
+        Read a configuration written by `write`.
+        """
+        values = json.loads(path.read_text())
+        return cls(**{f.name: values[f.name] for f in fields(cls)})
+
+    def write(self, path: Path) -> None:
+        """
+        Write the configuration, readable by its owner only.
+        """
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(asdict(self), indent=1))
+
+    def home(self, user: str) -> Path:
+        """
+        Return the home folder of *user* on the machine.
+        """
+        if self.kind == "namespace":
+            return Path("/root") if user == "root" else Path("/home") / user
+        return Path(self.files) / "home" / user

@@ -1,0 +1,53 @@
+"""
+Give machines programs that the system folders lack, and a `gcloud` where the computer has none.
+"""
+
+import shlex
+import shutil
+from pathlib import Path
+
+from orchestrator.emulator.machines.settings import SYSTEM_PATH
+from orchestrator.modules import shell_command
+
+PROGRAMS = ("bash", "flock", "setsid", "sha256sum", "timeout", "gcloud")
+"""What scripts on a machine start; the computer may keep them on its own PATH only."""
+SCRIPT = """\
+#!/bin/sh
+export PYTHONPATH={package}
+exec {command} "$@"
+"""
+
+
+def install_stand_ins(folder: Path, *, gcloud: bool = True) -> None:
+    """
+    Fill the machine's folder of programs that its system folders lack; a real gcloud goes before ours.
+
+    Without *gcloud* there is none, but where the system folders hold one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PROGRAMS:
+        found = shutil.which(name)
+        (folder / name).unlink(missing_ok=True)
+        if name == "gcloud" and not gcloud:
+            continue
+        if found is not None and shutil.which(name, path=SYSTEM_PATH) is None:
+            (folder / name).symlink_to(Path(found).absolute())
+    if not gcloud or shutil.which("gcloud") is not None:
+        return
+    program = folder / "gcloud"
+    program.write_text(
+        SCRIPT.format(
+            command=shell_command("orchestrator.emulator.machines.gcloud_standin"),
+            package=shlex.quote(package_parent()),
+        )
+    )
+    program.chmod(0o755)
+
+
+def package_parent() -> str:
+    """
+    Return the folder from which `orchestrator` is imported: an installation or a checkout.
+    """
+    import orchestrator
+
+    return str(Path(orchestrator.__path__[0]).resolve().parent)

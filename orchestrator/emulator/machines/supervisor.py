@@ -1,0 +1,44 @@
+"""
+The init of a `process` machine: adopts every orphan, reaps it, and passes the power button on.
+
+Started as `python -m orchestrator.emulator.machines.supervisor CONFIG`. As a child subreaper it stays the
+ancestor of everything the machine starts, also of what calls setsid or clears its environment.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+def adopt_orphans() -> None:
+    """
+    Become the parent of every orphaned descendant. Raises OSError when the kernel refuses.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def main() -> None:
+    """
+    Run the guest as a child and return its status when it ends.
+    """
+    adopt_orphans()
+    guest = os.fork()
+    if not guest:
+        from orchestrator.emulator.machines import guest as agent
+
+        agent.main()
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, lambda number, _frame: os.kill(guest, number))
+    while True:
+        pid, status = os.wait()
+        if pid == guest:
+            sys.exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+if __name__ == "__main__":
+    main()

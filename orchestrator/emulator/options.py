@@ -1,0 +1,236 @@
+"""
+What one local cloud was started with, kept in its folder so that the next start is the same.
+"""
+
+import hashlib
+import json
+import secrets
+import socket
+import sys
+import uuid
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.emulator.state import tables
+from orchestrator.emulator.state.policies import CONSTRAINTS
+from orchestrator.emulator.state.settings import PROFILES, CloudSettings
+from orchestrator.errors import LocalCloudError
+from orchestrator.private_folders import private_folder
+
+LOWEST_PORT = 10_000
+USUAL_LOWEST_GIVEN = 32_768
+"""Where Linux begins to give ports to outgoing connections unless somebody has changed it."""
+LOWEST_NETWORK, NETWORKS = 64, 128
+LOOPBACK, LISTENING = 127, "0A"
+PACKAGE_LOCK = {"instant": 3.0, "scaled": 6.0, "realistic": 240.0}
+"""Seconds by latency profile."""
+PORTS = ("port", "ssh_port", "metadata_port", "proxy_port", "setup_proxy_port", "iap_port")
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    Hold the settings of one local cloud (file `options.json`).
+
+    *notice* is the time in seconds from the warning to the kill; the latency profile's when None.
+    *object_interval* is the time in seconds that must lie between two changes of one object, *policy_delay*
+    how long a change of a bucket's policy takes to count; the profile's when None. Without *seed*
+    the ids of resources are this cloud's own. *package_lock* is for how many seconds of its first boot a
+    machine's dpkg is locked; the profile's when None. *python* is the version of all machines; their images'
+    when empty. *absent* names what images lack. *quota* entries read `ID@PLACE=LIMIT`, for example
+    `CPUS@us-central1=8`; what they do not name is as in a new project, or without *fresh_project* unlimited.
+    *reservations* entries read `NAME@ZONE=TYPE`. The ports are chosen once.
+    """
+
+    cloud_id: str = ""
+    hosts: str = "process"
+    latency: str = "scaled"
+    notice: float | None = None
+    project: str = "local-project"
+    seed: int | None = None
+    stockouts: tuple[str, ...] = ()
+    quota: tuple[str, ...] = ()
+    fresh_project: bool = True
+    disabled_apis: tuple[str, ...] = ()
+    denied_permissions: tuple[str, ...] = ()
+    taken_buckets: tuple[str, ...] = ()
+    object_interval: float = 1.0
+    policy_delay: float | None = None
+    package_lock: float | None = None
+    python: str = ""
+    absent: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ("default",)
+    constraints: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
+    port: int = 0
+    ssh_port: int = 0
+    metadata_port: int = 0
+    proxy_port: int = 0
+    setup_proxy_port: int = 0
+    iap_port: int = 0
+    address_base: str = field(default="")
+
+    @property
+    def package_lock_seconds(self) -> float:
+        """
+        Return for how many seconds dpkg is locked: minutes on a real machine (docs/facts.md 5.5).
+        """
+        return PACKAGE_LOCK.get(self.latency, 0.0) if self.package_lock is None else self.package_lock
+
+    @property
+    def policy_seconds(self) -> float:
+        """
+        Return after how many seconds a change of a bucket's policy counts: minutes on a real one.
+        """
+        usual = PROFILES[self.latency].policy if self.latency in PROFILES else 0.0
+        return usual if self.policy_delay is None else self.policy_delay
+
+    def cloud_settings(self) -> CloudSettings:
+        """
+        Return the model's settings; raise LocalCloudError for a profile or quota that makes no sense.
+        """
+        if self.latency not in PROFILES:
+            raise LocalCloudError(
+                f"there is no latency profile {self.latency!r}", hint=f"choose one of {', '.join(PROFILES)}"
+            )
+        latency = PROFILES[self.latency]
+        return CloudSettings(
+            project=self.project,
+            # Numeric ids name host keys in gcloud's known_hosts: those of another local cloud were refused.
+            seed=int(self.cloud_id or "0", 16) if self.seed is None else self.seed,
+            latency=latency if self.notice is None else replace(latency, notice=self.notice),
+            quotas=dict(_quota(entry) for entry in self.quota),
+            fresh_project=self.fresh_project,
+            stockouts=frozenset(self.stockouts),
+            disabled_apis=frozenset(self.disabled_apis),
+            denied_permissions=frozenset(self.denied_permissions),
+            networks=tuple(name for name in self.networks if name != "none"),
+            constraints=frozenset(_constraint(name) for name in self.constraints),
+            reservations=dict(_reservation(entry) for entry in self.reservations),
+            address_base=self.address_base,
+        )
+
+
+def _constraint(name: str) -> str:
+    if name.removeprefix("constraints/") not in CONSTRAINTS:
+        raise LocalCloudError(
+            f"there is no constraint {name!r} in the local cloud",
+            hint=f"choose one of {', '.join(CONSTRAINTS)}",
+        )
+    return name.removeprefix("constraints/")
+
+
+def _reservation(entry: str) -> tuple[tuple[str, str], str]:
+    name, _, kind = entry.partition("=")
+    reservation, _, zone = name.partition("@")
+    if not reservation or kind not in tables.zone_types().get(zone, ()):
+        raise LocalCloudError(
+            f"reservation {entry!r}: not understood, or the zone has no such type",
+            hint="write NAME@ZONE=TYPE, for example mine@us-west4-a=v5litepod-16",
+        )
+    return (zone, reservation), kind
+
+
+def _quota(entry: str) -> tuple[tuple[str, str], int]:
+    name, _, limit = entry.partition("=")
+    quota, _, place = name.partition("@")
+    if not (quota and place and limit.isdigit()):
+        raise LocalCloudError(
+            f"quota {entry!r}: not understood", hint="write ID@PLACE=LIMIT, for example CPUS@us-central1=8"
+        )
+    return (quota, place), int(limit)
+
+
+def load_options(folder: Path) -> Options:
+    """
+    Return the options kept in *folder*, completed by an id, free ports and an address range of its own.
+    """
+    try:
+        body: dict[str, Any] = json.loads((folder / "options.json").read_text())
+        lists = {key: tuple(value) for key, value in body.items() if isinstance(value, list)}
+        kept = Options(**{**body, **lists})
+    except (OSError, ValueError, TypeError):
+        kept = Options()
+    missing = [name for name in PORTS if not getattr(kept, name)]
+    ports: dict[str, Any] = dict(zip(missing, free_ports(len(missing)), strict=True))
+    return replace(
+        kept, **ports, cloud_id=kept.cloud_id or uuid.uuid4().hex[:12],
+        address_base=kept.address_base or free_network(folder),
+    )  # fmt: skip
+
+
+def free_network(folder: Path) -> str:
+    """
+    Return the base of an address range of loopback: the folder's own, or the next where nobody listens.
+
+    Machines of two clouds in one range would meet at port 22.
+    """
+    first = hashlib.sha256(str(folder).encode()).digest()[0] % NETWORKS
+    taken = _listening_networks()
+    wanted = [LOWEST_NETWORK + (first + step) % NETWORKS for step in range(NETWORKS)]
+    return f"127.{next((one for one in wanted if one not in taken), wanted[0])}.0.0"
+
+
+def _listening_networks() -> set[int]:
+    """
+    Return the second byte of each loopback address at which somebody listens (proc(5), /proc/net/tcp).
+    """
+    try:
+        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    except OSError:
+        return set()
+    found = [line.split() for line in lines]
+    ends = [fields[1].partition(":")[0] for fields in found if fields[3] == LISTENING]
+    addresses = [int(end, 16).to_bytes(4, sys.byteorder) for end in ends]
+    return {address[1] for address in addresses if address[0] == LOOPBACK}
+
+
+def save_options(folder: Path, options: Options) -> None:
+    """
+    Keep the options in *folder*.
+    """
+    private_folder(folder)
+    fresh = folder / "options.json.new"
+    fresh.touch(mode=0o600)
+    fresh.write_text(json.dumps(asdict(options), indent=1))
+    fresh.replace(folder / "options.json")
+
+
+def without_ports(options: Options) -> Options:
+    """
+    Return the options of a cloud that has yet to choose its ports.
+    """
+    return Options(**{**vars(options), **dict.fromkeys(PORTS, 0)})
+
+
+def free_ports(count: int) -> list[int]:
+    """
+    Return ports of loopback that are free now, and that the system gives to no outgoing connection.
+
+    One of those could be taken between this look and the start of the server, or while a cloud is stopped.
+    """
+    taken: list[socket.socket] = []
+    try:
+        while len(taken) < count:
+            one = socket.socket()
+            try:
+                one.bind(("127.0.0.1", LOWEST_PORT + secrets.randbelow(_lowest_given() - LOWEST_PORT)))
+                taken.append(one)
+            except OSError:
+                one.close()
+        return [int(one.getsockname()[1]) for one in taken]
+    finally:
+        for one in taken:
+            one.close()
+
+
+def _lowest_given() -> int:
+    """
+    Return the lowest port of outgoing connections (ip(7), ip_local_port_range), at least some thousands.
+    """
+    try:
+        lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError):
+        return USUAL_LOWEST_GIVEN
+    return lowest if lowest > LOWEST_PORT + 1000 else USUAL_LOWEST_GIVEN

@@ -1,0 +1,72 @@
+"""
+Speak to a local cloud of this user only: its port may be another user's once it has ended.
+"""
+
+import socket
+import time
+from typing import Any
+
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import NewConnectionError
+
+from orchestrator.emulator.http.owner import held_for_us
+from orchestrator.emulator.places import Address
+from orchestrator.errors import TransientError
+
+LOOK_SECONDS = 0.01
+"""Seconds between looks at who takes a connection."""
+
+
+def adapter_for(address: Address) -> "OwnServer | None":
+    """
+    Return what requests to the local cloud go by; None on its machines, which may not see whose a server is.
+    """
+    return OwnServer() if address.pid else None
+
+
+class OwnServer(HTTPAdapter):
+    """
+    Send requests to servers of this user and of root; another user's gets no byte.
+
+    Where nobody takes a connection, it ends after the seconds that a request has for connecting.
+    """
+
+    def init_poolmanager(self, *words: Any, **named: Any) -> None:
+        """
+        Let each new connection be looked at.
+        """
+        super().init_poolmanager(*words, **named)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool}
+
+
+class _Connection(HTTPConnection):
+    def connect(self) -> None:
+        super().connect()
+        try:
+            self._look()
+        except BaseException:
+            self.close()
+            raise
+
+    def _look(self) -> None:
+        """
+        Raise TransientError for another user's server, before anything was sent, and OSError.
+        """
+        limit = self.timeout if isinstance(self.timeout, int | float) else socket.getdefaulttimeout()
+        end = time.monotonic() + (30.0 if limit is None else limit)
+        while (ours := held_for_us(self.sock)) is None:
+            if time.monotonic() > end:
+                raise NewConnectionError(self, f"nobody has taken the connection to port {self.port}")
+            time.sleep(LOOK_SECONDS)
+        if not ours:
+            raise TransientError(
+                f"the local cloud has ended, and another user of this computer has its port {self.port}",
+                hint="run: tpuctl local start; it says who has the port", unchanged="nothing was sent",
+                code="TPU-401",
+            )  # fmt: skip
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection

@@ -1,0 +1,215 @@
+"""
+Compute Engine v1: VMs and the life of each.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.emulator.state import policies, tables, vm_rules
+from orchestrator.emulator.state.errors import compute_case
+from orchestrator.emulator.state.instance import Action, Instance, Status
+from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.machines import Machine
+from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.vm_disks import VmDisks
+from orchestrator.emulator.state.vm_life import VmLife
+from orchestrator.emulator.state.vpcs import vm_interface
+
+S = Status
+
+
+class ComputeVms:
+    """
+    Insert, start, stop and delete VMs; each verb returns its operation at once.
+
+    Not known about the real API, assumed here: starting a VM that runs is an operation without
+    effect; the end of the run time shows as an operation of the user "system" with the plain
+    verb; a quota refusal comes inside the operation.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.disks = VmDisks(kernel)
+        self._life = VmLife(kernel, self.disks)
+
+    def in_zone(self, zone: str) -> list[Instance]:
+        """
+        Return the VMs of *zone* by name.
+        """
+        vm_rules.check_zone(self._kernel, zone)
+        known = self._kernel.state.instances
+        return [known[key] for key in sorted(known) if key[0] == zone]
+
+    def get(self, zone: str, name: str) -> Instance:
+        """
+        Return a VM; errors: ApiError 404.
+        """
+        vm_rules.check_zone(self._kernel, zone)
+        instance = self._kernel.state.instances.get((zone, name))
+        if instance is None:
+            raise compute_case("not found").error(**self._kernel.values(Place(zone, name)))
+        return instance
+
+    def insert(self, zone: str, body: Mapping[str, Any]) -> Operation:
+        """
+        Start to create a VM from *body* (JSON of Instance); errors: ApiError.
+        """
+        kernel, place = self._kernel, Place(zone, str(body.get("name", "")))
+        vm_rules.check_zone(kernel, zone)
+        vm_rules.check_name(kernel, place)
+        instance = self._build(place, body)
+        wanted = (body.get("networkInterfaces") or [{}])[0]
+        instance.network, instance.subnetwork = vm_interface(
+            kernel.settings.networks,
+            tables.region_of(zone),
+            str(wanted.get("network", "")),
+            str(wanted.get("subnetwork", "")),
+        )
+        planned_disks = self.disks.plan(instance, body)
+        image = next((disk.image for disk, tied in planned_disks if tied.boot), "")
+        policies.check_vm(kernel, place, body, image)
+        instance.address = kernel.state.pool.take()
+        self.disks.attach(instance, planned_disks)
+        kernel.state.instances[zone, place.name] = instance
+        kernel.add_machine(self._machine(instance))
+        return self._life.start_up(instance, "insert", kernel.settings.latency.vm_create)
+
+    def insert_several(self, zone: str, body: Mapping[str, Any]) -> Operation:
+        """
+        Start to create VMs from *body* (JSON of BulkInsertInstanceResource); errors: ApiError.
+
+        One operation stands for all of them: it fails as the first that fails. The others stay: assumed.
+        """
+        kernel, properties = self._kernel, body.get("instanceProperties", {})
+        vm_rules.check_zone(kernel, zone)
+        names = vm_rules.names_of_several(kernel, zone, body)
+        for name in names:
+            vm_rules.check_name(kernel, Place(zone, name))
+        machine = str(properties.get("machineType", ""))
+        kind = machine if "/" in machine else f"zones/{zone}/machineTypes/{machine}"
+        made = [self.insert(zone, {**properties, "machineType": kind, "name": name}) for name in names]
+        target, place = f"projects/{kernel.settings.project}/zones/{zone}", Place(zone, names[0])
+        operation = kernel.begin(
+            Api.COMPUTE, f"zones/{zone}", "bulkInsert", target, kernel.numeric_id(), place=place
+        )
+        operation.planned = operation.planned or next((one.planned for one in made if one.planned), None)
+        kernel.proceed(operation, kernel.settings.latency.vm_create, "vm.done")
+        return operation
+
+    def start(self, zone: str, name: str) -> Operation:
+        """
+        Start a stopped VM; a VM that is still stopping ends the operation with an error.
+        """
+        instance = self.get(zone, name)
+        if instance.status is S.TERMINATED:
+            return self._life.start_up(instance, "start", self._kernel.settings.latency.vm_start)
+        operation = self._life.begin(instance, "start")
+        if instance.status is not S.RUNNING:
+            operation.planned = self._life.not_ready(instance)
+        self._kernel.proceed(operation, 0.0, "vm.done")
+        return operation
+
+    def stop(self, zone: str, name: str) -> Operation:
+        """
+        Start to stop a VM, with its shutdown scripts; a stopped one stays as it is.
+        """
+        instance = self.get(zone, name)
+        operation = self._life.begin(instance, "stop")
+        if instance.status is S.TERMINATED or operation.planned:
+            self._kernel.proceed(operation, 0.0, "vm.done")
+        else:
+            self._life.wind_down(instance, operation, self._kernel.settings.latency.vm_stop, Action.STOP)
+        return operation
+
+    def delete(self, zone: str, name: str) -> Operation:
+        """
+        Start to delete a VM and its auto-delete disks.
+        """
+        instance = self.get(zone, name)
+        if instance.body.get("deletionProtection"):
+            raise vm_rules.invalid(f"The resource '{instance.path}' is protected against deletion.")
+        operation = self._life.begin(instance, "delete")
+        if operation.planned:
+            self._kernel.proceed(operation, 0.0, "vm.done")
+        else:
+            self._life.wind_down(instance, operation, self._kernel.settings.latency.vm_delete, Action.DELETE)
+        return operation
+
+    def reset(self, zone: str, name: str) -> Operation:
+        """
+        Kill and boot a running VM at once, without its shutdown scripts.
+        """
+        instance = self.get(zone, name)
+        operation = self._life.begin(instance, "reset")
+        if instance.status is not S.RUNNING:
+            operation.planned = self._life.not_ready(instance)
+        self._kernel.proceed(operation, 0.0, "vm.reset", zone, name, instance.epoch)
+        return operation
+
+    def preempt(self, instance: Instance, *, notice: bool) -> Operation:
+        """
+        Take a spot VM away: STOPPING, after the notice TERMINATED or gone.
+        """
+        return self._life.preempt(instance, notice=notice)
+
+    def plan_deadline(self, instance: Instance) -> None:
+        """
+        Plan the end of the run time that the scheduling sets.
+        """
+        self._life.plan_deadline(instance)
+
+    def note_change(self, instance: Instance, verb: str) -> Operation:
+        """
+        Record the operation of a change that has been made already.
+        """
+        operation = self._life.begin(instance, verb)
+        self._kernel.proceed(operation, self._kernel.settings.latency.vm_change, "vm.done")
+        return operation
+
+    # Building.
+
+    def _build(self, place: Place, body: Mapping[str, Any]) -> Instance:
+        kernel = self._kernel
+        account = (body.get("serviceAccounts") or [{}])[0]
+        email = account.get("email", "")
+        if account and email in ("", "default"):
+            email = kernel.settings.default_service_account
+        return Instance(
+            kernel.settings.project,
+            place.zone,
+            place.name,
+            kernel.numeric_id(),
+            vm_rules.machine_type(place, str(body.get("machineType", ""))),
+            "",
+            copy.deepcopy(dict(body)),
+            kernel.state.time,
+            email,
+            tuple(account.get("scopes", ())),
+            vm_rules.scheduling(body),
+            dict(body.get("labels") or {}),
+            vm_rules.metadata(body.get("metadata") or {}),
+            tuple((body.get("tags") or {}).get("items", ())),
+        )
+
+    def _machine(self, instance: Instance) -> Machine:
+        settings = self._kernel.settings
+        boot = next(a.disk for a in instance.disks if a.boot)
+        return Machine(
+            id=instance.machine_id,
+            numeric_id=instance.numeric_id,
+            name=instance.name,
+            kind="vm",
+            zone=instance.zone,
+            project=settings.project,
+            project_number=settings.project_number,
+            address=instance.address,
+            machine_type=instance.type.name,
+            service_account=instance.service_account,
+            scopes=instance.scopes,
+            preemptible=instance.spot,
+            attributes=dict(instance.metadata),
+            tags=instance.tags,
+            disk_bytes=self._kernel.state.disks[instance.zone, boot].size_gib << 30,
+            private=not (instance.body.get("networkInterfaces") or [{}])[0].get("accessConfigs"),
+        )

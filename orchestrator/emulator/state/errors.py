@@ -1,0 +1,169 @@
+"""
+Google's errors as values, filled from data/error_messages.csv and data/secret_errors.csv.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from orchestrator.emulator.state.tables import rows
+
+Details = tuple[Mapping[str, Any], ...]
+
+_TYPE = "type.googleapis.com/google.rpc."
+_BY_CODE = ("tpu v2", "secretmanager v1")
+_HTTP_MESSAGES = {400: "BAD REQUEST", 403: "FORBIDDEN", 404: "NOT FOUND", 503: "SERVICE UNAVAILABLE"}
+
+
+class ApiError(Exception):
+    """
+    Refuse a request: an error on the call itself.
+
+    *status* is the HTTP code. *reason* is, for TPU and secrets, the canonical code (`NOT_FOUND`), for Compute
+    the `errors[].reason` (`notFound`). *details* are google.rpc messages as JSON objects.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, details: Details = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.details = details
+
+
+@dataclass(frozen=True)
+class OperationError:
+    """
+    Describe the error inside an operation.
+
+    *code* is a google.rpc.Code number (TPU) or a name such as `QUOTA_EXCEEDED` (Compute);
+    *http_status* and *http_message* exist for Compute only.
+    """
+
+    code: int | str
+    message: str
+    http_status: int = 0
+    http_message: str = ""
+    details: Details = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """
+    Hold one row of the error table; *where* is `call`, `lro` or `op.error`.
+    """
+
+    api: str
+    name: str
+    where: str
+    http_status: int
+    code: str
+    reason: str
+    message: str
+    details: str
+
+    def error(self, **values: object) -> ApiError:
+        """
+        Build the error of a call; placeholders without a value stay empty.
+        """
+        message = fill(self.message, values)
+        reason = self.code if self.api in _BY_CODE else self.reason
+        return ApiError(self.http_status, reason, message, _details(self, message, values))
+
+    def operation_error(self, **values: object) -> OperationError:
+        """
+        Build the error of an operation; placeholders without a value stay empty.
+        """
+        message = fill(self.message, values)
+        if self.where == "lro":
+            return OperationError(int(self.code), message)
+        details = _quota_info(values) if self.code == "QUOTA_EXCEEDED" else ()
+        return OperationError(self.code, message, self.http_status, _HTTP_MESSAGES[self.http_status], details)
+
+
+@cache
+def cases() -> Mapping[tuple[str, str], Case]:
+    """
+    Return the error table by API (`tpu v2`, `compute v1`, `storage v1`) and case name.
+    """
+    table = {}
+    for row in (*rows("error_messages.csv"), *rows("secret_errors.csv")):
+        status = int(row["http_status"] or 0)
+        case = Case(
+            row["api"],
+            row["case"],
+            row["where"],
+            status,
+            row["code"],
+            row["reason"],
+            row["message"],
+            row["details"],
+        )
+        table[case.api, case.name] = case
+    return table
+
+
+def tpu_case(name: str) -> Case:
+    """
+    Return the TPU case called *name*; KeyError when the table has none.
+    """
+    return cases()["tpu v2", name]
+
+
+def compute_case(name: str) -> Case:
+    """
+    Return the Compute case called *name*; KeyError when the table has none.
+    """
+    return cases()["compute v1", name]
+
+
+def fill(text: str, values: Mapping[str, object]) -> str:
+    """
+    Replace `{name}` by its value; names without a value become empty.
+    """
+    text = re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], "")), text)
+    if "permission" in values:
+        text = re.sub(r"\b(tpu\.nodes|compute\.instances)\.create\b", str(values["permission"]), text)
+    return text
+
+
+def _details(case: Case, message: str, values: Mapping[str, object]) -> Details:
+    url = "https://console.developers.google.com/apis/api/tpu.googleapis.com/overview"
+    known = {**values, "same": message, "activationUrl": f"{url}?project={values.get('project', '')}"}
+    if case.details.startswith("["):
+        return tuple(_filled(json.loads(case.details), known))
+    if case.api in _BY_CODE and case.reason == "IAM_PERMISSION_DENIED":
+        metadata = {"permission": values.get("permission", ""), "resource": values.get("resource", "")}
+        return (_error_info(case.reason, "iam.googleapis.com", metadata),)
+    if case.api == "tpu v2" and case.details.startswith("QuotaFailure"):
+        text = fill("Quota '{quota}' exhausted. Limit {n} in region {region}", values)
+        violation = {"subject": f"project:{values.get('number', '')}", "description": text}
+        return ({"@type": _TYPE + "QuotaFailure", "violations": [violation]},)
+    if case.api == "compute v1" and case.reason == "accessNotConfigured":
+        return (_error_info("SERVICE_DISABLED", "googleapis.com", {"service": "compute.googleapis.com"}),)
+    return ()
+
+
+def _filled(value: Any, values: Mapping[str, object]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(item, values) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, values) for item in value]
+    return fill(value, values) if isinstance(value, str) else value
+
+
+def _error_info(reason: str, domain: str, metadata: Mapping[str, object]) -> Mapping[str, Any]:
+    return {"@type": _TYPE + "ErrorInfo", "reason": reason, "domain": domain, "metadata": metadata}
+
+
+def _quota_info(values: Mapping[str, object]) -> Details:
+    info = {
+        "metricName": "compute.googleapis.com/" + str(values.get("metric", "")).lower(),
+        "limitName": f"{values.get('metric', '')}-per-project-region",
+        "limit": values.get("n", 0),
+        "dimensions": {"region": values.get("region", "")},
+    }
+    return ({"quotaInfo": info},)

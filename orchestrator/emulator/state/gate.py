@@ -1,0 +1,62 @@
+"""
+The one way in for every call, whoever makes it: time passes, permissions are checked, faults strike.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import TypeVar
+
+from orchestrator.emulator.state import methods
+from orchestrator.emulator.state.errors import ApiError, tpu_case
+from orchestrator.emulator.state.faults import FaultKind, FaultSpec
+from orchestrator.emulator.state.kernel import Place
+from orchestrator.emulator.state.storage.errors import StorageError
+from orchestrator.emulator.state.world import LocalCloud
+
+T = TypeVar("T")
+
+
+def admitted(cloud: LocalCloud, method: str, place: Place, act: Callable[[], T]) -> T:
+    """
+    Make a call of the TPU or Compute API: *act* under the cloud's lock, with the fault in force.
+
+    Errors: ApiError, and what *act* raises.
+    """
+    with cloud.lock:
+        kernel = cloud.kernel
+        kernel.tick()
+        try:
+            fault = kernel.admit(method, place)
+            if fault and fault.kind is FaultKind.LATENCY and method not in methods.WITH_OPERATION:
+                cloud.pause(fault.seconds)
+            return _answered(method, fault, act)
+        finally:
+            kernel.armed = None
+
+
+def admitted_storage(cloud: LocalCloud, method: str, act: Callable[[], T]) -> T:
+    """
+    Make a call of the storage API; *act* takes the lock of the storage itself. Errors: as `admitted`.
+    """
+    with cloud.lock:
+        cloud.kernel.tick()
+        try:
+            fault = cloud.kernel.admit(method, Place())
+        finally:
+            cloud.kernel.armed = None
+    if fault and fault.kind is FaultKind.LATENCY:
+        cloud.clock.wait(fault.seconds)
+    return _answered(method, fault, act)
+
+
+def _answered(method: str, fault: FaultSpec | None, act: Callable[[], T]) -> T:
+    """
+    Return what *act* does; a dropped answer has its effect, and the caller learns nothing of it.
+    """
+    if fault is None or fault.kind is not FaultKind.DROP_ANSWER:
+        return act()
+    with contextlib.suppress(ApiError, StorageError, ValueError):
+        act()
+    error = tpu_case("transient").error()
+    reason = error.reason if method.startswith("tpu.") else "backendError"
+    raise ApiError(error.status, reason, error.message)

@@ -1,0 +1,313 @@
+"""
+What both services share: time, events, identifiers, operations, faults, machines.
+"""
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from orchestrator.clock import Clock
+from orchestrator.emulator.state import methods
+from orchestrator.emulator.state.addresses import AddressPool
+from orchestrator.emulator.state.billing import Usage, close
+from orchestrator.emulator.state.errors import ApiError, OperationError, cases, tpu_case
+from orchestrator.emulator.state.faults import FaultKind, FaultSpec
+from orchestrator.emulator.state.machines import Hosts, Machine
+from orchestrator.emulator.state.operations import Api, Operation
+from orchestrator.emulator.state.settings import CloudSettings
+from orchestrator.emulator.state.state import Event, MachineState, State
+
+# What the texts of injected errors name where the call itself does not say it.
+_OF_FAULTS = {
+    "quota": "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI",
+    "metric": "CPUS",
+    "n": 0,
+    "type": "v5litepod-8",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """
+    Say where a call acts, for the texts of errors.
+    """
+
+    zone: str = ""
+    name: str = ""
+
+    def values(self, settings: CloudSettings) -> dict[str, object]:
+        """
+        Return the placeholders of error texts.
+        """
+        region = self.zone.rsplit("-", 1)[0]
+        known = {"project": settings.project, "number": settings.project_number}
+        return {**known, "zone": self.zone, "region": region, "name": self.name, "node": self.name}
+
+
+class Kernel:
+    """
+    Keep the state and let time pass; the services register what their events do.
+    """
+
+    def __init__(self, clock: Clock, hosts: Hosts, settings: CloudSettings) -> None:
+        self.clock, self.hosts, self.settings = clock, hosts, settings
+        # Repeatable on purpose: no secret comes from this generator.
+        generator = Random(settings.seed)  # noqa: S311
+        self.state = State(clock.now(), generator, AddressPool(settings.address_base))
+        self.handlers: dict[str, Callable[..., None]] = {}
+        self.armed: FaultSpec | None = None
+
+    # Time.
+
+    def tick(self) -> None:
+        """
+        Let every event happen that is due by now, in order.
+        """
+        now = self.clock.now()
+        while self.state.heap and self.state.heap[0].due <= now:
+            event = heapq.heappop(self.state.heap)
+            self.state.time = max(self.state.time, event.due)
+            self.handlers[event.kind](*event.args)
+            self.touch()
+        self.state.time = max(self.state.time, now)
+
+    def schedule(self, delay: float, kind: str, *args: Any) -> None:
+        """
+        Plan the event *kind* for *delay* seconds from now.
+        """
+        self.state.order += 1
+        heapq.heappush(self.state.heap, Event(self.state.time + delay, self.state.order, kind, args))
+        self.touch()
+
+    def touch(self) -> None:
+        """
+        Note that the state has changed.
+        """
+        self.state.version += 1
+
+    # Identifiers.
+
+    def numeric_id(self) -> int:
+        """
+        Return a new 19-digit id.
+        """
+        return self.state.random.randrange(10**18, 9 * 10**18)
+
+    def hex(self, digits: int) -> str:
+        """
+        Return random hexadecimal digits.
+        """
+        return f"{self.state.random.getrandbits(4 * digits):0{digits}x}"
+
+    def values(self, place: Place, **more: object) -> dict[str, object]:
+        """
+        Return the placeholders of error texts for *place*.
+        """
+        return {"hex16": self.hex(16), "hex": self.hex(16), **place.values(self.settings), **more}
+
+    # Calls.
+
+    def admit(self, method: str, place: Place) -> FaultSpec | None:
+        """
+        Count the call, check API and permission, and return the fault it shall meet.
+
+        Errors: ApiError when the API is off, the permission is denied or the fault is one.
+        """
+        self.state.calls[method] += 1
+        table = methods.error_table_of(method)
+        service = f"{method.split('.', maxsplit=1)[0]}.googleapis.com"
+        if service in self.settings.disabled_apis:
+            case = cases().get((table, "api disabled"))
+            raise case.error(**self._call_values(method, place)) if case else self._closed(service)
+        if methods.permission_of(method) in self.settings.denied_permissions:
+            raise self._denied(table, self._call_values(method, place))
+        if (
+            place.zone in self.state.unreachable
+            and method.startswith("tpu.")
+            and method not in methods.PARTIAL
+        ):
+            raise tpu_case("transient").error()
+        fault = self._next_fault(method)
+        self.armed = fault
+        if fault and fault.kind is FaultKind.CALL_ERROR:
+            raise cases()[table, fault.case].error(**{**_OF_FAULTS, **self._call_values(method, place)})
+        return fault
+
+    def _closed(self, service: str) -> ApiError:
+        """
+        Return the refusal of an API that is off and whose own words are not known, as those of Cloud Storage.
+
+        It has what the JSON APIs have in common, the reason, and no details.
+        """
+        project = self.settings.project
+        return ApiError(
+            403,
+            "accessNotConfigured",
+            f"{service} has not been used in project {project}, or it is disabled.",
+        )
+
+    def _call_values(self, method: str, place: Place) -> dict[str, object]:
+        """
+        Return the placeholders of error texts for a call of *method*.
+        """
+        values = self.values(place, permission=methods.permission_of(method))
+        collection = "projects/{project}/locations/{zone}" if place.zone else "projects/{project}"
+        service = "tpu" if not method.startswith("secretmanager.") else "secretmanager"
+        return {**values, "resource": f"//{service}.googleapis.com/" + collection.format(**values)}
+
+    @property
+    def partial(self) -> bool:
+        """
+        Say whether the list that is being answered shall be incomplete.
+        """
+        return self.armed is not None and self.armed.kind is FaultKind.UNREACHABLE
+
+    def _denied(self, table: str, values: dict[str, object]) -> ApiError:
+        if table != "storage v1":
+            return cases()[table, "permission denied"].error(**values)
+        error = cases()[table, "no access"].error(email=self.settings.user)
+        text = error.message.replace("storage.objects.list", str(values["permission"]))
+        return ApiError(error.status, error.reason, text)
+
+    def _next_fault(self, method: str) -> FaultSpec | None:
+        waiting = self.state.faults.get(method)
+        if not waiting:
+            return None
+        self.touch()
+        fault = waiting.pop(0)
+        if not waiting:
+            del self.state.faults[method]
+        return fault
+
+    # Operations.
+
+    def begin(
+        self, api: Api, scope: str, verb: str, target: str, target_id: int, *, place: Place, user: str = ""
+    ) -> Operation:
+        """
+        Record a new operation; the fault in force plans its failure.
+        """
+        name = f"operation-{int(self.state.time * 1000)}-{self.hex(13)}-{self.hex(8)}-{self.hex(8)}"
+        who = user or self.settings.user
+        operation = Operation(
+            name, self.numeric_id(), api, scope, verb, target, target_id, who, self.state.time
+        )
+        self.state.operations[name] = self.state.open_operations[name] = operation
+        if self.armed and self.armed.kind is FaultKind.OPERATION_ERROR:
+            table = "tpu v2" if api is Api.TPU else "compute v1"
+            operation.planned = cases()[table, self.armed.case].operation_error(
+                **_OF_FAULTS, **self.values(place)
+            )
+        self.touch()
+        return operation
+
+    def proceed(self, operation: Operation, delay: float, kind: str, *args: Any) -> None:
+        """
+        Plan the end of *operation*: event *kind* with the operation's name and *args*.
+
+        A planned failure shows after the stockout latency; a stuck operation never ends.
+        """
+        if self.armed and self.armed.kind is FaultKind.STUCK:
+            return
+        if self.armed and self.armed.kind is FaultKind.LATENCY:
+            delay += self.armed.seconds
+        wait = self.settings.latency.stockout if operation.planned else delay
+        self.schedule(wait, kind, operation.name, *args)
+
+    def finish(self, operation: Operation, error: OperationError | None = None, result: Any = None) -> None:
+        """
+        End *operation* unless it has ended.
+        """
+        if not operation.done:
+            operation.ended, operation.error, operation.result = self.state.time, error, result
+            del self.state.open_operations[operation.name]
+            self.touch()
+
+    def open_on(self, target_id: int) -> list[Operation]:
+        """
+        Return the operations on a resource that have not ended.
+        """
+        return [op for op in self.state.open_operations.values() if op.target_id == target_id]
+
+    def find_operation(self, api: Api, scope: str, name: str) -> Operation | None:
+        """
+        Return the operation called *name* in *scope*, or None.
+        """
+        found = self.state.operations.get(name)
+        known = found and found.api is api and found.scope == scope and not found.forgotten
+        return found if known else None
+
+    # Machines.
+
+    def add_machine(self, machine: Machine) -> None:
+        """
+        Register a machine that is not running yet.
+        """
+        self.state.machines[machine.id] = machine
+        self.state.flags[machine.id] = MachineState()
+        self.state.guest[machine.id] = {}
+
+    def change_machine(self, machine: Machine, attributes: Mapping[str, str], tags: tuple[str, ...]) -> None:
+        """
+        Give a machine new attributes and tags; its metadata server shows them from now on.
+        """
+        self.state.machines[machine.id] = replace(machine, attributes=attributes, tags=tags)
+        self.hosts.changed(machine.id)
+
+    def show_maintenance(self, machine_id: str, event: str) -> None:
+        """
+        Show a maintenance event to a machine, if it is still there.
+        """
+        if flags := self.state.flags.get(machine_id):
+            self.state.flags[machine_id] = replace(flags, maintenance_event=event)
+            self.touch()
+            self.hosts.changed(machine_id)
+
+    def boot(self, machine_id: str) -> None:
+        """
+        Boot a registered machine.
+        """
+        self.state.flags[machine_id] = MachineState(running=True)
+        self.hosts.boot(self.state.machines[machine_id])
+
+    def warn(self, machine_id: str, *, preempted: bool) -> None:
+        """
+        Give a running machine its notice.
+        """
+        flags = self.state.flags[machine_id]
+        if flags.running:
+            self.state.flags[machine_id] = replace(flags, preempted=preempted or flags.preempted)
+            self.hosts.notice(machine_id)
+
+    def halt(self, machine_id: str) -> None:
+        """
+        Kill the machine and keep its disk.
+        """
+        self.state.flags[machine_id] = replace(self.state.flags[machine_id], running=False)
+        self.hosts.stop(machine_id)
+
+    def remove_machine(self, machine_id: str) -> None:
+        """
+        Kill the machine, destroy its disk and free its address.
+        """
+        machine = self.state.machines.pop(machine_id, None)
+        if machine:
+            del self.state.flags[machine_id], self.state.guest[machine_id]
+            self.state.pool.release(machine.address)
+            self.hosts.remove(machine_id)
+
+    # Money.
+
+    def bill_from_now(self, usage: Usage) -> None:
+        """
+        Open a billed stretch.
+        """
+        self.state.usage.append(usage)
+
+    def bill_until_now(self, resource: str, kind: str, *, preempted: bool = False) -> None:
+        """
+        Close the open stretch of *resource*, if there is one.
+        """
+        close(self.state.usage, resource, kind, self.state.time, preempted)

@@ -1,0 +1,267 @@
+"""
+What the TPU API refuses, and how it reads the body of a node.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from orchestrator.emulator.state import data_disks, tables, vpcs
+from orchestrator.emulator.state.errors import ApiError, OperationError, tpu_case
+from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.names import is_rfc1035
+from orchestrator.emulator.state.node import BUSY, Node, NodeState
+from orchestrator.emulator.state.tables import Accelerator
+
+CANCELLED = OperationError(1, "The operation was cancelled.")
+
+_WRITABLE = [
+    "description",
+    "acceleratorType",
+    "acceleratorConfig",
+    "runtimeVersion",
+    "networkConfig",
+    "networkConfigs",
+    "cidrBlock",
+    "serviceAccount",
+    "schedulingConfig",
+    "labels",
+    "metadata",
+    "tags",
+    "dataDisks",
+    "shieldedInstanceConfig",
+]
+_UPDATABLE = ("description", "tags", "labels", "metadata", "networkConfig", "dataDisks")
+_CONFIG_TYPES = {2: "V2", 4: "V3", 7: "V4", 9: "V5LITE_POD", 10: "V5P", 11: "V6E"}
+_DISK_MODES = {1: "READ_WRITE", 2: "READ_ONLY"}
+EVERYWHERE = "-"
+"""What a list names instead of a zone to see all of them (docs/facts.md 1.3)."""
+
+
+def bad_request(kernel: Kernel, text: str) -> ApiError:
+    """
+    Build a 400 in the form the TPU API uses.
+    """
+    eid = kernel.hex(16)
+    return ApiError(400, "INVALID_ARGUMENT", f"Cloud TPU received a bad request. {text} [EID: 0x{eid}]")
+
+
+def missing(path: str) -> ApiError:
+    """
+    Build the 404 for the resource *path*; the wording is by analogy with nodes.
+    """
+    return ApiError(404, "NOT_FOUND", f"Resource '{path}' was not found")
+
+
+def check_worker(node: Node, index: int) -> None:
+    """
+    Refuse a worker that the node does not have.
+    """
+    if not 0 <= index < len(node.workers):
+        raise ApiError(400, "INVALID_ARGUMENT", f"The node has {len(node.workers)} workers.")
+
+
+def check_zone(kernel: Kernel, zone: str) -> None:
+    """
+    Refuse a zone that the project may not see (403) or that has no TPUs (400).
+    """
+    if zone in kernel.settings.hidden_zones:
+        raise tpu_case("zone hidden from project").error(**kernel.values(Place(zone)))
+    if zone not in tables.zone_types():
+        raise tpu_case("zone without TPU service").error(**kernel.values(Place(zone)))
+
+
+def listed_zones(kernel: Kernel, zone: str) -> tuple[list[str], list[str]]:
+    """
+    Return which zones a list for *zone* shows, and which it could not reach; errors: ApiError.
+
+    `-` stands for every zone that the project may see.
+    """
+    if zone != EVERYWHERE:
+        check_zone(kernel, zone)
+    hidden = kernel.settings.hidden_zones
+    asked = (
+        [one for one in sorted(tables.zone_types()) if one not in hidden] if zone == EVERYWHERE else [zone]
+    )
+    silent = set(asked) if kernel.partial else kernel.state.unreachable
+    return [one for one in asked if one not in silent], [one for one in asked if one in silent]
+
+
+def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple[Accelerator, dict[str, Any]]:
+    """
+    Return the accelerator and the normalised body of a node to create; errors: ApiError.
+    """
+    check_zone(kernel, place.zone)
+    if not is_rfc1035(place.name):
+        raise bad_request(kernel, f'The node id "{place.name}" is not valid.')
+    fields = {
+        key: value for key, value in body.items() if key in _WRITABLE and value not in (None, "", {}, [])
+    }
+    _name_enums(fields)
+    accelerator = _accelerator(kernel, place, fields)
+    runtime = fields.get("runtimeVersion", "")
+    if runtime not in tables.runtimes():
+        raise bad_request(
+            kernel, f'The runtime version "{runtime}" could not be found in zone "{place.zone}".'
+        )
+    if "networkConfig" in fields and "networkConfigs" in fields:
+        raise bad_request(kernel, "Only one of network_config and network_configs may be set.")
+    asked = fields.get("networkConfig") or (fields.get("networkConfigs") or [{}])[0]
+    gone = vpcs.lacking(
+        kernel.settings.networks,
+        tables.region_of(place.zone),
+        str(asked.get("network", "")),
+        str(asked.get("subnetwork", "")),
+    )
+    if gone:
+        # The text of the TPU API is not known; it is written like Compute Engine's (docs/facts.md 2.7).
+        raise bad_request(kernel, f"The resource 'projects/{kernel.settings.project}/{gone}' was not found")
+    data_disks.check(kernel, place, fields, accelerator)
+    if len(fields.get("description", "")) > 512:
+        raise bad_request(kernel, "The description is longer than 512 characters.")
+    if (place.zone, place.name) in kernel.state.nodes:
+        raise tpu_case("already exists").error(**kernel.values(place))
+    return accelerator, fields
+
+
+def drafted(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Node:
+    """
+    Return the node that *body* (JSON of Node) asks for, with ids of its own; errors: ApiError.
+    """
+    accelerator, fields = checked_body(kernel, place, body)
+    account = fields.get("serviceAccount", {})
+    return Node(
+        kernel.settings.project,
+        place.zone,
+        place.name,
+        kernel.numeric_id(),
+        kernel.hex(16),
+        accelerator,
+        fields,
+        kernel.state.time,
+        account.get("email") or kernel.settings.default_service_account,
+        tuple(account.get("scope") or ("https://www.googleapis.com/auth/cloud-platform",)),
+    )
+
+
+def _name_enums(fields: dict[str, Any]) -> None:
+    config = fields.get("acceleratorConfig")
+    if config:
+        fields["acceleratorConfig"] = {
+            **config,
+            "type": _CONFIG_TYPES.get(config.get("type"), config.get("type")),
+        }
+    for disk in fields.get("dataDisks", ()):
+        disk["mode"] = _DISK_MODES.get(disk.get("mode"), disk.get("mode"))
+
+
+def _accelerator(kernel: Kernel, place: Place, fields: dict[str, Any]) -> Accelerator:
+    config = fields.get("acceleratorConfig")
+    if config and fields.get("acceleratorType"):
+        raise bad_request(kernel, "Only one of accelerator_type and accelerator_config may be set.")
+    name = fields.get("acceleratorType", "")
+    if config:
+        wanted = (config.get("type"), config.get("topology"))
+        known = tables.accelerators().values()
+        name = next(
+            (a.type for a in known if (a.config_type, a.topology) == wanted), "x".join(map(str, wanted))
+        )
+        fields["acceleratorType"] = name
+    if name not in tables.zone_types()[place.zone]:
+        raise tpu_case("type not in zone").error(**kernel.values(place, type=name))
+    return tables.accelerators()[name]
+
+
+def quota_ids(node: Node) -> tuple[str, str]:
+    """
+    Return the ids of the node's quota by zone and by region.
+
+    A v5e of one host counts as for serving, a larger one as for training (docs/facts.md 1.6).
+    Flex-start counts as preemptible. What comes out of a reservation counts apart; that id is by analogy.
+    """
+    quota = tables.quota_of(node.accelerator)
+    kind = "Reserved" if node.reserved else "Preemptible" if node.spot or node.flex else ""
+    return quota.id(kind, "Zone"), quota.id(kind, "Region")
+
+
+def check_quota(kernel: Kernel, *wanted: Node) -> None:
+    """
+    Refuse (429) nodes beyond the quota; what exists counts, also when it is preempted.
+
+    A queued resource counts for all its nodes from its creation to its deletion, in every state.
+    """
+    for node in wanted:
+        zonal, regional = quota_ids(node)
+        region = tables.region_of(node.zone)
+        _check_limit(kernel, wanted, node, zonal, node.zone, "quota exceeded")
+        _check_limit(kernel, wanted, node, regional, region, "quota exceeded, region form")
+
+
+def _check_limit(
+    kernel: Kernel, wanted: Sequence[Node], node: Node, quota: str, place: str, case: str
+) -> None:
+    limit = quota_limit(kernel, quota, place)
+    if limit is None:
+        return
+    plain = [n for n in kernel.state.nodes.values() if not n.queued]
+    queued = [n for resource in kernel.state.queued.values() for n in resource.wanted]
+    same = [n for n in (*plain, *queued, *wanted) if quota in quota_ids(n)]
+    used = sum(n.accelerator.counted for n in same if place in (n.zone, tables.region_of(n.zone)))
+    if used > limit:
+        raise tpu_case(case).error(**kernel.values(Place(node.zone, node.name), quota=quota, n=limit))
+
+
+def quota_limit(kernel: Kernel, quota: str, place: str) -> int | None:
+    """
+    Return how much the project may have at once: as it was told, else as a new project; None without limit.
+    """
+    told = kernel.settings.quotas.get((quota, place))
+    if told is None and kernel.settings.fresh_project:
+        return tables.fresh_quotas().get(quota)
+    return told
+
+
+def check_verb(kernel: Kernel, node: Node, verb: str, allowed: Collection[NodeState]) -> None:
+    """
+    Refuse a verb that the node's state forbids: 409 while it is busy, 400 otherwise.
+    """
+    if node.state in allowed:
+        return
+    if node.state in BUSY:
+        raise tpu_case("concurrent operation").error(**kernel.values(Place(node.zone, node.name)))
+    raise bad_request(kernel, f"{verb} is not supported while in state {node.state.name}")
+
+
+def check_stoppable(kernel: Kernel, node: Node) -> None:
+    """
+    Refuse to stop what could not be started again.
+    """
+    if node.spot:
+        raise bad_request(kernel, "stop is not supported for preemptible or spot nodes")
+    if node.accelerator.hosts > 1:
+        raise bad_request(kernel, "stop is not supported for slices of several hosts")
+
+
+def changes(body: Mapping[str, Any], mask: str) -> dict[str, Any]:
+    """
+    Return the new values of the fields in *mask*; a field missing in *body* is emptied.
+
+    Errors: ApiError 400 for a mask that is empty or names a field that cannot change.
+    """
+    empty = {"description": "", "tags": [], "dataDisks": []}
+    found: dict[str, Any] = {}
+    for path in filter(None, mask.split(",")):
+        head, _, rest = path.strip().partition(".")
+        field = _camel(head)
+        if field not in _UPDATABLE or (field == "networkConfig" and _camel(rest) != "enableExternalIps"):
+            raise ApiError(400, "INVALID_ARGUMENT", f"Field mask path '{path}' cannot be updated.")
+        value = body.get(field, empty.get(field, {}))
+        found[field] = {"enableExternalIps": bool(value.get("enableExternalIps"))} if rest else value
+    if not found:
+        raise ApiError(400, "INVALID_ARGUMENT", "The update mask is empty.")
+    _name_enums(found)
+    return found
+
+
+def _camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(part.capitalize() for part in tail)

@@ -1,0 +1,194 @@
+"""
+What the TPU API refuses of queued resources, and how it reads the body of one.
+
+Not known about the real API, chosen here: the texts of its refusals, a request without an id (refused),
+and the name of a plain node that exists (409 on the call).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from orchestrator.emulator.state import node_rules, tables
+from orchestrator.emulator.state.errors import ApiError, OperationError, tpu_case
+from orchestrator.emulator.state.faults import FATES
+from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.node import Node
+from orchestrator.emulator.state.queued import FLEX_START, LONGEST_RUN, Initiator, QueuedResource
+
+_ID = re.compile(r"[A-Za-z0-9_.~+%-]+")
+_DURATION = re.compile(r"(\d+(?:\.\d{1,9})?)s")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
+_KEPT = ("spot", "guaranteed", "queueingPolicy", "reservationName", "provisioningModel", "runDuration")
+_MODELS = ("PROVISIONING_MODEL_UNSPECIFIED", "STANDARD", "SPOT", "RESERVATION_BOUND", FLEX_START)
+"""QueuedResource.provisioningModel of v2alpha1 (discovery document of 2026-10-01)."""
+
+Window = tuple[float, float | None]
+
+
+def tell(kernel: Kernel, node: Node, initiator: Initiator) -> None:
+    """
+    Let the queued resource of *node*, if it has one, know that the node goes or is gone.
+    """
+    if node.queued:
+        kernel.schedule(0.0, "queued.left", node.zone, node.queued.rpartition("/")[2], initiator)
+
+
+def checked(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> QueuedResource:
+    """
+    Return the queued resource that *body* (JSON of QueuedResource) asks for; errors: ApiError, ValueError.
+    """
+    node_rules.check_zone(kernel, place.zone)
+    _check_id(kernel, place)
+    if "spot" in body and "guaranteed" in body:
+        raise node_rules.bad_request(kernel, "Only one of spot and guaranteed may be set.")
+    _check_run(kernel, body)
+    specs = list(_specs(kernel, place, body))
+    wanted = tuple(node for node, _ in specs)
+    node_rules.check_quota(kernel, *wanted)
+    now, latency = kernel.state.time, kernel.settings.latency
+    not_before, not_after = window(kernel, body.get("queueingPolicy", {}), now)
+    kept = {key: body[key] for key in _KEPT if key in body}
+    fate = kernel.armed if kernel.armed and kernel.armed.kind in FATES else None
+    return QueuedResource(
+        kernel.settings.project,
+        place.zone,
+        place.name,
+        kernel.numeric_id(),
+        {"tpu": {"nodeSpec": [spec for _, spec in specs]}, **kept},
+        wanted,
+        now,
+        now + latency.queued_hidden,
+        not_before,
+        not_after,
+        fate,
+    )
+
+
+def no_flex_start(kernel: Kernel, found: QueuedResource) -> OperationError | None:
+    """
+    Return the error of a flex-start order where it is not offered, or None.
+
+    It is known of few zones (docs/facts.md 1.5); of all others the local cloud says no.
+    """
+    known = tables.flex_start_zones()
+    for node in found.wanted if found.run_seconds else ():
+        if (node.zone, node.accelerator.generation) not in known:
+            place = Place(node.zone, node.name)
+            return tpu_case("flex start unsupported").operation_error(
+                **kernel.values(place, type=node.accelerator.type)
+            )
+    return None
+
+
+def _check_run(kernel: Kernel, body: Mapping[str, Any]) -> None:
+    """
+    Refuse a model that is none, and a run that is too long; the texts are not known.
+    """
+    model, run = body.get("provisioningModel", _MODELS[0]), body.get("runDuration", {})
+    if model not in _MODELS:
+        raise ValueError(f"'{model}' is no provisioning model")
+    longest = _seconds(run["maxRunDuration"]) if "maxRunDuration" in run else 1.0
+    if not 0 < longest <= LONGEST_RUN:
+        raise node_rules.bad_request(kernel, "The max run duration must be between 1 second and 7 days.")
+    if model == FLEX_START and "spot" in body:
+        raise node_rules.bad_request(kernel, "Only one of spot and flex-start may be asked for.")
+
+
+def window(kernel: Kernel, policy: Mapping[str, Any], now: float) -> Window:
+    """
+    Return from when and until when nodes may be made; errors: ApiError 400, ValueError.
+    """
+    if len(policy) > 1:
+        raise node_rules.bad_request(kernel, "Only one start timing constraint may be set.")
+    if "validInterval" in policy:
+        interval = policy["validInterval"]
+        end = interval.get("endTime")
+        return _time(interval.get("startTime", ""), now), _time(end, now) if end else None
+    for key, value in policy.items():
+        at = now + _seconds(value) if key.endswith("Duration") else _time(value, now)
+        return (now, at) if key.startswith("validUntil") else (at, None)
+    return now, None
+
+
+def refused(kernel: Kernel, verb: str, found: QueuedResource) -> ApiError:
+    """
+    Build the refusal of a verb that the state forbids.
+    """
+    return node_rules.bad_request(kernel, f"{verb} is not supported while in state {found.state.name}")
+
+
+def _check_id(kernel: Kernel, place: Place) -> None:
+    if not _ID.fullmatch(place.name):
+        raise node_rules.bad_request(kernel, f'The queued resource id "{place.name}" is not valid.')
+    if (place.zone, place.name) in kernel.state.queued:
+        path = f"{_parent(kernel.settings.project, place)}/queuedResources/{place.name}"
+        details = ({"@type": "type.googleapis.com/google.rpc.ResourceInfo", "resourceName": path},)
+        raise ApiError(409, "ALREADY_EXISTS", f"Resource '{path}' already exists", details)
+
+
+def _specs(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Iterator[tuple[Node, dict[str, Any]]]:
+    """
+    Yield each node to make and its spec as the API shows it; several of one spec become as many specs.
+    """
+    given = body.get("tpu", {}).get("nodeSpec", [])
+    if not given:
+        raise node_rules.bad_request(kernel, "A queued resource needs a node_spec.")
+    number = _parent(kernel.settings.project_number, place)
+    queued = f"{number}/queuedResources/{place.name}"
+    for spec in given:
+        _check_parent(kernel, place, spec)
+        names = _names(kernel, place, spec)
+        for name in names:
+            drawn = node_rules.drafted(kernel, Place(place.zone, name), spec.get("node", {}))
+            shown = {"parent": number, "nodeId": name, "node": {**drawn.body, "queuedResource": queued}}
+            tier = [word for word, key in (("spot", "spot"), ("reserved", "reservationName")) if key in body]
+            member = _member(drawn, queued, tier, several=len(names) > 1)
+            yield replace(member, flex=body.get("provisioningModel") == FLEX_START), shown
+
+
+def _member(drawn: Node, queued: str, tier: Sequence[str], *, several: bool) -> Node:
+    scheduling = {**drawn.body.get("schedulingConfig", {}), **dict.fromkeys(tier, True)}
+    body = {**drawn.body, **({"schedulingConfig": scheduling} if scheduling else {})}
+    return replace(drawn, body=body, queued=queued, multislice=several)
+
+
+def _names(kernel: Kernel, place: Place, spec: Mapping[str, Any]) -> list[str]:
+    params = spec.get("multisliceParams")
+    if bool(spec.get("nodeId")) is (params is not None):
+        raise node_rules.bad_request(kernel, "Exactly one of node_id and multislice_params must be set.")
+    if params is None:
+        return [spec["nodeId"]]
+    if params.get("nodeCount", 0) < 2:
+        raise node_rules.bad_request(kernel, "multislice_params.node_count must be greater than 1.")
+    return [f"{params.get('nodeIdPrefix') or place.name}-{i}" for i in range(params["nodeCount"])]
+
+
+def _check_parent(kernel: Kernel, place: Place, spec: Mapping[str, Any]) -> None:
+    settings = kernel.settings
+    known = [_parent(name, place) for name in (settings.project, settings.project_number)]
+    if spec.get("parent") not in known:
+        raise node_rules.bad_request(kernel, f"The parent of a node must be {known[0]}.")
+
+
+def _parent(project: object, place: Place) -> str:
+    return f"projects/{project}/locations/{place.zone}"
+
+
+def _seconds(text: str) -> float:
+    found = _DURATION.fullmatch(text)
+    if not found:
+        raise ValueError(f"'{text}' is not a duration such as 3600s")
+    return float(found[1])
+
+
+def _time(text: str, missing: float) -> float:
+    if not text:
+        return missing
+    found = _TIME.fullmatch(text)
+    if not found:
+        raise ValueError(f"'{text}' is not a time such as 2030-01-01T00:00:00Z")
+    zone = found[3].replace("Z", "+00:00")
+    return datetime.fromisoformat(found[1] + zone).timestamp() + float(found[2] or 0)

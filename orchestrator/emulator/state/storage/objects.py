@@ -1,0 +1,296 @@
+"""
+Objects: generations, preconditions, compose, copy, listing.
+"""
+
+import uuid
+from bisect import bisect_left, insort
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from orchestrator.clock import Clock
+from orchestrator.emulator.state.storage.blobs import Blobs, pieces
+from orchestrator.emulator.state.storage.checksums import checksums
+from orchestrator.emulator.state.storage.errors import StorageError, invalid, known
+from orchestrator.emulator.state.storage.listing import Page, Query, page_of
+from orchestrator.emulator.state.storage.names import check_object_name
+from orchestrator.emulator.state.storage.values import (
+    Fields,
+    Preconditions,
+    StoredObject,
+    merged,
+    without_nulls,
+)
+
+COMPOSE_LIMIT = 32
+_SETTABLE = (
+    "cacheControl",
+    "contentDisposition",
+    "contentEncoding",
+    "contentLanguage",
+    "contentType",
+    "customTime",
+    "metadata",
+    "storageClass",
+)
+_PROTECTIONS = ("temporaryHold", "eventBasedHold", "retention", "contexts")
+
+
+@dataclass(frozen=True)
+class Source:
+    """
+    Name an object to read from, at one *generation* or at the newest (None).
+    """
+
+    bucket: str
+    name: str
+    generation: int | None = None
+    asked: Preconditions = field(default_factory=Preconditions)
+
+
+class Objects:
+    """
+    Hold the live objects of every bucket. No old generations are kept.
+
+    *interval* is the time in seconds that must lie between two changes of one object, 0 for none: the service
+    takes about one a second. How many it lets through at once is not published; here, one.
+    """
+
+    def __init__(
+        self, clock: Clock, blobs: Blobs, next_generation: Callable[[], int], interval: float = 0.0
+    ) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._changed: dict[tuple[str, str], float] = {}
+        self._blobs = blobs
+        self._next_generation = next_generation
+        self._objects: dict[str, dict[str, StoredObject]] = {}
+        self._names: dict[str, list[str]] = {}
+        for record in blobs.records("object"):
+            held = StoredObject(**record)
+            self._objects.setdefault(held.bucket, {})[held.name] = held
+        for bucket, objects in self._objects.items():
+            self._names[bucket] = sorted(objects)
+
+    def all(self) -> list[StoredObject]:
+        """
+        Return every live object.
+        """
+        return [held for objects in self._objects.values() for held in objects.values()]
+
+    def is_empty(self, bucket: str) -> bool:
+        """
+        Say whether the bucket holds no object.
+        """
+        return not self._objects.get(bucket)
+
+    def holds(self, bucket: str, name: str) -> bool:
+        """
+        Say whether there is a live object of that name.
+        """
+        return name in self._objects.get(bucket, {})
+
+    def get(self, bucket: str, name: str, generation: int | None = None) -> StoredObject:
+        """
+        Return the live object; raise 404 when there is none, or none of that *generation*.
+        """
+        held = self._objects.get(bucket, {}).get(name)
+        if held is None or generation not in (None, held.generation):
+            raise known("object missing", bucket=bucket, object=name)
+        return held
+
+    def read(self, held: StoredObject, start: int = 0, end: int | None = None) -> bytes:
+        """
+        Return the bytes of an object from *start* up to *end*.
+        """
+        return self._blobs.read(held.blob, start, held.size if end is None else end)
+
+    def check_write(self, bucket: str, name: str, asked: Preconditions) -> None:
+        """
+        Raise 412 unless *asked* holds for the object that is there now, or for none.
+        """
+        held = self._objects.get(bucket, {}).get(name)
+        asked.check_write(held.generation if held else 0, held.metageneration if held else 0)
+
+    def insert(
+        self, bucket: str, name: str, data: bytes, body: Mapping[str, Any], asked: Preconditions
+    ) -> StoredObject:
+        """
+        Store *data* as a new generation; see `adopt`.
+        """
+        self.check_write(bucket, name, asked)
+        blob = uuid.uuid4().hex
+        self._blobs.append(blob, data)
+        return self.adopt(bucket, name, blob, body, asked)
+
+    def adopt(
+        self,
+        bucket: str,
+        name: str,
+        blob: str,
+        body: Mapping[str, Any],
+        asked: Preconditions,
+        *,
+        components: int | None = None,
+    ) -> StoredObject:
+        """
+        Make a finished blob the newest generation of an object; a refused blob is removed.
+
+        *components* is how many parts a composed object has; such an object has no MD5.
+        Raises 412 when *asked* does not hold, 400 when a checksum given in *body* is not the data's.
+        """
+        try:
+            check_object_name(name)
+            self.check_rate(bucket, name)
+            wanted = without_nulls(body)
+            crc32c, md5 = checksums(pieces(self._blobs, blob))
+            _check_sums(wanted, crc32c, md5)
+            self.check_write(bucket, name, asked)
+        except StorageError:
+            self._blobs.remove(blob)
+            raise
+        now = self._clock.now()
+        return self._keep(
+            StoredObject(
+                bucket=bucket,
+                name=name,
+                generation=self._next_generation(),
+                size=self._blobs.size(blob),
+                crc32c=crc32c,
+                md5=None if components else md5,
+                blob=blob,
+                created=now,
+                updated=now,
+                components=components,
+                fields=_settable(wanted),
+            )
+        )
+
+    def check_rate(self, bucket: str, name: str) -> None:
+        """
+        Raise 429 when the object has just been changed.
+        """
+        since = self._clock.monotonic() - self._changed.get((bucket, name), float("-inf"))
+        if since < self._interval:
+            raise known("rate of one object", bucket=bucket, object=name)
+
+    def _change(self, bucket: str, name: str) -> None:
+        if not self._interval:
+            return
+        now = self._clock.monotonic()
+        self._changed = {key: at for key, at in self._changed.items() if now - at < self._interval}
+        self._changed[bucket, name] = now
+
+    def patch(self, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions) -> StoredObject:
+        """
+        Merge *body* into the object's fields: a new metageneration of the same generation.
+        """
+        held = self.get(bucket, name)
+        self.check_rate(bucket, name)
+        asked.check_write(held.generation, held.metageneration)
+        fields = merged(held.fields, _settable(body))
+        newer = replace(
+            held, fields=fields, updated=self._clock.now(), metageneration=held.metageneration + 1
+        )
+        return self._keep(newer)
+
+    def delete(self, bucket: str, name: str, generation: int | None, asked: Preconditions) -> None:
+        """
+        Delete the object; the record goes first, so that a kill leaves no record without bytes.
+        """
+        held = self.get(bucket, name, generation)
+        self.check_rate(bucket, name)
+        asked.check_write(held.generation, held.metageneration)
+        self._change(bucket, name)
+        self._blobs.forget("object", f"{bucket}/{name}")
+        del self._objects[bucket][name]
+        names = self._names[bucket]
+        del names[bisect_left(names, name)]
+        self._blobs.remove(held.blob)
+
+    def compose(
+        self, sources: Sequence[Source], bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions
+    ) -> StoredObject:
+        """
+        Join up to 32 objects of one bucket into one, which has a component count and no md5Hash.
+        """
+        if not 1 <= len(sources) <= COMPOSE_LIMIT:
+            raise invalid(f"The number of source components provided ({len(sources)}) must be 1 to 32.")
+        parts = [self._source(source) for source in sources]
+        components = sum(part.components or 1 for part in parts)
+        # gcloud sends the first component's whole resource along, with checksums that are not the result's.
+        fields = _settable(without_nulls(body))
+        return self._joined(parts, bucket, name, fields, asked, components=components)
+
+    def copy(
+        self, source: Source, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions
+    ) -> StoredObject:
+        """
+        Copy an object; fields given in *body* replace those of the source.
+        """
+        part = self._source(source)
+        fields = {**part.fields, **_settable(without_nulls(body))}
+        return self._joined([part], bucket, name, fields, asked, components=part.components)
+
+    def page(self, bucket: str, query: Query) -> tuple[list[StoredObject], Page]:
+        """
+        Return one page of the bucket's objects in the order of their names.
+        """
+        page = page_of(self._names.get(bucket, []), query)
+        return [self._objects[bucket][name] for name in page.names], page
+
+    def _source(self, source: Source) -> StoredObject:
+        held = self.get(source.bucket, source.name, source.generation)
+        source.asked.check_write(held.generation, held.metageneration)
+        return held
+
+    def _joined(
+        self,
+        parts: Sequence[StoredObject],
+        bucket: str,
+        name: str,
+        body: Mapping[str, Any],
+        asked: Preconditions,
+        *,
+        components: int | None,
+    ) -> StoredObject:
+        """
+        Write the bytes of *parts* one block at a time into a new object.
+        """
+        self.check_write(bucket, name, asked)
+        blob = uuid.uuid4().hex
+        self._blobs.append(blob, b"")
+        for part in parts:
+            for piece in pieces(self._blobs, part.blob):
+                self._blobs.append(blob, piece)
+        return self.adopt(bucket, name, blob, body, asked, components=components)
+
+    def _keep(self, newer: StoredObject) -> StoredObject:
+        """
+        Save the record, which is the moment that the object changes, then drop the bytes it replaces.
+        """
+        self._blobs.save("object", f"{newer.bucket}/{newer.name}", newer.as_record())
+        self._change(newer.bucket, newer.name)
+        held = self._objects.setdefault(newer.bucket, {}).get(newer.name)
+        self._objects[newer.bucket][newer.name] = newer
+        if held is None:
+            insort(self._names.setdefault(newer.bucket, []), newer.name)
+        elif held.blob != newer.blob:
+            self._blobs.remove(held.blob)
+        return newer
+
+
+def _settable(body: Mapping[str, Any]) -> Fields:
+    for key in _PROTECTIONS:
+        if body.get(key):
+            raise invalid(f"The local cloud does not implement {key}: leave it out.")
+    return {key: body[key] for key in _SETTABLE if key in body}
+
+
+def _check_sums(wanted: Fields, crc32c: str, md5: str) -> None:
+    for name, given, computed in (
+        ("CRC32C", wanted.get("crc32c"), crc32c),
+        ("MD5 hash", wanted.get("md5Hash"), md5),
+    ):
+        if given is not None and given != computed:
+            raise invalid(f'Provided {name} "{given}" doesn\'t match calculated {name} "{computed}".')

@@ -1,0 +1,178 @@
+"""
+Resumable uploads: bytes arrive in chunks, the session outlives a restart.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from orchestrator.clock import Clock
+from orchestrator.emulator.state.storage.blobs import Blobs, pieces
+from orchestrator.emulator.state.storage.errors import StorageError, invalid
+from orchestrator.emulator.state.storage.objects import Objects
+from orchestrator.emulator.state.storage.values import Preconditions, StoredObject
+
+_SESSION_SECONDS = 7 * 24 * 3600.0  # a session URL is good for one week
+
+
+@dataclass(frozen=True)
+class Session:
+    """
+    One resumable upload; its blob has the session's *id*. *done* is the record of the object it made.
+    """
+
+    id: str
+    bucket: str
+    name: str
+    body: dict[str, Any]
+    asked: Preconditions
+    started: float
+    done: dict[str, Any] | None = None
+
+
+class Uploads:
+    """
+    Hold the sessions and feed finished ones to the objects.
+    """
+
+    def __init__(self, clock: Clock, blobs: Blobs, objects: Objects) -> None:
+        self._clock = clock
+        self._blobs = blobs
+        self._objects = objects
+        self._sessions: dict[str, Session] = {}
+        self._parts: dict[str, set[int]] = {}
+        # A process killed between object and session record left a session that looks open.
+        made = {held.blob: held.as_record() for held in objects.all()}
+        for record in blobs.records("upload"):
+            session = Session(**{**record, "asked": Preconditions(**record["asked"])})
+            self._sessions[session.id] = replace(session, done=made.get(session.id, session.done))
+
+    def ids(self) -> list[str]:
+        """
+        Return the ids of the sessions that are known.
+        """
+        return list(self._sessions)
+
+    def start(self, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions) -> Session:
+        """
+        Open a session; raise 412 at once when *asked* cannot hold.
+        """
+        self._objects.check_write(bucket, name, asked)
+        self._drop_old()
+        session = Session(uuid.uuid4().hex, bucket, name, dict(body), asked, self._clock.now())
+        self._keep(session)
+        return session
+
+    def received(self, session_id: str) -> int:
+        """
+        Return how many bytes are kept; raise 404 for an unknown session.
+        """
+        return self._blobs.size(self._session(session_id).id)
+
+    def append(self, session_id: str, start: int, data: bytes) -> int:
+        """
+        Add a chunk that begins at byte *start*; what is already there is skipped. Return the bytes kept.
+
+        A chunk beyond the end is not taken: the answer tells the client where to go on.
+        """
+        held = self.received(session_id)
+        if start > held or start + len(data) <= held:
+            return held
+        return self._blobs.append(session_id, data[held - start :] if held > start else data)
+
+    def keep_part(self, session_id: str, part: int, data: bytes) -> None:
+        """
+        Keep a part of an upload that is made of numbered ones, in place of an earlier one of that number.
+
+        Parts do not outlive a restart: their upload is begun anew then.
+        """
+        blob = self._part(self._session(session_id).id, part)
+        if part in self._parts.setdefault(session_id, set()):
+            self._blobs.remove(blob)
+        self._blobs.append(blob, data)
+        self._parts[session_id].add(part)
+
+    def join(self, session_id: str, parts: Sequence[int]) -> int:
+        """
+        Make the session's bytes of its *parts*, in this order; return how many. Raises 400 for a missing one.
+        """
+        session = self._session(session_id)
+        if session.done:
+            return int(session.done["size"])
+        missing = sorted(set(parts) - self._parts.get(session_id, set()))
+        if missing:
+            raise StorageError(400, "InvalidPart", f"The upload has no part {missing[0]}.")
+        for part in parts:
+            for piece in pieces(self._blobs, self._part(session_id, part)):
+                self._blobs.append(session_id, piece)
+        self._drop_parts(session_id)
+        return self._blobs.size(session_id)
+
+    def _drop_parts(self, session_id: str) -> None:
+        for part in self._parts.pop(session_id, ()):
+            self._blobs.remove(self._part(session_id, part))
+
+    @staticmethod
+    def _part(session_id: str, part: int) -> str:
+        return f"{session_id}.{part}"
+
+    def finish(self, session_id: str, total: int, sums: Mapping[str, str]) -> StoredObject:
+        """
+        Make the object from *total* bytes; a finished session gives its object again.
+
+        *sums* are checksums that the last request carried. Raises 400 when bytes are missing.
+        """
+        session = self._session(session_id)
+        if session.done:
+            return StoredObject(**session.done)
+        held = self._blobs.append(session_id, b"")
+        if held != total:
+            raise invalid(f"The upload has {held} bytes where {total} were announced.")
+        # Refused for its rate, an upload can be ended later: its bytes stay.
+        self._objects.check_rate(session.bucket, session.name)
+        body = {**session.body, **sums}
+        if any(session.body.get(name, given) != given for name, given in sums.items()):
+            raise invalid("The checksums of the first and the last request of the upload differ.")
+        try:
+            made = self._objects.adopt(session.bucket, session.name, session.id, body, session.asked)
+        except StorageError:
+            self._forget(session_id)
+            raise
+        self._keep(replace(session, done=made.as_record()))
+        return made
+
+    def finished(self, session_id: str) -> StoredObject | None:
+        """
+        Return the object as the session made it, or None while it is open.
+        """
+        session = self._session(session_id)
+        return StoredObject(**session.done) if session.done else None
+
+    def cancel(self, session_id: str) -> None:
+        """
+        Close the session and drop its bytes; a finished one keeps its object.
+        """
+        session = self._session(session_id)
+        self._forget(session_id)
+        self._drop_parts(session_id)
+        if not session.done:
+            self._blobs.remove(session_id)
+
+    def _session(self, session_id: str) -> Session:
+        if session_id not in self._sessions:
+            raise StorageError(404, "notFound", "The upload session does not exist or has ended.")
+        return self._sessions[session_id]
+
+    def _drop_old(self) -> None:
+        limit = self._clock.now() - _SESSION_SECONDS
+        for session in [s for s in self._sessions.values() if s.started < limit]:
+            self.cancel(session.id)
+
+    def _keep(self, session: Session) -> None:
+        self._blobs.save("upload", session.id, asdict(session))
+        self._sessions[session.id] = session
+
+    def _forget(self, session_id: str) -> None:
+        self._blobs.forget("upload", session_id)
+        del self._sessions[session_id]

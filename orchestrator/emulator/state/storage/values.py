@@ -1,0 +1,141 @@
+"""
+Buckets, objects and preconditions as values, and the merge that PATCH means.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from orchestrator.emulator.state.storage.errors import StorageError, known
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """
+    One bucket. *fields* are the parts a client may set (labels, lifecycle, softDeletePolicy and so on).
+
+    *policies* are those of before, each with the time `since` which it was set; the newest last.
+    """
+
+    name: str
+    project: str
+    location: str
+    created: float
+    updated: float
+    generation: int
+    metageneration: int = 1
+    fields: Fields = field(default_factory=dict)
+    policy: Fields = field(default_factory=dict)
+    policy_version: int = 1
+    policy_since: float = 0.0
+    policies: list[Fields] = field(default_factory=list)
+
+    def as_record(self) -> Fields:
+        """
+        Return the bucket as JSON for the backend.
+        """
+        return {**vars(self)}
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """
+    One live object. *fields* are the parts a client may set (contentType, metadata and so on).
+
+    *md5* is None for a composed object; *blob* names its bytes in the backend; times are seconds.
+    """
+
+    bucket: str
+    name: str
+    generation: int
+    size: int
+    crc32c: str
+    md5: str | None
+    blob: str
+    created: float
+    updated: float
+    metageneration: int = 1
+    components: int | None = None
+    fields: Fields = field(default_factory=dict)
+
+    def as_record(self) -> Fields:
+        """
+        Return the object as JSON for the backend.
+        """
+        return {**vars(self)}
+
+
+def etag(*numbers: int) -> str:
+    """
+    Return an opaque tag that changes with *numbers*.
+    """
+    return base64.b64encode("/".join(map(str, numbers)).encode()).decode()
+
+
+def rfc3339(seconds: float) -> str:
+    """
+    Return a time of the API, in UTC with milliseconds.
+    """
+    text = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def without_nulls(body: Mapping[str, Any]) -> Fields:
+    """
+    Drop explicit nulls, which clients send for "not given".
+    """
+    return {k: without_nulls(v) if isinstance(v, dict) else v for k, v in body.items() if v is not None}
+
+
+def merged(old: Mapping[str, Any], patch: Mapping[str, Any]) -> Fields:
+    """
+    Apply a JSON merge patch (RFC 7386): null deletes, objects merge, all else replaces.
+    """
+    new = {key: value for key, value in old.items() if patch.get(key, value) is not None}
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            base = old.get(key)
+            new[key] = merged(base if isinstance(base, dict) else {}, value)
+        elif value is not None:
+            new[key] = value
+    return new
+
+
+@dataclass(frozen=True)
+class Preconditions:
+    """
+    What must hold for a request; None means "not asked". A generation of 0 means "must not exist".
+    """
+
+    generation: int | None = None
+    generation_not: int | None = None
+    metageneration: int | None = None
+    metageneration_not: int | None = None
+
+    def check_write(self, generation: int, metageneration: int) -> None:
+        """
+        Raise 412 when a condition fails; both numbers are 0 for what does not exist.
+        """
+        if not self._holds(generation, metageneration) or not self._changed(generation, metageneration):
+            raise known("precondition")
+
+    def check_read(self, generation: int, metageneration: int) -> None:
+        """
+        Raise 412 when a match fails, and 304 when what was seen has not changed.
+        """
+        if not self._holds(generation, metageneration):
+            raise known("precondition")
+        if not self._changed(generation, metageneration):
+            raise StorageError(304, "notModified", "")
+
+    def _holds(self, generation: int, metageneration: int) -> bool:
+        return self.generation in (None, generation) and self.metageneration in (None, metageneration)
+
+    def _changed(self, generation: int, metageneration: int) -> bool:
+        return self.generation_not != generation and self.metageneration_not != metageneration

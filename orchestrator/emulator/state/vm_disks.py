@@ -1,0 +1,192 @@
+"""
+The disks of VMs: a boot disk outlives stops, and goes with its VM where it says so.
+
+The hosts keep a disk under its machine: a disk kept after its VM is deleted stays listed
+and billed, but its content is gone.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.emulator.state import data_disks, tables, vm_rules
+from orchestrator.emulator.state.billing import Usage, per_hour
+from orchestrator.emulator.state.disks import Disk
+from orchestrator.emulator.state.errors import ApiError
+from orchestrator.emulator.state.instance import Attachment, Instance
+from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.names import is_rfc1035
+from orchestrator.emulator.state.operations import Api, Operation
+
+_DEFAULT_GIB = 10
+Planned = list[tuple[Disk, Attachment]]
+
+
+class VmDisks:
+    """
+    Keep the persistent disks of the project.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        kernel.handlers["disk.deleted"] = self._deleted
+
+    def in_zone(self, zone: str) -> list[Disk]:
+        """
+        Return the disks of *zone* by name.
+        """
+        vm_rules.check_zone(self._kernel, zone)
+        known = self._kernel.state.disks
+        return [known[key] for key in sorted(known) if key[0] == zone]
+
+    def get(self, zone: str, name: str) -> Disk:
+        """
+        Return a disk; errors: ApiError 404.
+        """
+        vm_rules.check_zone(self._kernel, zone)
+        disk = self._kernel.state.disks.get((zone, name))
+        if disk is None:
+            raise vm_rules.missing(self.path(zone, name))
+        return disk
+
+    def path(self, zone: str, name: str) -> str:
+        """
+        Return the resource name from `projects/` on.
+        """
+        return f"projects/{self._kernel.settings.project}/zones/{zone}/disks/{name}"
+
+    def users(self, disk: Disk) -> list[str]:
+        """
+        Return who has a disk, from `projects/` on; how Google names a TPU there is not known.
+        """
+        project = self._kernel.settings.project
+        vms = [f"projects/{project}/zones/{disk.zone}/instances/{disk.user}"] if disk.user else []
+        return vms + [node.path for node, _ in data_disks.holders(self._kernel, disk.zone, disk.name)]
+
+    def insert(self, zone: str, body: Mapping[str, Any]) -> Operation:
+        """
+        Create a disk from *body* (JSON of Disk), without an image; errors: ApiError.
+        """
+        kernel, place = self._kernel, Place(zone, str(body.get("name", "")))
+        vm_rules.check_zone(kernel, zone)
+        if not is_rfc1035(place.name):
+            raise vm_rules.invalid(f"Invalid value for field 'resource.name': '{place.name}'.")
+        path = self.path(zone, place.name)
+        if (zone, place.name) in kernel.state.disks:
+            raise ApiError(409, "alreadyExists", f"The resource '{path}' already exists")
+        size, kind = str(body.get("sizeGb") or 500), str(body.get("type") or "pd-standard")
+        if not size.isdigit():
+            raise vm_rules.invalid(f"Invalid value for field 'resource.sizeGb': '{size}'.")
+        labels = dict(body.get("labels") or {})
+        kind = kind.rpartition("/")[2]
+        made = Disk(
+            zone, place.name, kernel.numeric_id(), int(size), kind, "", kernel.state.time, labels=labels
+        )
+        operation = kernel.begin(Api.COMPUTE, f"zones/{zone}", "insert", path, made.numeric_id, place=place)
+        if operation.planned is None:
+            self._create(made)
+        kernel.proceed(operation, kernel.settings.latency.vm_change, "vm.done")
+        return operation
+
+    def delete(self, zone: str, name: str) -> Operation:
+        """
+        Start to delete a disk; errors: ApiError 400 while a VM uses it.
+        """
+        kernel, disk = self._kernel, self.get(zone, name)
+        path = self.path(zone, name)
+        for user in self.users(disk)[:1]:
+            text = f"The disk resource '{path}' is already being used by '{user}'"
+            raise ApiError(400, "resourceInUseByAnotherResource", text)
+        operation = kernel.begin(
+            Api.COMPUTE, f"zones/{zone}", "delete", path, disk.numeric_id, place=Place(zone, name)
+        )
+        kernel.proceed(operation, kernel.settings.latency.vm_change, "disk.deleted", zone, name)
+        return operation
+
+    def plan(self, instance: Instance, body: Mapping[str, Any]) -> Planned:
+        """
+        Return the disks that *body* asks for, without changing anything; errors: ApiError.
+        """
+        wanted = body.get("disks") or []
+        if not wanted:
+            raise vm_rules.invalid("Invalid value for field 'resource.disks': at least one disk is needed.")
+        planned = [self._plan_one(instance, disk, index) for index, disk in enumerate(wanted)]
+        names = [disk.name for disk, _ in planned]
+        if len(set(names)) != len(names) or not planned[0][1].boot:
+            raise vm_rules.invalid(
+                "Invalid value for field 'resource.disks': names must differ, the first boots."
+            )
+        return planned
+
+    def attach(self, instance: Instance, planned: Planned) -> None:
+        """
+        Create the planned disks where they do not exist and tie them to the VM.
+        """
+        for disk, _ in planned:
+            disk.user = instance.name
+            if (disk.zone, disk.name) not in self._kernel.state.disks:
+                self._create(disk)
+        instance.disks = tuple(attachment for _, attachment in planned)
+
+    def release(self, instance: Instance) -> None:
+        """
+        Untie the disks of a VM that goes; the auto-delete ones go with it.
+        """
+        for attachment in instance.disks:
+            if attachment.auto_delete:
+                self._destroy(instance.zone, attachment.disk)
+            else:
+                self._kernel.state.disks[instance.zone, attachment.disk].user = ""
+
+    def _plan_one(self, instance: Instance, wanted: Mapping[str, Any], index: int) -> tuple[Disk, Attachment]:
+        params = wanted.get("initializeParams") or {}
+        boot = bool(wanted.get("boot", index == 0))
+        suffix = "" if index == 0 else f"-{index}"
+        source = wanted.get("source", "")
+        name = source.rsplit("/", 1)[-1] or params.get("diskName") or f"{instance.name}{suffix}"
+        attachment = Attachment(name, boot, bool(wanted.get("autoDelete")), wanted.get("deviceName") or name)
+        existing = self._kernel.state.disks.get((instance.zone, name))
+        if source:
+            return self._existing(instance, name), attachment
+        if existing:
+            text = f"The resource '{self.path(instance.zone, name)}' already exists"
+            raise ApiError(409, "alreadyExists", text)
+        return self._new(instance, wanted, name, boot), attachment
+
+    def _existing(self, instance: Instance, name: str) -> Disk:
+        disk = self.get(instance.zone, name)
+        if disk.user:
+            text = (
+                f"The disk resource '{self.path(instance.zone, name)}' is already being used by '{disk.user}'"
+            )
+            raise ApiError(400, "resourceInUseByAnotherResource", text)
+        return disk
+
+    def _new(self, instance: Instance, wanted: Mapping[str, Any], name: str, boot: bool) -> Disk:
+        params = wanted.get("initializeParams") or {}
+        return Disk(
+            instance.zone,
+            name,
+            self._kernel.numeric_id(),
+            int(str(params.get("diskSizeGb") or wanted.get("diskSizeGb") or _DEFAULT_GIB)),
+            str(params.get("diskType") or "pd-standard").rsplit("/", 1)[-1],
+            vm_rules.check_image(wanted) if boot else "",
+            self._kernel.state.time,
+            labels=dict(params.get("labels") or {}),
+        )
+
+    def _create(self, disk: Disk) -> None:
+        kernel = self._kernel
+        kernel.state.disks[disk.zone, disk.name] = disk
+        price = per_hour(tables.disk_price(disk.type, tables.region_of(disk.zone)), disk.size_gib)
+        path = self.path(disk.zone, disk.name)
+        kernel.bill_from_now(Usage(path, "disk", disk.zone, disk.type, price, False, kernel.state.time))
+
+    def _destroy(self, zone: str, name: str) -> None:
+        self._kernel.state.disks.pop((zone, name), None)
+        self._kernel.bill_until_now(self.path(zone, name), "disk")
+
+    def _deleted(self, operation_name: str, zone: str, name: str) -> None:
+        operation = self._kernel.state.operations[operation_name]
+        if operation.planned is None:
+            self._destroy(zone, name)
+        self._kernel.finish(operation, operation.planned)

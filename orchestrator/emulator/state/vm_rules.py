@@ -1,0 +1,186 @@
+"""
+What Compute Engine refuses, and how it reads the body of a VM.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from orchestrator.emulator.state import tables
+from orchestrator.emulator.state.errors import ApiError, compute_case
+from orchestrator.emulator.state.images import resolve_image
+from orchestrator.emulator.state.instance import Instance, Status
+from orchestrator.emulator.state.kernel import Kernel, Place
+from orchestrator.emulator.state.names import is_rfc1035
+from orchestrator.emulator.state.tables import VmType
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,127}")
+_LIMIT_VALUE, _LIMIT_ALL = 256 * 1024, 512 * 1024
+_RUNS = frozenset(Status) - {Status.TERMINATED, Status.SUSPENDED}
+
+
+def invalid(text: str) -> ApiError:
+    """
+    Build a 400 `invalid`.
+    """
+    return ApiError(400, "invalid", text)
+
+
+def missing(path: str) -> ApiError:
+    """
+    Build the 404 for the resource *path* (from `projects/` on).
+    """
+    return ApiError(404, "notFound", f"The resource '{path}' was not found")
+
+
+def check_zone(kernel: Kernel, zone: str) -> None:
+    """
+    Refuse a zone that the catalogue does not name.
+    """
+    if zone not in tables.zones():
+        raise missing(f"projects/{kernel.settings.project}/zones/{zone}")
+
+
+def check_request_id(request_id: str) -> None:
+    """
+    Refuse a requestId that is not a UUID, or the zero UUID.
+    """
+    if request_id and (not _UUID.fullmatch(request_id) or not request_id.strip("0-")):
+        raise invalid(f"Invalid value for field 'requestId': '{request_id}'. Must be a valid, non-zero UUID.")
+
+
+def names_of_several(kernel: Kernel, zone: str, body: Mapping[str, Any]) -> list[str]:
+    """
+    Return the names that a bulk insert asks for: given ones, or the first free numbers of its pattern.
+    """
+    named, pattern = body.get("perInstanceProperties", {}), str(body.get("namePattern", ""))
+    count = int(body.get("count", len(named)))
+    if named:
+        names = [str(one.get("name") or key) for key, one in named.items()]
+    elif (marks := pattern.count("#")) and "#" * marks in pattern:
+        every = (pattern.replace("#" * marks, f"{number:0{marks}}") for number in range(1, 10_000))
+        names = [one for one in every if (zone, one) not in kernel.state.instances][: max(count, 0)]
+    else:
+        raise invalid("Invalid value for field 'resource.namePattern': it has no '#', and no VM is named.")
+    if not 1 <= count == len(names):
+        raise invalid(f"Invalid value for field 'resource.count': '{count}'.")
+    return names
+
+
+def check_name(kernel: Kernel, place: Place) -> None:
+    """
+    Refuse a name that is not RFC 1035 (400) or is taken (409).
+    """
+    if not is_rfc1035(place.name):
+        pattern = "(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)"
+        raise invalid(
+            f"Invalid value for field 'resource.name': '{place.name}'. Must be a match of regex '{pattern}'"
+        )
+    if (place.zone, place.name) in kernel.state.instances:
+        raise compute_case("already exists").error(**kernel.values(place))
+
+
+def machine_type(place: Place, url: str) -> VmType:
+    """
+    Return the machine type that *url* names; errors: ApiError 400.
+    """
+    name = url.rsplit("/", 1)[-1]
+    if name.startswith("ct5lp-"):
+        refused = compute_case("v5e machine type refused").error()
+        raise invalid(refused.message.replace("ct5lp-hightpu-1t", name))
+    found = tables.vm_types(tables.region_of(place.zone)).get(name)
+    if found is None:
+        problem = "The referenced resource does not exist."
+        raise invalid(f"Invalid value for field 'resource.machineType': '{url}'. {problem}")
+    return found
+
+
+def scheduling(body: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return the scheduling as Compute Engine completes it; errors: ApiError 400, ValueError.
+    """
+    given = dict(body.get("scheduling") or {})
+    run_limit(given, 0.0)
+    spot = given.get("provisioningModel") == "SPOT" or bool(given.get("preemptible"))
+    if spot and given.get("automaticRestart"):
+        raise invalid("Scheduling must have preemptible be false when AutomaticRestart is true.")
+    if spot and given.get("onHostMaintenance") == "MIGRATE":
+        raise invalid("Spot VMs cannot migrate: onHostMaintenance must be TERMINATE.")
+    if given.get("instanceTerminationAction") not in (None, "STOP", "DELETE"):
+        raise invalid("Invalid value for field 'resource.scheduling.instanceTerminationAction'.")
+    if not spot:
+        standard = {"onHostMaintenance": "MIGRATE", "automaticRestart": True, "provisioningModel": "STANDARD"}
+        return standard | given | {"preemptible": False}
+    model = {"provisioningModel": "SPOT"} if given.get("provisioningModel") == "SPOT" else {}
+    action = {"instanceTerminationAction": "STOP"} if model else {}
+    fixed = {"onHostMaintenance": "TERMINATE", "automaticRestart": False, "preemptible": True}
+    return action | given | fixed | model
+
+
+def run_limit(rules: Mapping[str, Any], now: float) -> float | None:
+    """
+    Return when the run time of a VM that starts *now* ends (seconds since the epoch), or None.
+
+    Errors: ValueError for a duration or time that cannot be read.
+    """
+    limits = []
+    if rules.get("maxRunDuration"):
+        limits.append(now + float(rules["maxRunDuration"].get("seconds", 0)))
+    if rules.get("terminationTime"):
+        limits.append(datetime.fromisoformat(rules["terminationTime"].replace("Z", "+00:00")).timestamp())
+    return min(limits, default=None)
+
+
+def metadata(body: Mapping[str, Any]) -> dict[str, str]:
+    """
+    Return the items of a Metadata body; errors: ApiError 400 for a bad key or too much data.
+    """
+    items = {item.get("key", ""): item.get("value", "") for item in body.get("items", ())}
+    if len(items) != len(body.get("items", ())):
+        raise invalid("Invalid value for field 'metadata': duplicate metadata key.")
+    for key, value in items.items():
+        if not _METADATA_KEY.fullmatch(key):
+            raise invalid(f"Invalid value for field 'metadata.items.key': '{key}'.")
+        if len(value.encode()) > _LIMIT_VALUE:
+            raise invalid(f"Value for metadata key '{key}' is too large: at most {_LIMIT_VALUE} bytes.")
+    if sum(len(k) + len(v.encode()) for k, v in items.items()) > _LIMIT_ALL:
+        raise invalid(f"Metadata is too large: maximum total size is {_LIMIT_ALL} bytes.")
+    return items
+
+
+def check_image(disk: Mapping[str, Any]) -> str:
+    """
+    Return the full name of the image a boot disk asks for; errors: ApiError.
+    """
+    url = (disk.get("initializeParams") or {}).get("sourceImage", "")
+    if not url:
+        raise invalid("Invalid value for field 'resource.disks[0]': no source image and no source disk.")
+    return resolve_image(url)
+
+
+def over_quota(kernel: Kernel, instance: Instance) -> int | None:
+    """
+    Return the CPUS limit of the region if the VM would go beyond it, else None.
+
+    Spot VMs count against the same quota: the separate preemptible quota is not modelled.
+    """
+    region = tables.region_of(instance.zone)
+    limit = kernel.settings.quotas.get(("CPUS", region))
+    if limit is None:
+        return None
+    others = cpus_in_use(kernel, region) - (instance.type.guest_cpus if _counts(kernel, instance) else 0)
+    return limit if others + instance.type.guest_cpus > limit else None
+
+
+def cpus_in_use(kernel: Kernel, region: str) -> int:
+    """
+    Return the CPUs of the VMs in *region* that are not stopped.
+    """
+    vms = [vm for vm in kernel.state.instances.values() if vm.status in _RUNS]
+    return sum(vm.type.guest_cpus for vm in vms if tables.region_of(vm.zone) == region)
+
+
+def _counts(kernel: Kernel, instance: Instance) -> bool:
+    return instance.status in _RUNS and (instance.zone, instance.name) in kernel.state.instances

@@ -1,0 +1,262 @@
+"""
+The local cloud as one object: both services, faults, controls, machines and the bill.
+"""
+
+import pickle
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from orchestrator.clock import Clock
+from orchestrator.emulator.state.billing import BillLine, bill
+from orchestrator.emulator.state.compute import ComputeVms
+from orchestrator.emulator.state.controls import Controls
+from orchestrator.emulator.state.errors import compute_case
+from orchestrator.emulator.state.faults import FaultSpec, check, check_method
+from orchestrator.emulator.state.kernel import Kernel
+from orchestrator.emulator.state.machines import Hosts, Machine
+from orchestrator.emulator.state.network import Network
+from orchestrator.emulator.state.queued import QueuedResource
+from orchestrator.emulator.state.queued_calls import QueuedResources
+from orchestrator.emulator.state.queued_controls import QueuedControls
+from orchestrator.emulator.state.settings import CloudSettings
+from orchestrator.emulator.state.state import MachineState, State
+from orchestrator.emulator.state.tpu import TpuNodes
+from orchestrator.emulator.state.vm_changes import VmChanges
+from orchestrator.errors import LocalCloudError
+
+_FORMAT = 1
+GuestAttributes = Mapping[tuple[str, str], str]
+
+
+class LocalCloud:
+    """
+    Hold one local cloud. Its public methods may be called from any thread.
+
+    The services `tpu`, `queued`, `compute`, `changes` and `network` are for callers that hold `lock`
+    (the wire does). `kernel` is what they share.
+    """
+
+    def __init__(self, clock: Clock, hosts: Hosts, settings: CloudSettings) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.kernel = Kernel(clock, hosts, settings)
+        self.tpu = TpuNodes(self.kernel)
+        self.queued = QueuedResources(self.kernel, self.tpu)
+        self.compute = ComputeVms(self.kernel)
+        self.changes = VmChanges(self.kernel, self.compute)
+        self.network = Network(self.kernel)
+        self._controls = Controls(self.kernel, self.tpu, self.compute)
+        self._queued_controls = QueuedControls(self.kernel, self.queued.life)
+
+    # Time and state.
+
+    @property
+    def version(self) -> int:
+        """
+        Return a number that grows with each change of the state.
+        """
+        return self.kernel.state.version
+
+    @property
+    def calls(self) -> Counter[str]:
+        """
+        Return how often each method was called.
+        """
+        return self.kernel.state.calls
+
+    def tick(self) -> None:
+        """
+        Bring everything to the clock's present.
+        """
+        with self.lock:
+            self.kernel.tick()
+
+    def next_due(self) -> float | None:
+        """
+        Return when the next event happens (seconds since the epoch), or None.
+        """
+        with self.lock:
+            heap = self.kernel.state.heap
+            return heap[0].due if heap else None
+
+    def pause(self, seconds: float) -> None:
+        """
+        Wait while others go on: give up the lock (held once), wait, take it again and tick.
+        """
+        self.lock.release()
+        try:
+            self.clock.wait(seconds)
+        finally:
+            self.lock.acquire()
+        self.kernel.tick()
+
+    def snapshot(self) -> bytes:
+        """
+        Return the state for `restore`; machines themselves are not part of it.
+        """
+        with self.lock:
+            return pickle.dumps((_FORMAT, self.kernel.state))
+
+    def restore(self, data: bytes) -> None:
+        """
+        Take the state of a snapshot; read only files of our own, as pickle can run code.
+
+        No machine is booted: `machines()` and `machine_state()` say which should run. Errors:
+        LocalCloudError when the data are damaged or of another format.
+        """
+        try:
+            number, state = pickle.loads(data)  # noqa: S301 - a file that only we write
+        except Exception as error:
+            raise _unreadable(f"the saved state is damaged: {error}") from error
+        if number != _FORMAT or not isinstance(state, State):
+            raise _unreadable(f"the saved state has format {number}, not {_FORMAT}")
+        with self.lock:
+            self.kernel.state = state
+
+    # Controls.
+
+    def preempt(self, name: str, notice: bool = True) -> None:
+        """
+        Preempt a spot node or VM, with its notice or at once; errors: LocalCloudError.
+        """
+        with self.lock:
+            self.kernel.tick()
+            self._controls.preempt(name, notice=notice)
+            self.kernel.tick()
+
+    def kill_worker(self, name: str, index: int) -> None:
+        """
+        Kill one machine of a slice; its node stays READY; errors: LocalCloudError.
+        """
+        with self.lock:
+            self.kernel.tick()
+            self._controls.kill_worker(name, index)
+
+    def set_node_state(self, name: str, state: str) -> None:
+        """
+        Put a node into an odd state, see Controls.set_node_state; errors: LocalCloudError.
+        """
+        with self.lock:
+            self.kernel.tick()
+            self._controls.set_node_state(name, state)
+
+    def set_zone_state(self, zone: str, state: str) -> None:
+        """
+        Take a zone out of the TPU API's reach, or back, see Controls.set_zone_state; errors: LocalCloudError.
+        """
+        with self.lock:
+            self.kernel.tick()
+            self._controls.set_zone_state(zone, state)
+
+    def set_queued_state(self, name: str, state: str) -> None:
+        """
+        Move a queued resource to a state, see QueuedControls.set_state; errors: LocalCloudError.
+        """
+        with self.lock:
+            self.kernel.tick()
+            self._queued_controls.set_state(name, state)
+            self.kernel.tick()
+
+    def queued_resources(self) -> list[QueuedResource]:
+        """
+        Return every queued resource, in any state.
+        """
+        with self.lock:
+            self.kernel.tick()
+            return list(self.kernel.state.queued.values())
+
+    def fail_next(self, method: str, failures: Iterable[FaultSpec | str]) -> None:
+        """
+        Let the next calls of *method* meet *failures*, one each, in order.
+
+        A string is read by FaultSpec.parse. Errors: LocalCloudError for an unknown method or
+        failure; then none is added.
+        """
+        check_method(method)
+        parsed = [FaultSpec.parse(method, f) if isinstance(f, str) else check(method, f) for f in failures]
+        with self.lock:
+            self.kernel.state.faults.setdefault(method, []).extend(parsed)
+            self.kernel.touch()
+
+    def unused_faults(self) -> list[tuple[str, FaultSpec]]:
+        """
+        Return the faults that no call has met yet.
+        """
+        with self.lock:
+            waiting = sorted(self.kernel.state.faults.items())
+            return [(method, fault) for method, faults in waiting for fault in faults]
+
+    # Machines.
+
+    def machine(self, machine_id: str) -> Machine | None:
+        """
+        Return a machine with its present attributes, or None.
+        """
+        with self.lock:
+            return self.kernel.state.machines.get(machine_id)
+
+    def machines(self) -> list[Machine]:
+        """
+        Return every machine that exists, running or stopped.
+        """
+        with self.lock:
+            return list(self.kernel.state.machines.values())
+
+    def machine_by_address(self, address: str) -> Machine | None:
+        """
+        Return the machine with the loopback address *address*, or None.
+        """
+        return next((m for m in self.machines() if m.address == address), None)
+
+    def running_vm(self, project: str, zone: str, name: str) -> str | None:
+        """
+        Return the address of a VM that runs, or None.
+        """
+        for machine in self.machines():
+            if (machine.kind, machine.project, machine.zone, machine.name) == ("vm", project, zone, name):
+                return machine.address if self.machine_state(machine.id).running else None
+        return None
+
+    def machine_state(self, machine_id: str) -> MachineState:
+        """
+        Return what the metadata server shows; a machine that is gone is not running.
+        """
+        with self.lock:
+            self.kernel.tick()
+            return self.kernel.state.flags.get(machine_id, MachineState())
+
+    def guest_attributes(self, machine_id: str) -> GuestAttributes:
+        """
+        Return (namespace, key) -> value; errors: ApiError 404 when there is no such machine.
+        """
+        with self.lock:
+            found = self.kernel.state.guest.get(machine_id)
+        if found is None:
+            raise compute_case("no guest attributes").error()
+        return dict(found)
+
+    def put_guest_attribute(self, machine_id: str, namespace: str, key: str, value: str) -> None:
+        """
+        Store what a machine has written; errors: ApiError 404 when there is no such machine.
+        """
+        self.guest_attributes(machine_id)
+        with self.lock:
+            self.kernel.state.guest[machine_id][namespace, key] = value
+            self.kernel.touch()
+            self.kernel.hosts.changed(machine_id)
+
+    def bill(self) -> list[BillLine]:
+        """
+        Return what everything would have cost up to now.
+        """
+        with self.lock:
+            self.kernel.tick()
+            return bill(self.kernel.state.usage, self.kernel.state.time)
+
+
+def _unreadable(message: str) -> LocalCloudError:
+    return LocalCloudError(
+        message, unchanged="the local cloud keeps the state it has", hint="run `tpuctl local reset`"
+    )

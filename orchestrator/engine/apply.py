@@ -1,0 +1,345 @@
+"""
+Make the changes of a plan: intent, record, call, result. The only place that touches the world.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from orchestrator.domain import names
+from orchestrator.domain.bucket_grants import grants_mark
+from orchestrator.domain.events import Event
+from orchestrator.domain.observation import Node, Operation, Present, Unknown, World
+from orchestrator.domain.plan import Change, Kind, Plan, Verb
+from orchestrator.domain.ports import Nodes
+from orchestrator.domain.record import History, Refusal, forgiven
+from orchestrator.engine.artifacts import find_artifacts, upload
+from orchestrator.engine.data_disks import check_disks
+from orchestrator.engine.deliver import deliver, deliver_sidecars, node_hosts
+from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.observe import FAULTS, as_error
+from orchestrator.engine.queued_tpus import nodes_of
+from orchestrator.engine.routes import vm_host
+from orchestrator.errors import (
+    ConflictError,
+    LeaseHeldError,
+    NotFoundError,
+    RemoteError,
+    Retry,
+    TpuctlError,
+    TransientError,
+)
+from orchestrator.planning.intent import intended
+from orchestrator.planning.job import latest_try, push_mark
+from orchestrator.planning.on_demand import asks_flex_start, asks_on_demand, refusal_of
+from orchestrator.planning.race import accepted, refused
+from orchestrator.planning.sidecars import told
+
+REMOTE_PAUSE = 3.0
+"""Seconds before machines that could not be reached are tried again."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """
+    Pair a change with the error that it met.
+    """
+
+    change: Change
+    error: TpuctlError
+
+
+def asks_for_tpu(change: Change) -> bool:
+    """
+    Say whether a change asks for a TPU.
+    """
+    return (change.kind, change.verb) == (Kind.NODE, Verb.CREATE)
+
+
+class Actor:
+    """
+    Carry out plans for one deployment.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._cloud = deployment.cloud
+        self._blueprint = deployment.blueprint
+        self._record = deployment.record
+        self._journal = deployment.journal
+        self._lease = deployment.lease
+        self._clock = deployment.clock
+        self._sink = deployment.sink
+
+    def act(self, plan: Plan, world: World) -> tuple[Failure, ...]:
+        """
+        Make all changes: kinds and races side by side, the changes of one in order. Return what failed.
+
+        The first VM goes before the first TPU: a refusal that waiting does not cure is met before anything
+        is billed that is of no use without it.
+        """
+        changes = [change for change in plan.changes if not self._held(change)]
+        self._intend(changes)
+        first = self._first_vm(changes)
+        failures = self._side_by_side(first, world)
+        changes = [change for change in changes if change not in first]
+        final = next((f for f in failures if f.error.retry in {Retry.PERMANENT, Retry.QUOTA}), None)
+        if final is not None:
+            tpus = [change for change in changes if asks_for_tpu(change)]
+            failures += tuple(self._not_asked(change, final) for change in tpus)
+            changes = [change for change in changes if change not in tpus]
+        return failures + self._side_by_side(changes, world)
+
+    def _first_vm(self, changes: list[Change]) -> list[Change]:
+        """
+        Return the create of a VM that this deployment never had, if a TPU is asked for at the same time.
+        """
+        if self._record.history.vm_accepted or not any(map(asks_for_tpu, changes)):
+            return []
+        return [change for change in changes if (change.kind, change.verb) == (Kind.VM, Verb.CREATE)]
+
+    def _not_asked(self, change: Change, cause: Failure) -> Failure:
+        """
+        Remember that a TPU was not asked for, as if its zone had refused it for the same reason.
+        """
+        error = cause.error
+        why = type(error)(
+            f"TPU {change.name} was not asked for: {error.message}",
+            code=error.code, hint=error.hint, unchanged="no TPU was asked for",
+        )  # fmt: skip
+        self._refused(change, why, None)
+        return Failure(change, why)
+
+    def _side_by_side(self, changes: list[Change], world: World) -> tuple[Failure, ...]:
+        lanes = dict.fromkeys(change.lane for change in changes)
+        with ThreadPoolExecutor(max_workers=len(lanes) or 1) as pool:
+            groups = [[c for c in changes if c.lane == lane] for lane in lanes]
+            done = list(pool.map(lambda group: [self._make(change, world) for change in group], groups))
+        return tuple(failure for group in done for failure in group if failure is not None)
+
+    def _intend(self, changes: list[Change]) -> None:
+        """
+        Save what was learned and every intent in one write, before any call that they cover.
+
+        Raise what the write meets: then nothing was called.
+        """
+        if not changes:
+            return
+        self._lease.keep()
+        queued, now = self._blueprint.spec.tpu.request != "node", self._clock.now()
+        self._record.update(lambda h: intended(h, changes, queued=queued, now=now))
+
+    def _make(self, change: Change, world: World) -> Failure | None:
+        # Not inside the try: a lease in doubt ends the pass, and is no refusal of the cloud.
+        self._lease.keep()
+        in_bucket = isinstance(world.bucket, Present)
+        if in_bucket and self._lease.token is None:
+            gone = "the bucket went away while this look was acted on, and with it the lease"
+            raise TransientError(gone, unchanged="nothing more was created or deleted")
+        entry = ""
+        try:
+            entry = self._journal.intend(change, in_bucket=in_bucket)
+            text = self._call(change, world)
+        except LeaseHeldError:
+            raise
+        except FAULTS as fault:
+            # A fault of ours fails this change only: among the others may be a deletion.
+            error = as_error(fault)
+            self._refused(change, error, world)
+            if entry:
+                self._close(entry, f"{error.code} {error.message}", in_bucket=in_bucket)
+            return Failure(change, error)
+        self._close(entry, "ok", in_bucket=in_bucket)
+        if text:
+            self._say(change, text)
+        return None
+
+    def _held(self, change: Change) -> bool:
+        """
+        Say whether the budget holds a create back after all: another deployment was faster since the look.
+        """
+        if not asks_for_tpu(change):
+            return False
+        return self._deployment.budget.take(change.zone, self._clock.now()) > 0
+
+    def _close(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
+        """
+        Write the result. A result that cannot be written leaves an open intent, which is the safe side.
+        """
+        try:
+            self._journal.result(entry, outcome, in_bucket=in_bucket)
+        except TpuctlError as error:
+            self._sink(Event(self._clock.now(), "journal", f"journal: {error.message}"))
+
+    def _say(self, change: Change, text: str) -> None:
+        data: dict[str, object] = change.as_dict()
+        self._sink(Event(self._clock.now(), f"{change.kind.value}-{change.verb.name.lower()}", text, data))
+
+    def _call(self, change: Change, world: World) -> str:
+        handlers: dict[tuple[Kind, Verb], Callable[[Change, World], str]] = {
+            (Kind.BUCKET, Verb.CREATE): self._create_bucket,
+            (Kind.BUNDLE, Verb.CREATE): self._upload,
+            (Kind.VM, Verb.CREATE): self._create_vm,
+            (Kind.VM, Verb.START): self._start_vm,
+            (Kind.VM, Verb.STOP): self._stop_vm,
+            (Kind.VM, Verb.DELETE): self._delete_vm,
+            (Kind.NODE, Verb.CREATE): self._create_node,
+            (Kind.NODE, Verb.DELETE): self._delete_node,
+            (Kind.JOB, Verb.CREATE): self._push,
+            (Kind.JOB, Verb.UPDATE): self._push,
+            (Kind.SIDECARS, Verb.UPDATE): self._tell_sidecars,
+        }
+        return handlers[change.kind, change.verb](change, world)
+
+    def _create_bucket(self, change: Change, world: World) -> str:
+        order = self._blueprint.bucket_order()
+        if self._blueprint.spec.bucket.adopt:
+            raise ConflictError(
+                f"bucket.adopt is set, but the bucket {order.name} does not exist",
+                hint="create it, or leave out bucket.adopt so that tpuctl creates it",
+                unchanged="no bucket was created",
+            )
+        self._cloud.buckets.create(order)
+        mark, now = grants_mark(self._blueprint.spec), self._clock.now()
+        # The first write of the record in the bucket decides which of two first commands goes on.
+        self._record.update(
+            lambda h: replace(
+                forgiven(h, Kind.BUCKET), bucket_seen=True, bucket_ready=True, grants=mark, granted_at=now
+            )
+        )
+        return f"bucket {order.name} is ready in {order.location}"
+
+    def _upload(self, change: Change, world: World) -> str:
+        history = self._record.history
+        artifacts = find_artifacts(history, self._deployment.bundles, self._cloud.store)
+        upload(artifacts, self._deployment.bundles, self._cloud.store)
+        mark = f"{history.bundle}:{history.agent}"
+        self._record.note(lambda h: replace(forgiven(h, Kind.BUNDLE), uploaded=mark))
+        return f"code {history.bundle[:12]} is in the bucket"
+
+    def _create_vm(self, change: Change, world: World) -> str:
+        order = self._blueprint.vm_order(self._record.history)
+        self._remember(self._cloud.vms.create(order))
+        self._record.note(lambda h: replace(h, vm_accepted=True, sidecars=self._told(h, "vm")))
+        return f"VM {order.name} ({order.machine}) asked for in {order.zone}"
+
+    def _start_vm(self, change: Change, world: World) -> str:
+        self._remember(self._cloud.vms.start(change.name, change.zone))
+        return f"VM {change.name}: {change.why}; start asked for"
+
+    def _stop_vm(self, change: Change, world: World) -> str:
+        # The loop may run on that VM, and ends with it: what it has to say is stored first.
+        self._say(change, f"VM {change.name}: stop asked for, its disk stays ({change.why})")
+        self._deployment.store_events()
+        self._remember(self._cloud.vms.stop(change.name, change.zone))
+        return ""
+
+    def _delete_vm(self, change: Change, world: World) -> str:
+        self._remember(self._cloud.vms.delete(change.name, change.zone))
+        return f"VM {change.name}: deletion asked for ({change.why})"
+
+    def _create_node(self, change: Change, world: World) -> str:
+        order = self._blueprint.node_order(self._record.history, change.zone, change.incarnation or 0)
+        check_disks(self._cloud.vms, order)
+        try:
+            operation = self._nodes.create(order)
+        except ConflictError as error:
+            if error.aborted or not self._ours(change.name, change.zone):
+                raise
+            operation = None
+        self._record.note(
+            lambda h: replace(accepted(h, change.incarnation or 0), sidecars=self._told(h, "tpu"))
+        )
+        self._remember(operation)
+        return f"TPU {order.name} ({order.type}) asked for in {order.zone}: {change.why}"
+
+    @property
+    def _nodes(self) -> Nodes:
+        return nodes_of(self._cloud, self._blueprint.spec, self._record.history)
+
+    def _ours(self, name: str, zone: str) -> bool:
+        """
+        Say whether the node of that name carries our label: then a lost answer left it, and it is adopted.
+
+        Raise TransientError when nobody can tell. A list is not asked: it may be older than the node.
+        """
+        seen = self._nodes.observe(name, zone)
+        if isinstance(seen, Present):
+            return seen.value.labels.get(names.DEPLOYMENT_LABEL) == self._blueprint.spec.name
+        why = seen.why if isinstance(seen, Unknown) else "it is not found by its name"
+        raise TransientError(f"the name {name} is taken; whose it is cannot be seen now: {why}")
+
+    def _delete_node(self, change: Change, world: World) -> str:
+        self._remember(self._nodes.delete(change.name, change.zone))
+        return f"TPU {change.name}: deletion asked for ({change.why})"
+
+    def _push(self, change: Change, world: World) -> str:
+        node = self._node(world)
+        history = self._record.history
+        artifacts = find_artifacts(history, self._deployment.bundles, self._cloud.store)
+        text = deliver(self._cloud, self._blueprint, artifacts, history, node, world, change)
+        mark = push_mark(self._blueprint.spec, history)
+        pause = self._clock.now() + 10 * REMOTE_PAUSE
+        self._record.note(
+            lambda h: replace(
+                h, pushed=mark, settings_due=False, remote_failed_since=None, next_remote_at=pause
+            )
+        )
+        return text
+
+    def _tell_sidecars(self, change: Change, world: World) -> str:
+        """
+        Tell the VM or worker 0 of the TPU about its sidecars.
+
+        A failure is said and not repeated: sidecars keep nobody from watching the job.
+        """
+        on_vm = change.name == names.vm_name(self._blueprint.spec)
+        role = "vm" if on_vm else "tpu"
+        try:
+            host = (
+                vm_host(self._cloud, world) if on_vm else node_hosts(self._cloud, self._node(world), world)[0]
+            )
+            deliver_sidecars(self._cloud, self._blueprint, host, role)
+            text = "the new settings are there"
+        except (RemoteError, NotFoundError) as error:
+            text = f"they keep their settings ({error.message}); tpuctl tunnel tries again"
+        self._record.note(lambda h: replace(h, sidecars=self._told(h, role)))
+        return f"sidecars on {change.name}: {text}"
+
+    def _told(self, history: History, role: str) -> dict[str, str]:
+        return told(history, self._blueprint.spec, role)
+
+    def _node(self, world: World) -> Node:
+        nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
+        found = next((n for n in nodes if n.incarnation == self._record.history.incarnation), None)
+        if found is None:
+            raise RemoteError("the TPU was replaced meanwhile", unchanged="nothing was pushed")
+        return found
+
+    def _remember(self, operation: Operation | None) -> None:
+        if operation is not None:
+            stamped = replace(operation, started_at=operation.started_at or self._clock.now())
+            self._record.note(lambda h: replace(h, operations=(*h.operations, stamped)))
+
+    def _refused(self, change: Change, error: TpuctlError, world: World | None) -> None:
+        """
+        Remember a refusal, so that the next pass waits, goes elsewhere or gives up.
+        """
+        now = self._clock.now()
+        if change.kind is Kind.JOB:
+            # Failures of long ago say nothing about this machine's reach today.
+            known = self._record.history
+            recent = now - known.next_remote_at < latest_try(self._blueprint.spec)
+            since = known.remote_failed_since if recent else None
+            self._record.note(
+                lambda h: replace(h, remote_failed_since=since or now, next_remote_at=now + REMOTE_PAUSE)
+            )
+        elif change.verb in {Verb.CREATE, Verb.START}:
+            retry = Retry.TRANSIENT if isinstance(error, ConflictError) and error.aborted else error.retry
+            retry = refusal_of(retry, flex=asks_flex_start(change))
+            text = f"{error.code} {error.message}"
+            dear = asks_on_demand(change)
+            nodes = world.nodes.value if world and isinstance(world.nodes, Present) else ()
+            beside = any(node.zone == change.zone for node in nodes)
+            refusal = Refusal(now, change.zone, retry, text, change.kind, error.hint, dear, beside)
+            self._record.note(lambda h: refused(h, refusal, change.incarnation))

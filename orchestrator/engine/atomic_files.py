@@ -1,0 +1,105 @@
+"""
+Write files so that a kill at any line leaves the old content or the new one.
+"""
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.errors import DiskError
+from orchestrator.private_folders import private_folder
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+NO_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EIO}
+
+
+def disk_trouble(error: OSError, path: Path | None = None) -> DiskError | None:
+    """
+    Return what *error* means when it tells of this computer's disk, else None.
+    """
+    where = path or error.filename
+    full = error.errno in NO_ROOM
+    if not full and not (where and error.errno in NO_WAY):
+        return None
+    what = "written" if full else "read or written"
+    return DiskError(
+        f"{where or 'a file of this computer'} cannot be {what}: {(error.strerror or str(error)).lower()}",
+        hint="make room, or let this user read and write there; then run the same command again "
+        "(TPUCTL_STATE_DIR names another folder for what tpuctl remembers)",
+        unchanged="what was made or deleted before this is so still; `tpuctl status` shows it",
+    )
+
+
+@contextmanager
+def _on_disk(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        trouble = disk_trouble(error, path)
+        if trouble is None:
+            raise
+        raise trouble from error
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """
+    Replace *path* by *data*, readable by the owner only, synced to disk before the rename.
+
+    Raise DiskError when the disk does not take it; then the old content is still there.
+    """
+    with _on_disk(path):
+        _replace(path, data)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    private_folder(path.parent)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+        _sync_folder(path.parent)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def append_synced(path: Path, line: bytes) -> None:
+    """
+    Append *line* and sync it to disk before returning.
+
+    What a kill or a full disk left of an earlier line is ended first, so that it spoils no other. Raise
+    DiskError when the disk does not take it; a part of the line may be there.
+    """
+    with _on_disk(path):
+        _append(path, line)
+
+
+def _sync_folder(folder: Path) -> None:
+    """
+    Let the folder itself keep the new name, which POSIX does not promise for a synced file.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _append(path: Path, line: bytes) -> None:
+    private_folder(path.parent)
+    new = not path.exists()
+    with path.open("a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            line = line if file.read(1) == b"\n" else b"\n" + line
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+    if new:
+        _sync_folder(path.parent)

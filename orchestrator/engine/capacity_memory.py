@@ -1,0 +1,96 @@
+"""
+The memory of zones in an object of its own, so that a lost record does not take it along.
+
+The record holds it as well, and is newer: the object is written once a minute at most, after changes.
+"""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from orchestrator.domain.capacity import Places, merged
+from orchestrator.domain.checksum import sealed_bytes, unsealed
+from orchestrator.domain.names import CAPACITY
+from orchestrator.domain.observation import Present, World
+from orchestrator.domain.ports import Store
+from orchestrator.domain.record import History
+from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
+
+SCHEMA = 1
+SPACING = 60.0
+"""Least seconds between two writes."""
+
+
+class CapacityMemory:
+    """
+    Read the object once, and again when somebody else has written it; nothing that fails here stops a pass.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._unread = True
+        self._generation = 0
+        self._stored: Places = ()
+        self._tried_at = float("-inf")
+
+    def recalled(self, history: History, world: World) -> History:
+        """
+        Return the record with what the object knows better.
+        """
+        if not self._unread or not isinstance(world.bucket, Present):
+            return history
+        try:
+            found = self._store.read(CAPACITY)
+        except NotFoundError:
+            found = None
+        except TpuctlError:
+            return history
+        self._unread = False
+        self._generation = found.generation if found else 0
+        self._stored = decoded(found.data) if found else ()
+        places = merged(history.places, self._stored, world.seen_at)
+        return history if places is history.places else replace(history, places=places)
+
+    def keep(self, places: Places, now: float) -> None:
+        """
+        Write what the record knows, where that is new and the last try is a minute ago.
+        """
+        if self._unread or places == self._stored or 0 <= now - self._tried_at < SPACING:
+            return
+        self._tried_at = now
+        try:
+            self._generation = self._store.write(CAPACITY, encoded(places), if_generation=self._generation)
+        except PreconditionError:
+            # Another deployment's write, or one of ours whose answer was lost.
+            self._unread = True
+        except TpuctlError:
+            return
+        else:
+            self._stored = places
+
+
+def encoded(places: Places) -> bytes:
+    """
+    Return the object's bytes.
+    """
+    body = {"schema": SCHEMA, "places": _adapter().dump_python(places, mode="json")}
+    return sealed_bytes(body)
+
+
+def decoded(data: bytes) -> Places:
+    """
+    Read the object; one that is damaged, or of another version, knows nothing.
+    """
+    try:
+        body = unsealed(data)
+        places: Places = _adapter().validate_python(body["places"]) if body["schema"] == SCHEMA else ()
+    except (ValueError, KeyError, TypeError):
+        return ()
+    return places
+
+
+@cache
+def _adapter() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Places)

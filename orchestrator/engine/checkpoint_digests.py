@@ -1,0 +1,67 @@
+"""
+Tell the bytes of checkpoints in the bucket, so that two runs can be compared.
+"""
+
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.advice.rehearsal.same_bytes import FilePrint, Prints
+from orchestrator.domain.names import CHECKPOINTS
+from orchestrator.domain.ports import Store
+from orchestrator.engine.checkpoints import StoredCheckpoint
+
+ARCHIVES = (".npz", ".pt", ".pth", ".pth.tar", ".keras", ".ckpt", ".zip", ".bin", ".pkl")
+NEWEST = 3
+"""Checkpoints that are read: the two runs need one step in common."""
+
+
+def read_prints(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> dict[int, Prints]:
+    """
+    Return what tells the bytes of the newest complete checkpoints, by step. Raises TpuctlError.
+    """
+    complete = [one for one in checkpoints if one.complete]
+    newest: dict[int, StoredCheckpoint] = {}
+    for one in complete:
+        newest.setdefault(one.step, one)
+    return {step: _prints(store, one) for step, one in list(newest.items())[:NEWEST]}
+
+
+def _prints(store: Store, checkpoint: StoredCheckpoint) -> Prints:
+    return {
+        _relative(name, checkpoint): found
+        for name, sha256 in checkpoint.objects
+        if (found := _print(store, name, sha256)) is not None
+    }
+
+
+def _relative(name: str, checkpoint: StoredCheckpoint) -> str:
+    """
+    Return a file's name without what another run has otherwise: the incarnation.
+    """
+    parts = name[len(CHECKPOINTS) :].split("/")
+    return "/".join(parts if checkpoint.incarnation is None else parts[2:])
+
+
+def _print(store: Store, name: str, sha256: str) -> FilePrint | None:
+    if not name.endswith(ARCHIVES):
+        known = sha256 or store.sha256(name)
+        return FilePrint(known) if known else None
+    with tempfile.TemporaryDirectory(prefix="tpuctl-prints-") as folder:
+        path = Path(folder) / "archive"
+        found = store.download(name, path)
+        return None if found is None else FilePrint(found, _members(path))
+
+
+def _members(path: Path) -> dict[str, int] | None:
+    """
+    Return each member's CRC-32 of a zip archive, None for any other file.
+
+    The archive's own folder (PyTorch names it after the file) is left out of the names.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {info.filename.partition("/")[2] or info.filename: info.CRC for info in archive.infolist()}
+    except (zipfile.BadZipFile, OSError):
+        return None

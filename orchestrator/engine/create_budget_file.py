@@ -1,0 +1,120 @@
+"""
+The create budget in a file that all deployments of one project on this computer share.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.domain.capacity import Place, Places
+from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.errors import DiskError
+from orchestrator.planning.create_budget import (
+    A_MINUTE,
+    MOST_A_MINUTE,
+    SHARED,
+    Ledger,
+    free_at,
+    with_create,
+    with_stockout,
+)
+from orchestrator.private_folders import private_folder
+
+LOCK_SECONDS = 10.0
+"""Seconds to wait for the file; afterwards the create is made, since a lock must not stop a deployment."""
+
+
+def limit_of(environ: Mapping[str, str]) -> int:
+    """
+    Return how many creates a minute are allowed: TPUCTL_CREATES_A_MINUTE, or the default.
+    """
+    text = environ.get("TPUCTL_CREATES_A_MINUTE", "")
+    return int(text) if text.isdigit() else A_MINUTE
+
+
+class CreateBudget:
+    """
+    Keep the ledger in the file *path*; one that cannot be read counts as empty.
+    """
+
+    def __init__(self, path: Path, limit: int | None = None) -> None:
+        self._path = path
+        self._limit = min(MOST_A_MINUTE, max(1, limit_of(os.environ) if limit is None else limit))
+
+    def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
+        """
+        Return until when zones are held back; one that is free is left out.
+        """
+        ledger = self._read()
+        times = {zone: free_at(ledger, zone, now, self._limit) for zone in zones}
+        return {zone: at for zone, at in times.items() if at > now}
+
+    def take(self, zone: str, now: float) -> float:
+        """
+        Take one create in *zone*: return 0, or until when it is held back, in which case none was taken.
+        """
+        with self._locked():
+            ledger = self._read()
+            until = free_at(ledger, zone, now, self._limit)
+            if until > now:
+                return until
+            self._write(with_create(ledger, zone, now))
+        return 0.0
+
+    def refused(self, zone: str, kind: str, at: float) -> None:
+        """
+        Tell all others that *zone* has no TPU of that type.
+        """
+        with self._locked():
+            self._write(with_stockout(self._read(), zone, kind, at))
+
+    def stockouts(self, kind: str, now: float) -> Places:
+        """
+        Return what all of them know of stockouts of one type.
+        """
+        return tuple(p for p in self._read().stockouts if p.type == kind and now - SHARED < p.out_at <= now)
+
+    def _locked(self) -> "_Locked":
+        return _Locked(self._path.with_suffix(".lock"))
+
+    def _read(self) -> Ledger:
+        try:
+            body = json.loads(self._path.read_bytes())
+            creates = tuple((float(at), str(zone)) for at, zone in body["creates"])
+            stockouts = tuple(
+                Place(str(zone), str(kind), float(since), float(at))
+                for zone, kind, since, at in body["stockouts"]
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return Ledger()
+        return Ledger(creates, stockouts)
+
+    def _write(self, ledger: Ledger) -> None:
+        rows = [[p.zone, p.type, p.out_since, p.out_at] for p in ledger.stockouts]
+        body = {"schema": 1, "creates": [list(create) for create in ledger.creates], "stockouts": rows}
+        with suppress(DiskError):  # It spares the API's patience, not anybody's money: nothing waits for it.
+            write_atomically(self._path, json.dumps(body).encode())
+
+
+class _Locked:
+    """
+    Hold the file's lock, or go on without it when it cannot be had in time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        from filelock import FileLock
+
+        self._folder = path.parent
+        self._lock = FileLock(path)
+
+    def __enter__(self) -> None:
+        # A Timeout of the lock is an OSError too.
+        with suppress(OSError):
+            private_folder(self._folder)
+            self._lock.acquire(timeout=LOCK_SECONDS)
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock.is_locked:
+            self._lock.release()

@@ -1,0 +1,304 @@
+"""
+The lease: of all computers, one acts on a deployment.
+
+It is an object of the bucket, created with "must not exist", renewed and released with its generation. Its
+age is told by the bucket's clock alone, so clocks that differ do no harm. A holder that could not renew it
+for a while stops acting before anybody may take it over; the record, which the new holder writes first,
+refuses the late write of one that was paused.
+
+An object takes one change a second. A holder that has nothing to do would wait for that to delete its lease:
+it writes beside it that the generation is given back, which is as good.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+from orchestrator.clock import Clock, SteadyClock
+from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, Holder, held_by
+from orchestrator.domain.names import LEASE, LEASE_WISH
+from orchestrator.domain.ports import Store, StoredObject
+from orchestrator.engine.held import give_back, given_back
+from orchestrator.engine.record_store import bucket_refused
+from orchestrator.errors import (
+    AuthError,
+    LeaseHeldError,
+    NotFoundError,
+    PreconditionError,
+    TpuctlError,
+    TransientError,
+)
+
+YIELD_SECONDS = 90.0
+"""Seconds that a command waits for a holder that steps aside when asked."""
+
+
+TELLING = 3600.0
+"""Seconds after which the clock is set by the bucket's again."""
+PATIENCE = 15.0
+"""Seconds for which a bucket that does not answer is asked for the lease again."""
+TOO_SOON = "TPU-402"
+
+
+class Lease:
+    """
+    Hold, keep and release the lease of one deployment for *me*. May be used from several threads.
+
+    *dead* says of another holder whether it is a process of this computer that no longer runs; then nobody
+    need wait for its lease to expire. *taken_over* says that the lease was taken from a holder that has not
+    given it back: what that one still has under way may come late.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, me: Holder, dead: Callable[[Holder], bool] = lambda _: False
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._dead = dead
+        self._lock = threading.RLock()
+        self._generation: int | None = None
+        self._renewed = 0.0
+        self._told: float | None = None
+        self._lost: LeaseHeldError | None = None
+        self._refused: TpuctlError | None = None
+        self._asked = False
+        self.taken_over = False
+        self.me = me
+
+    @property
+    def token(self) -> int | None:
+        """
+        Return the fencing token, None while there is no bucket to hold a lease in.
+        """
+        return self._generation
+
+    def acquire(self) -> None:
+        """
+        Take the lease, unless there is no bucket yet: then nobody can hold one.
+
+        Raise LeaseHeldError, which says who holds it since when. A holder that yields is waited for.
+        """
+        with self._lock:
+            start = self._clock.monotonic()
+            end = start + YIELD_SECONDS
+            while True:
+                try:
+                    held = self._attempt()
+                except TransientError:
+                    if self._clock.monotonic() - start >= PATIENCE:
+                        raise
+                    self._clock.wait(1.0)
+                    continue
+                if held is None:
+                    self._settled()
+                    return
+                holder, age = held
+                if self.me.command not in holder.yields or self._clock.monotonic() >= end:
+                    self._forget_wish()
+                    raise held_by(holder, age)
+                self._clock.wait(1.0)
+
+    def _settled(self) -> None:
+        if self._asked:
+            self._asked = False
+            self._forget_wish()
+
+    def _attempt(self) -> tuple[Holder, float] | None:
+        """
+        Try once; return the holder and the age of its last renewal when it has to be respected.
+        """
+        started = self._clock.monotonic()
+        try:
+            found = self._store.read(LEASE)
+            if found is None or given_back(self._store, found):
+                return self._take(found.generation if found else 0, started)
+            holder = Holder.from_json(found.data)
+            if holder.id == self.me.id or self._dead(holder):
+                return self._take(found.generation, started, over=True)
+            age = self._age(found)
+            return self._take(found.generation, started, over=True) if age >= LIFE else (holder, age)
+        except NotFoundError:
+            return None
+        except AuthError as error:
+            raise bucket_refused(error) from error
+
+    def _take(self, generation: int, started: float, *, over: bool = False) -> tuple[Holder, float] | None:
+        try:
+            self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=generation)
+        except PreconditionError:
+            found = self._store.read(LEASE)
+            if found is None:
+                return (Holder("", "another tpuctl", "?", 0.0, yields=(self.me.command,)), 0.0)
+            holder = Holder.from_json(found.data)
+            if holder.id != self.me.id:
+                return (holder, 0.0)
+            self._generation = found.generation  # Our own write, whose answer was lost.
+        self._renewed = started
+        self._lost = None
+        self.taken_over = over
+        self._tell_the_time()
+        return None
+
+    def _tell_the_time(self) -> None:
+        """
+        Set the clock by the bucket's: the lease was written this moment.
+        """
+        if not isinstance(self._clock, SteadyClock):
+            self._told = self._clock.monotonic()
+            return
+        with contextlib.suppress(TpuctlError):
+            written = self._times().get(LEASE)
+            if written is not None and written.generation == self._generation:
+                self._clock.set(written.updated + self._clock.monotonic() - self._renewed)
+                self._told = self._clock.monotonic()
+
+    def _age(self, found: StoredObject) -> float:
+        """
+        Return the seconds since the last renewal by the bucket's clock; what is written for it is our wish.
+        """
+        self._asked = True
+        self._store.write(LEASE_WISH, self.me.to_json())
+        told = self._times()
+        lease = told.get(LEASE, found)
+        return told.get(LEASE_WISH, lease).updated - lease.updated
+
+    def _times(self) -> dict[str, StoredObject]:
+        """
+        Return lease and wish without their data: a list tells times exactly, a read to the second.
+        """
+        return {one.name: one for one in self._store.list(LEASE)}
+
+    def keep(self) -> None:
+        """
+        Make sure that we may act now; renew when it is time. Without a bucket there is nothing to keep.
+
+        Raise LeaseHeldError when somebody else has it, TransientError when it could not be renewed for so
+        long that somebody might, or when our clock was never compared with the bucket's; AuthError when
+        waiting will not help, since our credentials are refused.
+        """
+        with self._lock:
+            if self._lost is not None:
+                raise self._lost
+            if self._generation is None:
+                return
+            if self._told is None or self._clock.monotonic() - self._renewed >= RENEWAL:
+                self._renew()
+            age = self._clock.monotonic() - self._renewed
+            if age >= SAFE:
+                raise _in_doubt("the lease in the bucket could not be renewed", self._refused)
+            if self._told is None:
+                raise _in_doubt("the bucket has not told the time yet, and clocks of computers differ")
+
+    def _renew(self) -> None:
+        started = self._clock.monotonic()
+        try:
+            self._generation = self._store.write(LEASE, self.me.to_json(), if_generation=self._generation)
+            self._renewed, self._refused = started, None
+            if self._told is None or started - self._told >= TELLING:
+                self._tell_the_time()
+        except PreconditionError:
+            self._settle(started)
+        except NotFoundError:
+            self._generation = None  # The bucket is gone, and with it everybody's lease.
+        except TpuctlError as error:
+            self._refused = error
+
+    def _settle(self, started: float) -> None:
+        """
+        Find out who wrote the lease: we, in a call whose answer was lost, or another holder.
+        """
+        found = self._store.read(LEASE)
+        holder = Holder.from_json(found.data) if found else Holder("", "another tpuctl", "?", 0.0)
+        if found is None or holder.id != self.me.id:
+            self._generation = None
+            self._lost = held_by(holder, 0.0)
+            raise self._lost
+        self._generation = found.generation
+        self._renewed = started
+
+    def step_aside(self) -> None:
+        """
+        Raise LeaseHeldError when a command that we yield to asks for the lease.
+
+        The wish of a command that has given up meanwhile does not count; a bucket that does not answer
+        asks for nothing.
+        """
+        if self._generation is None or not self.me.yields:
+            return
+        try:
+            wish = self._store.read(LEASE_WISH)
+            lease = self._store.read(LEASE) if wish else None
+        except TpuctlError:
+            return
+        if wish is None or lease is None or wish.updated < lease.updated - LIFE:
+            return
+        asker = Holder.from_json(wish.data)
+        if asker.id != self.me.id and asker.command in self.me.yields:
+            aside = LeaseHeldError(
+                f"{asker.who} asked for the lease (tpuctl {asker.command}); this {self.me.command} stops",
+                hint="run the same command again when it is done",
+                unchanged="what runs goes on running",
+            )
+            aside.asker = asker.command
+            raise aside
+
+    def wish(self) -> None:
+        """
+        Ask the holder to step aside; a bucket that does not answer is asked in vain.
+
+        The wish is forgotten with the lease in hand, so that a holder which comes back is not asked again.
+        """
+        self._asked = True
+        with contextlib.suppress(TpuctlError):
+            self._store.write(LEASE_WISH, self.me.to_json())
+
+    def release(self) -> None:
+        """
+        Give the lease back; what fails here is healed by its expiry.
+        """
+        with self._lock, contextlib.suppress(TpuctlError):
+            generation, self._generation = self._generation, None
+            if generation is None:
+                return
+            try:
+                self._store.delete(LEASE, if_generation=generation, patient=False)
+            except TpuctlError as error:
+                if error.code == TOO_SOON:
+                    give_back(self._store, generation)
+
+    @contextlib.contextmanager
+    def renewing(self) -> Iterator[None]:
+        """
+        Renew from a thread while the block runs, then release.
+        """
+        over = threading.Event()
+        thread = threading.Thread(target=self._renew_until, args=(over,), name="lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            self.release()
+
+    def _forget_wish(self) -> None:
+        with contextlib.suppress(TpuctlError):
+            self._store.delete(LEASE_WISH)
+
+    def _renew_until(self, over: threading.Event) -> None:
+        while not over.is_set():
+            self._clock.wait(RENEWAL / 4, over)
+            with contextlib.suppress(TpuctlError):
+                self.keep()
+
+
+def _in_doubt(message: str, cause: TpuctlError | None = None) -> TpuctlError:
+    """
+    Return the error for a lease of which nobody knows whether it is ours still.
+    """
+    text = f"{message}: {cause.message}" if cause else message
+    unchanged = "nothing is created or deleted meanwhile; what runs goes on running"
+    if isinstance(cause, AuthError):
+        return AuthError(text, hint=cause.hint, unchanged=unchanged)
+    hint = "nothing to do: tpuctl goes on as soon as the bucket answers"
+    return TransientError(text, hint=hint, unchanged=unchanged)

@@ -1,0 +1,288 @@
+"""
+Passes, and the only sleep.
+"""
+
+import contextlib
+import threading
+import zlib
+from collections.abc import Callable
+
+from orchestrator.clock import Clock
+from orchestrator.domain.events import Event
+from orchestrator.domain.observation import Absent, NodeState
+from orchestrator.domain.plan import Kind, Outcome
+from orchestrator.domain.record import History, current_node, lasted
+from orchestrator.engine.atomic_files import disk_trouble
+from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.observe import unforeseen
+from orchestrator.engine.reconcile import Pass, Reconciler, blind
+from orchestrator.engine.record_store import SPACING
+from orchestrator.engine.wake import Doorbell
+from orchestrator.errors import (
+    UNFORESEEN,
+    AuthError,
+    CapacityError,
+    ConflictError,
+    JobFailedError,
+    QuotaError,
+    Retry,
+    SpendStopError,
+    TpuctlError,
+    TransientError,
+    UnclaimedError,
+    UsageError,
+)
+from orchestrator.planning.next_zone import SECOND_WITNESS, hopeless
+from orchestrator.planning.unclaimed import FETCH
+
+SHORTEST_PAUSE = 0.2
+FIRST_REPAIR = 15.0
+"""Seconds at most, never more than a poll, until a broken pass is tried again; they double with each try."""
+LONGEST_REPAIR = 60.0
+"""Seconds between two tries when nothing has answered for long; the poll, where that is longer."""
+FAULTS = 5
+"""Passes in a row that may break off over a fault of ours before the command ends with it."""
+BLIND_PASSES = 2
+"""Passes in a row that may see nothing for a permanent reason before the command stops and says why."""
+
+
+class Watcher:
+    """
+    Repeat passes until *stop* is set, the deployment has ended, or *until* is content.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._reconciler = Reconciler(deployment)
+        self._clock = deployment.clock
+        self._sink = deployment.sink
+        self._record = deployment.record
+        self._lease = deployment.lease
+        self._poll = float(deployment.spec.watch.poll)
+        self._name, self._broken = deployment.spec.name, 0
+        self._faults: set[str] = set()
+        self._doorbell = Doorbell(deployment.spec, deployment.cloud.store, deployment.clock)
+        self.wake = threading.Event()
+        self.stop = threading.Event()
+
+    def run(self, until: Callable[[Pass], bool], *after: Callable[[Pass], None]) -> Pass:
+        """
+        Run passes; return the last one. Each of *after* sees every pass; errors that one raises end the loop.
+        """
+        try:
+            return self._passes(until, after)
+        finally:
+            # What the last pass brought about; a write that fails now loses no more than a kill would.
+            with contextlib.suppress(TpuctlError):
+                self._record.flush()
+
+    def _passes(self, until: Callable[[Pass], bool], after: tuple[Callable[[Pass], None], ...]) -> Pass:
+        blind_passes = 0
+        while True:
+            result = self._attempt()
+            if result is None:
+                continue
+            for show in after:
+                self._shown(result, show)
+            raise_bucket_gone(result, self._record.history)
+            blind_passes = blind_passes + 1 if blind(result) else 0
+            if blind_passes >= BLIND_PASSES:
+                raise_blind(result)
+            ended = result.plan.outcome is not None and not result.plan.waiting and result.plan.empty
+            if ended or until(result) or self.stop.is_set():
+                return result
+            self._lease.step_aside()
+            self._pause(result)
+
+    def _shown(self, result: Pass, after: Callable[[Pass], None]) -> None:
+        """
+        Let *after* see a pass; a fault in showing it does not end the loop that keeps budget and ttl.
+
+        What comes after it sees the pass all the same.
+        """
+        try:
+            after(result)
+        except UNFORESEEN as error:
+            text = unforeseen(error)
+            if text not in self._faults:
+                self._faults.add(text)
+                self._sink(Event(self._clock.now(), "failure", f"this pass could not be shown: {text}"))
+
+    def _attempt(self) -> Pass | None:
+        """
+        Make one pass; None when it broke off for a passing reason, such as a bucket that does not answer.
+        """
+        try:
+            result = self._reconciler.one_pass()
+        except TpuctlError as error:
+            self._broken_off(error)
+            return None
+        except OSError as error:
+            trouble = disk_trouble(error)
+            if trouble is None:
+                raise
+            self._broken_off(trouble)
+            return None
+        except UNFORESEEN as error:
+            if self._broken >= FAULTS:
+                raise
+            self._broken_off(TransientError(unforeseen(error)))
+            return None
+        if self._broken > 1:
+            now = self._clock.now()
+            text = f"it works again after {now - self._broken_since:.0f} s and {self._broken} failed tries"
+            self._sink(Event(now, "waiting", text))
+        self._broken = 0
+        return result
+
+    def _broken_off(self, error: TpuctlError) -> None:
+        """
+        Say why a pass broke off and wait for the next one; raise *error* when waiting does not help.
+        """
+        if error.retry is Retry.TRANSIENT and self.stop.is_set():
+            error.hint = "run the same command again when it answers"
+        if error.retry is not Retry.TRANSIENT or self.stop.is_set():
+            raise error
+        now = self._clock.now()
+        if not self._broken:
+            self._broken_since = now
+        self._broken += 1
+        counted = {"tries": self._broken, "since": self._broken_since}
+        self._sink(Event(now, "failure", f"{error.message} ({error.code})", counted))
+        self._clock.wait(self._repair_pause(), self.wake)
+
+    def _repair_pause(self) -> float:
+        """
+        Return the seconds after which to try again: what the pass could not write down waits for it.
+
+        Jitter takes up to half of them, so that not everybody comes back to a bucket at the same moment.
+        """
+        first, last = min(self._poll, FIRST_REPAIR), max(self._poll, LONGEST_REPAIR)
+        longest = min(last, first * 2.0 ** min(self._broken - 1, 30))
+        chance = zlib.crc32(f"{self._name} {self._clock.now()!r}".encode()) / 2**32
+        return longest * (1 - chance / 2)
+
+    def _pause(self, result: Pass) -> None:
+        """
+        Sleep until the next look: at once after a change or a machine's call, at the poll otherwise.
+        """
+        pause = self._poll if result.plan.wake_in is None else min(self._poll, result.plan.wake_in)
+        if result.plan.changes and not result.failures:
+            pause = min(pause, 1.0)
+        node = current_node(result.world, self._record.history)
+        listening = node is not None and node.state is NodeState.READY and node.incarnation
+        rest = self._record.rest()
+        # A write that the next pass would have to wait for costs more than it is worth: that one makes it.
+        if rest and pause > rest + SPACING:
+            self._clock.wait(rest, self.wake)
+            pause -= rest
+            # What the bucket does not take now, the next pass writes, or says why not.
+            with contextlib.suppress(TransientError):
+                self._record.flush()
+        self._doorbell.pause(max(SHORTEST_PAUSE, pause), self.wake, listening or 0)
+        self.wake.clear()
+
+
+def wait_until(condition: Callable[[], bool], clock: Clock, seconds: float, pause: float) -> bool:
+    """
+    Ask *condition* for at most *seconds*; return its last answer.
+
+    The pauses begin with *pause* and grow with the wait, to a twentieth of it.
+    """
+    start = clock.monotonic()
+    while not condition():
+        waited = clock.monotonic() - start
+        if waited >= seconds:
+            return False
+        clock.wait(max(pause, waited / 20))
+    return True
+
+
+def raise_blind(result: Pass) -> None:
+    """
+    Raise the error for a cloud that refuses to be looked at.
+    """
+    unseen = blind(result)
+    if unseen is not None:
+        raise AuthError(
+            unseen.why,
+            hint=unseen.hint or "mend the cause, then run the same command again",
+            unchanged="nothing was created or deleted; what runs goes on running",
+        )
+
+
+def raise_bucket_gone(result: Pass, history: History) -> None:
+    """
+    Raise when the bucket that held the job's data has been gone for two sightings.
+    """
+    gone = isinstance(result.world.bucket, Absent) and history.bucket_seen
+    if gone and lasted(history, result.world, "bucket:absent", SECOND_WITNESS):
+        raise TpuctlError(
+            "the bucket with checkpoints, code and logs is gone; somebody deleted it",
+            hint="run `tpuctl down --delete-data`, then `tpuctl up` to begin anew",
+            unchanged="nothing was created in its place; machines that exist keep running",
+        )
+
+
+def raise_outcome(result: Pass) -> None:
+    """
+    Raise the error that belongs to an unhappy end; a deployment that is done raises nothing.
+    """
+    outcome, reason = result.plan.outcome, result.plan.reason
+    kept = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
+    if outcome is Outcome.UNCLAIMED:
+        copies = f"`{FETCH}` copies what it saved; then " if "unclaimed/" in reason else ""
+        raise UnclaimedError(
+            reason,
+            hint=f"{copies}let the job save below $TPUCTL_CHECKPOINT_DIR as "
+            "the format wants, or choose another job.checkpoint.format, and run `tpuctl up`",
+            unchanged="the TPU was deleted and the VM stopped; files and logs are kept in the bucket",
+        )
+    if outcome is Outcome.FAILED:
+        raise JobFailedError(
+            f"the job failed: {reason}",
+            hint="see `tpuctl logs`, mend it, then run `tpuctl up`",
+            unchanged=kept,
+        )
+    if outcome is Outcome.REFUSED:
+        raise UsageError(
+            reason,
+            hint="choose tpu.zones in the bucket's region, or another bucket.name",
+            unchanged="nothing was created or deleted",
+            code="TPU-140",
+        )
+    if outcome is Outcome.SPENT:
+        raise SpendStopError(
+            reason, hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`", unchanged=kept
+        )
+
+
+def raise_hopeless(history: History) -> None:
+    """
+    Raise when asking the cloud again is pointless: permission, quota, an answer that nobody knows.
+    """
+    refusal = hopeless(history)
+    if refusal is None:
+        return
+    text = f"{refusal.zone}: {refusal.message}" if refusal.zone else refusal.message
+    left = "what exists already keeps running; see `tpuctl status`"
+    if refusal.retry is Retry.QUOTA:
+        hint = "ask for more quota, delete what holds it, or use another type or zone"
+        raise QuotaError(text, hint=refusal.hint or hint, unchanged=left)
+    hint = refusal.hint or "mend the cause, then run the same command again"
+    by_code = {"TPU-2": AuthError, "TPU-409": ConflictError}
+    kind = next((e for code, e in by_code.items() if refusal.message.startswith(code)), TpuctlError)
+    raise kind(text, hint=hint, unchanged=left)
+
+
+def raise_stockout(history: History, zones: tuple[str, ...]) -> None:
+    """
+    Raise when every zone has refused for want of machines.
+    """
+    nodes = [r for r in history.refusals if r.kind is Kind.NODE and r.retry is Retry.CAPACITY]
+    refused = {r.zone for r in nodes}
+    if set(zones) <= refused:
+        raise CapacityError(
+            f"no capacity now in {', '.join(zones)}: {nodes[-1].message}",
+            hint="run `tpuctl watch` to keep asking, or name more zones in tpu.zones",
+            unchanged="no TPU exists; bucket and VM stay as they are (`tpuctl down` removes them)",
+        )

@@ -1,0 +1,122 @@
+"""
+What the loop publishes of a deployment, so that others need not ask the cloud: its status and its loss curve.
+
+A snapshot counts while the process that wrote it holds the lease and lives; it is never a ground for acting.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.domain.checksum import proven, sealed_bytes, unsealed
+from orchestrator.domain.lease import LIFE, Holder
+from orchestrator.domain.names import CURVE, STATUS
+from orchestrator.domain.ports import Store
+from orchestrator.engine.atomic_files import write_atomically
+from orchestrator.engine.held import current
+from orchestrator.engine.published_copy import AHEAD, HERE, SCHEMA, Snapshot, counted
+from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError
+
+REWRITE, SPACING = 60.0, 5.0
+"""Most and least seconds between two writes to the bucket."""
+POINTS = 600
+"""Most points of a curve; beyond that every second one is dropped."""
+MOST_TIME, MOST_STEP, MOST_LOSS = 1e11, 1 << 53, 1e30
+Point = tuple[float, int, float | None, int]
+"""Time in seconds since the epoch, step, loss and incarnation."""
+
+
+@dataclass
+class Publisher:
+    """
+    Write the status of one deployment to the bucket and to *folder*. What fails here stops nothing.
+    """
+
+    store: Store
+    folder: Path
+    holder: str
+    key: bytes = b""
+    curve: list[Point] = field(default_factory=list)
+    _said: str = ""
+    _at: float = 0.0
+    _curve_at: float = 0.0
+    _drawn: int = 0
+
+    def publish(self, body: dict[str, Any], news: object, now: float, *, usable: bool) -> None:
+        """
+        Publish *body* as seen at *now*: here always, in a *usable* bucket when *news* has changed.
+        """
+        told = {"schema": SCHEMA, "holder": self.holder, "at": now, "status": body}
+        data = sealed_bytes(proven(told, self.key) if self.key else told)
+        with suppress(DiskError):
+            write_atomically(self.folder / HERE, data)
+        words = repr(news)
+        wait = SPACING if words != self._said else REWRITE
+        if not usable or now - self._at < wait:
+            return
+        with suppress(TpuctlError):
+            self.store.write(STATUS, data)
+            self._said, self._at = words, now
+
+    def draw(self, step: int, loss: float | None, incarnation: int, now: float, *, usable: bool) -> None:
+        """
+        Add a point to the curve when the job has moved on; the bucket has it within a minute.
+        """
+        if not self.curve or self.curve[-1][1] != step or self.curve[-1][3] != incarnation:
+            self.curve.append((round(now, 1), step, loss, incarnation))
+            if len(self.curve) > POINTS:
+                del self.curve[1:-1:2]
+        if usable and now - self._curve_at >= REWRITE:
+            self.save_curve(now)
+
+    def save_curve(self, now: float) -> None:
+        """
+        Write the curve to the bucket, unless that has been done.
+        """
+        if self.curve and self._drawn != hash(self.curve[-1]):
+            with suppress(TpuctlError):
+                self.store.write(CURVE, sealed_bytes({"schema": SCHEMA, "points": self.curve}))
+                self._curve_at, self._drawn = now, hash(self.curve[-1])
+
+    def withdraw(self) -> None:
+        """
+        Take the copy here back: its loop ends.
+        """
+        with suppress(OSError):
+            (self.folder / HERE).unlink(missing_ok=True)
+
+
+def read_curve(store: Store) -> list[Point]:
+    """
+    Return the stored curve; none when it cannot be read.
+    """
+    try:
+        found = store.read(CURVE)
+        points = unsealed(found.data)["points"] if found else []
+        return [_point(*point) for point in points[:POINTS]]
+    except (TpuctlError, *UNFORESEEN):
+        return []
+
+
+def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
+    """
+    Return a point of the curve; raise ValueError for one that cannot be drawn.
+    """
+    ok = 0 <= float(at) <= MOST_TIME and 0 <= int(step) <= MOST_STEP and 0 <= int(incarnation) <= MOST_STEP
+    if not ok or (loss is not None and not abs(float(loss)) <= MOST_LOSS):
+        raise ValueError("no point of a curve")
+    return float(at), int(step), None if loss is None else float(loss), int(incarnation)
+
+
+def published(store: Store, now: float, gone: Callable[[Holder], bool], key: bytes) -> Snapshot | None:
+    """
+    Return the snapshot of the bucket, if a holder of *key* wrote it, who lives and holds the lease now.
+    """
+    lease = current(store)
+    if lease is None or not -AHEAD <= now - lease.updated < LIFE:
+        return None
+    holder = Holder.from_json(lease.data)
+    found = None if gone(holder) else store.read(STATUS)
+    return None if found is None else counted(found.data, holder, now, found.updated, key)

@@ -1,0 +1,154 @@
+"""
+TPUs through the queue: the same verbs as for nodes, over queued resources and nodes together.
+
+A queued resource and its node have one name and are one TPU here, so nothing else in the engine knows
+of the queue. It is looked at where it is used, and where it ever was.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orchestrator.domain.all_zones import Everywhere, Survey
+from orchestrator.domain.observation import Absent, Node, Operation, OperationResult, Present, Sight, Unknown
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.ports import Cloud, NodeOrder, Nodes
+from orchestrator.domain.queued_resource import QueuedResource
+from orchestrator.domain.record import History
+from orchestrator.domain.spec import Spec
+from orchestrator.errors import CapacityError, UsageError
+from orchestrator.planning.queued_tpu import merged
+
+LAST_RESORT_WAIT = 1800.0
+"""Seconds for which flex-start is waited for before on demand is asked for (watch.last_resort)."""
+NO_UNRESERVED = "TPU-302"
+"""What "Reservation not found" means to an order that names none (docs/facts.md 1.6)."""
+
+
+def nodes_of(cloud: Cloud, spec: Spec, history: History) -> Nodes:
+    """
+    Return the way to the TPUs of a deployment.
+    """
+    if spec.tpu.request == "node" and not history.queued:
+        return cloud.nodes
+    return NodesInQueue(cloud, spec)
+
+
+class NodesInQueue:
+    """
+    Observe, create and delete TPU nodes that queued resources make.
+    """
+
+    def __init__(self, cloud: Cloud, spec: Spec) -> None:
+        self._nodes, self._queued = cloud.nodes, cloud.queued
+        self._spec = spec
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
+        """
+        List nodes and places in the queue that carry the label; both lists must be complete.
+
+        The queue is listed first: what it makes between the two lists is then seen as its node at least.
+        """
+        queued = self._queued.labelled(label, value, zones)
+        nodes = self._nodes.labelled(label, value, zones)
+        for sight in (queued, nodes):
+            if isinstance(sight, Unknown):
+                return sight
+        places = [self._judged(place) for place in queued.value] if isinstance(queued, Present) else ()
+        return Present(merged(nodes.value if isinstance(nodes, Present) else (), places))
+
+    def everywhere(self, label: str, value: str) -> Survey[Node]:
+        """
+        List nodes and places in the queue that carry the label in all zones, the queue first.
+        """
+        queued = self._queued.everywhere(label, value)
+        nodes = self._nodes.everywhere(label, value)
+        if isinstance(queued, Unknown):
+            return queued
+        if isinstance(nodes, Unknown):
+            return nodes
+        silent = dict.fromkeys((*queued.value.unreachable, *nodes.value.unreachable))
+        return Present(Everywhere(merged(nodes.value.found, queued.value.found), tuple(silent)))
+
+    def observe(self, name: str, zone: str) -> Sight[Node]:
+        """
+        Look at one node or place in the queue of any owner; errors become Unknown.
+        """
+        queued = self._queued.observe(name, zone)
+        node = self._nodes.observe(name, zone)
+        if isinstance(queued, Unknown):
+            return queued
+        if isinstance(queued, Absent) or isinstance(node, Unknown):
+            return node
+        found = merged((node.value,) if isinstance(node, Present) else (), (self._judged(queued.value),))
+        return Present(found[0])
+
+    def create(self, order: NodeOrder) -> Operation:
+        """
+        Ask for the node as the deployment file says: through the queue, or at once.
+        """
+        tpu = self._spec.tpu
+        in_haste = tpu.spot and not order.spot  # For the deadline: a queue without an end is no answer.
+        if in_haste and order.run_seconds:
+            return _as_node(self._queued.create(order, LAST_RESORT_WAIT))
+        if tpu.request == "node" or in_haste:
+            return self._nodes.create(order)
+        try:
+            return _as_node(self._queued.create(order, tpu.wait))
+        except CapacityError as error:
+            if self._lacks_reservation(error.code):
+                raise self._no_reservation(order.zone) from error
+            raise
+
+    def delete(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for the end of the queued resource and, by force, of its node; else of a node without one.
+        """
+        operation = self._queued.delete(name, zone, force=True)
+        return self._nodes.delete(name, zone) if operation is None else _as_node(operation)
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """
+        Look at an operation once; nodes and queued resources share their operations.
+        """
+        result = self._nodes.poll(operation)
+        if not self._lacks_reservation(result.code):
+            return result
+        error = self._no_reservation(operation.zone)
+        return replace(result, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
+
+    def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
+        """
+        Return one worker's public host keys.
+        """
+        return self._nodes.host_keys(name, zone, worker)
+
+    def _judged(self, place: QueuedResource) -> QueuedResource:
+        """
+        Return a queued resource with the reason of its failure as this deployment means it.
+        """
+        if not self._lacks_reservation(place.code):
+            return place
+        error = self._no_reservation(place.zone)
+        return replace(place, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
+
+    def _lacks_reservation(self, code: str) -> bool:
+        """
+        Say whether *code* means that our reservation is not there. Nobody named one: then it is a stockout.
+        """
+        return self._spec.tpu.reservation is not None and code == NO_UNRESERVED
+
+    def _no_reservation(self, zone: str) -> UsageError:
+        return UsageError(
+            f"there is no reservation '{self._spec.tpu.reservation}' in {zone} for this project",
+            code="TPU-123",
+            hint=f"See: gcloud alpha compute tpus reservations list --zone {zone}; then correct "
+            "tpu.reservation or tpu.zones, or leave tpu.reservation out",
+            unchanged="no TPU was created",
+        )
+
+
+def _as_node(operation: Operation) -> Operation:
+    """
+    Return an operation of the queue as one of the node: the record and the loop know nodes only.
+    """
+    return replace(operation, kind=Kind.NODE.value)

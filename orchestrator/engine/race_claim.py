@@ -1,0 +1,91 @@
+"""
+The object in the bucket that names the winner of a race: written once, by a machine or by the controller.
+"""
+
+import json
+
+from orchestrator.domain.names import CLAIM, round_of
+from orchestrator.domain.observation import Absent, Claim, Node, NodeState, Present, Sight, Unknown, World
+from orchestrator.domain.ports import Store
+from orchestrator.domain.record import History, current_node
+from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
+from orchestrator.planning.race import candidates, undecided
+
+LARGEST_CLAIM = 1 << 10
+"""Most bytes of a claim."""
+
+
+def round_to_look_up(history: History, nodes: Sight[tuple[Node, ...]]) -> int:
+    """
+    Return the race whose winner is not known, 0 for none; a lost record's race is on its TPUs' labels.
+    """
+    seen = nodes.value if isinstance(nodes, Present) else ()
+    newest = max((round_of(node.labels) for node in seen), default=0)
+    if newest > history.round:
+        return newest
+    return history.round if undecided(history) else 0
+
+
+def read_claim(store: Store, race: int, history: History, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
+    """
+    Look up who has won a race. A claim that names none of its TPUs names nobody.
+    """
+    if not race:
+        return Absent()
+    try:
+        found = store.read(f"{CLAIM}{race}", limit=LARGEST_CLAIM + 1)
+    except NotFoundError:
+        return Absent()
+    except TpuctlError as error:
+        return Unknown(error.message, error.retry, error.hint)
+    return Absent() if found is None else _claimed(found.data, race, history, nodes)
+
+
+def _claimed(data: bytes, race: int, history: History, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
+    """
+    Return the winner that a claim names: a TPU that the record has asked for in this race, or one in sight.
+
+    Any machine can have written it, for races to come as well: a number that was never given is nobody's.
+    """
+    try:
+        number = json.loads(data)["incarnation"] if len(data) <= LARGEST_CLAIM else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Absent()
+    if type(number) is not int:
+        return Absent()
+    if history.round == race and number in {
+        history.incarnation,
+        *(r.incarnation for r in candidates(history)),
+    }:
+        return Present(Claim(race, number))
+    if not isinstance(nodes, Present):
+        return Unknown(f"incarnation {number} is named, and which TPUs there are is not known")
+    seen = {node.incarnation for node in nodes.value if round_of(node.labels) == race}
+    return Present(Claim(race, number)) if number in seen else Absent()
+
+
+def winner(store: Store, history: History, world: World) -> Sight[Claim]:
+    """
+    Return who has won the race; the first TPU that is seen READY has, unless a machine was named before.
+
+    A claim that names nobody is replaced: any machine could have put it there before the race, and no other
+    can come to be beside it.
+    """
+    node = current_node(world, history)
+    if not undecided(history) or not isinstance(world.claim, Absent):
+        return world.claim
+    if node is None or node.state is not NodeState.READY or not node.healthy:
+        return world.claim
+    name = f"{CLAIM}{history.round}"
+    data = json.dumps({"schema": 1, "incarnation": history.incarnation}).encode()
+    try:
+        found = store.read(name, limit=LARGEST_CLAIM + 1)
+        before = _claimed(found.data, history.round, history, world.nodes) if found is not None else Absent()
+        if isinstance(before, Present):
+            return before
+        store.write(name, data, if_generation=found.generation if found is not None else 0)
+    except PreconditionError:
+        return read_claim(store, history.round, history, world.nodes)
+    except TpuctlError as error:
+        return Unknown(error.message, error.retry, error.hint)
+    return Present(Claim(history.round, history.incarnation))

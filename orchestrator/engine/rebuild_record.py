@@ -1,0 +1,79 @@
+"""
+Rebuild a lost record from journal and reports: which incarnation was asked for last, where, since when.
+
+What the journal does not tell is seen: machines are found again by their labels.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.domain.checksum import unsealed
+from orchestrator.domain.names import HEARTBEAT, JOURNAL
+from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.ports import Store
+from orchestrator.domain.record import History, newest_incarnation
+from orchestrator.engine.heartbeats import place_of
+from orchestrator.errors import UNFORESEEN
+from orchestrator.planning.race import accepted, asked_for
+from orchestrator.planning.record_limits import check_history
+
+ASKING = Verb.CREATE.name.lower()
+UNTOLD = 1000
+"""So many TPUs more than the journal tells of may have been asked for: entries may be lost."""
+
+
+def rebuilt(store: Store) -> History:
+    """
+    Return the history that the journal in the bucket tells; entries that cannot be read are left out.
+
+    Raise TpuctlError when the bucket does not answer: a shorter journal would be a wrong one.
+    """
+    intents = [name.name for name in store.list(JOURNAL) if name.name.endswith(".intent.json")]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        found = [entry for entry in pool.map(lambda name: _entry(store, name), intents) if entry]
+    reports = [place_of(found.name) for found in store.list(HEARTBEAT)]
+    asked = max((_incarnation(entry) for entry in found), default=0)
+    # Machines write the names of reports: one far beyond the journal is of no TPU of ours.
+    told = (place[0] for place in reports if place is not None)
+    newest = max((number for number in told if number <= asked + UNTOLD), default=0)
+    history = History(bucket_seen=True, incarnation=newest, queued=True)
+    for entry in sorted(found, key=lambda e: float(e["at"])):
+        with suppress(*UNFORESEEN):
+            after = _after(history, entry)
+            check_history(after)
+            history = after
+    return history
+
+
+def _entry(store: Store, name: str) -> dict[str, Any] | None:
+    stored = store.read(name)
+    try:
+        body = unsealed(stored.data) if stored else {}
+        return {"at": float(body["at"]), "kind": body["kind"], "verb": body["verb"], **body}
+    except UNFORESEEN:
+        return None
+
+
+def _incarnation(entry: dict[str, Any]) -> int:
+    with suppress(*UNFORESEEN):
+        return int(entry.get("incarnation") or 0)
+    return 0
+
+
+def _after(history: History, entry: dict[str, Any]) -> History:
+    """
+    Return *history* after one intent.
+    """
+    history = replace(history, started_at=history.started_at or entry["at"])
+    if entry["verb"] != ASKING:
+        return history
+    if entry["kind"] == Kind.VM.value:
+        return replace(history, vm_accepted=True)
+    if entry["kind"] != Kind.NODE.value:
+        return history
+    zone, incarnation = str(entry.get("zone", "")), int(entry.get("incarnation") or 0)
+    race = int(entry.get("round") or 0)
+    number = incarnation if race else max(newest_incarnation(history), incarnation)
+    return accepted(asked_for(history, zone, number, race, entry["at"], str(entry.get("type") or "")), number)

@@ -1,0 +1,59 @@
+"""
+Where each machine is reached over SSH: its address, its pinned host keys and the way that leads there.
+"""
+
+from orchestrator.domain.observation import Absent, Node, Present, Vm, VmState, Worker, World
+from orchestrator.domain.ports import Cloud, Host, Iap
+from orchestrator.domain.ssh_route import Road, road_to_vm, road_to_worker
+from orchestrator.engine.heartbeats import read_heartbeats
+from orchestrator.errors import AuthError, RemoteError
+
+
+def vm_host(cloud: Cloud, world: World) -> Host:
+    """
+    Return the VM with its pinned host keys. Raise RemoteError when it is not in sight.
+    """
+    vm = _vm(world)
+    road = road_to_vm(vm.external_ip, inside=cloud.inside)
+    if road is Road.IAP and vm.state is not VmState.RUNNING:
+        raise RemoteError(f"the VM {vm.name} is {vm.state.value}", hint="run: tpuctl status")
+    keys = cloud.vms.host_keys(vm.name, vm.zone)
+    address = vm.external_ip if road is Road.OUTSIDE else vm.internal_ip
+    iap = Iap(cloud.account.project, vm.zone, vm.name, cloud.relay) if road is Road.IAP else None
+    return Host(vm.name, address or vm.external_ip, keys, cloud.ssh_port, iap=iap)
+
+
+def worker_keys(cloud: Cloud, node: Node, worker: int) -> tuple[str, ...]:
+    """
+    Return one worker's public host keys: from its guest attributes, where those are closed from its report.
+
+    Only the machines' account, and who may change the bucket, writes reports. Raise NotFoundError while there
+    are none, AuthError when the attributes are closed and no report tells them.
+    """
+    try:
+        return cloud.nodes.host_keys(node.name, node.zone, worker)
+    except AuthError:
+        # A constraint of the organisation, or a role that lacks it (docs/facts.md 2.7).
+        beats = read_heartbeats(cloud.store, node.incarnation) if node.incarnation else Absent()
+        told = [b.host_keys for b in beats.value if b.worker == worker] if isinstance(beats, Present) else []
+        if not any(told):
+            raise
+        return told[0]
+
+
+def worker_host(cloud: Cloud, world: World, node: Node, worker: Worker, keys: tuple[str, ...]) -> Host:
+    """
+    Return one worker of a TPU with the given host keys. Raise RemoteError when the VM on the way is away.
+    """
+    vm = not isinstance(world.vm, Absent)
+    road = road_to_worker(worker.external_ip, inside=cloud.inside, vm=vm)
+    address = worker.external_ip if road is Road.OUTSIDE else worker.internal_ip
+    via = vm_host(cloud, world) if road is Road.JUMP else None
+    name = f"{node.name}-w{worker.index}"
+    return Host(name, address or worker.external_ip, keys, cloud.ssh_port, via=via)
+
+
+def _vm(world: World) -> Vm:
+    if not isinstance(world.vm, Present):
+        raise RemoteError("the VM is not in sight", hint="run: tpuctl status")
+    return world.vm.value

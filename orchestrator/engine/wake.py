@@ -1,0 +1,79 @@
+"""
+Hear machines call between two passes: a pause that ends early when one has its notice, or falls silent.
+"""
+
+import threading
+
+from orchestrator.clock import Clock
+from orchestrator.domain import names
+from orchestrator.domain.ports import Store
+from orchestrator.domain.spec import Spec
+from orchestrator.engine.heartbeats import MOST_WORKERS
+from orchestrator.errors import TpuctlError
+from orchestrator.planning.job import SILENCE, heartbeat_interval
+
+SMALL = 1 << 10
+"""Bytes that are read of a call."""
+SHORT = 0.001
+"""Seconds too short to wait for: sums of floats miss each other by less."""
+
+
+class Doorbell:
+    """
+    Wait, looking every `watch.listen` at the one object that all workers of an incarnation ring with.
+
+    When the poll is longer than a machine's silence may be, the heartbeats are listed as often as that.
+    """
+
+    def __init__(self, spec: Spec, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._listen = float(spec.watch.listen)
+        self._silence = SILENCE * heartbeat_interval(spec)
+        self._heard: tuple[str, int] = ("", 0)
+        self._missed = ""
+
+    def pause(self, seconds: float, wake: threading.Event, incarnation: int) -> None:
+        """
+        Wait for *seconds*, for *wake*, or until a worker of *incarnation* calls; 0 when none could.
+        """
+        start = self._clock.monotonic()
+        looks = [(self._listen, self._rung), (self._silence, self._fell_silent)] if incarnation else []
+        due = [every for every, _ in looks]
+        waited = 0.0
+        while seconds - waited > SHORT and not wake.is_set():
+            self._clock.wait(min([seconds, *due]) - waited, wake)
+            waited = self._clock.monotonic() - start
+            for number, (every, look) in enumerate(looks):
+                if seconds - waited > SHORT >= due[number] - waited and not wake.is_set():
+                    due[number] = waited + every
+                    if look(incarnation):
+                        return
+
+    def _rung(self, incarnation: int) -> bool:
+        name = f"{names.WAKE}{incarnation}"
+        try:
+            # Its generation is all that counts; a large one would be paid for at each look.
+            found = self._store.read(name, limit=SMALL)
+        except TpuctlError:
+            return False
+        heard = (name, found.generation if found is not None else 0)
+        news = found is not None and heard != self._heard
+        self._heard = heard
+        return news
+
+    def _fell_silent(self, incarnation: int) -> bool:
+        """
+        Say whether a report is overdue, once for each report.
+        """
+        try:
+            beats = self._store.list(f"{names.HEARTBEAT}{incarnation}/", MOST_WORKERS)
+        except TpuctlError:
+            return False
+        oldest = min(beats, key=lambda beat: beat.updated, default=None)
+        if oldest is None or self._clock.now() - oldest.updated <= self._silence:
+            return False
+        missed = f"{oldest.name}@{oldest.generation}"
+        news = missed != self._missed
+        self._missed = missed
+        return news

@@ -1,0 +1,30 @@
+"""
+The billing catalogue over REST: public prices, which a login may read where the API is on.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from orchestrator.google.clients import Clients
+from orchestrator.google.rest import Rest
+from orchestrator.pricing.skus import SERVICES
+
+GOOGLE = "https://cloudbilling.googleapis.com"
+PAGE = 5000
+MOST_PAGES = 100
+
+
+def read_skus(clients: Clients) -> Iterator[dict[str, Any]]:
+    """
+    Yield the SKUs of the services that sell TPUs, all pages; raise AuthError where the login may not.
+    """
+    rest = Rest(clients, GOOGLE)
+    for service in SERVICES:
+        path, token = f"/v1/services/{service}/skus", ""
+        for _ in range(MOST_PAGES):
+            query = {"currencyCode": "USD", "pageSize": str(PAGE), **({"pageToken": token} if token else {})}
+            page = rest.get(path, "read the billing catalogue", query)
+            yield from page.get("skus", [])
+            token = str(page.get("nextPageToken", ""))
+            if not token:
+                break

@@ -1,0 +1,217 @@
+"""
+The machines that we ask for: the bodies of our requests, in Python's field names and in JSON's.
+
+The VM is an Ubuntu machine, labelled, with a limited life.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.domain.data_disks import DataDisk
+from orchestrator.domain.names import region_of
+from orchestrator.domain.ports import NetworkInterface, NodeOrder, VmOrder
+
+IMAGE_PROJECT = "ubuntu-os-cloud"
+IMAGE_FAMILY = "ubuntu-2404-lts-amd64"
+"""An image with cron that is supported until 2029 (docs/facts.md 2.6)."""
+ARM_FAMILY = "ubuntu-2404-lts-arm64"
+ARM_MACHINES = frozenset({"t2a", "c4a", "n4a", "a4x"})
+"""Families of machine types with Arm processors (Google, "Machine families", 2026)."""
+_TIMED = frozenset({"queueing_policy", "run_duration"})  # their fields are durations
+_MAPS = ("labels", "metadata")  # their keys are data
+MIN_RUN_SECONDS, MAX_RUN_SECONDS = 30, 120 * 86400  # limits of maxRunDuration (docs/facts.md 2.3)
+
+
+def image_family(machine: str) -> str:
+    """
+    Return the family of the image that a machine type boots.
+    """
+    return ARM_FAMILY if machine.partition("-")[0] in ARM_MACHINES else IMAGE_FAMILY
+
+
+def instance_body(order: VmOrder) -> dict[str, Any]:
+    """
+    Return the instance to send (compute v1 Instance, python field names).
+
+    Guest attributes are switched on, because they are how a machine tells us its host keys.
+    """
+    metadata = {"enable-guest-attributes": "TRUE", **order.metadata}
+    image = order.image or f"projects/{IMAGE_PROJECT}/global/images/family/{image_family(order.machine)}"
+    disk = {"source_image": image, "disk_size_gb": order.disk_gb, "labels": dict(order.labels)}
+    outside = [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}] if order.external_ip else []
+    return {
+        "name": order.name,
+        "machine_type": f"zones/{order.zone}/machineTypes/{order.machine}",
+        "labels": dict(order.labels),
+        "metadata": {"items": [{"key": key, "value": value} for key, value in sorted(metadata.items())]},
+        "disks": [{"boot": True, "auto_delete": True, "initialize_params": disk}],
+        "network_interfaces": [{**_vm_network(order.interface, order.zone), "access_configs": outside}],
+        **({"tags": {"items": list(order.interface.tags)}} if order.interface.tags else {}),
+        "service_accounts": [{"email": order.service_account, "scopes": list(order.scopes)}],
+        "shielded_instance_config": {
+            "enable_vtpm": True,
+            "enable_integrity_monitoring": True,
+            **({"enable_secure_boot": True} if order.secure_boot else {}),
+        },
+        "scheduling": _scheduling(order),
+    }
+
+
+def node_body(order: NodeOrder, parent: str) -> dict[str, Any]:
+    """
+    Return the node to send to *parent*, projects/P/locations/ZONE (tpu v2 Node, python field names).
+
+    Guest attributes are switched on, because they are how a machine tells us its host keys.
+    """
+    return {
+        "accelerator_type": order.type,
+        "runtime_version": order.runtime,
+        "network_config": {"enable_external_ips": order.external_ip, **_tpu_network(order)},
+        "service_account": {"email": order.service_account, "scope": list(order.scopes)},
+        "scheduling_config": {"spot": order.spot},
+        "labels": dict(order.labels),
+        "metadata": {"enable-guest-attributes": "TRUE", **order.metadata},
+        **({"tags": list(order.interface.tags)} if order.interface.tags else {}),
+        **({"data_disks": [_attached(disk, parent) for disk in order.disks]} if order.disks else {}),
+        **({"shielded_instance_config": {"enable_secure_boot": True}} if order.secure_boot else {}),
+    }
+
+
+def _attached(disk: DataDisk, parent: str) -> dict[str, str]:
+    place = parent.replace("/locations/", "/zones/")
+    return {"source_disk": f"{place}/disks/{disk.name}", "mode": disk.mode}
+
+
+def _vm_network(interface: NetworkInterface, zone: str) -> dict[str, str]:
+    """
+    Return network and subnetwork as Compute Engine names them: a subnetwork only where one is named.
+
+    Without one, it takes that of the region in a network of automatic mode, and refuses any other network.
+    """
+    network = interface.network if "/" in interface.network else f"global/networks/{interface.network}"
+    if not interface.subnetwork:
+        return {"network": network}
+    return {"network": network, "subnetwork": _subnetwork_path(interface, region_of(zone))}
+
+
+def _tpu_network(order: NodeOrder) -> dict[str, str]:
+    """
+    Return network and subnetwork for a TPU: what is left out counts as `default` (tpu v2 NetworkConfig).
+    """
+    interface = order.interface
+    if interface == NetworkInterface(tags=interface.tags):
+        return {}
+    like_network = interface.network.rpartition("/")[2]  # how automatic mode names its subnetworks
+    subnetwork = interface.subnetwork or like_network
+    if "/" in interface.network:
+        named = NetworkInterface(interface.network, subnetwork)
+        subnetwork = _subnetwork_path(named, region_of(order.zone))
+    return {"network": interface.network, "subnetwork": subnetwork}
+
+
+def _subnetwork_path(interface: NetworkInterface, region: str) -> str:
+    """
+    Return the path of a subnetwork; one that is only named lies in the project of a network given as a path.
+    """
+    if "/" in interface.subnetwork:
+        return interface.subnetwork
+    host = interface.network.partition("global/networks/")[0] if "/" in interface.network else ""
+    return f"{host}regions/{region}/subnetworks/{interface.subnetwork}"
+
+
+def queued_body(order: NodeOrder, parent: str, wait: float | None) -> dict[str, Any]:
+    """
+    Return the queued resource to send for one node (tpu v2 QueuedResource, python field names).
+
+    A flex-start one has two fields more, which v2alpha1 alone knows.
+
+    Spot is the tier of the queued resource, not a field of its node. *wait* is cut to whole seconds.
+    """
+    node = {key: value for key, value in node_body(order, parent).items() if key != "scheduling_config"}
+    spec = {"parent": parent, "node_id": order.name, "node": node}
+    tier: dict[str, Any] = {"spot": {}} if order.spot else {}
+    until = {"valid_until_duration": {"seconds": max(1, int(wait))}} if wait is not None else {}
+    policy = {"queueing_policy": until} if until else {}
+    reserved = {"reservation_name": _reservation_path(order, parent)} if order.reservation else {}
+    return {"tpu": {"node_spec": [spec]}, **tier, **policy, **reserved, **_flex_start(order)}
+
+
+def _flex_start(order: NodeOrder) -> dict[str, Any]:
+    if not order.run_seconds:
+        return {}
+    run = {"max_run_duration": {"seconds": max(1, int(order.run_seconds))}}
+    return {"provisioning_model": "FLEX_START", "run_duration": run}
+
+
+def queued_json(body: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return a queued resource as JSON: a tier without fields is sent too, a duration is a text.
+    """
+    sent = as_json({key: value for key, value in body.items() if key not in _TIMED}, presence=False)
+    if "spot" in body:
+        sent["spot"] = {}
+    for key in _TIMED & body.keys():
+        timed = {_camel(name): f"{value['seconds']}s" for name, value in body[key].items()}
+        sent[_camel(key)] = timed
+    return sent
+
+
+def _reservation_path(order: NodeOrder, parent: str) -> str:
+    """
+    Return the full name of a reservation, which the API wants; a name alone lies in our own project.
+    """
+    return order.reservation if "/" in order.reservation else f"{parent}/reservations/{order.reservation}"
+
+
+def _scheduling(order: VmOrder) -> dict[str, Any]:
+    """
+    Return how the machine may be taken away and when it ends.
+
+    instanceTerminationAction is one field for two events, preemption and the end of maxRunDuration. A
+    spot VM must keep its disk when preempted, so it is STOP, at the end of the time to live as well:
+    compute time ends there, the disk stays until `down` deletes it. A standard VM is deleted at that end.
+    """
+    seconds = int(min(max(order.ttl, MIN_RUN_SECONDS), MAX_RUN_SECONDS))
+    limit = {"max_run_duration": {"seconds": seconds}}
+    if order.spot:
+        return {
+            **limit,
+            "provisioning_model": "SPOT",
+            "instance_termination_action": "STOP",
+            "automatic_restart": False,
+            "on_host_maintenance": "TERMINATE",
+        }
+    return {
+        **limit,
+        "provisioning_model": "STANDARD",
+        "instance_termination_action": "DELETE",
+        "automatic_restart": True,
+    }
+
+
+def as_json(body: Mapping[str, Any], *, presence: bool) -> dict[str, Any]:
+    """
+    Return *body* as the clients write it: camel case, int64 (our only numbers) as text.
+
+    Empty lists and maps are left out; where the API knows no *presence* of a field (tpu v2; compute v1
+    does), so are empty texts and False.
+    """
+    shown = {_camel(key): _as_json(key, value, presence) for key, value in body.items()}
+    return {key: value for key, value in shown.items() if not _left_out(value, presence)}
+
+
+def _as_json(key: str, value: Any, presence: bool) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value) if key in _MAPS else as_json(value, presence=presence)
+    if isinstance(value, list):
+        return [_as_json("", item, presence) for item in value]
+    return str(value) if type(value) is int else value
+
+
+def _left_out(value: Any, presence: bool) -> bool:
+    return not value if not presence else isinstance(value, dict | list) and not value
+
+
+def _camel(name: str) -> str:
+    head, *tail = name.rstrip("_").split("_")
+    return head + "".join(part.capitalize() for part in tail)

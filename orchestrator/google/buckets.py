@@ -1,0 +1,166 @@
+"""
+Buckets over Cloud Storage: closed to the public; machines write all but what the controller keeps.
+"""
+
+from itertools import islice
+from typing import Any
+
+from orchestrator.domain.bucket_grants import Grant
+from orchestrator.domain.names import DEPLOYMENT_LABEL
+from orchestrator.domain.observation import Bucket, Sight
+from orchestrator.domain.ports import BucketOrder
+from orchestrator.errors import ConflictError, NotFoundError
+from orchestrator.google.bucket_rules import (
+    BATCH,
+    EMPTY_TRIES,
+    POLICY_TRIES,
+    grants_of,
+    not_ours,
+    still_written,
+    with_grants,
+)
+from orchestrator.google.client_errors import translated
+from orchestrator.google.clients import Clients
+from orchestrator.google.observations import seen
+
+
+class GcsBuckets:
+    """
+    Observe, create and delete buckets.
+
+    Bucket names are one namespace for the whole world, and ours can be guessed. So a bucket counts as
+    ours only when the project's own list shows it; a stranger's bucket of that name never gets our data.
+    *adopted* buckets were named by the user and may belong to another project.
+    """
+
+    def __init__(self, clients: Clients, *, adopted: bool = False) -> None:
+        self._clients = clients
+        self._adopted = adopted
+
+    def observe(self, name: str) -> Sight[Bucket]:
+        """
+        Look at one bucket; errors become Unknown.
+        """
+        return seen(lambda: self._found(name))
+
+    def create(self, order: BucketOrder) -> None:
+        """
+        Create the bucket and grant the writer; raise ConflictError when the name is somebody else's.
+
+        A bucket of ours that exists already gets what a killed create left undone.
+        """
+        try:
+            self._insert(order)
+        except ConflictError:
+            self._check_ours(order)
+        self._grant(order)
+
+    def delete(self, name: str) -> None:
+        """
+        Delete the bucket with all objects in it; a bucket that is gone is fine.
+
+        Raise ConflictError when somebody keeps writing while it is being emptied.
+        """
+        for _ in range(EMPTY_TRIES):
+            try:
+                self._empty(name)
+                with translated(f"delete bucket '{name}'"):
+                    self._bucket(name).delete(**self._clients.mutating)
+            except NotFoundError:
+                return
+            except ConflictError:
+                continue
+            return
+        raise still_written(name)
+
+    def _found(self, name: str) -> Bucket | None:
+        with translated(f"look at bucket '{name}'"):
+            if self._adopted:
+                return bucket_of(self._clients.storage.get_bucket(name, **self._clients.reading))
+            listed = self._clients.storage.list_buckets(prefix=name, **self._clients.reading)
+            return next((bucket_of(bucket) for bucket in listed if bucket.name == name), None)
+
+    def _insert(self, order: BucketOrder) -> None:
+        with translated(f"create bucket '{order.name}' in {order.location}"):
+            bucket = self._bucket(order.name)
+            bucket.labels = dict(order.labels)
+            bucket.iam_configuration.uniform_bucket_level_access_enabled = True
+            bucket.iam_configuration.public_access_prevention = "enforced"
+            bucket.soft_delete_policy.retention_duration_seconds = order.soft_delete
+            self._clients.storage.create_bucket(bucket, location=order.location, **self._clients.mutating)
+
+    def _check_ours(self, order: BucketOrder) -> None:
+        held = self._found(order.name)
+        mark = order.labels.get(DEPLOYMENT_LABEL)
+        if held is None or mark is None or held.labels.get(DEPLOYMENT_LABEL) != mark:
+            raise not_ours(order.name)
+        if order.soft_delete and held.soft_delete_seconds != order.soft_delete:
+            with translated(f"set the soft delete of bucket '{order.name}'"):
+                bucket = self._bucket(order.name)
+                bucket.soft_delete_policy.retention_duration_seconds = order.soft_delete
+                bucket.patch(**self._clients.mutating)
+
+    def _grant(self, order: BucketOrder, tries: int = POLICY_TRIES) -> None:
+        """
+        Give the machines their roles on this bucket; others who change the policy meanwhile lose nothing.
+        """
+        try:
+            with translated(f"grant roles on bucket '{order.name}' to {order.writer}"):
+                self._grant_once(self._bucket(order.name), grants_of(order))
+        except ConflictError:
+            if tries <= 1:
+                raise
+            self._grant(order, tries - 1)
+
+    def _grant_once(self, bucket: Any, wanted: tuple[Grant, ...]) -> None:
+        policy = bucket.get_iam_policy(requested_policy_version=3, **self._clients.reading)
+        held = [{**binding, "members": set(binding["members"])} for binding in policy.bindings]
+        fresh = with_grants(held, wanted)
+        if fresh == held:
+            return
+        policy.version = 3
+        policy.bindings = fresh
+        bucket.set_iam_policy(policy, **self._clients.mutating)
+
+    def _empty(self, name: str) -> None:
+        """
+        Delete all objects, in batches; each by its generation, so that archived ones go too.
+        """
+        with translated(f"empty bucket '{name}'"):
+            fields = "items(name,generation),nextPageToken"
+            listed = self._clients.storage.list_blobs(
+                name, versions=True, fields=fields, **self._clients.reading
+            )
+            rest = iter(listed)
+            while blobs := list(islice(rest, BATCH)):
+                self._delete_batch(name, blobs)
+
+    def _delete_batch(self, name: str, blobs: list[Any]) -> None:
+        """
+        Delete some objects; those that are gone meanwhile are fine.
+        """
+        bucket = self._bucket(name)
+        try:
+            with translated(f"empty bucket '{name}'"), self._clients.storage.batch():
+                for blob in blobs:
+                    bucket.blob(blob.name, generation=blob.generation).delete(**self._clients.mutating)
+        except NotFoundError:
+            return
+
+    def _bucket(self, name: str) -> Any:
+        return self._clients.storage.bucket(name)
+
+
+def bucket_of(bucket: Any) -> Bucket:
+    """
+    Return our value for a storage Bucket.
+    """
+    access = bucket.iam_configuration
+    return Bucket(
+        name=bucket.name,
+        location=(bucket.location or "").lower(),
+        labels=dict(bucket.labels),
+        soft_delete_seconds=int(bucket.soft_delete_policy.retention_duration_seconds or 0),
+        uniform_access=bool(access.uniform_bucket_level_access_enabled),
+        public_access_prevented=access.public_access_prevention == "enforced",
+    )

@@ -1,0 +1,174 @@
+"""
+Every refusal of Google's APIs becomes one of our errors here, with its retry class and a next step.
+
+Status, reason and details decide. Texts decide only where Google gives two meanings one status
+(docs/facts.md 1.6 and the error table); each such text is listed in `_BY_TEXT`.
+"""
+
+from collections.abc import Callable
+
+from orchestrator.errors import (
+    AuthError,
+    CapacityError,
+    ConflictError,
+    MissingPermissionError,
+    NotFoundError,
+    PreconditionError,
+    QuotaError,
+    TpuctlError,
+    TransientError,
+    UnknownCloudError,
+    UsageError,
+)
+from orchestrator.google import hints
+from orchestrator.google.refusal import Failure
+
+MAX_MESSAGE = 300
+
+_NOTHING = "This request changed nothing."
+_UNSURE = "It is not known whether this request was carried out; the next look at the cloud tells."
+
+Rule = Callable[[Failure, str], TpuctlError]
+
+
+def _rule(
+    kind: type[TpuctlError], code: str, hint: Callable[[Failure], str], unchanged: str = _NOTHING
+) -> Rule:
+    return lambda found, text: kind(text, code=code, hint=hint(found), unchanged=unchanged)
+
+
+_CLOSED_API = _rule(AuthError, "TPU-203", hints.enable_api)
+_NO_PERMISSION = _rule(MissingPermissionError, "TPU-202", hints.grant_role)
+NO_LOGIN = _rule(AuthError, "TPU-201", hints.log_in)
+_NO_ZONE = _rule(UsageError, "TPU-121", hints.other_zone)
+_REFUSED = _rule(UsageError, "TPU-120", hints.fix_file)
+_NO_NETWORK = _rule(UsageError, "TPU-122", hints.name_network)
+_NO_DISK = _rule(UsageError, "TPU-124", hints.name_disk)
+_NO_MACHINE = _rule(UsageError, "TPU-125", hints.name_machine)
+_POLICY = _rule(AuthError, "TPU-204", hints.obey_policy)
+_NO_PAYER = _rule(MissingPermissionError, "TPU-202", hints.use_project)
+_OTHER_PAYER = _rule(AuthError, "TPU-205", hints.set_quota_project)
+_CAPACITY = _rule(CapacityError, "TPU-300", hints.more_zones)
+_RESERVED = _rule(CapacityError, "TPU-301", hints.more_zones)
+_ONLY_RESERVED = _rule(CapacityError, "TPU-302", hints.no_reservation_meant)
+_QUOTA = _rule(QuotaError, "TPU-350", hints.more_quota)
+_NO_FLEX_START = _rule(QuotaError, "TPU-351", hints.flex_start)
+_TRANSIENT = _rule(TransientError, "TPU-400", hints.wait, _UNSURE)
+NETWORK = _rule(TransientError, "TPU-401", hints.check_network, _UNSURE)
+_RATE = _rule(TransientError, "TPU-402", hints.wait)
+CORRUPT = _rule(TransientError, "TPU-403", hints.wait, "Damaged data was refused; nothing of it was used.")
+_PREEMPTED = _rule(TransientError, "TPU-405", hints.wait, "It was taken away while it was being created.")
+_NOT_READY = _rule(TransientError, "TPU-406", hints.wait)
+_MISSING = _rule(NotFoundError, "TPU-404", hints.look)
+_TAKEN = _rule(ConflictError, "TPU-409", hints.look)
+_PRECONDITION = _rule(PreconditionError, "TPU-412", hints.look)
+UNKNOWN = _rule(UnknownCloudError, "TPU-499", hints.report, _UNSURE)
+
+
+def _busy(found: Failure, text: str) -> TpuctlError:
+    return ConflictError(text, aborted=True, code="TPU-408", hint=hints.wait(found), unchanged=_NOTHING)
+
+
+_BY_REASON: dict[str, Rule] = {
+    "SERVICE_DISABLED": _CLOSED_API,
+    "accessNotConfigured": _CLOSED_API,
+    "USER_PROJECT_DENIED": _NO_PAYER,
+    "LOCATION_POLICY_VIOLATED": _NO_ZONE,
+    "RATE_LIMIT_EXCEEDED": _RATE,
+    "rateLimitExceeded": _RATE,
+    "userRateLimitExceeded": _RATE,
+    "quotaExceeded": _QUOTA,
+    "QUOTA_EXCEEDED": _QUOTA,
+    "ZONE_RESOURCE_POOL_EXHAUSTED": _CAPACITY,
+    "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": _CAPACITY,
+    "RESOURCE_NOT_READY": _NOT_READY,
+    "resourceNotReady": _NOT_READY,
+    "resourceInUseByAnotherResource": _busy,
+    "alreadyExists": _TAKEN,
+    "conditionNotMet": _PRECONDITION,
+    "CUSTOM_ORG_POLICY_VIOLATION": _POLICY,
+}
+# (name of the status, part of the text in lower case, rule)
+_BY_TEXT: tuple[tuple[str, str, Rule], ...] = (
+    ("RESOURCE_EXHAUSTED", "no more capacity", _CAPACITY),
+    ("RESOURCE_EXHAUSTED", "quota", _QUOTA),
+    ("FAILED_PRECONDITION", "insufficient reserved capacity", _RESERVED),
+    ("NOT_FOUND", "reservation not found", _ONLY_RESERVED),
+    ("INVALID_ARGUMENT", "flex_start provisioning model is not supported", _NO_FLEX_START),
+    ("INVALID_ARGUMENT", "while in state preempted", _PREEMPTED),
+    ("INVALID_ARGUMENT", "due to preemption", _PREEMPTED),
+    ("INVALID_ARGUMENT", "resource.machinetype", _NO_MACHINE),
+    ("INVALID_ARGUMENT", "subnetwork", _NO_NETWORK),
+    ("INVALID_ARGUMENT", "referenced network", _NO_NETWORK),
+    ("INVALID_ARGUMENT", "already being used", _busy),
+    ("INVALID_ARGUMENT", "/disks/", _NO_DISK),
+    ("INVALID_ARGUMENT", "/networks/", _NO_NETWORK),
+    ("NOT_FOUND", "/networks/", _NO_NETWORK),
+    ("NOT_FOUND", "/subnetworks/", _NO_NETWORK),
+)
+_POLICY_NAMES = ("CONDITION_NOT_MET", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "PERMISSION_DENIED")
+_BY_NAME: dict[str, Rule] = {
+    "CANCELLED": _TRANSIENT,
+    "INVALID_ARGUMENT": _REFUSED,
+    "DEADLINE_EXCEEDED": _TRANSIENT,
+    "NOT_FOUND": _MISSING,
+    "ALREADY_EXISTS": _TAKEN,
+    "PERMISSION_DENIED": _NO_PERMISSION,
+    "FAILED_PRECONDITION": _REFUSED,
+    "ABORTED": _busy,
+    "OUT_OF_RANGE": _REFUSED,
+    "UNIMPLEMENTED": _REFUSED,
+    "INTERNAL": _TRANSIENT,
+    "UNAVAILABLE": _TRANSIENT,
+    "UNAUTHENTICATED": NO_LOGIN,
+    "CONDITION_NOT_MET": _PRECONDITION,
+}
+
+
+def judge(found: Failure, what: str) -> TpuctlError:
+    """
+    Return our error for a refusal; *what* opens its message, for example `create TPU node 'a'`.
+    """
+    return _choose(found)(found, one_line(what, found.message))
+
+
+def one_line(what: str, message: str) -> str:
+    """
+    Return the message of an error: what was tried and why it failed, on one line of limited length.
+    """
+    line = " ".join(f"{what}: {message}".split())
+    return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
+
+
+def too_many(where: str, most: int) -> TpuctlError:
+    """
+    Return the error for a list longer than anything of ours: machines may write any number of objects.
+    """
+    return UnknownCloudError(
+        f"list {where}: more than {most} objects",
+        hint="delete what is not tpuctl's there",
+        unchanged="nothing was changed",
+    )
+
+
+def _choose(found: Failure) -> Rule:
+    if found.name == "NOT_FOUND" and not found.structured:
+        # A proxy or a wrong address also answers 404; only Google's own form proves absence.
+        return UNKNOWN
+    if found.constraint and found.name in _POLICY_NAMES:
+        return _POLICY
+    for reason in found.reasons:
+        if reason in _BY_REASON and _BY_REASON[reason] is _CLOSED_API and found.charged_elsewhere:
+            return _OTHER_PAYER
+        if reason in _BY_REASON:
+            return _BY_REASON[reason]
+    if found.detail("QuotaFailure") is not None:
+        return _QUOTA
+    lowered = found.message.lower()
+    for name, part, rule in _BY_TEXT:
+        if found.name == name and part in lowered and not (rule is _NO_NETWORK and found.of_network):
+            return rule
+    if found.name == "RESOURCE_EXHAUSTED":
+        # On an operation it is the zone's stock; on a call without quota details, the rate of requests.
+        return _CAPACITY if found.in_operation else _RATE
+    return _BY_NAME.get(found.name, UNKNOWN)

@@ -1,0 +1,95 @@
+"""
+Hear the exchanges of all clients of this process, and keep their shapes.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from orchestrator.advice.selftest.recording import Entry, Recording, merge
+from orchestrator.advice.selftest.redact import ENUMS, Redactor
+
+_LISTENERS: list[Callable[[Any], None]] = []
+
+
+@contextmanager
+def hearing(listener: Callable[[Any], None]) -> Iterator[None]:
+    """
+    Let *listener* hear each answer, a requests.Response, that any client gets while the block runs.
+    """
+    _LISTENERS.append(listener)
+    try:
+        yield
+    finally:
+        _LISTENERS.remove(listener)
+
+
+def let_hear(session: Any) -> None:
+    """
+    Tell listeners of each answer to *session*, as it came from the wire.
+    """
+    session.hooks["response"].insert(0, _heard)
+
+
+def _heard(response: Any, **_options: Any) -> None:
+    for listener in tuple(_LISTENERS):
+        listener(response)
+
+
+class Recorder:
+    """
+    Gather shapes into a recording; safe from any thread. *now* is a clock in seconds.
+
+    What is sent to or read from objects of a bucket is not looked into.
+    """
+
+    def __init__(self, recording: Recording, redactor: Redactor, now: Callable[[], float]) -> None:
+        self.recording, self.redactor, self._now = recording, redactor, now
+        self._lock = threading.Lock()
+        self._step, self._began = "", now()
+
+    def begin(self, step: str) -> None:
+        """
+        Name the step that what comes belongs to.
+        """
+        self._step, self._began = step, self._now()
+
+    def __call__(self, response: Any) -> None:
+        """
+        Keep the shape of one exchange.
+        """
+        request = response.request
+        url = urlsplit(request.url)
+        query = dict(parse_qsl(url.query, keep_blank_values=True))
+        private = "/upload/" in url.path or query.get("alt") == "media" or url.path.startswith("/batch")
+        call = f"{request.method} {self.redactor.path(url.path)}"
+        asked = None if private else _json(request.body)
+        body = None if private else _json(response.content)
+        answered = self.redactor.shape(body) if body is not None else {}
+        with self._lock:
+            key = (self._step, call, int(response.status_code))
+            entry = self.recording.entries.setdefault(key, Entry())
+            entry.count += 1
+            entry.query |= {name for name in query if name.isalpha()}
+            entry.longest_ms = max(entry.longest_ms, round(response.elapsed.total_seconds() * 1000))
+            merge(entry.asked, self.redactor.shape(asked) if asked is not None else {})
+            merge(entry.answered, answered)
+            entry.errors.update(
+                [" | ".join(self.redactor.errors(body))] if self.redactor.errors(body) else []
+            )
+            for path, kinds in answered.items():
+                if path.rpartition(".")[2] in ENUMS:
+                    for kind in kinds:
+                        entry.first.setdefault(f"{path}={kind}", round(self._now() - self._began, 1))
+
+
+def _json(body: Any) -> Any:
+    if not isinstance(body, bytes | str) or not body:
+        return None
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None

@@ -1,0 +1,215 @@
+"""
+TPU nodes over the TPU API v2.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from orchestrator.domain.all_zones import ALL_ZONES, Everywhere, Survey
+from orchestrator.domain.names import incarnation_of
+from orchestrator.domain.observation import (
+    Node,
+    NodeState,
+    Operation,
+    OperationResult,
+    Present,
+    Sight,
+    Worker,
+)
+from orchestrator.domain.plan import Verb
+from orchestrator.domain.ports import NodeOrder
+from orchestrator.errors import NotFoundError
+from orchestrator.google import operations
+from orchestrator.google.bodies import node_body
+from orchestrator.google.client_errors import translated
+from orchestrator.google.clients import Clients
+from orchestrator.google.guest_host_keys import public_keys
+from orchestrator.google.node_extras import Seen, maintenance_by_name
+from orchestrator.google.node_list import ZoneLists
+from orchestrator.google.observations import seen
+from orchestrator.google.quota_hint import comparing_with_quota
+from orchestrator.google.zone_lists import OverAllZones, across_zones, pages_with_gaps, whole_pages
+
+PAGE = 1000
+STATES = {state.value: state for state in NodeState}
+
+
+class TpuNodes:
+    """
+    Observe, create and delete TPU nodes of one project.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._lists = clients.settings.lists or ZoneLists(0)
+        self._wide = OverAllZones()
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
+        """
+        List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown.
+
+        The API has no filter for nodes, so the labels are compared here.
+        """
+        known = self._lists.known(map(self._parent, dict.fromkeys(zones)), label, value)
+        if known is not None:
+            return Present(tuple(map(node_of, known)))
+
+        def look(zone: str) -> list[Node]:
+            found = self._lists.labelled(self._parent(zone), label, value, lambda: self._listed(zone))
+            return [node_of(node) for node in found]
+
+        return across_zones(zones, look)
+
+    def everywhere(self, label: str, value: str) -> Survey[Node]:
+        """
+        List the nodes that carry the label in all zones, by one call; places without an answer are named.
+
+        A list with such a gap serves nobody else: who looks next may see more.
+        """
+
+        def look() -> Everywhere[Node]:
+            gaps: list[str] = []
+
+            def ask() -> list[Seen]:
+                nodes = self._listed(ALL_ZONES, gaps)
+                if gaps:
+                    raise _GapsError(nodes)
+                return nodes
+
+            try:
+                found = self._lists.labelled(self._parent(ALL_ZONES), label, value, ask)
+            except _GapsError as partial:
+                found = [node for node in partial.nodes if node.labels.get(label) == value]
+            return Everywhere(tuple(map(node_of, found)), tuple(dict.fromkeys(gaps)))
+
+        return self._wide.ask(look)
+
+    def observe(self, name: str, zone: str) -> Sight[Node]:
+        """
+        Look at one node of any owner; errors become Unknown.
+        """
+
+        def look() -> Node:
+            request = {"name": self._path(name, zone)}
+            with translated(f"look at TPU node '{name}' in {zone}"), maintenance_by_name() as beside:
+                node = self._clients.tpu.get_node(request=request, **self._clients.reading)
+                return node_of(Seen(type(node).pb(node), beside.get(node.name)))
+
+        return seen(look)
+
+    def create(self, order: NodeOrder) -> Operation:
+        """
+        Ask for the node. The name is the only key against doubles: v2 has no request id.
+
+        Raise ConflictError when the name is taken, QuotaError when the project may not have more. A
+        stockout shows later, on the operation.
+        """
+        incarnation = incarnation_of(order.name, dict(order.labels))
+        parent = self._parent(order.zone)
+        request = {"parent": parent, "node_id": order.name, "node": node_body(order, parent)}
+        what = f"create TPU node '{order.name}' in {order.zone}"
+        with comparing_with_quota(order.type, order.zone), translated(what):
+            future = self._clients.tpu.create_node(request=request, **self._clients.mutating)
+            return operations.of_tpu(future, Verb.CREATE, order.name, order.zone, incarnation)
+
+    def delete(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for deletion; None when it is gone already.
+        """
+        try:
+            with translated(f"delete TPU node '{name}' in {zone}"):
+                future = self._clients.tpu.delete_node(name=self._path(name, zone), **self._clients.mutating)
+                return operations.of_tpu(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
+        except NotFoundError:
+            return None
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """
+        Look at an operation once.
+        """
+        return operations.poll_tpu(self._clients.tpu, operation, self._clients.reading)
+
+    def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
+        """
+        Return one worker's public host keys from its guest attributes; NotFoundError while there are none.
+
+        The answer holds one entry for each worker that was asked for.
+        """
+        what = f"read the host keys of worker {worker} of '{name}' in {zone}"
+        request = {
+            "name": self._path(name, zone),
+            "query_path": "hostkeys/",
+            "worker_ids": [str(worker)],
+        }
+        with translated(what):
+            answer = self._clients.tpu.get_guest_attributes(request=request, **self._clients.reading)
+        entries = list(answer.guest_attributes)
+        return public_keys(entries[0].query_value.items if len(entries) == 1 else (), what)
+
+    def _listed(self, zone: str, gaps: list[str] | None = None) -> list[Seen]:
+        what = f"list TPU nodes in {'all zones' if zone == ALL_ZONES else zone}"
+        with translated(what), maintenance_by_name() as beside:
+            request = {"parent": self._parent(zone), "page_size": PAGE}
+            answer = self._clients.tpu.list_nodes(request=request, **self._clients.reading)
+            pages = whole_pages(answer, what) if gaps is None else pages_with_gaps(answer, gaps)
+            nodes = [node for page in pages for node in type(page).pb(page).nodes]
+        return [Seen(node, beside.get(node.name)) for node in nodes]
+
+    def _parent(self, zone: str) -> str:
+        return f"projects/{self._clients.project}/locations/{zone}"
+
+    def _path(self, name: str, zone: str) -> str:
+        return f"{self._parent(zone)}/nodes/{name}"
+
+
+class _GapsError(Exception):
+    """
+    Carry the *nodes* of a list that leaves places out.
+    """
+
+    def __init__(self, nodes: list[Seen]) -> None:
+        super().__init__(nodes)
+        self.nodes = nodes
+
+
+def node_of(seen_node: Seen) -> Node:
+    """
+    Return our value for a tpu v2 Node, given as the protocol buffer itself.
+
+    The client's own class around it takes as long for each field as all of this.
+    """
+    node = seen_node.node
+    _, _, _, zone, _, name = node.name.split("/")
+    labels = dict(node.labels)
+    health = _health(node)
+    return Node(
+        name=name,
+        zone=zone,
+        state=STATES.get(node.state, NodeState.STATE_UNSPECIFIED),
+        incarnation=incarnation_of(name, labels),
+        healthy=health in {"HEALTHY", "HEALTH_UNSPECIFIED"},
+        health=": ".join(part for part in (health, node.health_description) if part),
+        timed_out=health == "TIMEOUT",
+        workers=_workers(node),
+        labels=labels,
+        spot=node.scheduling_config.spot or node.scheduling_config.preemptible,
+        created_at=(node.create_time.seconds * 10**6 + node.create_time.nanos // 1000) / 10**6,
+        maintenance=seen_node.maintenance,
+    )
+
+
+def _health(node: Any) -> str:
+    """
+    Return the health's name, or the number of one that this client does not know.
+    """
+    known = node.DESCRIPTOR.fields_by_name["health"].enum_type.values_by_number.get(node.health)
+    return known.name if known else str(node.health)
+
+
+def _workers(node: Any) -> tuple[Worker, ...]:
+    """
+    Return the workers: with n networks, entry i*n is worker i (docs/facts.md 1.3).
+    """
+    networks = max(1, len(node.network_configs))
+    first = list(node.network_endpoints)[::networks]
+    return tuple(Worker(i, e.ip_address, e.access_config.external_ip) for i, e in enumerate(first))

@@ -1,0 +1,259 @@
+"""
+Objects of the deployment's bucket over Cloud Storage.
+"""
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.domain.ports import LARGEST, MOST_OBJECTS, StoredObject
+from orchestrator.errors import NotFoundError, PreconditionError, TransientError, UnknownCloudError
+from orchestrator.google.client_errors import translated
+from orchestrator.google.clients import Clients
+from orchestrator.google.download_sinks import Digest, FullError, Taken
+from orchestrator.google.error_mapping import too_many
+
+READ_TRIES = 5
+_FIELDS = "items(name,size,generation,updated),nextPageToken"
+_SUMS = "items(name,size,crc32c),nextPageToken"
+
+
+class GcsStore:
+    """
+    Read and write objects of one bucket.
+    """
+
+    def __init__(self, clients: Clients, bucket: str) -> None:
+        self._clients = clients
+        self._name = bucket
+        self._headed = True
+
+    def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
+        """
+        Return an object with its data from *offset* on, *limit* bytes at most; None when it is not there.
+
+        A whole object is one request, and *updated* is to the second then; a list is more exact.
+        """
+        if not offset and self._headed:
+            try:
+                whole = self._whole(name, limit)
+                self._headed = whole is not None
+            except NotFoundError:
+                return None
+            except FullError:
+                whole = None
+            except UnknownCloudError as error:
+                from google.api_core.exceptions import NotFound
+
+                # The 404 of a download may be plain text; that of the metadata says whose it is.
+                if not isinstance(error.__cause__, NotFound):
+                    raise
+                whole = None
+            if whole is not None:
+                return whole
+        return self._from(name, offset, limit)
+
+    def _whole(self, name: str, limit: int) -> StoredObject | None:
+        """
+        Download an object; None when the answer does not say which generation of when it is.
+
+        Raise FullError when it is longer.
+        """
+        blob, answers, taken = self._blob(name), list[Any](), Taken(limit)
+        # The client keeps the generation, but not the time: this is where it is shown the whole answer.
+        blob._extract_headers_from_download = answers.append  # noqa: SLF001
+        with translated(f"read {self._url(name)}"):
+            # Raw: an object that is packed would come out a thousand times as large.
+            blob.download_to_file(taken, raw_download=True, **self._clients.reading)
+        return _headed(name, bytes(taken.data), answers[-1].headers if answers else {})
+
+    def _from(self, name: str, offset: int, limit: int) -> StoredObject | None:
+        """
+        Read an object in two requests.
+
+        Data and generation belong together: an object that is replaced between the two is read again.
+        """
+        for _ in range(READ_TRIES):
+            blob = self._look(name)
+            if blob is None:
+                return None
+            try:
+                return _stored(blob, self._data(blob, offset, limit))
+            except NotFoundError:
+                continue
+        raise TransientError(f"read {self._url(name)}: it is being replaced faster than it can be read")
+
+    def sha256(self, name: str) -> str | None:
+        """
+        Read an object of any size and return the sha256 of its bytes in hex, None when it is not there.
+
+        The bytes are not kept. The client checks them against the bucket's own checksum too.
+        """
+        return self._stream(name, Digest())
+
+    def download(self, name: str, path: Path) -> str | None:
+        """
+        Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
+        """
+        with path.open("wb") as file:
+            return self._stream(name, Digest(file))
+
+    def _stream(self, name: str, digest: Digest) -> str | None:
+        blob = self._look(name)
+        if blob is None:
+            return None
+        if blob.size:
+            from google.api_core.exceptions import NotFound
+
+            pinned = self._clients.storage.bucket(self._name).blob(name, generation=blob.generation)
+            with translated(f"read {self._url(name)}"):
+                try:
+                    pinned.download_to_file(digest, raw_download=True, **self._clients.reading)
+                except NotFound as gone:
+                    raise NotFoundError(f"read {self._url(name)}: replaced meanwhile") from gone
+        return digest.hex()
+
+    def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
+        """
+        Write an object, return its generation; 0 means "must not exist".
+
+        Raise PreconditionError when *if_generation* is not the current one. After a TransientError the
+        write may have happened: read the object to know.
+        """
+        with translated(f"write {self._url(name)}"):
+            blob = self._blob(name)
+            blob.upload_from_string(
+                data,
+                content_type="application/octet-stream",
+                if_generation_match=if_generation,
+                checksum="crc32c",
+                **self._clients.spaced,
+            )
+            return int(blob.generation)
+
+    def upload(self, name: str, path: Path) -> int:
+        """
+        Write a file unless an object of that name exists; return the object's generation.
+
+        Raise PreconditionError when the object that exists has other content. A large file goes up in
+        parts, and a part that fails is sent again: the precondition makes that safe.
+        """
+        try:
+            with translated(f"upload {path.name} to {self._url(name)}"):
+                blob = self._blob(name)
+                blob.upload_from_filename(
+                    str(path),
+                    if_generation_match=0,
+                    checksum="crc32c",
+                    **self._clients.uploading,
+                )
+        except PreconditionError:
+            blob = self._look(name)
+            if blob is None or blob.crc32c != _crc32c(path):
+                raise
+        return int(blob.generation)
+
+    def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
+        """
+        List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*.
+        """
+        with translated(f"list {self._url(prefix)}"):
+            storage, limits = self._clients.storage, self._clients.reading
+            blobs = storage.list_blobs(
+                self._name, prefix=prefix, fields=_FIELDS, max_results=most + 1, **limits
+            )
+            found = [_stored(blob) for blob in blobs]
+        if len(found) > most:
+            raise too_many(self._url(prefix), most)
+        return found
+
+    def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:
+        """
+        Return size and crc32c of all objects under *prefix* by name.
+        """
+        with translated(f"list {self._url(prefix)}"):
+            storage, limits = self._clients.storage, self._clients.reading
+            blobs = storage.list_blobs(self._name, prefix=prefix, fields=_SUMS, **limits)
+            return {blob.name: (int(blob.size or 0), str(blob.crc32c or "")) for blob in blobs}
+
+    def delete(self, name: str, if_generation: int | None = None, *, patient: bool = True) -> None:
+        """
+        Delete an object; one that is gone is fine.
+
+        Raise PreconditionError when *if_generation* is not the current one. Not *patient*, a refusal for the
+        object's rate is raised and not waited for.
+        """
+        limits = self._clients.spaced if patient else self._clients.mutating
+        try:
+            with translated(f"delete {self._url(name)}"):
+                self._blob(name).delete(if_generation_match=if_generation, **limits)
+        except NotFoundError:
+            return
+
+    def _look(self, name: str) -> Any | None:
+        """
+        Return the object's metadata, or None.
+
+        `get_blob` is not used: it takes every 404 for an absence, also one that is not Google's.
+        """
+        blob = self._blob(name)
+        try:
+            with translated(f"look at {self._url(name)}"):
+                blob.reload(**self._clients.reading)
+        except NotFoundError:
+            return None
+        return blob
+
+    def _data(self, blob: Any, offset: int, limit: int) -> bytes:
+        if offset >= int(blob.size or 0):
+            # A range that starts at the end is refused with 416.
+            return b""
+        from google.api_core.exceptions import NotFound
+
+        pinned = self._clients.storage.bucket(self._name).blob(blob.name, generation=blob.generation)
+        with translated(f"read {self._url(blob.name)}"):
+            try:
+                last = offset + limit - 1 if int(blob.size) > offset + limit else None
+                data: bytes = pinned.download_as_bytes(
+                    start=offset or None, end=last, raw_download=True, **self._clients.reading
+                )
+            except NotFound as gone:
+                # A media answer carries no JSON; that this generation is gone is all that matters here.
+                raise NotFoundError(f"read {self._url(blob.name)}: replaced meanwhile") from gone
+        return data
+
+    def _blob(self, name: str) -> Any:
+        return self._clients.storage.bucket(self._name).blob(name)
+
+    def _url(self, name: str) -> str:
+        return f"gs://{self._name}/{name}"
+
+
+def _stored(blob: Any, data: bytes = b"") -> StoredObject:
+    return StoredObject(blob.name, int(blob.size or 0), int(blob.generation), blob.updated.timestamp(), data)
+
+
+def _headed(name: str, data: bytes, headers: Mapping[str, str]) -> StoredObject | None:
+    """
+    Return what a download's headers say about the object, None when they do not.
+    """
+    generation, changed = headers.get("X-Goog-Generation"), headers.get("Last-Modified")
+    if not generation or not changed:
+        return None
+    return StoredObject(name, len(data), int(generation), parsedate_to_datetime(changed).timestamp(), data)
+
+
+def _crc32c(path: Path) -> str:
+    """
+    Return the checksum in the form that Cloud Storage shows: base64 of the big-endian value.
+    """
+    import base64
+
+    import google_crc32c
+
+    checksum = google_crc32c.Checksum()
+    with path.open("rb") as file:
+        for _ in checksum.consume(file, 1 << 20):
+            pass
+    return base64.b64encode(checksum.digest()).decode()

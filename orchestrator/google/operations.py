@@ -1,0 +1,137 @@
+"""
+Long-running operations: TPU (google.longrunning) and Compute Engine, looked at once, never waited for.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from orchestrator.domain.observation import Operation, OperationResult
+from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.queued_resource import KIND
+from orchestrator.errors import NotFoundError, TpuctlError
+from orchestrator.google.client_errors import translate_compute, translate_status, translated
+from orchestrator.google.operation_state import described, failed, polled
+
+_NAME = re.compile(r"projects/[^/]+/locations/[^/]+/operations/[^/]+")
+
+
+def of_tpu(future: Any, verb: Verb, name: str, zone: str, incarnation: int | None) -> Operation:
+    """
+    Refer to the operation behind the future of a TPU call; the future itself is not used.
+    """
+    started = _created(future.operation.metadata)
+    kind, word = Kind.NODE.value, verb.name.lower()
+    return Operation(future.operation.name, kind, word, name, zone, incarnation, started)
+
+
+def of_json(
+    answer: Mapping[str, Any], verb: Verb, name: str, zone: str, incarnation: int | None
+) -> Operation:
+    """
+    Refer to the operation of a queued resource that a call without a client's types has answered.
+    """
+    metadata = answer.get("metadata")
+    created = str(metadata.get("createTime", "")) if isinstance(metadata, dict) else ""
+    return Operation(str(answer["name"]), KIND, verb.name.lower(), name, zone, incarnation, epoch(created))
+
+
+def _created(metadata: Any) -> float:
+    """
+    Return when an operation was created, 0 where its metadata, an Any of whatever type, does not tell.
+
+    The future's own `metadata` raises TypeError for every type but `google.cloud.tpu.v2.OperationMetadata`.
+    """
+    from google.protobuf.json_format import MessageToDict, ParseError
+
+    try:
+        shown = MessageToDict(metadata)
+    except (ParseError, TypeError):
+        return 0.0
+    inside = shown.get("value")
+    fields = inside if isinstance(inside, dict) else shown
+    return epoch(str(fields.get("createTime", "")))
+
+
+def of_compute(answer: Any, verb: Verb, name: str, zone: str) -> Operation:
+    """
+    Refer to the operation that a `*_unary` call returned.
+    """
+    started = epoch(answer.insert_time or answer.start_time)
+    return Operation(answer.name, Kind.VM.value, verb.name.lower(), name, zone, None, started)
+
+
+def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> OperationResult:
+    """
+    Look at a TPU operation once.
+    """
+
+    def look() -> OperationResult:
+        if not _NAME.fullmatch(operation.id):
+            # The record said so; the client would take it for a mistake of the program.
+            raise NotFoundError(f"{described(operation)}: {operation.id[:80]!r} names no operation")
+        answer = client.get_operation({"name": operation.id}, **limits)
+        if not answer.done:
+            return OperationResult(operation, done=False)
+        if not answer.error.code:
+            return OperationResult(operation, done=True)
+        error = answer.error
+        return failed(
+            operation, translate_status(error.code, error.message, error.details, what=described(operation))
+        )
+
+    return _polled(operation, look)
+
+
+def poll_compute(
+    client: Any, project: str, operation: Operation, limits: Mapping[str, Any]
+) -> OperationResult:
+    """
+    Look at a Compute Engine operation once. DONE with an error inside is a failure.
+    """
+
+    def look() -> OperationResult:
+        answer = client.get(project=project, zone=operation.zone, operation=operation.id, **limits)
+        error = compute_error(answer, described(operation))
+        if error is not None:
+            return failed(operation, error)
+        return OperationResult(operation, done=answer.status is type(answer).Status.DONE)
+
+    return _polled(operation, look)
+
+
+def compute_error(answer: Any, what: str) -> TpuctlError | None:
+    """
+    Return the error inside a compute operation, or None.
+
+    The client takes a DONE operation without httpErrorStatusCode for a success, even when it lists
+    errors (docs/facts.md 2.1); so both places are read.
+    """
+    status = answer.http_error_status_code
+    if answer.error.errors:
+        first = answer.error.errors[0]
+        return translate_compute(first.code, first.message, status, what=what)
+    if status:
+        return translate_compute("", answer.http_error_message, status, what=what)
+    return None
+
+
+def epoch(text: str) -> float:
+    """
+    Return an RFC 3339 time as seconds since the epoch; 0 when there is none that can be read.
+    """
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _polled(operation: Operation, look: Callable[[], OperationResult]) -> OperationResult:
+    with_errors = translated(f"look at operation '{described(operation)}'")
+
+    def translating() -> OperationResult:
+        with with_errors:
+            return look()
+
+    return polled(operation, translating)

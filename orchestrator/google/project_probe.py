@@ -1,0 +1,256 @@
+"""
+One question each about a project, for `tpuctl doctor`: nothing here changes anything.
+"""
+
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Network
+from typing import TypeVar
+
+from orchestrator.advice.doctor.facts import CpuQuota
+from orchestrator.domain.observation import Sight
+from orchestrator.domain.ports import NetworkInterface
+from orchestrator.google.bodies import IMAGE_PROJECT, image_family
+from orchestrator.google.client_errors import translated
+from orchestrator.google.clients import Clients
+from orchestrator.google.observations import seen
+from orchestrator.google.quotas import tpu_limits
+from orchestrator.google.secret_manager import SecretManager
+
+T = TypeVar("T")
+
+ON_BUCKET = (
+    "storage.objects.create",
+    "storage.objects.delete",
+    "storage.objects.get",
+    "storage.objects.list",
+    "storage.buckets.get",
+    "storage.buckets.getIamPolicy",
+    "storage.buckets.setIamPolicy",
+)
+"""What `up`, `watch` and `down` do with the bucket of a deployment."""
+
+
+class Probe:
+    """
+    Ask one cloud; errors become Unknown, "not found" becomes Absent.
+    """
+
+    def __init__(self, clients: Clients, interface: NetworkInterface | None = None) -> None:
+        self._clients = clients
+        self._interface = interface or NetworkInterface()
+        self._project = clients.project
+
+    def tpu_api(self, zone: str) -> Sight[str]:
+        """
+        Ask the TPU API for a location.
+        """
+        name = f"projects/{self._project}/locations/{zone}"
+        return self._ask(
+            "ask the TPU API",
+            lambda: str(self._clients.tpu.list_nodes(parent=name, **self._reading) and zone),
+        )
+
+    def offers(self, zone: str, accelerator: str) -> Sight[str]:
+        """
+        Ask whether a zone lists a type.
+        """
+        name = f"projects/{self._project}/locations/{zone}/acceleratorTypes/{accelerator}"
+        what = f"ask for {accelerator} in {zone}"
+        return self._ask(
+            what, lambda: str(self._clients.tpu.get_accelerator_type(name=name, **self._reading).type_)
+        )
+
+    def has_runtime(self, zone: str, version: str) -> Sight[str]:
+        """
+        Ask whether a zone has a TPU software version.
+        """
+        name = f"projects/{self._project}/locations/{zone}/runtimeVersions/{version}"
+        what = f"ask for {version} in {zone}"
+        return self._ask(
+            what, lambda: str(self._clients.tpu.get_runtime_version(name=name, **self._reading).version)
+        )
+
+    def machine_account(self) -> Sight[str]:
+        """
+        Ask Compute Engine for the project, and return its default service account, empty when it has none.
+        """
+        return self._ask(
+            f"read project '{self._project}'",
+            lambda: str(
+                self._clients.projects.get(project=self._project, **self._reading).default_service_account
+            ),
+        )
+
+    def storage_api(self) -> Sight[str]:
+        """
+        Ask Cloud Storage for the first bucket of the project.
+        """
+
+        def first() -> str:
+            listed = self._clients.storage.list_buckets(max_results=1, **self._reading)
+            return str(next((bucket.name for bucket in listed), ""))
+
+        return self._ask("list buckets", first)
+
+    def cpus(self, region: str, machine_zone: str, machine: str) -> Sight[CpuQuota]:
+        """
+        Ask for the CPUS quota of a region, and how much of it a machine type takes; Absent without a limit.
+        """
+
+        def quota() -> CpuQuota | None:
+            regions = self._clients.compute("regions", "RegionsClient")
+            shown = regions.get(project=self._project, region=region, **self._reading)
+            found = next((q for q in shown.quotas if q.metric == "CPUS"), None)
+            if found is None:
+                return None
+            types = self._clients.compute("machine_types", "MachineTypesClient")
+            kind = types.get(project=self._project, zone=machine_zone, machine_type=machine, **self._reading)
+            return CpuQuota(found.limit, found.usage, int(kind.guest_cpus))
+
+        return self._ask(f"read the quota of {region}", quota)
+
+    def tpu_limits(self, quota: str, zones: Iterable[str]) -> Sight[dict[str, int]]:
+        """
+        Ask for the project's limit of a quota of TPUs by zone; -1 is no limit.
+        """
+        return self._ask(f"read the quota {quota}", lambda: tpu_limits(self._clients, quota, zones))
+
+    def has_machine(self, zone: str, machine: str) -> Sight[str]:
+        """
+        Ask whether a zone has a machine type.
+        """
+
+        def name() -> str:
+            types = self._clients.compute("machine_types", "MachineTypesClient")
+            shown = types.get(project=self._project, zone=zone, machine_type=machine, **self._reading)
+            return str(shown.name)
+
+        return self._ask(f"ask for {machine} in {zone}", name)
+
+    def vm_image(self, machine: str, image: str = "") -> Sight[str]:
+        """
+        Ask for the newest image of the VM's family, or for *image*; Absent when it is gone.
+        """
+        family = image.rpartition("/")[2] or image_family(machine)
+        project = image.removeprefix("projects/").partition("/")[0] if image else IMAGE_PROJECT
+
+        def newest() -> str:
+            images = self._clients.compute("images", "ImagesClient")
+            if image and "/family/" not in image:
+                return str(images.get(project=project, image=family, **self._reading).name)
+            return str(images.get_from_family(project=project, family=family, **self._reading).name)
+
+        return self._ask(f"read the image family '{family}'", newest)
+
+    def private_access(self, region: str) -> Sight[bool]:
+        """
+        Ask whether the network's subnetwork in a region has Private Google Access.
+        """
+
+        def access() -> bool:
+            subnets = self._clients.compute("subnetworks", "SubnetworksClient")
+            project, name = self._subnetwork
+            shown = subnets.get(project=project, region=region, subnetwork=name, **self._reading)
+            return bool(shown.private_ip_google_access)
+
+        return self._ask(f"read the subnetwork of {region}", access)
+
+    def ssh_rule(self, source: str = "") -> Sight[bool]:
+        """
+        Ask whether a firewall rule of the network lets SSH in, with *source* from all of that range.
+        """
+
+        def lets_in() -> bool:
+            rules = self._clients.compute("firewalls", "FirewallsClient")
+            shown = rules.list(project=self._network[0], **self._reading)
+            tags = set(self._interface.tags)
+            return any(
+                rule.network.endswith(f"/{self._network[1]}")
+                and rule.direction == "INGRESS" and not rule.disabled
+                and (not rule.target_tags or not tags.isdisjoint(rule.target_tags))
+                and any(_opens_ssh(allowed) for allowed in rule.allowed)
+                and (not source or _covers(rule.source_ranges, source))
+                for rule in shown
+            )  # fmt: skip
+
+        return self._ask("list the firewall rules", lets_in)
+
+    @property
+    def _network(self) -> tuple[str, str]:
+        """
+        Return the project of the network, which is another one's for a shared network, and its name.
+        """
+        return self._owned(self._interface.network, self._project)
+
+    @property
+    def _subnetwork(self) -> tuple[str, str]:
+        host, network = self._network
+        return self._owned(self._interface.subnetwork or network, host)
+
+    @staticmethod
+    def _owned(path: str, project: str) -> tuple[str, str]:
+        parts = path.partition("projects/")[2].split("/")
+        return parts[0] or project, path.rpartition("/")[2]
+
+    def lacking(self, bucket: str) -> Sight[tuple[str, ...]]:
+        """
+        Ask which permissions on a bucket the caller lacks.
+        """
+
+        def missing() -> tuple[str, ...]:
+            held = self._clients.storage.bucket(bucket).test_iam_permissions(
+                list(ON_BUCKET), timeout=self._clients.settings.call_timeout
+            )
+            return tuple(name for name in ON_BUCKET if name not in held)
+
+        return self._ask(f"ask for the permissions on '{bucket}'", missing)
+
+    def secret_readers(self, name: str) -> Sight[tuple[str, ...]]:
+        """
+        Ask who has the role to read a secret on the secret itself; Absent when it is not stored.
+        """
+        return self._ask(f"ask for secret '{name}'", lambda: SecretManager(self._clients).readers(name))
+
+    def holds_objects(self, source: str) -> Sight[bool]:
+        """
+        Ask whether a folder of a bucket (gs://BUCKET/FOLDER) holds an object; Absent without the bucket.
+        """
+        bucket, _, prefix = source.removeprefix("gs://").partition("/")
+
+        def look() -> bool:
+            storage, reading = self._clients.storage, self._reading
+            return any(True for _ in storage.list_blobs(bucket, prefix=prefix, max_results=1, **reading))
+
+        return self._ask(f"look into {source}", look)
+
+    @property
+    def _reading(self) -> dict[str, object]:
+        return dict(self._clients.reading)
+
+    def _ask(self, what: str, look: Callable[[], T | None]) -> Sight[T]:
+        def asked() -> T | None:
+            with translated(what):
+                return look()
+
+        return seen(asked)
+
+
+def _covers(ranges: Iterable[str], source: str) -> bool:
+    """
+    Say whether one of *ranges* holds all of *source*; a range of IPv6 never does.
+    """
+    wanted = IPv4Network(source)
+    return any(":" not in held and wanted.subnet_of(IPv4Network(held, strict=False)) for held in ranges)
+
+
+def _opens_ssh(allowed: object) -> bool:
+    """
+    Say whether an `allowed` entry of a firewall rule takes TCP port 22 in.
+    """
+    protocol, ports = getattr(allowed, "I_p_protocol", ""), list(getattr(allowed, "ports", ()))
+    return protocol in {"tcp", "all"} and (not ports or any(_holds_22(text) for text in ports))
+
+
+def _holds_22(ports: str) -> bool:
+    first, _, last = ports.partition("-")
+    return int(first) <= 22 <= int(last or first)

@@ -1,0 +1,169 @@
+"""
+Queued resources over the TPU API v2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.domain.all_zones import ALL_ZONES, Everywhere, Survey
+from orchestrator.domain.names import incarnation_of
+from orchestrator.domain.observation import Operation, OperationResult, Sight
+from orchestrator.domain.plan import Verb
+from orchestrator.domain.ports import NodeOrder
+from orchestrator.domain.queued_resource import KIND, QueuedResource, QueuedState
+from orchestrator.errors import NotFoundError
+from orchestrator.google import operations
+from orchestrator.google.bodies import queued_body
+from orchestrator.google.client_errors import translate_status, translated
+from orchestrator.google.clients import Clients
+from orchestrator.google.flex_start import create_by_alpha
+from orchestrator.google.observations import seen
+from orchestrator.google.quota_hint import comparing_with_quota
+from orchestrator.google.zone_lists import OverAllZones, across_zones, pages_with_gaps, whole_pages
+
+PAGE = 1000
+_BY_USER = 1  # QueuedResourceState.StateInitiator
+
+
+class TpuQueued:
+    """
+    Observe, create and delete queued resources of one project.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._wide = OverAllZones()
+
+    def observe(self, name: str, zone: str) -> Sight[QueuedResource]:
+        """
+        Look at one; errors become Unknown. A new one may be Absent for a moment.
+        """
+
+        def look() -> QueuedResource:
+            with translated(f"look at queued resource '{name}' in {zone}"):
+                path = self._path(name, zone)
+                return queued_of(self._clients.tpu.get_queued_resource(name=path, **self._clients.reading))
+
+        return seen(look)
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[QueuedResource, ...]]:
+        """
+        List those whose node carries the label in *zones*, all pages; a partial answer is Unknown.
+        """
+        return across_zones(
+            zones, lambda zone: [q for q in self._listed(zone) if q.labels.get(label) == value]
+        )
+
+    def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
+        """
+        List those whose node carries the label in all zones; places without an answer are named.
+        """
+
+        def look() -> Everywhere[QueuedResource]:
+            gaps: list[str] = []
+            found = self._listed(ALL_ZONES, gaps)
+            ours = tuple(one for one in found if one.labels.get(label) == value)
+            return Everywhere(ours, tuple(dict.fromkeys(gaps)))
+
+        return self._wide.ask(look)
+
+    def create(self, order: NodeOrder, wait: float | None) -> Operation:
+        """
+        Put the order into the queue, for at most *wait* seconds; raise ConflictError when the name is taken.
+
+        The name is the key against doubles, as for nodes; so no request id is sent.
+        """
+        parent = self._parent(order.zone)
+        body = queued_body(order, parent, wait)
+        request = {"parent": parent, "queued_resource_id": order.name, "queued_resource": body}
+        what = f"create queued resource '{order.name}' in {order.zone}"
+        incarnation = incarnation_of(order.name, dict(order.labels))
+        with comparing_with_quota(order.type, order.zone), translated(what):
+            if order.run_seconds:
+                answer = create_by_alpha(self._clients, parent, order.name, body)
+                return operations.of_json(answer, Verb.CREATE, order.name, order.zone, incarnation)
+            future = self._clients.tpu.create_queued_resource(request=request, **self._clients.mutating)
+        return _operation(future, Verb.CREATE, order.name, order.zone, incarnation)
+
+    def delete(self, name: str, zone: str, *, force: bool) -> Operation | None:
+        """
+        Ask for deletion; None when it is gone already. Only with *force* its nodes are deleted as well.
+        """
+        request = {"name": self._path(name, zone), "force": force}
+        try:
+            with translated(f"delete queued resource '{name}' in {zone}"):
+                future = self._clients.tpu.delete_queued_resource(request=request, **self._clients.mutating)
+        except NotFoundError:
+            return None
+        return _operation(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """
+        Look at an operation once; that of a creation ends when the order is in the queue.
+        """
+        return operations.poll_tpu(self._clients.tpu, operation, self._clients.reading)
+
+    def _listed(self, zone: str, gaps: list[str] | None = None) -> list[QueuedResource]:
+        what = f"list queued resources in {'all zones' if zone == ALL_ZONES else zone}"
+        with translated(what):
+            request = {"parent": self._parent(zone), "page_size": PAGE}
+            answer = self._clients.tpu.list_queued_resources(request=request, **self._clients.reading)
+            pages = whole_pages(answer, what) if gaps is None else pages_with_gaps(answer, gaps)
+            return [queued_of(found) for page in pages for found in page.queued_resources]
+
+    def _parent(self, zone: str) -> str:
+        return f"projects/{self._clients.project}/locations/{zone}"
+
+    def _path(self, name: str, zone: str) -> str:
+        return f"{self._parent(zone)}/queuedResources/{name}"
+
+
+def queued_of(resource: Any) -> QueuedResource:
+    """
+    Return our value for a tpu v2 QueuedResource.
+    """
+    _, _, _, zone, _, name = resource.name.split("/")
+    specs = list(resource.tpu.node_spec)
+    labels = dict(specs[0].node.labels) if specs else {}
+    found = QueuedResource(
+        name=name,
+        zone=zone,
+        state=_state(int(resource.state.state)),
+        incarnation=incarnation_of(name, labels),
+        nodes=tuple(spec.node_id for spec in specs),
+        labels=labels,
+        spot="spot" in resource,
+        created_at=resource.create_time.timestamp() if resource.create_time else 0.0,
+        until=_until(resource),
+        by_user=int(resource.state.state_initiator) == _BY_USER,
+    )
+    error = resource.state.failed_data.error
+    if not error.code:
+        return found
+    what = f"queued resource '{name}' in {zone}"
+    judged = translate_status(error.code, error.message, error.details, what=what)
+    return replace(found, retry=judged.retry, code=judged.code, message=judged.message, hint=judged.hint)
+
+
+def _until(resource: Any) -> float:
+    """
+    Return when a queued resource that still waits gives up, 0 when it never does.
+    """
+    policy = resource.queueing_policy if "queueing_policy" in resource else None
+    if policy is None:
+        return 0.0
+    if "valid_until_time" in policy:
+        return float(policy.valid_until_time.timestamp())
+    if "valid_until_duration" in policy and resource.create_time:
+        return float(resource.create_time.timestamp() + policy.valid_until_duration.total_seconds())
+    return 0.0
+
+
+def _state(number: int) -> QueuedState:
+    known = {state.value for state in QueuedState}
+    return QueuedState(number) if number in known else QueuedState.STATE_UNSPECIFIED
+
+
+def _operation(future: Any, verb: Verb, name: str, zone: str, incarnation: int | None) -> Operation:
+    return replace(operations.of_tpu(future, verb, name, zone, incarnation), kind=KIND)

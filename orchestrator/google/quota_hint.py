@@ -1,0 +1,40 @@
+"""
+What a refusal for quota means for the TPU that was asked for.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.errors import QuotaError
+
+_LIMIT = re.compile(r"\blimit:?\s+(\d{1,9})\b", re.IGNORECASE)
+
+
+@contextmanager
+def comparing_with_quota(accelerator_type: str, zone: str) -> Iterator[None]:
+    """
+    Let a refusal for quota name what was asked for, the limit, and the type that would fit.
+    """
+    try:
+        yield
+    except QuotaError as error:
+        # The limit stands in the text only. It makes a better hint, and decides nothing.
+        found = _LIMIT.search(error.message)
+        hint = _comparison(accelerator_type, zone, int(found[1])) if found else ""
+        error.hint = f"{hint} {error.hint}" if hint else error.hint
+        raise
+
+
+def _comparison(accelerator_type: str, zone: str, limit: int) -> str:
+    catalog = load_catalog()
+    wanted = catalog.accelerator(accelerator_type)
+    quota = catalog.quota_of(accelerator_type, spot=True)
+    if wanted is None or quota is None:
+        return ""
+    asked = f"You asked for {wanted.counted} {quota.unit}, the limit is {limit}"
+    if wanted.counted <= limit:
+        return f"{asked}: other TPUs hold the rest."
+    smaller = catalog.within_quota(accelerator_type, zone, limit)
+    return f"{asked}: {smaller} would fit (tpu.type)." if smaller else f"{asked}."

@@ -1,0 +1,129 @@
+"""
+Secret Manager v1 over REST: the few calls that need no client library of their own.
+
+A value is in the body of one request or answer, and in no message of ours.
+"""
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.domain.secret_refs import ACCESS_ROLE, SecretRef
+from orchestrator.errors import AuthError, NotFoundError, UsageError
+from orchestrator.google.client_errors import translated
+from orchestrator.google.clients import Clients
+
+GOOGLE = "https://secretmanager.googleapis.com"
+LARGEST = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Stored:
+    """
+    Describe a secret without its value. *created* is an RFC 3339 time.
+    """
+
+    name: str
+    created: str
+
+
+class SecretManager:
+    """
+    Store, list and read the secrets of one project.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._made: Any = None
+
+    def set(self, name: str, value: bytes) -> int:
+        """
+        Add a version, making the secret where there is none; return the version's number.
+        """
+        if not 0 < len(value) <= LARGEST:
+            text = f"secret {name}: a value has 1 to {LARGEST:,} bytes, not {len(value):,}"
+            raise UsageError(text, unchanged="nothing was stored")
+        what = f"store secret '{name}'"
+        self._call("POST", f"?secretId={name}", what, {"replication": {"automatic": {}}}, fine=409)
+        body = {"payload": {"data": base64.b64encode(value).decode()}}
+        made = self._call("POST", f"/{name}:addVersion", what, body)
+        return int(str(made["name"]).rpartition("/")[2])
+
+    def list(self) -> list[Stored]:
+        """
+        Return every secret of the project by name.
+        """
+        found: list[Stored] = []
+        token = ""
+        while True:
+            page = self._call("GET", f"?pageToken={token}" if token else "", "list secrets")
+            found += [
+                Stored(str(one["name"]).rpartition("/")[2], str(one.get("createTime", "")))
+                for one in page.get("secrets", [])
+            ]
+            token = str(page.get("nextPageToken", ""))
+            if not token:
+                return sorted(found, key=lambda one: one.name)
+
+    def read(self, ref: SecretRef) -> str:
+        """
+        Return a value; raise AuthError that names the secret and the way out.
+        """
+        what = f"read {ref.text}"
+        try:
+            answer = self._call("GET", f"/{ref.name}/versions/{ref.version}:access", what)
+            return base64.b64decode(answer["payload"]["data"]).decode()
+        except NotFoundError as error:
+            hint = f"run: tpuctl secret set {ref.name}"
+            raise AuthError(f"{ref.text} does not exist", hint=hint, code="TPU-250") from error
+        except AuthError as error:
+            if "authentication scopes" in error.message:
+                hint = "make the machine anew: tpuctl down, then tpuctl up"
+                raise AuthError(error.message, hint=hint, code="TPU-252") from error
+            hint = f"give this login {ACCESS_ROLE} on secret {ref.name}"
+            raise AuthError(f"{ref.text} may not be read", hint=hint, code="TPU-251") from error
+        except UnicodeDecodeError:
+            raise AuthError(f"{ref.text} holds no text", code="TPU-250") from None
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """
+        Return who may read a secret by a grant on the secret itself, such as `serviceAccount:a@b`.
+        """
+        policy = self._call("GET", f"/{name}:getIamPolicy", f"read the policy of secret '{name}'")
+        return tuple(
+            str(member)
+            for binding in policy.get("bindings", [])
+            if binding.get("role") == ACCESS_ROLE
+            for member in binding.get("members", [])
+        )
+
+    def _call(
+        self, method: str, tail: str, what: str, body: dict[str, Any] | None = None, *, fine: int = 200
+    ) -> dict[str, Any]:
+        """
+        Make one call; an answer of status *fine* is an empty one.
+        """
+        settings = self._clients.settings
+        url = f"{settings.endpoint or GOOGLE}/v1/projects/{self._clients.project}/secrets{tail}"
+        with translated(what):
+            from google.api_core.exceptions import from_http_response
+
+            answer = self._session.request(method, url, json=body, timeout=settings.call_timeout)
+            if answer.status_code == fine:
+                return {} if fine != 200 else dict(answer.json())
+            if answer.status_code != 200:
+                raise from_http_response(answer)
+            return dict(answer.json())
+
+    @property
+    def _session(self) -> Any:
+        if self._made is None:
+            from google.auth.transport.requests import AuthorizedSession
+
+            self._made = AuthorizedSession(self._clients.credentials)
+            settings = self._clients.settings
+            if settings.endpoint:
+                self._made.trust_env = False
+            if settings.endpoint and settings.adapter is not None:
+                self._made.mount(settings.endpoint, settings.adapter)
+        return self._made

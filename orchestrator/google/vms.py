@@ -1,0 +1,226 @@
+"""
+VMs over Compute Engine v1.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from orchestrator.domain.all_zones import Everywhere, Survey
+from orchestrator.domain.observation import Absent, Operation, OperationResult, Sight, Vm, VmState
+from orchestrator.domain.plan import Verb
+from orchestrator.domain.ports import VmOrder
+from orchestrator.errors import NotFoundError, TransientError
+from orchestrator.google import operations
+from orchestrator.google.bodies import instance_body
+from orchestrator.google.client_errors import translated
+from orchestrator.google.clients import Clients
+from orchestrator.google.guest_host_keys import public_keys
+from orchestrator.google.observations import seen, surveyed
+from orchestrator.google.request_ids import RequestIds
+from orchestrator.google.zone_lists import across_zones
+
+PAGE = 500
+_COMPLETE = ("", "NO_RESULTS_ON_PAGE")
+
+
+class ComputeVms:
+    """
+    Observe, create, start and delete VMs of one project.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._ids = RequestIds()
+
+    def observe(self, name: str, zone: str) -> Sight[Vm]:
+        """
+        Look at one VM; errors become Unknown.
+        """
+        return seen(lambda: self._get(name, zone))
+
+    def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
+        """
+        Look at a disk of any owner: Present with the names of who has it, Absent when there is none.
+        """
+
+        def look() -> tuple[str, ...]:
+            client = self._clients.compute("disks", "DisksClient")
+            with translated(f"look at disk '{name}' in {zone}"):
+                found = client.get(
+                    project=self._clients.project, zone=zone, disk=name, **self._clients.reading
+                )
+            return tuple(user.rpartition("/")[2] for user in found.users)
+
+        return seen(look)
+
+    def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
+        """
+        List the VMs that carry the label in *zones*, all pages.
+        """
+        return across_zones(zones, lambda zone: self._listed(label, value, zone))
+
+    def everywhere(self, label: str, value: str) -> Survey[Vm]:
+        """
+        List the VMs that carry the label in all zones, by one call; places without an answer are named.
+        """
+        return surveyed(lambda: self._listed_everywhere(label, value))
+
+    def create(self, order: VmOrder) -> Operation:
+        """
+        Ask for the VM; raise ConflictError when the name is taken.
+
+        The request id makes a repeat after a lost answer the same operation. An operation that has
+        succeeded while the VM is not there is the memory of an earlier VM: then the next id is used.
+        """
+        body = instance_body(order)
+        answer = self._insert(order, body)
+        if self._is_memory(answer, order):
+            self._ids.spend(answer.name)
+            answer = self._insert(order, body)
+        return operations.of_compute(answer, Verb.CREATE, order.name, order.zone)
+
+    def start(self, name: str, zone: str) -> Operation:
+        """
+        Ask for the start of a stopped VM.
+        """
+        with translated(f"start VM '{name}' in {zone}"):
+            where = self._where(name, zone)
+            answer = self._clients.instances.start_unary(**where, **self._clients.mutating)
+        return operations.of_compute(answer, Verb.START, name, zone)
+
+    def stop(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for the stop of a VM, keeping its disk; None when it is gone already.
+        """
+        try:
+            with translated(f"stop VM '{name}' in {zone}"):
+                where = self._where(name, zone)
+                answer = self._clients.instances.stop_unary(**where, **self._clients.mutating)
+        except NotFoundError:
+            return None
+        return operations.of_compute(answer, Verb.STOP, name, zone)
+
+    def delete(self, name: str, zone: str) -> Operation | None:
+        """
+        Ask for deletion; None when it is gone already. Its boot disk goes with it (autoDelete).
+        """
+        try:
+            with translated(f"delete VM '{name}' in {zone}"):
+                where = self._where(name, zone)
+                answer = self._clients.instances.delete_unary(**where, **self._clients.mutating)
+        except NotFoundError:
+            return None
+        return operations.of_compute(answer, Verb.DELETE, name, zone)
+
+    def poll(self, operation: Operation) -> OperationResult:
+        """
+        Look at an operation once; a DONE operation that carries an error is a failure.
+        """
+        clients = self._clients
+        result = operations.poll_compute(clients.zone_operations, clients.project, operation, clients.reading)
+        if result.done and result.retry is not None:
+            self._ids.spend(operation.id)
+        return result
+
+    def host_keys(self, name: str, zone: str) -> tuple[str, ...]:
+        """
+        Return the machine's public host keys (`ssh-ed25519 AAAA...`) from its guest attributes.
+
+        Raise NotFoundError while the machine has not published any.
+        """
+        what = f"read the host keys of VM '{name}' in {zone}"
+        request = {**self._where(name, zone), "query_path": "hostkeys/"}
+        with translated(what):
+            answer = self._clients.instances.get_guest_attributes(request=request, **self._clients.reading)
+        return public_keys(answer.query_value.items, what)
+
+    def _is_memory(self, answer: Any, order: VmOrder) -> bool:
+        done = answer.status is type(answer).Status.DONE
+        if not done or operations.compute_error(answer, "") is not None:
+            return False
+        return isinstance(self.observe(order.name, order.zone), Absent)
+
+    def _insert(self, order: VmOrder, body: dict[str, Any]) -> Any:
+        request_id = self._ids.of(order.zone, body)
+        request = {
+            "project": self._clients.project,
+            "zone": order.zone,
+            "request_id": request_id,
+            "instance_resource": body,
+        }
+        with translated(f"create VM '{order.name}' in {order.zone}"):
+            answer = self._clients.instances.insert_unary(request=request, **self._clients.mutating)
+        self._ids.used(request_id, answer.name)
+        return answer
+
+    def _get(self, name: str, zone: str) -> Vm:
+        with translated(f"look at VM '{name}' in {zone}"):
+            answer = self._clients.instances.get(**self._where(name, zone), **self._clients.reading)
+            return vm_of(answer, zone)
+
+    def _listed(self, label: str, value: str, zone: str) -> list[Vm]:
+        found: list[Vm] = []
+        with translated(f"list VMs in {zone}"):
+            request = {
+                "project": self._clients.project,
+                "zone": zone,
+                "filter": f"labels.{label}={value}",
+                "max_results": PAGE,
+            }
+            answer = self._clients.instances.list(request=request, **self._clients.reading)
+            for page in answer.pages:
+                if page.warning.code not in _COMPLETE:
+                    raise TransientError(f"list VMs in {zone}: incomplete answer ({page.warning.code})")
+                found += [vm_of(instance, zone) for instance in page.items]
+        return [vm for vm in found if vm.labels.get(label) == value]
+
+    def _listed_everywhere(self, label: str, value: str) -> Everywhere[Vm]:
+        found: list[Vm] = []
+        gaps: list[str] = []
+        with translated("list VMs in all zones"):
+            request = {
+                "project": self._clients.project,
+                "filter": f"labels.{label}={value}",
+                "max_results": PAGE,
+            }
+            answer = self._clients.instances.aggregated_list(request=request, **self._clients.reading)
+            for page in answer.pages:
+                gaps += page.unreachables
+                for scope, held in page.items.items():
+                    if held.warning.code not in _COMPLETE:
+                        gaps.append(scope)
+                    found += [vm_of(instance, scope.rpartition("/")[2]) for instance in held.instances]
+        places = dict.fromkeys(gap.rpartition("/")[2] for gap in gaps)
+        ours = [vm for vm in found if vm.labels.get(label) == value]
+        return Everywhere(tuple(sorted(ours, key=lambda vm: (vm.zone, vm.name))), tuple(sorted(places)))
+
+    def _where(self, name: str, zone: str) -> dict[str, str]:
+        return {"project": self._clients.project, "zone": zone, "instance": name}
+
+
+def vm_of(instance: Any, zone: str) -> Vm:
+    """
+    Return our value for a compute v1 Instance.
+    """
+    interface = instance.network_interfaces[0] if instance.network_interfaces else None
+    access = interface.access_configs[0] if interface and interface.access_configs else None
+    scheduling = instance.scheduling
+    return Vm(
+        name=instance.name,
+        zone=zone,
+        state=_state(instance.status),
+        internal_ip=interface.network_i_p if interface else "",
+        external_ip=access.nat_i_p if access else "",
+        labels=dict(instance.labels),
+        spot=scheduling.provisioning_model == "SPOT" or scheduling.preemptible,
+        machine=instance.machine_type.rsplit("/", 1)[-1],
+        disk_gb=sum(disk.disk_size_gb for disk in instance.disks if disk.boot),
+    )
+
+
+def _state(status: str) -> VmState:
+    """
+    Return the state; STOPPED is an older word for TERMINATED.
+    """
+    word = "TERMINATED" if status == "STOPPED" else status
+    return VmState(word) if word in VmState.__members__ else VmState.OTHER

@@ -1,0 +1,172 @@
+"""
+A plan that somebody has approved: what it rests on, what it changes, and what has moved since.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orchestrator.domain.observation import Absent, Present, Sight, Unknown, World
+from orchestrator.domain.plan import Kind, Plan
+from orchestrator.domain.record import History
+from orchestrator.errors import ConflictError, TransientError, UsageError
+
+SCHEMA = 1
+DELIVERIES = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
+"""What a change brings to machines that exist."""
+
+
+@dataclass(frozen=True)
+class Approved:
+    """
+    Hold a plan as the file of `plan --out` has it.
+
+    *spec* is the deployment file as it was understood, *file_digest* that of its bytes. *sights* says in
+    words what was there; *changes* are those of the plan, in order. *path* is where it was read from.
+    """
+
+    deployment: str
+    project: str
+    cloud: str
+    file: str
+    file_digest: str
+    tpuctl: str
+    bundle: str
+    agent: str
+    spec: Mapping[str, Any]
+    sights: Mapping[str, str]
+    changes: tuple[Mapping[str, Any], ...]
+    path: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """
+        Return the content of the file, without its seal.
+        """
+        body = {"schema": SCHEMA, **asdict(self), "changes": [dict(change) for change in self.changes]}
+        del body["path"]
+        return body
+
+    @classmethod
+    def from_dict(cls, body: Mapping[str, Any]) -> "Approved":
+        """
+        Read the content of a file; raise ValueError when it is not one of this version.
+        """
+        if body.get("schema") != SCHEMA:
+            raise ValueError(f"it has schema {body.get('schema')!r}, this tpuctl knows {SCHEMA}")
+        fields = {key: value for key, value in body.items() if key != "schema"}
+        try:
+            return cls(**{**fields, "changes": tuple(fields["changes"])})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"it is no plan: {error}") from error
+
+
+def sights_of(world: World, history: History) -> dict[str, str]:
+    """
+    Say in words what a plan rests on; raise TransientError where something could not be seen.
+    """
+    blind = [s for s in (world.bucket, world.vm, world.nodes, world.heartbeats) if isinstance(s, Unknown)]
+    if blind:
+        raise TransientError(
+            f"no plan can be made: {blind[0].why}",
+            hint=blind[0].hint or "repeat the command", unchanged="nothing was changed",
+        )  # fmt: skip
+    nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
+    found = {f"TPU {node.name}": f"{node.state.name} in {node.zone}" for node in nodes}
+    return {
+        "bucket": _word(world.bucket, lambda bucket: f"in {bucket.location}"),
+        "VM": _word(world.vm, lambda vm: f"{vm.state.value} in {vm.zone}"),
+        **found,
+        "incarnation": str(history.incarnation),
+        "code in the bucket": history.uploaded or "none",
+        "end": history.outcome or "none",
+    }
+
+
+def _word(sight: Sight[Any], say: Any) -> str:
+    return "absent" if isinstance(sight, Absent) or not isinstance(sight, Present) else str(say(sight.value))
+
+
+def moved(was: Approved, now: Approved) -> tuple[str, ...]:
+    """
+    Say what differs between the plan as approved and the one that would be made now.
+    """
+    said = []
+    for what, before, after in (
+        ("the deployment file", was.file_digest, now.file_digest),
+        ("the code", was.bundle, now.bundle),
+        ("tpuctl itself", (was.tpuctl, was.agent), (now.tpuctl, now.agent)),
+    ):
+        if before != after:
+            said.append(f"{what} was changed")
+    for name in dict.fromkeys((*was.sights, *now.sights)):
+        before, after = was.sights.get(name, "absent"), now.sights.get(name, "absent")
+        if before != after:
+            said.append(f"{name}: was {before}, is {after}")
+    if not said and [_key(c) for c in was.changes] != [_key(c) for c in now.changes]:
+        said.append(f"the plan is another one: {_steps(now.changes)} instead of {_steps(was.changes)}")
+    return tuple(said)
+
+
+def refuse_moved(was: Approved, now: Approved) -> None:
+    """
+    Raise ConflictError when the approved plan would not be made any more.
+    """
+    differences = moved(was, now)
+    if differences:
+        raise ConflictError(
+            f"{was.path} does not fit any more: {'; '.join(differences)}",
+            hint=_anew(was.path), unchanged="nothing was changed", code="TPU-410",
+        )  # fmt: skip
+
+
+def refuse_others(was: Approved, plan: Plan) -> None:
+    """
+    Raise ConflictError when a pass wants a change that nobody has approved.
+
+    Code and settings are those of the plan, as `refuse_moved` has made sure: to bring these is no change.
+    """
+    allowed = {_key(change) for change in was.changes}
+    changes = (c for c in plan.changes if c.kind not in DELIVERIES)
+    other = next((c for c in changes if _key(c.as_dict()) not in allowed), None)
+    if other is not None:
+        raise ConflictError(
+            f"{was.path} does not fit any more: it does not hold {_step(other.as_dict())} ({other.why})",
+            hint=_anew(was.path), unchanged="what the plan holds may exist by now; see `tpuctl status`",
+            code="TPU-410",
+        )  # fmt: skip
+
+
+def needs_same_cloud(was: Approved, cloud: str) -> None:
+    """
+    Raise UsageError when the plan is for another cloud than the one that is chosen.
+    """
+    if was.cloud != cloud:
+        raise UsageError(
+            f"{was.path} is for --cloud {was.cloud}, not for {cloud}",
+            hint=f"tpuctl up --cloud {was.cloud} {was.path}", unchanged="nothing was changed",
+        )  # fmt: skip
+
+
+def _anew(file: str) -> str:
+    return f"look at a new one: tpuctl plan --out {file}"
+
+
+def _key(change: Mapping[str, Any]) -> tuple[Any, ...]:
+    """
+    Return what makes two changes the same.
+
+    A push is one, whether it starts the job or starts it again; a bucket has no name before it is there.
+    """
+    kind = change["kind"]
+    if kind in {Kind.JOB.value, Kind.BUCKET.value}:
+        return (kind, "" if kind == Kind.JOB.value else change["verb"])
+    return (kind, change["verb"], change["name"], change["zone"], change["incarnation"])
+
+
+def _steps(changes: tuple[Mapping[str, Any], ...]) -> str:
+    return ", ".join(_step(change) for change in changes) or "no change"
+
+
+def _step(change: Mapping[str, Any]) -> str:
+    where = f" in {change['zone']}" if change["zone"] else ""
+    return " ".join(f"{change['verb']} {change['kind']} {change['name']}".split()) + where

@@ -1,0 +1,70 @@
+"""
+What ends the bill when no tpuctl runs any more: independent legs, and which of them are armed.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+
+from orchestrator.domain.spec import Spec
+
+
+@dataclass(frozen=True)
+class Leg:
+    """
+    Describe one leg: what it ends, and in *text* when, or why not.
+    """
+
+    name: str
+    armed: bool
+    text: str
+
+    def as_dict(self) -> dict[str, object]:
+        """
+        Return the leg as `--json` prints it.
+        """
+        return asdict(self)
+
+
+def legs(spec: Spec) -> tuple[Leg, ...]:
+    """
+    Return the legs of a deployment.
+    """
+    return (_vm(spec), _node(spec), _sweep(spec))
+
+
+def _vm(spec: Spec) -> Leg:
+    if spec.vm == "none":
+        return Leg("VM", False, "there is no VM")
+    more = " and an hour" if spec.watch.on_vm else ""
+    verb = "stops" if spec.vm.spot else "deletes"
+    return Leg("VM", True, f"Google {verb} it after {spec.watch.ttl}{more} (maxRunDuration)")
+
+
+def _node(spec: Spec) -> Leg:
+    if not spec.watch.self_delete:
+        if spec.tpu.request == "flex-start":
+            return Leg("TPU", True, f"Google deletes it {_run(spec)} after it was given (flex-start)")
+        return Leg("TPU", False, "no limit at Google; watch.self_delete would arm one")
+    return Leg("TPU", True, f"deletes itself after {spec.watch.ttl} and at most ten minutes")
+
+
+def _run(spec: Spec) -> str:
+    return str(spec.tpu.max_run_duration or "7d")
+
+
+def _sweep(spec: Spec) -> Leg:
+    return Leg("all", True, f"deleted by the next tpuctl command on this computer after {spec.watch.ttl}")
+
+
+def alone(spec: Spec, started_at: float) -> str:
+    """
+    Say what becomes of the TPU while nobody watches; empty before the deployment has begun.
+    """
+    if not started_at:
+        return ""
+    if not spec.watch.self_delete and spec.tpu.request == "flex-start":
+        return f"Google deletes the TPU {_run(spec)} after it was given (flex-start)"
+    if not spec.watch.self_delete:
+        return "nothing ends the TPU by itself (watch.self_delete is off)"
+    end = datetime.fromtimestamp(started_at + spec.watch.ttl, timezone.utc)
+    return f"the TPU deletes itself after {end:%Y-%m-%d %H:%M} UTC"

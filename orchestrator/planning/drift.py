@@ -1,0 +1,53 @@
+"""
+What is left as it is although the deployment file wants it otherwise: a VM's disk may hold data.
+"""
+
+from orchestrator.domain.observation import Present, Vm, VmState, World
+from orchestrator.domain.spec import Spec
+
+
+def left_alone(spec: Spec, world: World) -> tuple[str, ...]:
+    """
+    Return a sentence without a full stop for each thing that `up` does not change.
+    """
+    if spec.vm == "none":
+        return ()
+    differences = changed(spec, world.vm.value) if isinstance(world.vm, Present) else ()
+    if not differences:
+        return ()
+    return (
+        (
+            f"the VM stays as it is: {'; '.join(differences)}. tpuctl does not replace a VM, since its disk "
+            "may hold data that exists nowhere else. To have a new one: copy what you need, tpuctl down, "
+            "tpuctl up"
+        ),
+    )
+
+
+def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
+    """
+    Say in what a VM differs from the one that *spec* asks for.
+    """
+    wanted = spec.vm
+    if wanted == "none":
+        return ()
+    pairs = (
+        ("machine", vm.machine, wanted.machine),
+        ("disk", f"{vm.disk_gb} GB" if vm.disk_gb else "", f"{wanted.disk_gb} GB"),
+        ("capacity", _capacity(vm.spot), _capacity(wanted.spot)),
+        ("external address", _address(vm), "yes" if wanted.external_ip else "no"),
+    )
+    return tuple(f"{what} {has}, the file wants {want}" for what, has, want in pairs if has and has != want)
+
+
+def _address(vm: Vm) -> str:
+    """
+    Say whether a VM has an external address, nothing for one that does not run: it shows none then.
+    """
+    if vm.state is not VmState.RUNNING:
+        return ""
+    return "yes" if vm.external_ip else "no"
+
+
+def _capacity(spot: bool) -> str:
+    return "spot" if spot else "standard"

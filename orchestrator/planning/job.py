@@ -1,0 +1,205 @@
+"""
+Decide about the job: the fourth resource, seen through the heartbeats of its workers.
+"""
+
+import hashlib
+
+from orchestrator.domain.bucket_grants import settling
+from orchestrator.domain.observation import (
+    Heartbeat,
+    Node,
+    NodeState,
+    Phase,
+    Present,
+    Unknown,
+    VmState,
+    World,
+)
+from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.record import LATEST_TRY, TERMINAL, History, current_node
+from orchestrator.domain.spec import Spec
+from orchestrator.planning.step import Step
+
+OVER = frozenset({Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
+"""Last words: a worker that has said one need not report any more."""
+BOOT_GRACE = 120.0
+"""Seconds a READY machine may stay silent before it is looked after over SSH."""
+WEDGED = 900.0
+"""Seconds of silence after which a worker that answers over SSH is restarted, not only started."""
+SILENCE = 4
+"""Missed heartbeats in a row after which a worker counts as silent."""
+REACH = 6
+"""Heartbeats for which SSH to a silent worker may fail before its node is replaced."""
+
+
+def heartbeat_interval(spec: Spec) -> float:
+    """
+    Return the seconds between two heartbeats: two polls, at least 2 s and at most 30 s.
+    """
+    return max(2.0, min(30.0, 2 * spec.watch.poll))
+
+
+def latest_try(spec: Spec) -> float:
+    """
+    Return the seconds after which failures over SSH are too old to count: two looks at least.
+    """
+    return max(LATEST_TRY, 2 * spec.watch.poll)
+
+
+def push_mark(spec: Spec, history: History) -> str:
+    """
+    Return what `History.pushed` holds when the machines have the wanted code.
+
+    A job on the VM also needs the address of each new TPU, so there the incarnation counts too.
+    """
+    return history.bundle if spec.job.run_on == "tpu" else f"{history.incarnation}:{history.bundle}"
+
+
+def job_digest(spec: Spec) -> str:
+    """
+    Return a digest of the job's settings, by which `up` sees that running machines have others.
+    """
+    return hashlib.sha256(repr(spec.job).encode()).hexdigest()[:16]
+
+
+def decide_job(spec: Spec, world: World, history: History) -> Step:
+    """
+    Push and start the job where it does not run, or does not run the wanted code.
+    """
+    node = current_node(world, history)
+    if node is None or not _of_use(spec, world, node):
+        return Step(waiting="job: waits for the TPU")
+    if not node.workers:
+        return Step(waiting="job: the TPU is READY but shows no workers yet")
+    if spec.job.run_on == "vm" and not _vm_running(world):
+        return Step(waiting="job: waits for the VM")
+    if not isinstance(world.bucket, Present):
+        return Step(waiting="job: waits for the bucket")
+    if isinstance(world.heartbeats, Unknown):
+        return Step(waiting=f"job: not known ({world.heartbeats.why})")
+    if not history.uploaded:
+        return Step(waiting="job: waits for the bundle")
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    why = _why_push(spec, world, history, node, beats)
+    if not why:
+        return _waiting_for(beats, expected_workers(spec, node))
+    if world.seen_at < history.next_remote_at:
+        return Step(waiting=f"job: {why}; next try soon", wake_in=history.next_remote_at - world.seen_at)
+    # UPDATE restarts what runs, which costs a gang its work since the last checkpoint: not for the same code,
+    # nor for a worker that trains on while it cannot reach the bucket.
+    same = all(b.bundle == history.bundle or b.phase is Phase.UNKNOWN for b in beats)
+    wedged = any(_silence(b, world) > WEDGED for b in beats)
+    verb = Verb.CREATE if same and not history.settings_due and not wedged else Verb.UPDATE
+    return Step((Change(Kind.JOB, verb, spec.name, why, node.zone, history.incarnation),))
+
+
+def expected_workers(spec: Spec, node: Node) -> int:
+    """
+    Return how many machines run the job.
+    """
+    return len(node.workers) if spec.job.run_on == "tpu" else 1
+
+
+def _vm_running(world: World) -> bool:
+    return isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING
+
+
+def _why_push(spec: Spec, world: World, history: History, node: Node, beats: tuple[Heartbeat, ...]) -> str:
+    if history.settings_due:
+        return "the machines run the job with other settings"
+    if history.pushed != push_mark(spec, history) and not _has_code(spec, history, node, beats):
+        return "the machines do not have this code yet"
+    return silent_worker(spec, world, history, node, beats)
+
+
+def _has_code(spec: Spec, history: History, node: Node, beats: tuple[Heartbeat, ...]) -> bool:
+    """
+    Say whether every worker reports the wanted code: then it came from the bucket, faster than over SSH.
+    """
+    holders = {b.worker for b in beats if b.bundle == history.bundle}
+    return spec.job.run_on == "tpu" and holders >= set(range(expected_workers(spec, node)))
+
+
+def silent_worker(
+    spec: Spec, world: World, history: History, node: Node, beats: tuple[Heartbeat, ...]
+) -> str:
+    """
+    Say which worker ought to report and does not; empty when all do. Machines get time for their boot.
+    """
+    silent = SILENCE * heartbeat_interval(spec)
+    ready_since = history.sightings.get(f"node:{history.incarnation}:ready", world.seen_at)
+    reported = {b.worker: b for b in beats}
+    for worker in range(expected_workers(spec, node)):
+        beat = reported.get(worker)
+        if beat is None and world.seen_at - ready_since >= BOOT_GRACE:
+            return f"worker {worker} has never reported"
+        over = beat is None or beat.phase in OVER
+        if beat is not None and not over and _silence(beat, world) > silent:
+            return f"worker {worker} has been silent for {_silence(beat, world):.0f} s"
+    return ""
+
+
+def _of_use(spec: Spec, world: World, node: Node) -> bool:
+    """
+    Say whether the machines of *node* can be given a job.
+    """
+    if node.state is NodeState.READY and node.healthy:
+        return True
+    gone = node.state in TERMINAL or node.state in {NodeState.DELETING, NodeState.STOPPED}
+    return not gone and reports(spec, world, node)
+
+
+def reports(spec: Spec, world: World, node: Node) -> bool:
+    """
+    Say whether a machine of *node* has just reported: evidence that it is alive, whatever the API says of it.
+
+    A job on the VM reports from there, which tells nothing about the TPU.
+    """
+    if spec.job.run_on == "vm" or not isinstance(world.heartbeats, Present):
+        return False
+    fresh = SILENCE * heartbeat_interval(spec)
+    told = (*world.heartbeats.value, *world.boots)
+    beats = (b for b in told if b.incarnation == node.incarnation)
+    return any(_silence(b, world) <= fresh for b in beats)
+
+
+def _silence(beat: Heartbeat, world: World) -> float:
+    """
+    Return the seconds since a worker's last report.
+    """
+    return world.seen_at - beat.updated
+
+
+def out_of_reach(spec: Spec, world: World, history: History, node: Node) -> str:
+    """
+    Say why the machines of a READY node count as lost, empty when they do not.
+
+    One is silent, and SSH to it has failed again and again up to now: two witnesses. Either alone is
+    not enough, since a firewall may keep us out of a machine that works. Silence is none while the startup
+    script works, nor while the machines' role on the bucket may not count yet.
+    """
+    since = history.remote_failed_since
+    fresh = world.seen_at - history.next_remote_at < latest_try(spec)
+    if since is None or not fresh or world.seen_at - since < REACH * heartbeat_interval(spec):
+        return ""
+    if not isinstance(world.heartbeats, Present) or spec.job.run_on == "vm":
+        return ""
+    begins = world.boots or settling(history.granted_at, world.seen_at)
+    if begins and not world.heartbeats.value:
+        return ""
+    why = silent_worker(spec, world, history, node, world.heartbeats.value)
+    return f"{why} and is out of reach by SSH" if why else ""
+
+
+def _waiting_for(beats: tuple[Heartbeat, ...], expected: int) -> Step:
+    claims = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
+    if claims:
+        why = f"worker {claims[0]} says that it is done and has committed nothing"
+        return Step(waiting=f"job: {why}; its machine is kept: look with tpuctl ssh, then tpuctl push")
+    running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
+    if len(running) >= expected:
+        return Step()
+    # A first report may be one second late, since its object has just been written: the next look is soon.
+    return Step(
+        waiting=f"job: {len(running)} of {expected} workers are running", wake_in=2.0 if beats else 1.0
+    )

@@ -1,0 +1,141 @@
+"""
+TPUs that come up and never say a word: they cost as much as others, and train nothing.
+
+The startup script reports as its first act, so one that says nothing for some minutes does not run, or may
+not write to the bucket, or has no way to it. One that has begun and then says no more has more time. The next
+TPU mostly does better. When none does, asking for more of them only spends the grant.
+"""
+
+from dataclasses import replace
+
+from orchestrator.domain import names
+from orchestrator.domain.bucket_grants import settling
+from orchestrator.domain.capacity import after_refusal
+from orchestrator.domain.observation import Present, World
+from orchestrator.domain.plan import Change
+from orchestrator.domain.record import History, current_node, noted
+from orchestrator.domain.spec import Spec
+
+SILENT_DEADLINE = 360.0
+"""Seconds that a READY TPU has until its startup script reports; others' rule too (docs/facts.md 1.3)."""
+START_DEADLINE = 1200.0
+"""Seconds that a READY TPU has until one of its workers reports; the startup script gives up after 600 s."""
+MUTE_TPUS = 3
+"""TPUs in a row that may be given up without a report; as many of one zone are given up early."""
+MUTE_TIME = 3600.0
+"""Seconds that this must have lasted: a network that is down for a while ends no deployment."""
+MUTE_VM = "the TPU has been READY for an hour and the VM has never reported"
+MUTE = "mute"
+"""Key of a deletion's details: the TPU has never reported."""
+
+
+def unheard(world: World) -> bool:
+    """
+    Say whether no worker of the newest TPU has ever reported, as far as one can know, nor a startup script.
+    """
+    return not_up(world) and not world.boots
+
+
+def not_up(world: World) -> bool:
+    """
+    Say whether no agent of the newest TPU has ever reported, as far as one can know.
+    """
+    return isinstance(world.heartbeats, Present) and not world.heartbeats.value
+
+
+def often_mute(spec: Spec, history: History, zone: str) -> bool:
+    """
+    Say whether so many TPUs of *zone* were given up unheard that haste would only spend the grant.
+    """
+    # A TPU that was billed nowhere cannot be told from one of this zone.
+    zones = {span.name: span.zone for span in history.spans if span.kind == "node"}
+    here = [n for n, _ in history.mute if zones.get(names.node_name(spec, n), zone) == zone]
+    return len(here) >= MUTE_TPUS
+
+
+def late_to_report(spec: Spec, world: World, history: History) -> str:
+    """
+    Say why a READY TPU is given up that has not reported in time; empty when it may go on.
+
+    Of a job on the VM another TPU makes no difference.
+    """
+    waited = _ready_for(world, history)
+    if spec.job.run_on == "vm" or not not_up(world):
+        return ""
+    silent = unheard(world) and waited >= SILENT_DEADLINE and _silence_tells(spec, world, history)
+    if not silent and waited < START_DEADLINE:
+        return ""
+    what = "has begun and" if world.boots else "does not run, or"
+    return f"no worker has reported in {waited / 60:.0f} min; its startup script {what} has not come through"
+
+
+def _silence_tells(spec: Spec, world: World, history: History) -> bool:
+    """
+    Say whether a silent startup script is one that does not run.
+
+    Those that an earlier tpuctl gave to its machines report late. A role that was just given does not count
+    yet, TIMEOUT is also what warms up, and a zone that was given up early often enough gets more time.
+    """
+    node = current_node(world, history)
+    settled = not settling(history.granted_at, world.seen_at)
+    reports_first = history.incarnation in history.beacons
+    warm = node is None or not node.timed_out
+    return reports_first and settled and warm and not often_mute(spec, history, history.zone)
+
+
+def _ready_for(world: World, history: History) -> float:
+    return world.seen_at - history.sightings.get(f"node:{history.incarnation}:ready", world.seen_at)
+
+
+def with_beacon(history: History, number: int) -> History:
+    """
+    Return the record with the TPU that is about to be made with our startup script; those gone are left out.
+    """
+    known = {history.incarnation, *(rival.incarnation for rival in history.rivals)}
+    return noted(history, beacons=tuple(sorted({*(n for n in history.beacons if n in known), number})))
+
+
+def given_up_unheard(change: Change, world: World) -> Change:
+    """
+    Return the deletion of the newest TPU, marked when it has never reported.
+    """
+    if not not_up(world):
+        return change
+    return replace(change, details={**change.details, MUTE: "it has never reported"})
+
+
+def learn_mute(history: History, world: World) -> History:
+    """
+    Forget the mute ones as soon as one speaks.
+    """
+    spoken = isinstance(world.heartbeats, Present) and world.heartbeats.value
+    return noted(history, mute=()) if spoken else history
+
+
+def with_mute(history: History, change: Change, now: float) -> History:
+    """
+    Return the record with the TPU that *change* gives up, once, if it has never reported.
+
+    Its zone counts as one that has just refused: the next TPU is asked for elsewhere, if it can be.
+    """
+    number = change.incarnation or 0
+    if MUTE not in change.details or any(known == number for known, _ in history.mute):
+        return history
+    places = after_refusal(history.places, change.zone, history.type, now)
+    return replace(history, mute=(*history.mute, (number, now)), places=places)
+
+
+def all_mute(spec: Spec, world: World, history: History) -> str:
+    """
+    Say why no further TPU is asked for, or the one that is there waits in vain; empty while there is hope.
+    """
+    if spec.job.run_on == "vm":
+        vain = unheard(world) and _ready_for(world, history) >= MUTE_TIME
+        # While the TPU goes it is READY no more, so the record has to tell.
+        return MUTE_VM if vain or history.reason == MUTE_VM else ""
+    if len(history.mute) < MUTE_TPUS or world.seen_at - history.mute[0][1] < MUTE_TIME:
+        return ""
+    return (
+        f"{len(history.mute)} TPUs in a row came up and never reported: their startup script does not come "
+        "through (may the machines' service account use the bucket? do they have a way to it?)"
+    )

@@ -1,0 +1,169 @@
+"""
+What people are to be told, from what is known now: each thing has an id that is the same in every pass.
+
+So nothing is told twice and nothing is forgotten, wherever a loop was killed: whoever comes next finds the
+same ids again, and the outbox knows which of them are told.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.agent.redact import masked
+from orchestrator.domain.observation import Heartbeat, Phase, Present, World
+from orchestrator.domain.plan import Outcome
+from orchestrator.domain.record import History
+from orchestrator.domain.spec import Spec
+from orchestrator.errors import TpuctlError
+from orchestrator.planning.unclaimed import FETCH
+
+BUDGET_WARNING = 0.8
+"""Part of the budget after which people are told."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """
+    Hold one thing to tell. *id* is the same however often it is sent; *at* is in seconds since the epoch.
+    """
+
+    id: str
+    event: str
+    at: float
+    deployment: str
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """
+        Return the body that is sent and kept.
+        """
+        body = {
+            "schema": 1,
+            "id": self.id,
+            "event": self.event,
+            "at": self.at,
+            "deployment": self.deployment,
+            "text": self.text,
+            "data": dict(self.data),
+        }
+        return json.dumps(body, sort_keys=True, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "Notice":
+        """
+        Read a notice; raise ValueError, KeyError or TypeError when it is none.
+        """
+        body = json.loads(data)
+        names, text = (str(body["id"]), str(body["event"])), str(body["text"])
+        return cls(*names, float(body["at"]), str(body["deployment"]), text, dict(body["data"]))
+
+
+def due(
+    spec: Spec, world: World, history: History, outcome: Outcome | None, reason: str, spent: float
+) -> tuple[Notice, ...]:
+    """
+    Return everything that is to be told by now, told already or not.
+    """
+    life = f"{spec.name}-{history.started_at:.0f}"
+    found = (*_machines(spec, world, history), *_money(spec, spent), *_end(outcome, reason, history))
+    return tuple(
+        Notice(f"{life}-{mark}", event, world.seen_at, spec.name, masked(text), data)
+        for event, mark, text, data in found
+    )
+
+
+def stopped(spec: Spec, history: History, error: TpuctlError, now: float) -> Notice:
+    """
+    Return what is told when the loop itself ends with an error: once an hour for each kind of error.
+    """
+    mark = f"{spec.name}-{history.started_at:.0f}-stopped-{error.code}-{now // 3600:.0f}"
+    text = f"nobody watches any more: {error.message} ({error.code}); what runs goes on running"
+    return Notice(mark, "failed", now, spec.name, masked(text), {"code": error.code})
+
+
+_Found = tuple[str, str, str, dict[str, Any]]
+
+
+def _machines(spec: Spec, world: World, history: History) -> Iterator[_Found]:
+    number = history.incarnation
+    if history.preemptions:
+        text = f"the TPU was taken away, for the {_nth(history.preemptions)} time; another one is asked for"
+        yield "preempted", f"preempted-{history.preemptions}", text, {"preemptions": history.preemptions}
+    beats = _beats(world, history)
+    if not beats:
+        return
+    first = beats[0]
+    data = {"incarnation": number, "zone": history.zone, "step": first.step}
+    if all(beat.phase is Phase.RUN for beat in beats) and len(beats) == first.workers:
+        if history.preemptions == 0:
+            yield (
+                "up",
+                "up",
+                f"the job runs on {first.workers} machine{_s(first.workers)} in {history.zone}",
+                data,
+            )
+        elif first.resumed_from is not None:
+            text = f"the job goes on from step {first.resumed_from} in {history.zone}"
+            yield "resumed", f"resumed-{number}", text, {**data, "resumed_from": first.resumed_from}
+        else:
+            text = f"the job begins again at step 0 in {history.zone}: nothing was committed"
+            yield "resumed", f"resumed-{number}", text, data
+    yield from _stalled(spec, world, history, beats)
+
+
+def _stalled(spec: Spec, world: World, history: History, beats: tuple[Heartbeat, ...]) -> Iterator[_Found]:
+    """
+    Tell of the job without a new step or checkpoint for the time after which the agent restarts a silent one.
+
+    Its id changes at most once in such a time, and never for one before the TPU: else a machine that names
+    another moment in each report would have a notice sent for each.
+    """
+    moved = max((max(b.progress_at or 0.0, b.committed_at or 0.0) for b in beats), default=0.0)
+    running = any(beat.phase is Phase.RUN for beat in beats)
+    if running and moved and spec.watch.stall and world.seen_at - moved >= spec.watch.stall:
+        text = f"no new step for {spec.watch.stall}; the last one was {beats[0].step}"
+        mark = max(moved, history.requested_at) // spec.watch.stall
+        yield "stalled", f"stalled-{mark:.0f}", text, {"step": beats[0].step}
+
+
+def _money(spec: Spec, spent: float) -> Iterator[_Found]:
+    budget = spec.watch.budget_usd
+    if budget and spent >= BUDGET_WARNING * budget:
+        text = f"{spent:.2f} of {budget:g} USD are spent (estimate); at {budget:g} the machines are stopped"
+        yield "budget", f"budget-{budget:g}", text, {"spent_usd": round(spent, 4), "budget_usd": budget}
+
+
+def _end(outcome: Outcome | None, reason: str, history: History) -> Iterator[_Found]:
+    mark = history.incarnation
+    if outcome is Outcome.DONE:
+        yield "done", f"done-{mark}", f"done: {reason}", {}
+    elif outcome is Outcome.UNCLAIMED:
+        yield (
+            "failed",
+            f"unclaimed-{mark}",
+            f"not done: {reason}; {FETCH} copies it",
+            {"outcome": outcome.value},
+        )
+    elif outcome is Outcome.FAILED:
+        yield "failed", f"failed-{mark}", f"failed: {reason}", {}
+    elif outcome is Outcome.SPENT:
+        yield "budget", f"spent-{mark}", f"stopped: {reason}", {}
+
+
+def _beats(world: World, history: History) -> tuple[Heartbeat, ...]:
+    """
+    Return the reports of the newest incarnation.
+    """
+    found = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    return tuple(beat for beat in found if beat.incarnation == history.incarnation)
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _nth(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
+    return f"{number}{ending}"

@@ -1,0 +1,291 @@
+"""
+The deadline of a deployment: what the next TPU should be, when the present one is left, and the forecast.
+
+The rules are those of `planning.deadline`; here is what they are fed with: the prices of the table for
+the type and each zone, and what is remembered of the zones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from orchestrator.domain.capacity import place_of
+from orchestrator.domain.job_progress import with_reports
+from orchestrator.domain.names import incarnation_of
+from orchestrator.domain.observation import Heartbeat, Node, NodeState, Present, World
+from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.queued_resource import IN_QUEUE
+from orchestrator.domain.record import TERMINAL, History, Span, current_node
+from orchestrator.domain.spec import Spec
+from orchestrator.domain.units import Duration
+from orchestrator.errors import Retry
+from orchestrator.planning.deadline import (
+    Choice,
+    Mode,
+    Offer,
+    Policy,
+    Situation,
+    choose,
+    life_of,
+    on_time,
+)
+from orchestrator.planning.deadline_rates import on_demand_usd, rates, share_in
+from orchestrator.planning.next_zone import create_gate, hopeless
+from orchestrator.planning.step import Step
+
+CAPACITY = "capacity"
+"""Key of a change's details that tells what is paid for."""
+ON_DEMAND = "on demand, for the deadline"
+FLEX_START = "flex-start, for the deadline"
+FIRST_COLD, FIRST_LOSS = 900.0, 900.0
+"""Seconds that a start and the work between two saves are held to take before any was seen."""
+MARGIN = 1.5
+"""How much longer than the last one the next start may take."""
+FIRST_SHARE = 0.5
+"""Share of the whole time that the work is held to need before a pace was seen."""
+BELIEVED = 3600.0
+"""Seconds for which a refusal of spot is believed while a TPU on demand works; twice as long after each."""
+
+
+def due_at(spec: Spec, history: History) -> float | None:
+    """
+    Return when the job must be done, None without a deadline or before the first `up`.
+    """
+    deadline = spec.watch.deadline
+    if deadline is None or spec.job.target_steps is None or not history.started_at:
+        return None
+    return deadline.at(history.started_at)
+
+
+def learn_progress(history: History, world: World) -> History:
+    """
+    Return the record with the progress that the workers report, and the last refusal of spot.
+    """
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    progress = with_reports(history.progress, beats, current_node(world, history))
+    refused = [
+        r.at
+        for r in history.refusals
+        if r.at > progress.spot_refused_at and _lack_of_spot(r.kind, r.retry, on_demand=r.on_demand)
+    ]
+    latest = min(max([progress.spot_refused_at, *refused]), world.seen_at)
+    if latest != progress.spot_refused_at:
+        progress = replace(progress, spot_refused_at=latest)
+    return history if progress == history.progress else replace(history, progress=progress)
+
+
+def situation(spec: Spec, world: World, history: History) -> Situation | None:
+    """
+    Return what the choice depends on, None without a deadline.
+    """
+    due, target = due_at(spec, history), spec.job.target_steps
+    if due is None or target is None:
+        return None
+    known, node = history.progress, _live(world, history)
+    pace = known.pace or FIRST_SHARE * max(1.0, due - history.started_at) / target
+    # An order of flex-start is what the choice has led to: in the queue it is no reason to choose again.
+    waits = node is None or (_in_queue(node) and not _dear(history, node))
+    mode = Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _dear(history, node) else Mode.SPOT
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) and node is not None else ()
+    at = min((beat.step or 0 for beat in beats), default=0)
+    return Situation(
+        now=world.seen_at,
+        began=history.started_at,
+        deadline=due,
+        work=target * pace,
+        done=min(known.step, target) * pace,
+        cold=max(60.0, MARGIN * known.cold) if known.cold else FIRST_COLD,
+        loss=known.loss or _interval(spec),
+        on_demand_usd_hour=on_demand_usd(spec, world, history, node),
+        offers=_offers(spec, world, history, mode),
+        mode=mode,
+        place=node.zone if node else "",
+        unsaved=max(0, at - known.step) * pace,
+        starting=not waits and not _works(beats),
+    )
+
+
+def told(spec: Spec, world: World, history: History) -> dict[str, str] | None:
+    """
+    Return what `status` says of the deadline, None without one.
+    """
+    found = situation(spec, world, history)
+    if found is None:
+        return None
+    due = datetime.fromtimestamp(found.deadline, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    forecast = "missed" if found.now >= found.deadline and found.left else on_time(found)
+    return {"due": due, "forecast": forecast, "runs_on": found.mode.value}
+
+
+def to_leave(spec: Spec, world: World, history: History) -> str:
+    """
+    Say why the present TPU is to be replaced for the deadline's or the money's sake; empty to keep it.
+
+    An order that is not in sight is not left: it may exist. Nor is a TPU whose workers could not be asked:
+    what has not been heard of in this look may work.
+    """
+    found = _open(spec, world, history)
+    if found is None or _live(world, history) is None or not isinstance(world.heartbeats, Present):
+        return ""
+    choice = _choice(found)
+    if choice.mode in {found.mode, Mode.WAIT}:
+        return ""
+    if choice.mode is Mode.ON_DEMAND and _barred(spec, world, history, on_demand=True):
+        return ""
+    return f"{choice.why} (deadline)"
+
+
+def wants_on_demand(spec: Spec, world: World, history: History) -> bool:
+    """
+    Say whether the next TPU is asked for on demand though the file says spot.
+
+    Where on demand is not to be had either, spot is asked for as before.
+    """
+    found = _open(spec, world, history)
+    if found is None:
+        return False
+    idle = replace(found, mode=Mode.WAIT, place="", unsaved=0.0, starting=False)
+    return _choice(idle).mode is Mode.ON_DEMAND and not _barred(spec, world, history, on_demand=True)
+
+
+def of_mode(history: History, *, on_demand: bool) -> History:
+    """
+    Return the record with only those refusals of TPUs that say something about spot, or about on demand.
+
+    What is remembered of a zone's quota is of what the file says: on demand has a quota of its own.
+    """
+    fitting = (r for r in history.refusals if r.kind is not Kind.NODE or r.on_demand == on_demand)
+    places = tuple(replace(p, full_at=0.0) for p in history.places) if on_demand else history.places
+    return replace(history, refusals=tuple(fitting), places=places)
+
+
+def wants_flex_start(spec: Spec, history: History) -> bool:
+    """
+    Say whether flex-start is to be tried before on demand: where the file allows it, and once for each need.
+    """
+    allowed = spec.watch.last_resort == "flex-start" and spec.watch.deadline is not None
+    return allowed and not any(r.on_demand and r.kind is Kind.NODE for r in history.refusals)
+
+
+def marked(step: Step, *, flex: bool) -> Step:
+    """
+    Return the step with its TPUs on demand or, with *flex*, flex-start, for the record and for people.
+    """
+    capacity = FLEX_START if flex else ON_DEMAND
+    return replace(step, changes=tuple(_marked(change, capacity) for change in step.changes))
+
+
+def _marked(change: Change, capacity: str) -> Change:
+    made = change.kind is Kind.NODE and change.verb is Verb.CREATE
+    return replace(change, details={**change.details, CAPACITY: capacity}) if made else change
+
+
+def asks_on_demand(change: Change) -> bool:
+    """
+    Say whether a change asks for a TPU on demand, or flex-start, though the file says spot.
+    """
+    return change.details.get(CAPACITY) in {ON_DEMAND, FLEX_START}
+
+
+def asks_flex_start(change: Change) -> bool:
+    """
+    Say whether a change asks for a flex-start TPU for the deadline's sake.
+    """
+    return change.details.get(CAPACITY) == FLEX_START
+
+
+def refusal_of(retry: Retry, *, flex: bool) -> Retry:
+    """
+    Return what a refusal means for the next try: one of flex-start says nothing of on demand, which is next.
+    """
+    # What may have been carried out after all keeps its name for the next try.
+    return Retry.CAPACITY if flex and retry in {Retry.QUOTA, Retry.PERMANENT} else retry
+
+
+def _interval(spec: Spec) -> float:
+    """
+    Return the seconds between two saves as the file tells them.
+    """
+    every = spec.job.checkpoint.every
+    return float(every) if isinstance(every, Duration) else FIRST_LOSS
+
+
+def _open(spec: Spec, world: World, history: History) -> Situation | None:
+    """
+    Return the situation while there is something to choose: after the deadline nobody pays more for it.
+    """
+    found = situation(spec, world, history) if spec.tpu.spot else None
+    return None if found is None or found.now >= found.deadline else found
+
+
+def _in_queue(node: Node | None) -> bool:
+    return node is not None and node.queued is not None and node.queued.state in IN_QUEUE
+
+
+def _choice(found: Situation) -> Choice:
+    return choose(Policy.THRIFTY, found)
+
+
+def _live(world: World, history: History) -> Node | None:
+    node = current_node(world, history)
+    return None if node is None or node.state in TERMINAL | {NodeState.DELETING} else node
+
+
+def _dear(history: History, node: Node) -> bool:
+    return node.incarnation in history.on_demand
+
+
+def _works(beats: tuple[Heartbeat, ...]) -> bool:
+    return bool(beats) and all("first_step" in beat.timings or beat.step for beat in beats)
+
+
+def _offers(spec: Spec, world: World, history: History, mode: Mode) -> tuple[Offer, ...]:
+    """
+    Return the zones of the file with what is known of spot there.
+    """
+    spans = [s for s in history.spans if s.kind == "node" and s.spot is not False]
+    life = life_of(sum((s.until or world.seen_at) - s.since for s in spans), history.preemptions)
+    cheap, vain = of_mode(history, on_demand=False), _in_vain(history, spans)
+    age = world.seen_at - history.progress.spot_refused_at
+    doubted = mode is Mode.ON_DEMAND and age < BELIEVED * 2.0 ** (vain - 1)
+    doubted = doubted or _in_queue(_live(world, history))
+    usd = rates(spec, world, history)
+
+    def offer(zone: str) -> Offer:
+        one = place_of(history.places, zone, history.type)
+        shut = doubted or create_gate(spec, cheap, zone) > world.seen_at
+        share = share_in(one, len(spans), vain)
+        lasts = (life + one.lived) / (1.0 + one.lives)
+        return Offer(zone, usd[zone].spot, up=False if shut else None, share=share, life=lasts)
+
+    return tuple(offer(zone) for zone in spec.tpu.zones)
+
+
+def _in_vain(history: History, spans: Sequence[Span]) -> int:
+    """
+    Return how often on demand had to help out since spot was last to be had.
+    """
+    newest = max((incarnation_of(span.name, {}) or 0 for span in spans), default=0)
+    return sum(1 for number in history.on_demand if number > newest)
+
+
+def _barred(spec: Spec, world: World, history: History, *, on_demand: bool) -> bool:
+    """
+    Say whether no zone may be asked now.
+    """
+    known = of_mode(history, on_demand=on_demand)
+    ours = replace(known, refusals=tuple(replace(r, on_demand=False) for r in known.refusals))
+    if hopeless(ours) is not None:
+        return True
+    return all(create_gate(spec, known, zone) > world.seen_at for zone in spec.tpu.zones)
+
+
+def _lack_of_spot(kind: Kind, retry: Retry, *, on_demand: bool) -> bool:
+    return kind is Kind.NODE and retry is Retry.CAPACITY and not on_demand
+
+
+def span_spot(history: History, name: str) -> bool | None:
+    """
+    Return False for the span of a TPU that was asked for on demand though the file says spot.
+    """
+    return False if incarnation_of(name, {}) in history.on_demand else None

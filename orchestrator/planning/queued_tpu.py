@@ -1,0 +1,219 @@
+"""
+A TPU that is asked for through the queue: one sight of node and queued resource, and what to make of it.
+
+The queued resource has the name of its node. So both are one TPU to everything that decides: it is
+CREATING while it waits, PREEMPTED when its queued resource is suspended, TERMINATED when that has failed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from orchestrator.domain.observation import Node, NodeState, Present, World
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.queued_resource import ENDED, IN_QUEUE, LONGEST_RUN, QueuedResource, QueuedState
+from orchestrator.domain.record import History, Refusal, lasted
+from orchestrator.domain.spec import Spec
+from orchestrator.errors import Retry
+from orchestrator.planning.on_demand import refusal_of
+
+PROVISIONING_DEADLINE = 1800.0
+"""Seconds a queued resource may stay PROVISIONING: one was seen to make and lose its machines for ever."""
+
+RUN_SLACK = 600.0
+"""Seconds by which the end of a flex-start TPU may be early: it is seen READY after it was given."""
+CLOCKS = 60.0
+"""Seconds by which the clocks of the cloud and of this computer may differ."""
+
+
+def merged(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> tuple[Node, ...]:
+    """
+    Return each TPU once: nodes with the queued resource that made them, and places in the queue as nodes.
+    """
+    left = {(node.zone, node.name): node for node in nodes}
+    found = []
+    for place in queued:
+        node = left.pop((place.zone, place.nodes[0] if place.nodes else place.name), None)
+        found.append(_without_node(place) if node is None else _with_node(node, place))
+    return (*found, *left.values())
+
+
+def _with_node(node: Node, place: QueuedResource) -> Node:
+    going = node.state in {NodeState.PREEMPTED, NodeState.TERMINATED}
+    if place.state in ENDED and not going:
+        return replace(node, state=_end(place), queued=place)
+    if place.state is QueuedState.DELETING:
+        return replace(node, state=NodeState.DELETING, queued=place)
+    return replace(node, queued=place)
+
+
+def _without_node(place: QueuedResource) -> Node:
+    """
+    Return what a queued resource without a node in sight amounts to.
+
+    An ACTIVE one has lost its node, or the list of nodes is older; it counts as a machine, since it may cost.
+    """
+    state, machine = NodeState.CREATING, False
+    if place.state in ENDED:
+        state = _end(place)
+    elif place.state is QueuedState.DELETING:
+        state = NodeState.DELETING
+    elif place.state is QueuedState.ACTIVE:
+        state, machine = NodeState.UNKNOWN, True
+    return Node(
+        name=place.name,
+        zone=place.zone,
+        state=state,
+        incarnation=place.incarnation,
+        labels=place.labels,
+        spot=place.spot,
+        created_at=place.created_at,
+        queued=place,
+        machine=machine,
+    )
+
+
+def _end(place: QueuedResource) -> NodeState:
+    """
+    Return the state of a TPU whose queued resource has ended: the service took it, or it is no loss of spot.
+    """
+    taken = place.state is not QueuedState.FAILED and not place.by_user
+    return NodeState.PREEMPTED if taken else NodeState.TERMINATED
+
+
+def has_failed(node: Node) -> bool:
+    """
+    Say whether the queue has given the order up: a refusal, and no loss of a machine.
+    """
+    return node.queued is not None and node.queued.state is QueuedState.FAILED
+
+
+def loss_text(spec: Spec, history: History, node: Node, now: float) -> str:
+    """
+    Say what has become of a lost TPU: a flex-start one is not preempted, the service ends it after its time.
+    """
+    flex = spec.tpu.request == "flex-start" or node.incarnation in history.flex_start
+    if not flex or node.state is not NodeState.PREEMPTED:
+        return f"is {node.state.name}"
+    given = history.sightings.get(f"node:{node.incarnation}:ready")
+    most = spec.tpu.max_run_duration
+    seconds = float(most) if most is not None else LONGEST_RUN
+    if given is None:  # Nobody looked while it ran, so nobody knows for how long.
+        return f"was ended by Google; a flex-start TPU runs for {most or '7d'} at most"
+    if now - given >= seconds - RUN_SLACK:
+        return f"has had its time ({most or '7d'}), after which Google ends a flex-start TPU"
+    return f"was ended by Google before its time ({most or '7d'})"
+
+
+@dataclass(frozen=True)
+class InQueue:
+    """
+    Say whether a TPU that was asked for through the queue is lost, else that it is being waited for.
+    """
+
+    lost: bool
+    why: str
+
+
+def judge_place(node: Node, world: World, history: History) -> InQueue | None:
+    """
+    Say whether a TPU in the queue is lost, and why; None when its state as a node says it all.
+    """
+    place = node.queued
+    if place is None or node.state is NodeState.DELETING:
+        return None
+    if place.state is QueuedState.FAILED:
+        return InQueue(True, f"the queue has given it up: {place.message or 'no reason told'}")
+    if place.state in ENDED:
+        return InQueue(True, f"{_who(place)}, its queued resource is {place.state.name}")
+    if place.state in IN_QUEUE:
+        return InQueue(False, waiting_text(place))
+    if place.state is not QueuedState.PROVISIONING or node.state is not NodeState.CREATING:
+        return None
+    late = lasted(history, world, provisioning_key(node.incarnation or 0), PROVISIONING_DEADLINE)
+    if late:
+        return InQueue(True, f"still PROVISIONING after {PROVISIONING_DEADLINE / 60:.0f} min")
+    return InQueue(False, "the queue is making it")
+
+
+def _who(place: QueuedResource) -> str:
+    if place.by_user:
+        return "its node was deleted by somebody"
+    # Only spot is preempted; what else the service ends was given for a limited time.
+    return "it was preempted" if place.spot else "the service has ended it"
+
+
+def provisioning_key(incarnation: int) -> str:
+    """
+    Return the key of the sighting that says since when a queued resource has been PROVISIONING.
+    """
+    return f"node:{incarnation}:provisioning"
+
+
+def failed_key(incarnation: int) -> str:
+    """
+    Return the key of the sighting that says since when a queued resource has been FAILED.
+    """
+    return f"node:{incarnation}:queue-failed"
+
+
+def doubts(node: Node) -> set[str]:
+    """
+    Return the sightings that a queued resource adds to those of its node.
+    """
+    state = node.queued.state if node.queued else None
+    keys = {QueuedState.PROVISIONING: provisioning_key, QueuedState.FAILED: failed_key}
+    return {keys[state](node.incarnation or 0)} if state in keys else set()
+
+
+def learn_places(history: History, world: World) -> History:
+    """
+    Return the record with each failed queued resource as a refusal, counted once.
+    """
+    asked = {history.incarnation, *(rival.incarnation for rival in history.rivals)}
+    for node in world.nodes.value if isinstance(world.nodes, Present) else ():
+        new = node.incarnation in asked and failed_key(node.incarnation or 0) not in history.sightings
+        if node.queued is None or node.queued.state is not QueuedState.FAILED or not new:
+            continue
+        refusal = _refusal(node.queued, world.seen_at)
+        if node.incarnation in history.flex_start:
+            retry = refusal_of(refusal.retry, flex=True)
+            refusal = replace(refusal, on_demand=True, retry=retry)
+        history = replace(history, refusals=(*history.refusals, refusal))
+        if node.incarnation == history.incarnation:
+            history = replace(history, accepted=False, requested_at=0.0)
+    return history
+
+
+def _refusal(place: QueuedResource, now: float) -> Refusal:
+    """
+    Return the refusal; an order that waited as long as it was allowed to has met a zone without capacity.
+    """
+    if 0 < place.until <= now + CLOCKS:
+        text = f"{place.name} has left the queue of {place.zone}: no TPU came free in time"
+        return Refusal(now, place.zone, Retry.CAPACITY, text, Kind.NODE)
+    text = f"{place.code} {place.message}".strip()
+    return Refusal(now, place.zone, place.retry or Retry.UNKNOWN, text, Kind.NODE, place.hint)
+
+
+def state_text(node: Node) -> str:
+    """
+    Return the state of a TPU as people read it: as long as it is only in the queue, that of its place there.
+    """
+    place = node.queued
+    if place is None or place.state is QueuedState.ACTIVE or node.state is NodeState.READY:
+        return node.state.name
+    waiting = f" ({waiting_text(place)})" if place.state in IN_QUEUE else ""
+    return place.state.name + waiting
+
+
+def waiting_text(place: QueuedResource) -> str:
+    """
+    Say since when an order has been in the queue, and until when it stays there.
+    """
+    since = f" since {_clock(place.created_at)}" if place.created_at else ""
+    return f"in the queue{since}" + (f", until {_clock(place.until)} at most" if place.until else "")
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

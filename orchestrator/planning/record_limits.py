@@ -1,0 +1,103 @@
+"""
+What a deployment record may hold: whoever writes to the bucket may write anything there.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.record import History
+from orchestrator.pricing.bill import METERS
+
+LATEST = 1e11
+"""Seconds since the epoch beyond which a time is none."""
+MOST = 10**9
+"""Largest number of an incarnation, a count."""
+MOST_SERIAL = 10**15
+"""Serials of a new record begin at the milliseconds since the epoch."""
+LARGEST_INT = 1 << 63
+LONGEST = 64 << 10
+_HALF = re.compile("[\ud800-\udfff]")
+_ZONE = re.compile(r"[a-z0-9-]{1,40}")
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_TYPE = re.compile(r"[a-z0-9-]{1,40}")
+_OPERATION = re.compile(r"[A-Za-z0-9._/-]{1,500}")
+_DIGEST = r"[0-9a-f]{64}"
+_MARKS = {
+    "bundle": re.compile(_DIGEST),
+    "agent": re.compile(_DIGEST),
+    "uploaded": re.compile(f"{_DIGEST}:{_DIGEST}"),
+    "pushed": re.compile(rf"(\d{{1,10}}:)?{_DIGEST}"),
+}
+_KINDS = {kind.value for kind in Kind}
+_VERBS = {verb.name.lower() for verb in Verb}
+
+
+def check_history(history: History) -> None:
+    """
+    Raise ValueError when a record holds what no tpuctl writes and some part of one would trip over.
+    """
+    for name, value in _leaves(vars(history)):
+        _check_leaf(name, value)
+    given = (history.incarnation, history.highest, history.round, history.unwanted)
+    numbers = (
+        *given,
+        *history.on_demand,
+        *history.flex_start,
+        *history.beacons,
+        *(r.incarnation for r in history.rivals),
+        history.preemptions,
+    )
+    if not all(0 <= number <= MOST for number in numbers) or not 0 <= history.serial <= MOST_SERIAL:
+        raise ValueError("a number that no TPU has")
+    for name, pattern in _MARKS.items():
+        _fits(name, getattr(history, name), pattern)
+    zones = (history.zone, *history.zones_used, *(r.zone for r in history.rivals))
+    for zone in (*zones, *(s.zone for s in history.spans), *(o.zone for o in history.operations)):
+        _fits("zone", zone, _ZONE)
+    for kind in (history.type, history.substitute, *(s.type for s in history.spans)):
+        _fits("type", kind, _TYPE)
+    for span in history.spans:
+        _fits("name", span.name, _NAME)
+        if span.kind not in METERS:
+            raise ValueError(f"a span of the kind {span.kind!r}")
+    for operation in history.operations:
+        _fits("operation", operation.name, _NAME)
+        _fits("operation", operation.id, _OPERATION)
+        if ".." in operation.id or operation.kind not in _KINDS or operation.verb not in _VERBS:
+            raise ValueError("an operation that nobody makes")
+
+
+def _fits(name: str, value: str, pattern: "re.Pattern[str]") -> None:
+    if value and not pattern.fullmatch(value):
+        raise ValueError(f"{name} is {value[:60]!r}")
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """
+    Yield every number and text below *value*, with the name of its field.
+    """
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield name or str(key), str(key)
+            yield from _leaves(inner, name or str(key))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _leaves(inner, name)
+    elif hasattr(value, "__dataclass_fields__"):
+        yield from _leaves(vars(value), name)
+    else:
+        yield name, value
+
+
+def _check_leaf(name: str, value: Any) -> None:
+    if isinstance(value, str) and len(value) > LONGEST:
+        raise ValueError(f"{name} has {len(value)} characters")
+    if isinstance(value, str) and _HALF.search(value):
+        raise ValueError(f"{name} holds half of a character")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if not math.isfinite(value) or abs(value) > (LATEST if isinstance(value, float) else LARGEST_INT):
+        raise ValueError(f"{name} is out of range")

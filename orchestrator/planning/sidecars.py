@@ -1,0 +1,94 @@
+"""
+The sidecars of a deployment: which run where, and what running machines still have to be told.
+
+They start with the machine and go with it. Their settings reach a machine that runs already over SSH,
+once for each change and without touching the job.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orchestrator.domain.observation import NodeState, Present, VmState, World
+from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.record import History, current_node
+from orchestrator.domain.spec import JupyterSpec, Spec, TensorboardSpec
+from orchestrator.planning.step import Step
+
+REQUIREMENTS = {
+    "tensorboard": "tensorboard==2.21.0 gcsfs==2026.10.1",
+    "jupyter": "jupyterlab==4.6.6 jupyter-server==2.21.1 ipykernel==7.4.0",
+}
+"""What is installed for each. TensorBoard reads gs:// through gcsfs, so it needs no TensorFlow."""
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """
+    Hold one sidecar: *role* is the kind of machine it runs on, *logdir* a gs:// address or empty.
+    """
+
+    name: str
+    role: str
+    port: int
+    logdir: str = ""
+
+
+def sidecars(spec: Spec, bucket: str) -> tuple[Sidecar, ...]:
+    """
+    Return the sidecars that the deployment file asks for.
+    """
+    found = []
+    board, jupyter = spec.sidecars.tensorboard, spec.sidecars.jupyter
+    if isinstance(board, TensorboardSpec):
+        found.append(Sidecar("tensorboard", board.on, board.port, log_folder(spec, bucket)))
+    if isinstance(jupyter, JupyterSpec):
+        found.append(Sidecar("jupyter", jupyter.on, jupyter.port))
+    return tuple(found)
+
+
+def log_folder(spec: Spec, bucket: str) -> str:
+    """
+    Return the gs:// address of the folder that TensorBoard shows, by default for a job without one.
+    """
+    board = spec.sidecars.tensorboard
+    logdir = (board if isinstance(board, TensorboardSpec) else TensorboardSpec()).logdir
+    return logdir if "://" in logdir else f"gs://{bucket}/{logdir.strip('/')}"
+
+
+def sidecar_digest(spec: Spec, role: str) -> str:
+    """
+    Return a digest of what runs beside the job on one kind of machine; empty when nothing does.
+    """
+    wanted = [sidecar for sidecar in sidecars(spec, "") if sidecar.role == role]
+    return hashlib.sha256(repr(wanted).encode()).hexdigest()[:16] if wanted else ""
+
+
+def told(history: History, spec: Spec, role: str) -> dict[str, str]:
+    """
+    Return `History.sidecars` for a machine of *role* that has the settings of *spec*.
+    """
+    return {**history.sidecars, role: sidecar_digest(spec, role)}
+
+
+def decide_sidecars(spec: Spec, world: World, history: History) -> Step:
+    """
+    Tell running machines about changed settings. Each change is tried once; `tpuctl tunnel` repeats it.
+    """
+    changes = tuple(
+        Change(Kind.SIDECARS, Verb.UPDATE, name, "the machine has other settings", zone)
+        for role, name, zone in _running(world, history)
+        if history.sidecars.get(role, "") != sidecar_digest(spec, role)
+    )
+    return Step(changes)
+
+
+def _running(world: World, history: History) -> Iterator[tuple[str, str, str]]:
+    """
+    Yield role, name and zone of each machine that could be told something.
+    """
+    if isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING:
+        yield "vm", world.vm.value.name, world.vm.value.zone
+    node = current_node(world, history)
+    if node is not None and node.state is NodeState.READY and node.workers:
+        yield "tpu", node.name, node.zone

@@ -1,0 +1,18 @@
+"""
+What one resource asks of a pass.
+"""
+
+from dataclasses import dataclass
+
+from orchestrator.domain.plan import Change
+
+
+@dataclass(frozen=True)
+class Step:
+    """
+    Hold one resource's changes, or what it waits for and when to look again (seconds).
+    """
+
+    changes: tuple[Change, ...] = ()
+    waiting: str = ""
+    wake_in: float | None = None

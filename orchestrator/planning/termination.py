@@ -1,0 +1,140 @@
+"""
+The end of a deployment: when it has come, and how its machines go.
+"""
+
+from orchestrator.domain import names
+from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown, VmState, World
+from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
+from orchestrator.domain.record import History, finished, lasted
+from orchestrator.domain.spec import Spec
+from orchestrator.planning.job import OVER, SILENCE, heartbeat_interval
+from orchestrator.planning.never_reported import all_mute
+from orchestrator.planning.next_zone import SECOND_WITNESS
+from orchestrator.planning.tpu import CREATE_DEADLINE, delete_node, deleting
+from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
+from orchestrator.planning.vm_start import give_up_start
+
+VM_STARTING = frozenset(
+    {VmState.PROVISIONING, VmState.STAGING, VmState.PENDING, VmState.REPAIRING, VmState.OTHER}
+)
+LONGEST_RESCUE = 3900.0
+"""Seconds for which a gang that was given up is waited for: an agent brings files for an hour at most."""
+_RESTING = OVER | {Phase.STOPPED}
+VM_LAST_WAKE = 5.0
+"""Seconds until the next look while the VM waits for the TPU to go."""
+
+
+def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> tuple[Outcome | None, str]:
+    """
+    Say whether the deployment has come to its end: done, failed or out of budget or time.
+    """
+    misplaced = _misplaced(spec, world)
+    if misplaced:
+        return Outcome.REFUSED, misplaced
+    if finished(world):
+        return Outcome.DONE, "every worker reports that the job is done"
+    unclaimed = ended_unclaimed(world.heartbeats)
+    if unclaimed:
+        return Outcome.UNCLAIMED, unclaimed_text(spec.job.checkpoint, unclaimed)
+    failed = _failed(spec, world)
+    if failed is not None:
+        return Outcome.FAILED, f"worker {failed.worker}: {failed.message or 'the job gave up'}"
+    mute = all_mute(spec, world, history)
+    if mute:
+        return Outcome.FAILED, mute
+    if history.started_at and world.seen_at - history.started_at >= spec.watch.ttl:
+        return Outcome.SPENT, f"the time to live of {spec.watch.ttl} is over"
+    budget = spec.watch.budget_usd
+    if budget is not None and spent_usd >= budget:
+        reason = f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD, by the upper prices"
+        return Outcome.SPENT, reason
+    if history.outcome in {Outcome.DONE.value, Outcome.UNCLAIMED.value}:
+        return Outcome(history.outcome), history.reason
+    return None, ""
+
+
+def _failed(spec: Spec, world: World) -> Heartbeat | None:
+    """
+    Return the report of a worker that has given up, None as long as another one may still save its files.
+
+    A worker that falls silent is not waited for, nor one that takes longer than an hour: its machine may be
+    gone, and the others cost money.
+    """
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    failed = [b for b in beats if b.phase is Phase.FAILED]
+    patience = SILENCE * heartbeat_interval(spec)
+    busy = [b for b in beats if b.phase not in _RESTING and world.seen_at - b.updated < patience]
+    late = bool(failed) and world.seen_at - failed[0].updated > LONGEST_RESCUE
+    return failed[0] if failed and (late or not busy) else None
+
+
+def expiry(spec: Spec, history: History) -> float:
+    """
+    Return the end that TPUs may act on by themselves, 0 when they may not.
+    """
+    return history.started_at + spec.watch.ttl if spec.watch.self_delete and history.started_at else 0.0
+
+
+def _misplaced(spec: Spec, world: World) -> str:
+    """
+    Say why a bucket in another region than the TPU is refused: each checkpoint would be billed as egress.
+    """
+    region = names.home_region(spec)
+    if not isinstance(world.bucket, Present) or world.bucket.value.location == region:
+        return ""
+    bucket = world.bucket.value
+    return f"bucket {bucket.name} lies in {bucket.location}, the TPU in {region}: slow, and billed as egress"
+
+
+def wind_down(
+    world: World, history: History, outcome: Outcome, reason: str, *, vm_last: bool = False
+) -> Plan:
+    """
+    Delete every node and stop the VM at once; data stays in the bucket, the VM's disk stays too.
+
+    With *vm_last* the loop may run on that VM: it is stopped when no node is left and the end is recorded.
+    """
+    changes = []
+    if isinstance(world.nodes, Present):
+        left = [n for n in world.nodes.value if not deleting(n, world, history)]
+        changes = [delete_node(n, f"the job is {outcome.value}") for n in left]
+    vm = world.vm
+    unsure = isinstance(world.nodes, Unknown) or isinstance(vm, Unknown)
+    going = isinstance(world.nodes, Present) and bool(world.nodes.value)
+    waiting = ("the end is not certain yet: the cloud did not answer",) if unsure else ()
+    waiting = waiting or (("the TPU is being deleted",) if going else ())
+    if not unsure and not going and not _surely_gone(world, history):
+        waiting = ("the TPU is not in sight; looking once more before it counts as gone",)
+    if _on_its_way(world, history):
+        waiting = (*waiting, "a machine is still being made; it is removed as soon as it shows")
+    wake_in = None
+    if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:
+        if vm_last and (waiting or history.outcome != outcome.value):
+            waiting, wake_in = (*waiting, "the VM is stopped last"), VM_LAST_WAKE
+        else:
+            why = f"the job is {outcome.value}"
+            changes.append(Change(Kind.VM, Verb.STOP, vm.value.name, why, vm.value.zone))
+    elif (given_up := give_up_start(world, history, CREATE_DEADLINE)) and not history.operations:
+        changes.append(given_up)
+    return Plan(tuple(changes), waiting, outcome, reason, wake_in)
+
+
+def _surely_gone(world: World, history: History) -> bool:
+    """
+    Say whether an empty list is to be believed: the deletion is done, or two lists half a minute apart agree.
+    """
+    asked_for = history.incarnation > 0 and history.requested_at > 0
+    numbers = [*([history.incarnation] if asked_for else []), *(r.incarnation for r in history.rivals)]
+    return all(lasted(history, world, f"node:{number}:absent", SECOND_WITNESS) for number in numbers)
+
+
+def _on_its_way(world: World, history: History) -> bool:
+    """
+    Say whether a machine may still appear: an end that does not wait for it would leave it running.
+    """
+    vm = world.vm
+    starting = isinstance(vm, Present) and vm.value.state in VM_STARTING
+    return starting or any(
+        o.verb in {"create", "start"} and world.seen_at - o.started_at < CREATE_DEADLINE
+        for o in history.operations
+    )

@@ -1,0 +1,314 @@
+"""
+Decide about the TPU node: keep it, wait, replace it, and sweep what is not the newest incarnation.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from orchestrator.domain import names
+from orchestrator.domain.observation import Absent, Node, NodeState, Present, Unknown, World
+from orchestrator.domain.plan import Change, Kind, Verb
+from orchestrator.domain.record import (
+    TERMINAL,
+    History,
+    Refusal,
+    current_node,
+    deletion_key,
+    lasted,
+    newest_incarnation,
+    strangers,
+)
+from orchestrator.domain.spec import Spec
+from orchestrator.domain.tpu_shape import unwanted
+from orchestrator.errors import Retry
+from orchestrator.planning.job import out_of_reach, reports
+from orchestrator.planning.never_reported import (
+    given_up_unheard,
+    late_to_report,
+    often_mute,
+    unheard,
+    with_mute,
+)
+from orchestrator.planning.next_zone import (
+    SECOND_WITNESS,
+    full_zones,
+    held_back,
+    next_zone,
+    quota_held,
+    waits_for_quota,
+    why_there,
+)
+from orchestrator.planning.on_demand import marked, of_mode, to_leave, wants_flex_start, wants_on_demand
+from orchestrator.planning.preemption import has_left, noticed
+from orchestrator.planning.queued_tpu import judge_place
+from orchestrator.planning.race import may_win, races, undecided
+from orchestrator.planning.race_round import joining, new_round
+from orchestrator.planning.step import Step
+from orchestrator.planning.tpu_types import next_type, substitute
+from orchestrator.planning.unclaimed import lost_text
+
+CREATE_DEADLINE = 1800.0
+"""Seconds a node may stay CREATING; others allow 15 to 60 minutes (docs/facts.md 1.3)."""
+REPAIR_DEADLINE = 300.0
+"""Seconds a node may stay in a passing state (REPAIRING, RESTARTING, HIDING ...) before it is replaced."""
+SICK_DEADLINE = 480.0
+"""Seconds that a node which has reported before may be unhealthy and silent before it is replaced."""
+DELETE_AGAIN = 600.0
+"""Seconds after which a node that is still DELETING is deleted once more."""
+DELETE_SETTLES = 30.0
+"""Seconds after which a node that shows no sign of its deletion is deleted once more."""
+
+NOTICE_POLL = 2.0
+"""Seconds between two looks at a node that has had its notice."""
+
+PASSING = frozenset(
+    {
+        NodeState.RESTARTING,
+        NodeState.REIMAGING,
+        NodeState.REPAIRING,
+        NodeState.STARTING,
+        NodeState.STOPPING,
+        NodeState.HIDING,
+        NodeState.HIDDEN,
+        NodeState.UNHIDING,
+        NodeState.UNKNOWN,
+        NodeState.STATE_UNSPECIFIED,
+    }
+)
+
+
+class Verdict(Enum):
+    """
+    Say what becomes of the current node.
+    """
+
+    KEEP = "keep"
+    WAIT = "wait"
+    CREATE = "create"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """
+    Hold a verdict on the current node with its reason; *mute* says that silence is the reason.
+    """
+
+    verdict: Verdict
+    why: str = ""
+    mute: bool = False
+
+
+def decide_node(spec: Spec, world: World, history: History) -> Step:
+    """
+    Keep one usable node: replace what is lost, delete what is not the newest incarnation.
+    """
+    if isinstance(world.nodes, Unknown):
+        return Step(waiting=f"TPU: not known ({world.nodes.why})")
+    nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
+    current = current_node(world, history)
+    unknown = strangers(world, history)
+    left_over = [n for n in nodes if n is not current and n not in unknown and not may_win(n, history)]
+    old = [n for n in left_over if not deleting(n, world, history)]
+    removals = [delete_node(n, _why_old(n, history)) for n in old]
+    judgement = _in_time(spec, world, history, judge_node(spec, current, world, history))
+    if judgement.verdict is Verdict.KEEP:
+        closely = current is not None and noticed(world, current)
+        waiting = "TPU: it has yet to win its race" if undecided(history) else ""
+        return Step(tuple(removals), waiting, wake_in=NOTICE_POLL if closely or waiting else None)
+    if judgement.verdict is Verdict.WAIT:
+        age = world.seen_at - history.requested_at
+        changes = (*removals, *joining(spec, world, history))
+        return Step(changes, f"TPU: {judgement.why}", wake_in=max(5.0, age / 20))
+    if unknown:
+        text = f"TPU: {unknown[0].name} is not in the record; looking once more before it counts as ours"
+        return Step(tuple(removals), text, wake_in=5.0)
+    going = current is None or current.state is NodeState.DELETING
+    if judgement.verdict is Verdict.REPLACE and current is not None and not going:
+        gone = delete_node(current, judgement.why)
+        gone = given_up_unheard(gone, world) if judgement.mute else gone
+        removals.append(gone)
+        # The next one is asked for in the same plan, and not where this one was mute.
+        history = with_mute(history, gone, world.seen_at)
+    creation = _create(spec, world, history, judgement)
+    return replace(creation, changes=(*removals, *creation.changes))
+
+
+def _why_old(node: Node, history: History) -> str:
+    if 0 < history.round == names.round_of(node.labels) and history.claimed:
+        return f"incarnation {history.incarnation} has won the race"
+    return f"incarnation {node.incarnation} is not the newest"
+
+
+def judge_node(spec: Spec, node: Node | None, world: World, history: History) -> Judgement:
+    """
+    Say what becomes of the current node, from its state and how long it has been so.
+    """
+    if node is None:
+        return _judge_missing(world, history)
+    state = node.state
+    place = judge_place(node, world, history)
+    if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
+        return Judgement(Verdict.REPLACE, place.why if place and place.lost else f"it is {state.name}")
+    if has_left(spec, world, node):
+        return Judgement(
+            Verdict.REPLACE, f"it is being preempted; {lost_text(spec.job.checkpoint, world, history)}"
+        )
+    if unwanted(history):
+        return Judgement(Verdict.REPLACE, f"tpuctl.yaml wants another TPU: {history.shape}")
+    if place is not None:
+        return Judgement(Verdict.WAIT, place.why)
+    if state is NodeState.STOPPED:
+        return Judgement(Verdict.REPLACE, "it is STOPPED; a spot node cannot be started again")
+    if reports(spec, world, node) or (state is NodeState.READY and node.healthy):
+        # Slices have trained while the API still said CREATING, and through maintenance (docs/facts.md 1.3).
+        return _judge_ready(spec, node, world, history)
+    if state is NodeState.READY:
+        return _judge_sick(spec, node, world, history)
+    return _judge_passing(state, world, history)
+
+
+def _judge_passing(state: NodeState, world: World, history: History) -> Judgement:
+    """
+    Judge a node that is not READY and whose machines do not report.
+    """
+    key = f"node:{history.incarnation}:{state.name.lower()}"
+    if state is NodeState.CREATING:
+        late = lasted(history, world, key, CREATE_DEADLINE)
+        why = f"still CREATING after {CREATE_DEADLINE / 60:.0f} min"
+        return Judgement(Verdict.REPLACE, why) if late else Judgement(Verdict.WAIT, "CREATING")
+    late = lasted(history, world, key, REPAIR_DEADLINE)
+    why = f"{state.name} for more than {REPAIR_DEADLINE / 60:.0f} min"
+    return Judgement(Verdict.REPLACE, why) if late else Judgement(Verdict.WAIT, state.name)
+
+
+def _judge_sick(spec: Spec, node: Node, world: World, history: History) -> Judgement:
+    """
+    Judge a READY node that the API calls unhealthy and whose machines do not report.
+
+    One that has never reported is replaced at once, as long as few of its zone were: it mostly was made so.
+    TIMEOUT is also what a machine shows that is still warming up, and maintenance passes.
+    """
+    why = f"unhealthy: {node.health}"
+    if isinstance(world.heartbeats, Unknown):
+        return Judgement(Verdict.WAIT, why)
+    lost = out_of_reach(spec, world, history, node) or late_to_report(spec, world, history)
+    if lost:
+        return Judgement(Verdict.REPLACE, f"{why}, and {lost}", mute=True)
+    born = spec.job.run_on == "tpu" and unheard(world)
+    if born and (node.timed_out or often_mute(spec, history, node.zone)):
+        return Judgement(Verdict.WAIT, why)
+    patience = SECOND_WITNESS if born else SICK_DEADLINE
+    late = lasted(history, world, f"node:{history.incarnation}:unhealthy", patience)
+    return Judgement(Verdict.REPLACE if late else Verdict.WAIT, why, mute=True)
+
+
+def _judge_ready(spec: Spec, node: Node, world: World, history: History) -> Judgement:
+    lost = out_of_reach(spec, world, history, node) or late_to_report(spec, world, history)
+    return Judgement(Verdict.REPLACE, f"READY, but {lost}", mute=True) if lost else Judgement(Verdict.KEEP)
+
+
+def _in_time(spec: Spec, world: World, history: History, judgement: Judgement) -> Judgement:
+    """
+    Return the judgement, or that a TPU that could stay is left for the deadline's or the money's sake.
+    """
+    stays = judgement.verdict in {Verdict.KEEP, Verdict.WAIT} and not undecided(history)
+    why = to_leave(spec, world, history) if stays else ""
+    return Judgement(Verdict.REPLACE, why) if why else judgement
+
+
+def _judge_missing(world: World, history: History) -> Judgement:
+    number = history.incarnation
+    if number == 0:
+        return Judgement(Verdict.CREATE, "there is none yet")
+    refused = [r for r in history.refusals if r.kind is Kind.NODE]
+    if history.round:
+        refused = [r for r in refused if r.zone == history.zone]
+    if refused and not history.accepted:
+        # A create whose answer was lost may have made the node: asked for by its own name, it stays one.
+        unsure = history.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
+        why = f"the last create was refused ({refused[-1].retry.value})"
+        return Judgement(Verdict.CREATE if unsure else Verdict.REPLACE, why)
+    if not history.accepted and history.requested_at == 0 and history.zone:
+        return Judgement(Verdict.REPLACE, "it was deleted")
+    if not history.accepted:
+        return Judgement(Verdict.CREATE, "this incarnation is not there yet")
+    if any((o.kind, o.verb, o.incarnation) == ("node", "create", number) for o in history.operations):
+        late = world.seen_at - history.requested_at >= CREATE_DEADLINE
+        return Judgement(Verdict.REPLACE if late else Verdict.WAIT, "create accepted, nothing to see yet")
+    if lasted(history, world, f"node:{history.incarnation}:absent", SECOND_WITNESS):
+        return Judgement(Verdict.REPLACE, "it has vanished")
+    return Judgement(Verdict.WAIT, "not in sight; looking once more before it counts as gone")
+
+
+def _create(spec: Spec, world: World, history: History, judgement: Judgement) -> Step:
+    """
+    Ask for the next TPU, spot or on demand; one whose answer was lost is asked for as it was.
+    """
+    again = judgement.verdict is Verdict.CREATE and history.incarnation > 0
+    was = history.incarnation in history.on_demand
+    on_demand = was if again else wants_on_demand(spec, world, history)
+    asked = _asked(spec, world, of_mode(history, on_demand=on_demand), judgement)
+    flex = history.incarnation in history.flex_start if again else wants_flex_start(spec, history)
+    return marked(asked, flex=flex) if on_demand else asked
+
+
+def _without_vm(spec: Spec, history: History) -> Refusal | None:
+    """
+    Return why the first VM is refused for good: then a TPU would be billed that the user does not want alone.
+    """
+    if spec.vm == "none" or history.vm_accepted:
+        return None
+    final = (r for r in reversed(history.refusals) if r.retry in {Retry.PERMANENT, Retry.QUOTA})
+    return next((r for r in final if r.kind is Kind.VM), None)
+
+
+def _asked(spec: Spec, world: World, history: History, judgement: Judgement) -> Step:
+    # A look that fails does not bring back what the last one missed: without a bucket nobody holds the lease.
+    missed = isinstance(world.bucket, Unknown) and "bucket:absent" in history.sightings
+    if (missed or isinstance(world.bucket, Absent)) and history.bucket_seen:
+        return Step(waiting="TPU: not asked for, since the bucket that held the job's data is gone")
+    vm = _without_vm(spec, history)
+    if vm is not None:
+        return Step(waiting=f"TPU: not asked for without the VM, which was refused ({vm.message})")
+    if undecided(history) and isinstance(world.claim, Unknown):
+        return Step(waiting=f"TPU: it is not known who has won the race ({world.claim.why})")
+    # A zone that the file no longer names is never used again; a new name keeps the two creates apart.
+    moved = history.zone not in spec.tpu.zones
+    fresh = moved or judgement.verdict is Verdict.REPLACE or history.incarnation == 0
+    kind = next_type(spec, history, world.seen_at) if fresh else history.substitute or spec.tpu.type
+    history = replace(history, type=kind)
+    if fresh and races(spec):
+        return new_round(spec, world, history, judgement.why)
+    incarnation = newest_incarnation(history) + 1 if fresh else history.incarnation
+    full = full_zones(spec, world, history)
+    zone = next_zone(spec, history, world.seen_at, world.prices, full) if fresh else history.zone
+    if quota_held(world, history, zone):
+        return waits_for_quota(zone)
+    name = names.node_name(spec, incarnation)
+    race = 0 if fresh else history.round
+    why = judgement.why + (why_there(spec, history, world.seen_at, zone, world.prices) if fresh else "")
+    other = substitute(spec, kind)
+    change = Change(Kind.NODE, Verb.CREATE, name, why, zone, incarnation, round=race, type=other)
+    return held_back(spec, history, world, Kind.NODE, zone) or Step((change,))
+
+
+def delete_node(node: Node, why: str) -> Change:
+    """
+    Return the change that deletes *node*.
+    """
+    return Change(Kind.NODE, Verb.DELETE, node.name, why, node.zone, node.incarnation)
+
+
+def deleting(node: Node, world: World, history: History) -> bool:
+    """
+    Say whether the node's deletion is under way and not overdue.
+
+    Only the node's state shows that it is: the service drops the deletion of a node that is being created,
+    and its operation may end well all the same (docs/facts.md 1.3).
+    """
+    asked = history.sightings.get(deletion_key(node.name), world.seen_at)
+    if node.state is NodeState.DELETING:
+        return world.seen_at - asked < DELETE_AGAIN
+    pending = any(o.name == node.name and o.verb == "delete" for o in history.operations)
+    return pending and world.seen_at - asked < DELETE_SETTLES

@@ -1,0 +1,149 @@
+"""
+What people are told of a job that trained something which no complete checkpoint holds.
+"""
+
+from collections.abc import Sequence
+
+from orchestrator.agent.formats.base import State
+from orchestrator.agent.formats.choose import format_of
+from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight, World
+from orchestrator.domain.record import History
+from orchestrator.domain.spec import CheckpointSpec
+
+FETCH = "tpuctl fetch --unclaimed"
+_BUCKET = "bucket"
+_PLACES = {
+    "checkpoints": "in the checkpoint folder",
+    "quarantine": "in the quarantine of the machine",
+    "work": "in the job's working folder",
+    "home": "in the home folder",
+    _BUCKET: "in the bucket, where tpuctl looks for no saves",
+}
+
+
+_ELSEWHERE = ("work", "home")
+
+
+def ended_unclaimed(reports: Sight[tuple[Heartbeat, ...]]) -> tuple[Heartbeat, ...]:
+    """
+    Return the reports when the job of every worker is over and one of them lacks a checkpoint, else none.
+
+    A worker that still brings its files to the bucket says so with another phase.
+    """
+    beats = reports.value if isinstance(reports, Present) else ()
+    saved = [b for b in beats if b.phase is Phase.DONE and b.committed_step is not None]
+    over = [*saved, *(b for b in beats if b.phase is Phase.UNCLAIMED)]
+    whole = bool(over) and {b.worker for b in over} == set(range(over[0].workers))
+    return tuple(over) if whole and any(b.phase is Phase.UNCLAIMED for b in over) else ()
+
+
+def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
+    """
+    Return the reason of such an end: which file lies where, and what the format had wanted.
+    """
+    count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
+    stray = next((b for b in beats if b.uncommitted and b.uncommitted_place == _BUCKET), None)
+    if not count and stray is not None:
+        return (
+            f"the job ended with status 0 and nothing was committed: {stray.uncommitted} lies "
+            f"{_PLACES[_BUCKET]} and from where `fetch` copies nothing; {_wanted_text(saving, stray)}"
+        )
+    if not count:
+        return f"the job ended with status 0 and saved nothing; {wants_text(saving)}"
+    shown = next((b for b in beats if b.uncommitted), beats[0])
+    first, wanted = shown.uncommitted, _wanted_text(saving, shown)
+    more = "" if count == 1 else f" and {count - 1} more file{'s' if count > 2 else ''}"
+    verb = "lies" if count == 1 else "lie"
+    return (
+        f"the job ended with status 0 and nothing was committed: {first}{more} {verb} in unclaimed/ in the "
+        f"bucket ({_bytes(size)}); {wanted}"
+    )
+
+
+def uncommitted_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
+    """
+    Return that a running job saves what nothing commits, empty when that is not so.
+    """
+    for beat in beats:
+        if beat.uncommitted and beat.committed_step is None and beat.phase is Phase.RUN:
+            where = _PLACES.get(beat.uncommitted_place, "on the machine")
+            return f"{beat.uncommitted} is {where}, nothing is committed ({_wanted_text(saving, beat)})"
+    return ""
+
+
+def checkpoint_name(beat: Heartbeat) -> str:
+    """
+    Return the number of a worker's newest commit with what it counts: steps, or saves that tell no step.
+    """
+    return f"{'save' if beat.committed_counted else 'step'} {beat.committed_step}"
+
+
+def has_no_steps(saving: CheckpointSpec) -> bool:
+    """
+    Say whether nothing is committed before the job has ended.
+    """
+    return format_of(saving.format, saving.marker).at_end
+
+
+def kept_text(beats: Sequence[Heartbeat]) -> str:
+    """
+    Return how much lies in `unclaimed/` as the newest reports tell, empty for nothing.
+    """
+    count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
+    if not count:
+        return ""
+    partial = any(b.unclaimed_complete is False for b in beats)
+    rest = ", some may be missing" if partial else ""
+    return f"{count} file{'' if count == 1 else 's'}, {_bytes(size)}{rest} ({FETCH})"
+
+
+def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
+    """
+    Return why a save that a report names is not committed: its place, or what the format wants.
+    """
+    if beat.uncommitted_place in _ELSEWHERE:
+        return "only what lies below $TPUCTL_CHECKPOINT_DIR is committed"
+    if beat.uncommitted_place == _BUCKET:
+        return "set job.checkpoint.dir: bucket and let it save to $TPUCTL_CHECKPOINT_DIR, gs://BUCKET/checkpoints"
+    if beat.uncommitted_state == State.NOT_RESUMABLE.value:
+        return "it is whole, but without the optimizer's state no job can go on from it: save_only_model?"
+    return wants_text(saving)
+
+
+def wants_text(saving: CheckpointSpec) -> str:
+    """
+    Return what the deployment's format takes for a finished save.
+    """
+    return f"format {saving.format} wants {format_of(saving.format, saving.marker).wants}"
+
+
+def lost_text(saving: CheckpointSpec, world: World, history: History) -> str:
+    """
+    Return what became of the work of a machine that is being taken away.
+    """
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    mine = [b for b in beats if b.incarnation == history.incarnation]
+    if not mine:
+        return ""
+    saved = [b.committed_step for b in mine]
+    if all(step is not None for step in saved):
+        least = min(mine, key=lambda beat: beat.committed_step or 0)
+        return f"its work is committed up to {checkpoint_name(least)}"
+    kept = kept_text(mine)
+    also = f"; {kept} came to unclaimed/" if kept else ""
+    if has_no_steps(saving):
+        stay = "; what it wrote to the bucket stays there" if saving.dir == "bucket" else also
+        return f"its job has no steps and starts again{stay}"
+    stray = next((b.uncommitted for b in mine if b.uncommitted_place == _BUCKET), "")
+    if stray:
+        return f"nothing is committed; {stray} is {_PLACES[_BUCKET]}: the job itself may find it there{also}"
+    return f"NOTHING is committed, so the next one begins at step 0{also}"
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

@@ -1,0 +1,3 @@
+"""
+What machines cost: estimates from price tables, never a bill. Pure.
+"""

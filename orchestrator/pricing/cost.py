@@ -1,0 +1,218 @@
+"""
+What a deployment costs: per hour, to the end of its life, and so far. Estimates, never a bill.
+
+A price that the tables do not have stays unknown (None); a sum with an unknown part is unknown.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from orchestrator.domain.catalog import Catalog, Price
+from orchestrator.domain.names import home_region, region_of, vm_zone
+from orchestrator.domain.spec import Spec
+
+HOURS_A_MONTH = 730.0
+DISK_TYPE = "pd-standard"
+"""
+Type of a boot disk when the request names none, for N1, N2 and their like (reference of the Compute client).
+"""
+
+
+class Meter(Enum):
+    """
+    Name what has to exist for a price to run on.
+    """
+
+    NODE = "node"
+    VM = "vm"
+    DISK = "disk"
+
+
+@dataclass(frozen=True)
+class PriceLine:
+    """
+    Hold one priced item, in USD per hour; *billed_usd* is the price for the capacity that is asked for.
+
+    A disk or an address is *minor*: it has one price, under spot and on demand alike, of cents a day.
+    *most_usd* is the greatest that a source names for the capacity that is asked for.
+    """
+
+    what: str
+    meter: Meter
+    spot_usd: float | None
+    ondemand_usd: float | None
+    billed_usd: float | None
+    minor: bool = False
+    most_usd: float | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """
+        Return the line as `--json` prints it.
+        """
+        return {
+            "what": self.what,
+            "meter": self.meter.value,
+            "spot_usd": _cents(self.spot_usd),
+            "ondemand_usd": _cents(self.ondemand_usd),
+            "billed_usd": _cents(self.billed_usd),
+            "most_usd": _cents(self.most_usd),
+        }
+
+
+@dataclass(frozen=True)
+class Hourly:
+    """
+    Hold the price per hour in one zone; *dates* says when the sources of the price tables were read.
+
+    *storage_usd_gib_month* is apart, since it depends on what the job saves.
+    """
+
+    zone: str
+    lines: tuple[PriceLine, ...]
+    storage_usd_gib_month: float | None
+    dates: Mapping[str, str]
+
+    @property
+    def spot_usd(self) -> float | None:
+        """
+        Return the sum if everything were spot, None when a part is unknown.
+        """
+        return _sum(line.spot_usd for line in self.lines)
+
+    @property
+    def ondemand_usd(self) -> float | None:
+        """
+        Return the sum if everything were on demand, None when a part is unknown.
+        """
+        return _sum(line.ondemand_usd for line in self.lines)
+
+    @property
+    def billed_usd(self) -> float | None:
+        """
+        Return the sum of what is asked for, None when a part is unknown.
+        """
+        return _sum(line.billed_usd for line in self.lines)
+
+    @property
+    def most_usd(self) -> float | None:
+        """
+        Return the sum of what is asked for at the greatest prices that a source names.
+        """
+        return _sum(line.most_usd for line in self.lines)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """
+        Name the items whose price is unknown.
+        """
+        return tuple(line.what for line in self.lines if line.billed_usd is None)
+
+    @property
+    def date_text(self) -> str:
+        """
+        Say how old the prices are.
+        """
+        text = f"TPU prices of {self.dates['tpu_prices']}, VM prices of {self.dates['vm_prices']}"
+        return text if self.most_usd == self.billed_usd else f"{text}; budgets count the upper end"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """
+    Hold the cost of a stretch of time. *usd* is None when a part that ran has no known price.
+
+    *known_usd* is the sum of the known parts, *unknown* names the others. *most_usd* is that sum at the
+    greatest prices that a source names.
+    """
+
+    usd: float | None
+    known_usd: float
+    unknown: tuple[str, ...] = ()
+    most_usd: float = 0.0
+
+
+def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
+    """
+    Return the price per hour of the deployment while its TPU is in *zone*.
+    """
+    region = region_of(zone)
+    node = Price(
+        catalog.tpu_price(spec.tpu.type, zone, spot=False), catalog.tpu_price(spec.tpu.type, zone, spot=True)
+    )
+    most = catalog.tpu_price(spec.tpu.type, zone, spot=spec.tpu.spot, most=True)
+    lines = [replace(_line(f"TPU {spec.tpu.type}", Meter.NODE, node, spec.tpu.spot), most_usd=most)]
+    accelerator = catalog.accelerator(spec.tpu.type)
+    address = catalog.address_price(region)
+    storage = catalog.storage_price(home_region(spec))
+    if spec.tpu.external_ip:
+        count = accelerator.hosts if accelerator else 1
+        each = None if address is None else address * count
+        lines.append(
+            _flat(f"TPU external address x{count}" if count > 1 else "TPU external address", Meter.NODE, each)
+        )
+    if spec.vm != "none":
+        vm_region = region_of(vm_zone(spec))
+        outside = catalog.address_price(vm_region)
+        machine = Price(
+            catalog.vm_price(spec.vm.machine, vm_region, spot=False),
+            catalog.vm_price(spec.vm.machine, vm_region, spot=True),
+        )
+        month = catalog.disk_price(DISK_TYPE, vm_region)
+        disk = None if month is None else month * spec.vm.disk_gb / HOURS_A_MONTH
+        lines += [
+            _line(f"VM {spec.vm.machine}", Meter.VM, machine, spec.vm.spot),
+            *([_flat("VM external address", Meter.VM, outside)] if spec.vm.external_ip else []),
+            _flat(f"VM disk {spec.vm.disk_gb} GB", Meter.DISK, disk),
+        ]
+    return Hourly(zone, tuple(lines), storage, catalog.dates)
+
+
+def _line(what: str, meter: Meter, price: Price, spot: bool) -> PriceLine:
+    return PriceLine(what, meter, price.spot, price.ondemand, price.of(spot), most_usd=price.of(spot))
+
+
+def _flat(what: str, meter: Meter, usd: float | None) -> PriceLine:
+    return PriceLine(what, meter, usd, usd, usd, minor=True, most_usd=usd)
+
+
+def estimate(hourly: Hourly, seconds: Mapping[Meter, float]) -> Estimate:
+    """
+    Return the cost of the *seconds* that each meter ran; a meter that did not run costs nothing.
+    """
+    ran = [(line, seconds.get(line.meter, 0.0)) for line in hourly.lines if seconds.get(line.meter, 0.0) > 0]
+    known = sum(line.billed_usd * length / 3600 for line, length in ran if line.billed_usd is not None)
+    unknown = tuple(line.what for line, _ in ran if line.billed_usd is None)
+    most = sum(line.most_usd * length / 3600 for line, length in ran if line.most_usd is not None)
+    return Estimate(None if unknown else known, known, unknown, most)
+
+
+def to_ttl(hourly: Hourly, ttl: float) -> float | None:
+    """
+    Return USD for *ttl* seconds with everything running all the time, None when a price is unknown.
+
+    It is the lower end, of the prices in the billing catalogue.
+    """
+    return None if hourly.billed_usd is None else hourly.billed_usd * ttl / 3600
+
+
+def to_budget(hourly: Hourly, budget_usd: float) -> float | None:
+    """
+    Return the seconds until *budget_usd* is used up with everything running, None when a price is unknown.
+
+    It is reckoned with the upper end of the prices, as the budget is.
+    """
+    return budget_usd / hourly.most_usd * 3600 if hourly.most_usd else None
+
+
+def _sum(parts: Iterable[float | None]) -> float | None:
+    total = 0.0
+    for part in parts:
+        if part is None:
+            return None
+        total += part
+    return total
+
+
+def _cents(usd: float | None) -> float | None:
+    return None if usd is None else round(usd, 6)

@@ -1,0 +1,343 @@
+"""
+What a deployment has cost, by resource, zone, day and use: an estimate from the price tables, never a bill.
+
+Use is told by the last report of each incarnation: time until its first step is starting or recovering, time
+after its last checkpoint is lost when it was taken away, and time in which no TPU trains is idle. Where a job
+told no step, what its time went into is not known.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+
+from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.names import home_region, incarnation_of
+from orchestrator.domain.observation import Heartbeat, Phase
+from orchestrator.domain.record import History, Span
+from orchestrator.domain.spec import Spec, VmSpec
+from orchestrator.pricing.bill import METERS, priced_as, spent
+from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly
+
+
+class Use(Enum):
+    """
+    Name what time on machines went into; the value is the word for people.
+    """
+
+    TRAINING = "training"
+    LOST = "lost"
+    RECOVERING = "recovering"
+    STARTING = "starting"
+    IDLE = "idle"
+    UNKNOWN = "not known"
+    STORAGE = "storage"
+
+
+WASTED = (Use.LOST, Use.RECOVERING)
+BEFORE = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE})
+"""What a machine does before the job runs on it."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """
+    Hold a stretch of time, in seconds since the epoch, and its use.
+    """
+
+    since: float
+    until: float
+    use: Use
+
+
+@dataclass(frozen=True)
+class Kept:
+    """
+    Hold what the bucket keeps: GiB that are there since a time, in seconds since the epoch.
+    """
+
+    gib: float
+    since: float
+
+
+@dataclass(frozen=True)
+class Item:
+    """
+    Hold one priced thing in one zone: on how many machines, for how many seconds, at what cost.
+    """
+
+    what: str
+    zone: str
+    machines: int
+    seconds: float
+    usd: float | None
+    ondemand_usd: float | None
+
+
+@dataclass(frozen=True)
+class Spending:
+    """
+    Hold what was spent up to now.
+
+    *unknown* names what has no known price; the sums leave it out. *most_usd* is the sum of the machines at
+    the upper end of the prices, by which a budget stops.
+
+    *rate_usd* is per hour of what exists now. *to_ttl_usd* is the sum at the end of ttl if all runs all the
+    time, *budget_lasts* the seconds until the budget is used up at that price.
+    """
+
+    usd: float
+    most_usd: float
+    ondemand_usd: float
+    items: tuple[Item, ...]
+    zones: Mapping[str, float]
+    days: Mapping[str, float]
+    uses: Mapping[str, float]
+    unknown: tuple[str, ...]
+    rate_usd: float
+    ttl_left: float | None
+    to_ttl_usd: float | None
+    budget_usd: float | None
+    budget_lasts: float | None
+    prices: Hourly
+    storage_gib: float = 0.0
+
+    @property
+    def wasted_usd(self) -> float:
+        """
+        Return what preemptions have cost: work that was lost, and the ways back.
+        """
+        return sum(self.uses.get(use.value, 0.0) for use in WASTED)
+
+
+def spending(
+    spec: Spec,
+    catalog: Catalog,
+    history: History,
+    beats: Sequence[Heartbeat],
+    now: float,
+    kept: Sequence[Kept] = (),
+) -> Spending:
+    """
+    Return what was spent up to *now*; *beats* are the last reports of all incarnations.
+
+    Of storage it counts what the bucket has *kept* up to now, since it was written. What was deleted before,
+    requests and traffic are not in it, and budgets do not count it.
+    """
+    bill = _Bill(spec, catalog, now)
+    parts = stretches(history.spans, beats, now)
+    uses, days, zones = ({} for _ in range(3)) if not history.spans else _split(bill, history.spans, parts)
+    vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
+    dear = _Bill(replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm), catalog, now)
+    items = (*_items(bill, dear, history.spans), *_storage(spec, catalog, kept, now, zones, days, uses))
+    usd = sum(item.usd for item in items if item.usd is not None)
+    most = spent(spec, catalog, history, now).most_usd
+    whole = hourly(spec, catalog, history.zone or spec.tpu.zones[0])
+    goes_on = history.started_at and not history.outcome
+    left = max(0.0, history.started_at + spec.watch.ttl - now) if goes_on else None
+    budget = spec.watch.budget_usd
+    return Spending(
+        usd=usd,
+        most_usd=most,
+        ondemand_usd=sum(item.ondemand_usd for item in items if item.ondemand_usd is not None),
+        items=items,
+        zones=zones,
+        days=dict(sorted(days.items())),
+        uses=uses,
+        unknown=tuple(dict.fromkeys(f"{item.what} in {item.zone}" for item in items if item.usd is None)),
+        rate_usd=sum(bill.rate(span) for span in history.spans if span.until is None),
+        ttl_left=left,
+        to_ttl_usd=None if left is None or whole.billed_usd is None else usd + whole.billed_usd * left / 3600,
+        budget_usd=budget,
+        budget_lasts=max(0.0, budget - most) / whole.most_usd * 3600
+        if goes_on and budget and whole.most_usd
+        else None,
+        prices=whole,
+        storage_gib=sum(one.gib for one in kept),
+    )
+
+
+def _storage(
+    spec: Spec, catalog: Catalog, kept: Sequence[Kept], now: float,
+    zones: dict[str, float], days: dict[str, float], uses: dict[str, float],
+) -> tuple[Item, ...]:  # fmt: skip
+    """
+    Return what the bucket has cost as an item, and add it to the shares by place, day and use.
+    """
+    if not kept:
+        return ()
+    region = home_region(spec)
+    longest = max(0.0, now - min(one.since for one in kept))
+    price = catalog.storage_price(region)
+    if price is None:
+        return (Item("storage", region, 1, longest, None, None),)
+    total = 0.0
+    for one in kept:
+        rate = one.gib * price / (HOURS_A_MONTH * 3600)
+        for day, since, until in _days(one.since, now):
+            days[day] = days.get(day, 0.0) + (until - since) * rate
+            total += (until - since) * rate
+    zones[region] = zones.get(region, 0.0) + total
+    uses[Use.STORAGE.value] = uses.get(Use.STORAGE.value, 0.0) + total
+    return (Item("storage", region, 1, longest, total, total),)
+
+
+def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> tuple[Stretch, ...]:
+    """
+    Return what the time was used for, from the first TPU to *now*; what lies before is idle.
+    """
+    every = sorted((span for span in spans if span.kind == "node"), key=lambda span: span.since)
+    reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
+    nodes = [span for span in every if not _lost_race(span, every, reports)]
+    found: list[Stretch] = []
+    for index, span in enumerate(nodes):
+        following = nodes[index + 1] if index + 1 < len(nodes) else None
+        beat = reports.get(incarnation_of(span.name, {}) or 0)
+        end = min(x for x in (span.until, following.since if following else None, now) if x is not None)
+        first = Use.STARTING if index == 0 else Use.RECOVERING
+        found += _of_node(span.since, max(span.since, end), beat, first, lost=following is not None)
+        if following is not None:
+            found.append(Stretch(end, max(end, following.since), Use.RECOVERING))
+    return tuple(part for part in found if part.until > part.since)
+
+
+def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat]) -> bool:
+    """
+    Say whether a TPU never trained because another one of its race did: its time is no time of the job.
+    """
+    beat = reports.get(incarnation_of(one.name, {}) or 0)
+    if one.until is None or (beat is not None and "first_step" in beat.timings):
+        return False
+    return any(
+        s is not one and s.since < one.until and (s.until is None or s.until > one.until) for s in nodes
+    )
+
+
+def _of_node(since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool) -> list[Stretch]:
+    """
+    Return the uses of one TPU's time; *lost* says that another one took its place.
+    """
+    if beat is None:
+        return [Stretch(since, end, Use.UNKNOWN)]
+    if "first_step" not in beat.timings and "spawned" in beat.timings and beat.phase not in BEFORE:
+        # The job ran and told no step: nobody knows what of that was training.
+        began = _within(since, beat.timings["spawned"], end)
+        over = beat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED}
+        until = _within(began, beat.updated if over else None, end)
+        return [
+            Stretch(since, began, first),
+            Stretch(began, until, Use.UNKNOWN),
+            Stretch(until, end, Use.IDLE),
+        ]
+    began = _within(since, beat.timings.get("first_step"), end)
+    if beat.phase in {Phase.ENDED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED, Phase.STOPPED} and not lost:
+        useful, rest = _within(began, beat.progress_at or beat.updated, end), Use.IDLE
+    elif lost:
+        useful, rest = _within(began, beat.committed_at or began, end), Use.LOST
+    else:
+        useful, rest = end, Use.IDLE
+    return [Stretch(since, began, first), Stretch(began, useful, Use.TRAINING), Stretch(useful, end, rest)]
+
+
+def _within(low: float, value: float | None, high: float) -> float:
+    return high if value is None else min(max(low, value), high)
+
+
+class _Bill:
+    """
+    Price spans by the tables, at the price of their own zone.
+    """
+
+    def __init__(self, spec: Spec, catalog: Catalog, now: float) -> None:
+        self._spec, self._catalog, self.now = spec, catalog, now
+        self._prices: dict[tuple[str, bool | None, str], Hourly] = {}
+
+    def lines(self, span: Span) -> tuple[PriceLine, ...]:
+        """
+        Return what is priced while the span's machine exists.
+        """
+        key = span.type, span.spot, span.zone
+        if key not in self._prices:
+            self._prices[key] = hourly(priced_as(self._spec, span), self._catalog, span.zone)
+        meters = METERS[span.kind]
+        return tuple(line for line in self._prices[key].lines if line.meter in meters)
+
+    def rate(self, span: Span) -> float:
+        """
+        Return the known part of the price per hour.
+        """
+        return sum(line.billed_usd for line in self.lines(span) if line.billed_usd is not None)
+
+    def seconds(self, span: Span, since: float = 0.0, until: float = float("inf")) -> float:
+        """
+        Return for how long the machine existed between two times.
+        """
+        return max(0.0, min(span.until or self.now, until) - max(span.since, since))
+
+
+def _split(
+    bill: _Bill, spans: Sequence[Span], parts: Sequence[Stretch]
+) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """
+    Return the cost by use, by day (UTC) and by zone; each of them adds up to the whole.
+    """
+    uses: dict[str, float] = defaultdict(float)
+    days: dict[str, float] = defaultdict(float)
+    zones: dict[str, float] = defaultdict(float)
+    for span in spans:
+        rate = bill.rate(span) / 3600
+        whole = bill.seconds(span)
+        zones[span.zone] += whole * rate
+        used = 0.0
+        for part in parts:
+            seconds = bill.seconds(span, part.since, part.until)
+            uses[part.use.value] += seconds * rate
+            used += seconds
+        uses[Use.IDLE.value] += max(0.0, whole - used) * rate
+        for day, since, until in _days(span.since, span.since + whole):
+            days[day] += (until - since) * rate
+    known = {use.value: uses[use.value] for use in Use if uses.get(use.value)}
+    return known, dict(sorted(days.items())), dict(zones)
+
+
+def _days(since: float, until: float) -> Iterator[tuple[str, float, float]]:
+    """
+    Yield the days (UTC) between two times with the part of each that lies between them.
+    """
+    while since < until:
+        midnight = datetime.fromtimestamp(since, timezone.utc).replace(
+            hour=0, minute=0, second=0, microsecond=0
+        )
+        end = min(until, (midnight + timedelta(days=1)).timestamp())
+        yield midnight.strftime("%Y-%m-%d"), since, end
+        since = end
+
+
+def _items(bill: _Bill, dear: _Bill, spans: Iterable[Span]) -> Iterator[Item]:
+    """
+    Yield the cost of each priced thing by zone; *dear* prices the same on demand.
+    """
+    groups: dict[tuple[str, str, bool], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
+    for span in spans:
+        for line, other in zip(bill.lines(span), dear.lines(replace(span, spot=None)), strict=True):
+            dearer = span.spot is False and line.meter is Meter.NODE and not line.minor
+            groups[line.what, span.zone, dearer].append((span, line, other))
+    for (what, zone, dearer), members in groups.items():
+        seconds = sum(bill.seconds(span) for span, _, _ in members)
+        machines = len({span.name for span, _, _ in members})
+        usd = _cost(bill, ((span, line.billed_usd) for span, line, _ in members))
+        ondemand = _cost(bill, ((span, other.billed_usd) for span, _, other in members))
+        yield Item(f"{what}, on demand" if dearer else what, zone, machines, seconds, usd, ondemand)
+
+
+def _cost(bill: _Bill, parts: Iterable[tuple[Span, float | None]]) -> float | None:
+    """
+    Return the sum of spans at their own prices per hour, None when one is unknown.
+    """
+    total = 0.0
+    for span, price in parts:
+        if price is None:
+            return None
+        total += price * bill.seconds(span) / 3600
+    return total

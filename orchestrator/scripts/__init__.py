@@ -1,0 +1,3 @@
+"""
+What machines run, made from templates and sources: scripts, the agent's archive, the wheel of the loop.
+"""

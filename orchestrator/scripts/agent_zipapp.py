@@ -1,0 +1,42 @@
+"""
+Build the agent's zipapp, `agent.pyz`: the same sources give the same bytes, so its sha256 names it.
+
+"""
+
+import hashlib
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+SOURCES = Path(__file__).parents[1] / "agent"
+SHEBANG = b"#!/usr/bin/env python3\n"
+EPOCH = (1980, 1, 1, 0, 0, 0)
+MAIN = "import sys\n\nfrom agent.__main__ import main\n\nsys.exit(main())\n"
+
+
+def build(path: Path) -> str:
+    """
+    Write the zipapp to *path* and return its sha256 in hex.
+
+    It holds the `*.py` files of `orchestrator/agent` as the package `agent`, in order of their names and
+    with one fixed date. Files are stored, not compressed, since compressors differ between machines.
+    """
+    data = SHEBANG + _archive()
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(data)
+    temporary.chmod(0o755)
+    temporary.replace(path)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _archive() -> bytes:
+    sources = sorted(SOURCES.rglob("*.py"))
+    members = {f"agent/{one.relative_to(SOURCES).as_posix()}": one.read_bytes() for one in sources}
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in {"__main__.py": MAIN.encode(), **members}.items():
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.create_system = 3
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, content)
+    return buffer.getvalue()

@@ -1,0 +1,312 @@
+"""
+Render templates/ to the scripts that machines run.
+
+Every `{{ value }}` of a template is quoted for the shell. The filter `raw` turns that off, and is refused
+on any name outside RAW_NAMES: scripts rendered here, which are embedded by quoted heredocs, and the
+names of variables, which are checked.
+"""
+
+import functools
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from orchestrator.config.rules.progress_patterns import progress_text
+from orchestrator.domain.data_disks import DataDisk
+from orchestrator.domain.spec import Spec
+from orchestrator.errors import UsageError
+from orchestrator.planning.job import job_digest
+from orchestrator.planning.sidecars import REQUIREMENTS, log_folder, sidecars
+from orchestrator.scripts.shell_text import check_environment, check_text
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from jinja2.sandbox import SandboxedEnvironment
+
+RAW_NAMES = frozenset(
+    (
+        "job_env",
+        "run_job",
+        "start_job",
+        "run_sidecars",
+        "cron",
+        "run_expire",
+        "expire_cron",
+        "minute",
+        "mark",
+        "name",
+    )
+)
+LONGEST_SCRIPT = 256 * 1024  # bytes; limit of one metadata value (docs/facts.md 2.4)
+STOP_SECONDS = 60  # how long `start-job --restart` waits for the old agent, unless the grace is longer
+
+FILE_KEYS = {
+    "command": "job.command",
+    "setup": "job.setup",
+    "deployment": "name",
+    "marker": "job.checkpoint.marker",
+    "checkpoint_path": "job.checkpoint.dir",
+}  # template variables as the user knows them
+
+
+@dataclass(frozen=True)
+class Target:
+    """
+    Describe the machine that scripts are rendered for.
+
+    *bundle* and *agent* are sha256 digests in hex, *heartbeat* is in seconds. *runs_job* says whether
+    the job runs here. *tpu_address* is the TPU's internal IP for a job on the VM, empty while unknown.
+    *round* is the race that a TPU runs in, 0 for none.
+    *disks* are mounted where the machine is a TPU's.
+    *expires_at* is when the machine may delete itself, in seconds since the epoch; None when it may not.
+    *granted_at* is when its account got its roles on the bucket, 0 when that is not known.
+    """
+
+    role: Literal["tpu", "vm"]
+    project: str
+    bucket: str
+    incarnation: int
+    bundle: str
+    agent: str
+    runs_job: bool
+    node: str = ""
+    zone: str = ""
+    tpu_address: str = ""
+    heartbeat: float = 30
+    expires_at: float | None = None
+    round: int = 0
+    disks: tuple[DataDisk, ...] = ()
+    granted_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """
+    Hold the rendered files. Metadata needs *startup* and *shutdown* only: startup embeds the others.
+
+    *cron* carries `@ROOT@` where the machine's root folder goes; startup fills it in. *run_sidecars* is
+    empty on a machine without any, *run_expire* and *expire_cron* on one that does not delete itself.
+    *minute* stands in for cron on a machine that has none.
+    """
+
+    startup: str
+    shutdown: str
+    job_env: str
+    run_job: str
+    start_job: str
+    cron: str
+    run_sidecars: str
+    run_expire: str
+    expire_cron: str
+    minute: str
+
+
+def machine_scripts(spec: Spec, target: Target) -> Scripts:
+    """
+    Return the scripts of one machine.
+
+    Raises UsageError for what cannot reach the machine: a NUL, text that is not Unicode, a bad
+    variable name, a value above 120,000 bytes, a startup script above 256 KiB.
+    """
+    values = _values(spec, target)
+    check_environment(spec)
+    files = {
+        "job_env": _render("job.env.j2", values),
+        "run_job": _render("run-job.sh.j2", values),
+        "start_job": _render("start-job.sh.j2", values),
+        "cron": _render("cron.j2", values),
+        "run_sidecars": sidecar_script(spec, target.role, target.bucket, wanted_only=True),
+        "run_expire": _render("run-expire.sh.j2", values) if target.expires_at is not None else "",
+        "expire_cron": _render("expire-cron.j2", values) if target.expires_at is not None else "",
+        "minute": _render("minute.sh.j2", values),
+    }
+    startup = _render("startup.sh.j2", {**values, **files, "mark": _mark(files)})
+    size = len(startup.encode())
+    if size > LONGEST_SCRIPT:
+        raise UsageError(
+            f"job: the startup script would have {size:,} bytes; Google allows {LONGEST_SCRIPT:,}",
+            hint="move long text from job.command, job.setup or job.env into a file of the source folder",
+            unchanged="nothing was changed",
+        )
+    return Scripts(startup=startup, shutdown=_render("shutdown.sh.j2", values), **files)
+
+
+def begin_script(*, restart: bool) -> str:
+    """
+    Return the script that starts the job over SSH; with *restart* a running one is stopped first.
+    """
+    return _render("begin-job.sh.j2", {"restart": restart})
+
+
+def sidecar_script(spec: Spec, role: str, bucket: str, *, wanted_only: bool = False) -> str:
+    """
+    Return the script that sets up and runs the sidecars of one kind of machine.
+
+    On a machine without any it stops those that were; with *wanted_only* it is empty there.
+    """
+    wanted = {
+        sidecar.name: {**asdict(sidecar), "requirements": REQUIREMENTS[sidecar.name]}
+        for sidecar in sidecars(spec, bucket)
+        if sidecar.role == role
+    }
+    if wanted_only and not wanted:
+        return ""
+    mark = _mark({name: repr(settings) for name, settings in wanted.items()})
+    return _render("run-sidecars.sh.j2", {"role": role, "sidecars": wanted, "mark": mark})
+
+
+def loop_script(**values: str | int) -> str:
+    """
+    Return the script that keeps the loop running on the VM; the template says which *values* it needs.
+    """
+    return _render("run-watch.sh.j2", values)
+
+
+def stop_seconds(spec: Spec) -> float:
+    """
+    Return how long `start-job --restart` waits for the old agent, in seconds.
+    """
+    return max(STOP_SECONDS, (spec.job.grace or 0) + 20)
+
+
+def quote(value: object) -> str:
+    """
+    Return *value* as one word for bash, always in single quotes.
+
+    Raises UsageError when it holds a NUL or a lone surrogate, which no shell word can carry.
+    """
+    text = str(value)
+    check_text("value", text)
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def _values(spec: Spec, target: Target) -> dict[str, Any]:
+    """
+    Return the template variables, checked.
+    """
+    checkpoint = spec.job.checkpoint
+    place, path = _checkpoint_place(checkpoint.dir, target.bucket)
+    grace = spec.job.grace
+    values: dict[str, Any] = {
+        **asdict(target),
+        "runs_job": "1" if target.runs_job else "0",
+        "heartbeat": _number(target.heartbeat),
+        "expires_at": "" if target.expires_at is None else _number(target.expires_at),
+        "granted_at": str(int(target.granted_at)) if target.granted_at else "",
+        "deployment": spec.name,
+        "setup": spec.job.setup,
+        "python": spec.job.python,
+        "command": spec.job.command,
+        "secrets": json.dumps(dict(spec.job.secrets)) if spec.job.secrets else "",
+        "reports_first": target.role == "tpu" and target.runs_job,
+        "on_vm": target.role == "vm" and spec.job.run_on == "vm" and bool(target.tpu_address),
+        "xrt": f"tpu_worker;0;{target.tpu_address}:8470",
+        "job_digest": job_digest(spec),
+        "format": checkpoint.format,
+        "keep": checkpoint.keep,
+        "marker": checkpoint.marker,
+        "every": _every(checkpoint.every),
+        "save_seconds": "" if checkpoint.save_seconds is None else _number(checkpoint.save_seconds),
+        "progress": progress_text(spec),
+        "expand": " ".join(name for name, value in spec.job.env.items() if "$" in value),
+        "checkpoint_place": place,
+        "checkpoint_path": path,
+        "target_steps": "" if spec.job.target_steps is None else spec.job.target_steps,
+        "failures": spec.job.failures,
+        "stop_signal": spec.job.stop_signal,
+        "grace": "" if grace is None else _number(grace),
+        "stall": _number(spec.watch.stall),
+        "tensorboard_dir": log_folder(spec, target.bucket),
+        "stop_seconds": _number(stop_seconds(spec)),
+    }
+    for name, value in values.items():
+        check_text(FILE_KEYS.get(name, name), str(value))
+    return {**values, "user_env": dict(spec.job.env)}
+
+
+def _checkpoint_place(folder: str, bucket: str) -> tuple[str, str]:
+    """
+    Return where checkpoints go: ("absolute", path) or ("root", path below the machine's root folder).
+
+    A relative path is not below the bundle: the next push would hide it.
+    """
+    if folder == "bucket":
+        return "absolute", f"gs://{bucket}/checkpoints"
+    if folder == "local":
+        return "root", "checkpoints"
+    return ("absolute" if folder.startswith("/") else "root"), folder
+
+
+def _every(value: float | str | None) -> str:
+    """
+    Return the time between two saves as the agent is told it: `auto`, seconds, or nothing.
+    """
+    return "" if value is None else value if isinstance(value, str) else _number(value)
+
+
+def _number(value: float) -> str:
+    """
+    Return a number without exponent, and without a fraction where there is none.
+    """
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def _mark(files: dict[str, str]) -> str:
+    """
+    Return a heredoc delimiter that no embedded file can contain: it depends on all of them.
+    """
+    return "END_" + hashlib.sha256("\0".join(files.values()).encode()).hexdigest()[:24]
+
+
+def _render(name: str, values: dict[str, Any]) -> str:
+    return _template(name).render(values)
+
+
+@functools.cache
+def _template(name: str) -> "Template":
+    """
+    Load a template, refusing `raw` on any name that is not allowed.
+    """
+    environment = _environment()
+    template = environment.get_template(name)
+    _check_raw(environment, name, Path(str(template.filename)).read_text(encoding="utf-8"))
+    return template
+
+
+def _check_raw(environment: "SandboxedEnvironment", name: str, source: str) -> None:
+    from jinja2 import nodes
+
+    for use in environment.parse(source, name).find_all(nodes.Filter):
+        if use.name == "raw" and not (isinstance(use.node, nodes.Name) and use.node.name in RAW_NAMES):
+            raise ValueError(f"{name}:{use.lineno}: raw is allowed on {sorted(RAW_NAMES)} only")
+
+
+@functools.cache
+def _environment() -> "SandboxedEnvironment":
+    """
+    Build the sandbox; templates lie in the wheel's package or beside it in a checkout.
+    """
+    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2.sandbox import SandboxedEnvironment
+
+    package = Path(__file__).resolve().parents[1]
+    environment = SandboxedEnvironment(
+        loader=FileSystemLoader([package / "templates", package.parent / "templates"]),
+        undefined=StrictUndefined,
+        finalize=lambda value: value if isinstance(value, _Raw) else quote(value),
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["raw"] = _Raw
+    return environment
+
+
+class _Raw(str):
+    """
+    Mark text that goes into a script as it is.
+    """
+
+    __slots__ = ()

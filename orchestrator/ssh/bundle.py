@@ -1,0 +1,206 @@
+"""
+The bundle: the source folder as one tar.gz that depends on its content only, named by its sha256.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from orchestrator.domain.key_files import SMALL, keys_in
+from orchestrator.errors import UsageError
+from orchestrator.private_folders import private_folder
+from orchestrator.ssh.source_folder import LIMIT, Entry, survey
+
+_CACHE = "bundle.json"
+_KEEP = 3
+_LEVEL = 1
+# A file changed this shortly before it was read may change again within one tick of its time stamp.
+_SETTLED = 2.0
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """
+    Hold a built bundle: *files* counts files and links, *bytes* is their size before compression.
+    """
+
+    path: Path
+    digest: str
+    files: int
+    bytes: int
+
+
+def build(source: Path, out_dir: Path, limit: int = LIMIT, more: Mapping[str, bytes] | None = None) -> Bundle:
+    """
+    Pack *source* into `out_dir/<sha256>.tar.gz`, or return the one built before when nothing changed.
+
+    *more* are files of ours by name, which go in beside the user's.
+
+    Raise UsageError, see `survey`; also when a file changes while it is read, and for a key in a file that no
+    `!` rule of the user asks for.
+    """
+    started = time.time()
+    entries = survey(source, limit)
+    added = dict(sorted((more or {}).items()))
+    mark = _fingerprint(source, entries, added)
+    known = _known(out_dir, mark)
+    if not known:
+        _refuse_keys(source.resolve(), entries)
+    digest = known or _pack(source.resolve(), entries, out_dir, added)
+    newest = max((entry.stamp[2] for entry in entries), default=0) / 1e9
+    if not known and newest < started - _SETTLED:
+        path = out_dir / f"{digest}.tar.gz"
+        _replace(
+            out_dir / _CACHE,
+            json.dumps({"mark": mark, "digest": digest, "size": path.stat().st_size}).encode(),
+        )
+    return Bundle(
+        out_dir / f"{digest}.tar.gz",
+        digest,
+        sum(1 for entry in entries if entry.stamp[0]),
+        sum(entry.size for entry in entries),
+    )
+
+
+def _refuse_keys(root: Path, entries: Sequence[Entry]) -> None:
+    """
+    Raise UsageError when a small file holds a key: every machine of the job and the bucket would have it.
+    """
+    found: list[str] = []
+    for entry in entries:
+        if entry.stamp[0] and not entry.link and not entry.asked_for and entry.size <= SMALL:
+            try:
+                text = (root / entry.path).read_bytes().decode("utf-8", "replace")
+            except OSError:
+                continue  # Packing says what is in the way.
+            found += [f"{entry.path} ({kind})" for kind in keys_in(text)[:1]]
+    if found:
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        raise UsageError(
+            f"the source folder holds what looks like keys: {', '.join(found[:3])}{more}",
+            unchanged="Nothing was sent.",
+            hint="Name the file in .tpuctlignore and store the key with `tpuctl secret set NAME`; if it is "
+            f"no key, allow it there with a line !{found[0].partition(' (')[0]}",
+            code="TPU-142",
+        )
+
+
+class _Hashing(io.RawIOBase):
+    """
+    Write to a file and compute its sha256 on the way.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.sha256 = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        piece = bytes(data)  # type: ignore[call-overload]
+        self.sha256.update(piece)
+        return self._file.write(piece)
+
+
+def _pack(root: Path, entries: Sequence[Entry], out_dir: Path, more: Mapping[str, bytes]) -> str:
+    """
+    Write the tar.gz whole or not at all and return its sha256.
+    """
+    private_folder(out_dir)
+    descriptor, temporary = tempfile.mkstemp(prefix=".bundle-", dir=out_dir)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            hashing = _Hashing(file)
+            with (
+                gzip.GzipFile("", "wb", _LEVEL, hashing, mtime=0) as packed,
+                tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar,
+            ):
+                for entry in entries:
+                    _add(tar, root, entry)
+                for name, data in more.items():
+                    info = tarfile.TarInfo(name)
+                    info.mode, info.size = 0o644, len(data)
+                    tar.addfile(info, io.BytesIO(data))
+        digest = hashing.sha256.hexdigest()
+        Path(temporary).replace(out_dir / f"{digest}.tar.gz")
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    _prune(out_dir)
+    return digest
+
+
+def _add(tar: tarfile.TarFile, root: Path, entry: Entry) -> None:
+    """
+    Add one entry without owner or time.
+    """
+    info = tarfile.TarInfo(entry.path)
+    info.mode = entry.mode & 0o777
+    if entry.link:
+        info.type, info.linkname = tarfile.SYMTYPE, entry.link
+        tar.addfile(info)
+    elif not entry.stamp[0]:
+        info.type = tarfile.DIRTYPE
+        tar.addfile(info)
+    else:
+        info.size = entry.size
+        try:
+            with (root / entry.path).open("rb") as file:
+                tar.addfile(info, file)
+                grown = bool(file.read(1))
+        except OSError as error:
+            raise _changing(root, entry, error.strerror or "it is shorter than before") from error
+        if grown:
+            raise _changing(root, entry, "it is longer than before")
+
+
+def _changing(root: Path, entry: Entry, why: str) -> UsageError:
+    return UsageError(
+        f"{entry.path} in {root} changed while it was read: {why}",
+        unchanged="Nothing was sent.",
+        hint="Run the command again, or name a file that is always written in .tpuctlignore.",
+    )
+
+
+def _fingerprint(source: Path, entries: Sequence[Entry], more: Mapping[str, bytes]) -> str:
+    sent = [(e.path, e.mode, e.size, e.link, e.stamp) for e in entries]
+    text = repr([str(source.resolve()), _LEVEL, sent, *([more] if more else [])])
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def _known(out_dir: Path, mark: str) -> str:
+    """
+    Return the digest of the bundle built for the same fingerprint, or "".
+    """
+    try:
+        found = json.loads((out_dir / _CACHE).read_text())
+        digest = str(found["digest"])
+        whole = (out_dir / f"{digest}.tar.gz").stat().st_size == found["size"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return digest if whole and found["mark"] == mark else ""
+
+
+def _replace(path: Path, data: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=".cache-", dir=path.parent)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    Path(temporary).replace(path)
+
+
+def _prune(out_dir: Path) -> None:
+    """
+    Keep the newest bundles; the bucket has the older ones.
+    """
+    old = sorted(out_dir.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime_ns)[:-_KEEP]
+    for path in old:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,287 @@
+"""
+One SSH connection, hardened: pinned host key, our key only, nothing of the user's SSH set-up, bounded.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.domain.ports import Host
+from orchestrator.errors import RemoteError, TpuctlError
+from orchestrator.ssh.host_keys import pinned, refusal
+from orchestrator.ssh.limits import SshSettings
+from orchestrator.ssh.route import Way, patience
+from orchestrator.ssh.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    import paramiko
+
+
+class Link:
+    """
+    Open a connection to *host* and close it at the end of the `with` block.
+
+    A watchdog closes it when *deadline* (seconds from now, None for none) passes, or when the machine has
+    been silent for `settings.stall`; it is asked for a sign of life three times within that time.
+    Raise HostKeyError for a wrong key and RemoteError for every other failure.
+    """
+
+    def __init__(self, host: Host, settings: SshSettings, deadline: float | None) -> None:
+        self.host = host
+        self.settings = settings
+        self._deadline = deadline
+        self._cancelled = False
+        self._connection: Any = None
+        self._watchdog: Watchdog | None = None
+        self._way = Way(host, settings)
+
+    def __enter__(self) -> "Link":  # noqa: PYI034 - Self needs Python 3.11
+        limit = patience(self.host, self.settings.connect)
+        self._watch(limit if self._deadline is None else min(limit, self._deadline), limit)
+        self._open()
+        self._watch(self._deadline, self.settings.stall)
+        threading.Thread(target=self._ping, args=(self._watchdog,), name="ssh-ping", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        self.close()
+        self._way.close()
+
+    def touch(self) -> None:
+        """
+        Note that the machine took or gave data.
+        """
+        if self._watchdog is not None:
+            self._watchdog.touch()
+
+    def execute(self, command: str, terminal: tuple[str, int, int] | None = None) -> "paramiko.Channel":
+        """
+        Start a command (a login shell when empty) and return its channel.
+
+        *terminal* is (type, columns, rows) of the terminal to ask for. Raise RemoteError.
+        """
+        try:
+            channel: paramiko.Channel = self._transport().open_session(timeout=self.settings.stall)
+            if terminal is not None:
+                channel.get_pty(*terminal)
+            if command:
+                channel.exec_command(command)
+            else:
+                channel.invoke_shell()
+        except Exception as error:  # paramiko raises its own, socket and EOF errors here
+            raise self.fault(error) from error
+        return channel
+
+    def dial(self, address: str, port: int, peer: tuple[str, int]) -> "paramiko.Channel":
+        """
+        Connect to an address as the machine sees it; *peer* is who asked for it here.
+
+        Raise RemoteError when nothing listens there, or the link is gone.
+        """
+        try:
+            channel: paramiko.Channel = self._transport().open_channel(
+                "direct-tcpip", (address, port), peer, timeout=self.settings.connect
+            )
+        except Exception as error:  # paramiko raises its own, socket and EOF errors here
+            raise self.fault(error) from error
+        return channel
+
+    @property
+    def alive(self) -> bool:
+        """
+        Say whether the link still stands.
+        """
+        try:
+            return self._transport().is_active()
+        except EOFError:
+            return False
+
+    def fault(self, error: BaseException | None = None) -> RemoteError:
+        """
+        Build the error for a link that failed; the watchdog's reason comes first.
+        """
+        said, hint = self._way.fault()
+        what = self._reason() or said or self._flood() or _describe(error)
+        return RemoteError(
+            f"SSH to {self.host.name} ({self.host.address} port {self.host.port}){self._way.words}: {what}",
+            hint=hint or "Run the command again; `tpuctl status` shows whether the machine is still there.",
+        )
+
+    def cancel(self) -> None:
+        """
+        Cut the connection, also one that is just being made.
+        """
+        self._cancelled = True
+        self.close()
+
+    def close(self) -> None:
+        """
+        Cut the connection at once, from any thread.
+        """
+        connection = self._connection
+        transport = connection.client.get_transport() if connection is not None else None
+        if transport is not None:
+            with contextlib.suppress(OSError):
+                transport.sock.shutdown(socket.SHUT_RDWR)
+        if connection is not None:
+            with contextlib.suppress(Exception):  # a link that is half gone fails in many ways; it is gone
+                connection.client.close()
+
+    def _open(self) -> None:
+        """
+        Connect and log in; a link that breaks before the login is tried once more.
+        """
+        error = self._attempt()
+        if error is not None and _may_repeat(error) and not self._reason():
+            self.close()
+            error = self._attempt()
+        if error is not None:
+            fault = self._translate(error)
+            self.__exit__(None, None, None)
+            raise fault from error
+
+    def _attempt(self) -> Exception | None:
+        """
+        Connect once and return what went wrong.
+        """
+        try:
+            self._connect()
+        except Exception as error:  # paramiko raises its own, socket and EOF errors here
+            return error
+        return None
+
+    def _translate(self, error: Exception) -> Exception:
+        import paramiko
+
+        if isinstance(error, TpuctlError):
+            return error
+        if isinstance(error, paramiko.BadHostKeyException):
+            return refusal(self.host, error.key, pinned(self.host, self.settings.known_hosts))
+        return self.fault(error)
+
+    def _reason(self) -> str:
+        return self._watchdog.reason if self._watchdog is not None else ""
+
+    def _flood(self) -> str:
+        """
+        Return that the machine was cut off because it sent too much, empty otherwise.
+        """
+        from orchestrator.ssh.transport import FloodError
+
+        client = self._connection.client if self._connection is not None else None
+        transport = client.get_transport() if client is not None else None
+        met = getattr(transport, "saved_exception", None)
+        return str(met) if isinstance(met, FloodError) else ""
+
+    def _patience(self) -> float:
+        """
+        Return the seconds left to connect and log in, for all tries together.
+        """
+        left = self._watchdog.remaining() if self._watchdog is not None else None
+        return patience(self.host, self.settings.connect) if left is None else max(0.1, left)
+
+    def _connect(self) -> None:
+        """
+        Build fabric's connection, replace what it trusts, and open it.
+        """
+        import fabric
+        import paramiko
+
+        from orchestrator.ssh.transport import open_transport
+
+        logging.getLogger("paramiko").addHandler(logging.NullHandler())
+        keys = pinned(self.host, self.settings.known_hosts, self.settings.tell)
+        sock = self._way.open(self._patience())
+        limit = self._patience()
+        self._connection = fabric.Connection(
+            self.host.address,
+            user=self.settings.user,
+            port=self.host.port,
+            config=fabric.Config(lazy=True, ssh_config=paramiko.SSHConfig()),
+            forward_agent=False,
+            connect_kwargs={
+                "pkey": paramiko.Ed25519Key.from_private_key_file(str(self.settings.key)),
+                "look_for_keys": False,
+                "allow_agent": False,
+                "timeout": limit,
+                "banner_timeout": limit,
+                "auth_timeout": limit,
+                "channel_timeout": self.settings.stall,
+                "transport_factory": open_transport,
+                **({"sock": sock} if sock is not None else {}),
+            },
+        )
+        client = self._connection.client
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        for key in keys:
+            client.get_host_keys().add(_entry(self.host), key.get_name(), key)
+        self._connection.open()
+        if self._cancelled:
+            raise RemoteError("interrupted")
+
+    def _transport(self) -> "paramiko.Transport":
+        transport: paramiko.Transport | None = self._connection.client.get_transport()
+        if transport is None:
+            raise EOFError
+        return transport
+
+    def _watch(self, deadline: float | None, stall: float) -> None:
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        self._watchdog = Watchdog(self.close, deadline, stall)
+
+    def _ping(self, watchdog: Watchdog) -> None:
+        """
+        Ask for an answer again and again: data sent into a dead link looks like success.
+        """
+        while not watchdog.wait(self.settings.stall / 3):
+            try:
+                transport = self._transport()
+                transport.global_request("keepalive@openssh.com", wait=True)
+            except Exception:  # The link is gone in one of many ways; whoever uses it is told which.
+                return
+            if not transport.is_active():
+                return
+            watchdog.touch()
+
+
+def _entry(host: Host) -> str:
+    """
+    Return the name under which paramiko looks a host key up.
+    """
+    return host.address if host.port == 22 else f"[{host.address}]:{host.port}"
+
+
+def _may_repeat(error: BaseException) -> bool:
+    """
+    Tell whether the link broke before the login was judged.
+    """
+    import paramiko
+
+    if isinstance(error, paramiko.AuthenticationException | paramiko.ssh_exception.NoValidConnectionsError):
+        return False
+    return isinstance(error, paramiko.SSHException | EOFError | ConnectionResetError | BrokenPipeError)
+
+
+def _describe(error: BaseException | None) -> str:
+    """
+    Say in words what paramiko raised.
+    """
+    import paramiko
+
+    if isinstance(error, paramiko.AuthenticationException):
+        return "the machine refused our key (it may still be booting)"
+    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError | ConnectionRefusedError):
+        return "connection refused (the machine may still be booting)"
+    if isinstance(error, TimeoutError):
+        return "no answer (the machine may still be booting, or its address is wrong)"
+    if isinstance(error, EOFError | ConnectionResetError) or error is None or not str(error):
+        return "the connection was lost"
+    return str(error)

@@ -1,0 +1,130 @@
+"""
+Host keys: which key a machine must show, and the refusal of every other.
+
+The pins come from the machine's guest attributes, read over TLS. They are remembered by machine
+name (a TPU's name holds its incarnation), so that a pin outlives an unreadable attribute.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from orchestrator.domain.ports import Host
+from orchestrator.errors import HostKeyError
+from orchestrator.private_folders import private_folder
+
+if TYPE_CHECKING:
+    import paramiko
+
+_PREFERENCE = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
+_NOTHING_SENT = "Nothing was sent to it."
+
+
+def remember(folder: Path, host: Host) -> None:
+    """
+    Write down the pins of *host*: one file for each machine name, replaced whole.
+    """
+    private_folder(folder)
+    text = "".join(f"{key}\n" for key in host.host_keys)
+    target = _file(folder, host.name)
+    if target.exists() and target.read_text() == text:
+        return
+    descriptor, temporary = tempfile.mkstemp(prefix=".pin-", dir=folder)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    Path(temporary).replace(target)
+
+
+def recall(folder: Path, name: str) -> tuple[str, ...]:
+    """
+    Return the remembered pins of a machine; none is an empty tuple.
+    """
+    target = _file(folder, name)
+    return tuple(target.read_text().split("\n")[:-1]) if target.exists() else ()
+
+
+def forget(folder: Path, name: str) -> None:
+    """
+    Drop the pins of a machine that is gone.
+    """
+    _file(folder, name).unlink(missing_ok=True)
+
+
+def pinned(
+    host: Host, folder: Path | None, tell: Callable[[str], None] = lambda _: None
+) -> tuple["paramiko.PKey", ...]:
+    """
+    Return the keys *host* may show, the preferred kind first; *tell* of a machine whose keys are other ones.
+
+    Raise HostKeyError when there is none, or a line is no key we know.
+    """
+    before = recall(folder, host.name) if folder is not None else ()
+    lines = host.host_keys or before
+    if not lines:
+        raise HostKeyError(
+            f"the host key of {host.name} ({host.address}) is not known: the machine has not published one",
+            unchanged=_NOTHING_SENT,
+            hint="Wait until the machine has booted, then run the command again.",
+        )
+    keys = sorted((_parse(host, line) for line in lines), key=lambda key: _rank(key.get_name()))
+    if host.host_keys and folder is not None:
+        if before and not set(before) & set(host.host_keys):
+            # A machine made anew under its old name has new keys; so has one whose owner publishes others.
+            tell(
+                f"{host.name} publishes other host keys than before, now {fingerprint(keys[0])}: expected if "
+                "the machine was made anew, otherwise somebody on it, or in the project, has changed them"
+            )
+        remember(folder, host)
+    return tuple(keys)
+
+
+def refusal(host: Host, shown: "paramiko.PKey", expected: Sequence["paramiko.PKey"]) -> HostKeyError:
+    """
+    Build the error for a machine that shows another key than its pins.
+    """
+    wanted = ", ".join(f"{key.get_name()} {fingerprint(key)}" for key in expected)
+    return HostKeyError(
+        f"{host.name} ({host.address} port {host.port}) shows the host key {shown.get_name()} "
+        f"{fingerprint(shown)}, expected {wanted}: this is another machine, or its key was changed",
+        unchanged=_NOTHING_SENT,
+        hint="Run `tpuctl status` to see whether the machine still exists. A machine that was made anew "
+        "publishes its new key: run the command again. If neither is so, do not trust this address.",
+    )
+
+
+def fingerprint(key: "paramiko.PKey") -> str:
+    """
+    Return a key's fingerprint as OpenSSH prints it.
+    """
+    return str(key.fingerprint)
+
+
+def _parse(host: Host, line: str) -> "paramiko.PKey":
+    """
+    Read one `type base64 [comment]` line.
+    """
+    import paramiko
+
+    try:
+        kind, text = line.split()[:2]
+        entry = paramiko.hostkeys.HostKeyEntry.from_line(f"pin {kind} {text}")
+    except (ValueError, paramiko.SSHException, paramiko.hostkeys.InvalidHostKey):
+        entry = None
+    if entry is None or entry.key is None:
+        raise HostKeyError(
+            f"the published host key of {host.name} is not a key: {line[:80]!r}",
+            unchanged=_NOTHING_SENT,
+            hint="Run the command again; if the text stays the same, replace the machine.",
+        )
+    return entry.key
+
+
+def _rank(kind: str) -> int:
+    return _PREFERENCE.index(kind) if kind in _PREFERENCE else len(_PREFERENCE)
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / quote(name, safe="")

@@ -1,0 +1,145 @@
+"""
+Which paths of the source folder stay at home: .gitignore and .tpuctlignore, nested ones too, and keys.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.agent.data import LIST_NAME
+from orchestrator.domain.key_files import KEY_FILES
+from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+FILES = (".gitignore", ".tpuctlignore")
+ALWAYS = frozenset({".git", "__pycache__", ".venv", ".tpuctl-bundle", LIST_NAME})
+WRITTEN = ("/tpuctl.yaml", "/tpuctl.schema.json", "/*-report.html", "/tpuctl-support-*.zip")
+"""
+What tpuctl reads or writes itself: a comment in the file or a new report is no new code.
+
+The user's rules win over these, and over those of `KEY_FILES`.
+"""
+
+
+class Why(Enum):
+    """
+    Say whose rule decided: nobody's, the user's, tpuctl's for keys, or tpuctl's for all else.
+    """
+
+    NOBODY = "nobody"
+    USER = "user"
+    KEY = "key"
+    OURS = "ours"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """
+    Say whether a path stays at home, why, and by which line (file:line, for rules of the user).
+    """
+
+    home: bool
+    why: Why = Why.NOBODY
+    line: str = ""
+
+    @property
+    def asked_for(self) -> bool:
+        """
+        Say whether a `!` rule of the user sends it.
+        """
+        return not self.home and self.why is Why.USER
+
+
+@dataclass(frozen=True)
+class _Level:
+    """
+    Hold the rules of one folder ("" or ending in "/", relative to the source); *lines* name their places.
+    """
+
+    prefix: str
+    spec: "GitIgnoreSpec"
+    why: Why = Why.USER
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """
+    Hold the rules that reach a folder: its own first, then those of the folders above.
+    """
+
+    levels: tuple[_Level, ...] = ()
+
+    def entering(self, folder: Path, prefix: str) -> "Rules":
+        """
+        Return the rules inside *folder*, whose path relative to the source is *prefix*.
+
+        Raise UsageError for a rule that cannot be read.
+        """
+        from pathspec import GitIgnoreSpec
+
+        rules: list[tuple[str, str]] = []
+        for name in FILES:
+            file = folder / name
+            if file.is_file():
+                # The library counts no empty lines, so these must not be among the places either.
+                rules += [(line, f"{prefix}{name}:{n}") for n, line in enumerate(_lines(file), 1) if line]
+        if not rules:
+            return self
+        try:
+            spec = GitIgnoreSpec.from_lines([line for line, _ in rules])
+        except ValueError as error:
+            raise UsageError(
+                f"{folder / FILES[1]} or {FILES[0]}: a rule cannot be understood: {error}",
+                unchanged="Nothing was sent.",
+                hint="Correct the line; the rules are those of .gitignore.",
+            ) from error
+        places = tuple(place for _, place in rules)
+        return Rules((_Level(prefix, spec, lines=places), *self.levels))
+
+    def judge(self, path: str, name: str, folder: bool) -> Verdict:
+        """
+        Tell whether *path* (relative to the source) stays at home; the nearest rule decides.
+        """
+        if name in ALWAYS:
+            return Verdict(home=True, why=Why.OURS)
+        for level in self.levels:
+            inner = path[len(level.prefix) :] + ("/" if folder else "")
+            found = level.spec.check_file(inner)
+            if found.include is not None:
+                line = level.lines[found.index] if level.lines and found.index is not None else ""
+                return Verdict(bool(found.include), level.why, line)
+        return Verdict(home=False)
+
+
+def first_rules() -> Rules:
+    """
+    Return the rules that hold where no file of the user's says anything.
+    """
+    from pathspec import GitIgnoreSpec
+
+    ours = {Why.KEY: KEY_FILES, Why.OURS: WRITTEN}
+    return Rules(tuple(_Level("", GitIgnoreSpec.from_lines(lines), why) for why, lines in ours.items()))
+
+
+def named_like_a_key(path: str) -> bool:
+    """
+    Say whether tpuctl's own rules would keep the path at home as a key.
+    """
+    from pathspec import GitIgnoreSpec
+
+    return bool(GitIgnoreSpec.from_lines(KEY_FILES).match_file(path))
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError as error:
+        raise UsageError(
+            f"{file} cannot be read: {error.strerror}",
+            unchanged="Nothing was sent.",
+            hint=f"Make it readable: chmod u+r {file}",
+        ) from error

@@ -1,0 +1,255 @@
+"""
+The data of the job on this computer: which files there are, and what they hold, read once.
+"""
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import UsageError
+from orchestrator.private_folders import private_folder
+from orchestrator.ssh.ignore import named_like_a_key
+
+MOST_FILES = 100_000
+"""Files of all sets together: each is an object of the bucket, and a line of the list that machines read."""
+_SKIPPED = frozenset({".git", ".DS_Store"})
+_NOTHING = "Nothing was sent."
+Stamp = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """
+    Hold one file of this computer: its place below its set, sha256 (hex) and crc32c (base64) of its bytes.
+
+    *stamp* changes whenever the content may have changed.
+    """
+
+    place: str
+    path: Path
+    size: int
+    stamp: Stamp
+    sha256: str
+    crc32c: str
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """
+    Hold one line of `job.data`; of a folder of a bucket (gs://...) the machines list the files themselves.
+    """
+
+    name: str
+    source: str
+    files: tuple[DataFile, ...] = ()
+
+    @property
+    def in_bucket(self) -> bool:
+        """
+        Say whether it is read from a bucket, not from this computer.
+        """
+        return self.source.startswith("gs://")
+
+    @property
+    def size(self) -> int:
+        """
+        Return the bytes of its files on this computer.
+        """
+        return sum(file.size for file in self.files)
+
+
+def scan(
+    wanted: Mapping[str, str], base: Path, cache: Path, tell: Callable[[int, int], None] = lambda *_: None
+) -> tuple[DataSet, ...]:
+    """
+    Return what *wanted* (name to source) stands for; local sources are relative to *base*.
+
+    Bytes that were read before, by size and times, are not read again: *cache* remembers. *tell* is told how
+    many bytes of how many are read. Raise UsageError for what is missing, unreadable, special, or a key.
+    """
+    found = {
+        name: [] if source.startswith("gs://") else _walk(name, base / Path(source).expanduser())
+        for name, source in wanted.items()
+    }
+    count = sum(len(files) for files in found.values())
+    if count > MOST_FILES:
+        raise UsageError(
+            f"job.data has {count:,} files, more than {MOST_FILES:,}",
+            hint="pack them into larger ones (tar, TFRecord, ArrayRecord, Parquet), which also read faster",
+            unchanged=_NOTHING, code="TPU-144",
+        )  # fmt: skip
+    sums = _sums([path for files in found.values() for _, path in files], cache, tell)
+    return tuple(
+        DataSet(name, source, tuple(_file(place, path, sums) for place, path in sorted(found[name])))
+        for name, source in sorted(wanted.items())
+    )
+
+
+def size_of(wanted: Mapping[str, str], base: Path) -> int:
+    """
+    Return the bytes of all local sources, without reading them. Raise UsageError as `scan` does.
+    """
+    local = {name: source for name, source in wanted.items() if not source.startswith("gs://")}
+    walks = (_walk(name, base / Path(source).expanduser()) for name, source in local.items())
+    return sum(path.stat().st_size for found in walks for _, path in found)
+
+
+def listing(sets: Sequence[DataSet]) -> bytes:
+    """
+    Return the list that travels with the code: the same files give the same bytes.
+    """
+    body = [
+        {
+            "name": one.name,
+            "source": one.source if one.in_bucket else "",
+            "files": [{"name": f.place, "size": f.size, "sha256": f.sha256} for f in one.files],
+        }
+        for one in sets
+    ]
+    return json.dumps({"schema": 1, "sets": body}, indent=0, sort_keys=True).encode()
+
+
+def stamp_of(path: Path) -> Stamp:
+    """
+    Return size, inode and times of a file. Raise OSError.
+    """
+    found = path.stat()
+    return (found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def changed(file: DataFile) -> UsageError:
+    """
+    Return the error for a file that is not any more what was read.
+    """
+    return UsageError(
+        f"{file.path} of job.data changed while it was read",
+        hint="run the command again when nothing writes to it",
+        unchanged="what is in the bucket by now stays and is not sent again; machines have what they had",
+        code="TPU-144",
+    )
+
+
+def _file(place: str, path: Path, sums: Mapping[Path, tuple[Stamp, str, str]]) -> DataFile:
+    stamp, sha256, crc32c = sums[path]
+    return DataFile(place, path, stamp[0], stamp, sha256, crc32c)
+
+
+def _walk(name: str, source: Path) -> list[tuple[str, Path]]:
+    """
+    Return place and path of each file of a set; a single file is a folder of one.
+    """
+    if source.is_file():
+        return [(source.name, source)]
+    if not source.is_dir():
+        raise _refused(f"{source} is not there", f"correct job.data.{name}, or make it")
+    found = [(str(path.relative_to(source)), path) for path in _files(source)]
+    keys = [place for place, _ in found if named_like_a_key(place)]
+    if keys:
+        raise _refused(f"{keys[0]} in {source} is a key, by its name", "move it out of the data")
+    if not found:
+        raise _refused(f"{source} holds no files", f"correct job.data.{name}, or fill it")
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        items = list(os.scandir(folder))
+    except OSError as error:
+        raise _refused(f"{folder} cannot be read: {error.strerror}", "make it readable") from error
+    for item in items:
+        path = Path(item.path)
+        if item.name in _SKIPPED:
+            continue
+        if item.is_symlink() and item.is_dir():
+            raise _refused(f"{path} is a link to a folder", "name that folder in job.data by itself")
+        if item.is_dir():
+            yield from _files(path)
+            continue
+        try:
+            regular = stat.S_ISREG(path.stat().st_mode) and os.access(path, os.R_OK)
+        except OSError:
+            regular = False
+        if not regular:
+            raise _refused(f"{path} is no file that can be read", "remove it, or make it readable")
+        yield path
+
+
+def _refused(what: str, hint: str) -> UsageError:
+    return UsageError(f"job.data: {what}", hint=hint, unchanged=_NOTHING, code="TPU-144")
+
+
+def _sums(
+    paths: Sequence[Path], cache: Path, tell: Callable[[int, int], None]
+) -> dict[Path, tuple[Stamp, str, str]]:
+    """
+    Return stamp, sha256 and crc32c of each file; four are read at once.
+    """
+    known = _recall(cache)
+    try:
+        stamps = {path: stamp_of(path) for path in paths}
+        total, done = sum(stamp[0] for stamp in stamps.values()), 0
+        found: dict[Path, tuple[Stamp, str, str]] = {}
+        fresh: list[Path] = []
+        for path, stamp in stamps.items():
+            held = known.get(str(path.absolute()))
+            if held is not None and held[0] == stamp:
+                found[path] = held
+                done += stamp[0]
+            else:
+                fresh.append(path)
+        with ThreadPoolExecutor(4) as pool:
+            for path, (sha256, crc32c) in zip(fresh, pool.map(_read, fresh), strict=True):
+                found[path] = (stamps[path], sha256, crc32c)
+                done += stamps[path][0]
+                tell(done, total)
+        for path in fresh:
+            if stamp_of(path) != stamps[path]:
+                raise changed(DataFile("", path, 0, stamps[path], "", ""))
+    except OSError as error:
+        raise _refused(f"{error.filename} cannot be read: {error.strerror}", "make it readable") from error
+    if fresh:
+        _remember(cache, known, found)
+    return found
+
+
+def _read(path: Path) -> tuple[str, str]:
+    import google_crc32c
+
+    sha256, crc32c = hashlib.sha256(), google_crc32c.Checksum()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            sha256.update(block)
+            crc32c.update(block)
+    return sha256.hexdigest(), base64.b64encode(crc32c.digest()).decode()
+
+
+def _recall(cache: Path) -> dict[str, tuple[Stamp, str, str]]:
+    try:
+        body = json.loads(cache.read_bytes())
+        return {
+            path: ((int(s[0]), int(s[1]), int(s[2]), int(s[3])), str(sha), str(crc))
+            for path, (s, sha, crc) in body.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError, IndexError):
+        return {}
+
+
+def _remember(
+    cache: Path, known: dict[str, tuple[Stamp, str, str]], found: dict[Path, tuple[Stamp, str, str]]
+) -> None:
+    """
+    Write down what was read; without room for it the next time reads again.
+    """
+    now = {**known, **{str(path.absolute()): held for path, held in found.items()}}
+    with contextlib.suppress(OSError):
+        private_folder(cache.parent)
+        part = cache.with_name(f".{cache.name}.{os.getpid()}")
+        part.write_text(json.dumps(now))
+        part.replace(cache)

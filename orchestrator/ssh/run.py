@@ -1,0 +1,191 @@
+"""
+Commands on one machine: an exit code, or an error; a lost channel is never success.
+"""
+
+import codecs
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orchestrator.domain.ports import Host, RunResult
+from orchestrator.errors import RemoteError
+from orchestrator.ssh.connection import Link
+from orchestrator.ssh.limits import SshSettings
+
+if TYPE_CHECKING:
+    import paramiko
+
+_CHUNK = 64 * 1024
+MOST_OUTPUT = 64 << 20
+"""Most bytes of each stream of a command: a machine may print until this computer has no memory left."""
+LONGEST_LINE = 1 << 20
+"""Characters after which a line that does not end is given out in parts."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    Hold what one machine printed, its exit code, and without one the fault that says why there is none.
+    """
+
+    host: str
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    fault: RemoteError | None = None
+
+
+def answer_of(link: Link, command: str) -> Answer:
+    """
+    Open the link and run a shell command over it; what came before a fault is kept.
+    """
+    output, errors = bytearray(), bytearray()
+    code: int | None = None
+    fault: RemoteError | None = None
+    try:
+        with link:
+            code = _run(link, command, b"", output, errors)
+    except RemoteError as error:
+        fault = error
+    return Answer(link.host.name, code, _text(output), _text(errors), fault)
+
+
+def run_one(link: Link, command: str, stdin: bytes = b"") -> RunResult:
+    """
+    Open the link and run a shell command over it, see `run_on`. Raise RemoteError.
+    """
+    with link:
+        return run_on(link, command, stdin)
+
+
+def run_on(link: Link, command: str, stdin: bytes = b"") -> RunResult:
+    """
+    Run a shell command over an open link and return its exit code and output.
+
+    Raise RemoteError when the channel is lost or the command was ended by a signal.
+    """
+    output, errors = bytearray(), bytearray()
+    code = _run(link, command, stdin, output, errors)
+    return RunResult(code, _text(output), _text(errors))
+
+
+def _run(link: Link, command: str, stdin: bytes, output: bytearray, errors: bytearray) -> int:
+    """
+    Run a shell command over an open link into *output* and *errors*, and return its exit code.
+    """
+    channel = link.execute(command)
+    side = [
+        threading.Thread(target=_feed, args=(link, channel, stdin), daemon=True),
+        threading.Thread(target=_drain, args=(channel, errors), daemon=True),
+    ]
+    for thread in side:
+        thread.start()
+    for data in read(link, channel):
+        output.extend(data)
+        if len(output) > MOST_OUTPUT:
+            channel.close()
+            raise RemoteError(
+                f"the command on {link.host.name} printed more than {MOST_OUTPUT >> 20} MiB",
+                hint="let it write to a file, or to the bucket",
+            )
+    for thread in side:
+        thread.join()
+    return exit_code(link, channel)
+
+
+def follow(host: Host, settings: SshSettings, command: str) -> Iterator[str]:
+    """
+    Yield the lines a command prints, as they come and without end of line, until it ends.
+
+    Raise RemoteError when the link is lost or the command fails; then its last words are in the message.
+    """
+    with Link(host, settings, None) as link:
+        channel = link.execute(command)
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        rest = ""
+        for data in read(link, channel):
+            *lines, rest = (rest + decoder.decode(data)).split("\n")
+            yield from lines
+            if len(rest) > LONGEST_LINE:
+                yield rest
+                rest = ""
+        if rest:
+            yield rest
+        code = exit_code(link, channel)
+        if code:
+            raise RemoteError(f"the command on {host.name} ended with exit code {code}: {errors_of(channel)}")
+
+
+def read(link: Link, channel: "paramiko.Channel") -> Iterator[bytes]:
+    """
+    Yield what the command prints until its output ends or the channel is gone.
+    """
+    # What is taken is acknowledged, and a link that was cut may be found gone by that.
+    with contextlib.suppress(OSError, EOFError):
+        while data := channel.recv(_CHUNK):
+            link.touch()
+            yield data
+
+
+def errors_of(channel: "paramiko.Channel") -> str:
+    """
+    Return what the command said on its error stream, shortened for a message.
+    """
+    errors = bytearray()
+    _drain(channel, errors)
+    return errors.decode(errors="replace").strip()[-600:]
+
+
+def exit_code(link: Link, channel: "paramiko.Channel") -> int:
+    """
+    Return the exit code. Raise RemoteError when the machine did not send one.
+    """
+    code = channel.recv_exit_status()
+    if code < 0:
+        raise _by_signal(link) if _answers(channel) else link.fault()
+    return code
+
+
+def _answers(channel: "paramiko.Channel") -> bool:
+    """
+    Say whether the machine still answers on the connection of a channel that it has closed.
+    """
+    try:
+        transport = channel.get_transport()
+        transport.global_request("keepalive@openssh.com", wait=True)
+        return bool(transport.is_active())
+    except (OSError, EOFError):
+        return False
+
+
+def _by_signal(link: Link) -> RemoteError:
+    return RemoteError(
+        f"the command on {link.host.name} sent no exit code: a signal ended it (it ran out of memory, or "
+        "somebody killed it)",
+        hint="`tpuctl status` shows whether the machine is still there.",
+    )
+
+
+def _feed(link: Link, channel: "paramiko.Channel", stdin: bytes) -> None:
+    """
+    Send the input; a command may end without reading it.
+    """
+    view = memoryview(stdin)
+    with contextlib.suppress(OSError, EOFError):
+        for start in range(0, len(view), _CHUNK):
+            channel.sendall(bytes(view[start : start + _CHUNK]))
+            link.touch()
+        channel.shutdown_write()
+
+
+def _drain(channel: "paramiko.Channel", into: bytearray) -> None:
+    with contextlib.suppress(OSError, EOFError):
+        while data := channel.recv_stderr(_CHUNK):
+            if len(into) <= MOST_OUTPUT:
+                into.extend(data)
+
+
+def _text(data: bytearray) -> str:
+    return data.decode(errors="replace")

@@ -1,0 +1,204 @@
+"""
+A look at the source folder, without reading a file: what would be sent, what stays, and what cannot be sent.
+"""
+
+import contextlib
+import os
+import stat
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from orchestrator.domain.names import FETCHED
+from orchestrator.errors import UsageError
+from orchestrator.ssh.ignore import Rules, Verdict, Why, first_rules
+
+LIMIT = 512 * 1024 * 1024
+COUNTED = 20_000
+"""Files of a folder that stays at home which are counted; a folder of more is said to be larger."""
+_NOTHING = "Nothing was sent."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """
+    Hold one path of the source: its kind by *mode*, *size* in bytes, *link* when it is a symlink.
+
+    *stamp* changes whenever the content may have changed (inode, times in nanoseconds). *asked_for* says that
+    a `!` rule of the user sends it.
+    """
+
+    path: str
+    mode: int
+    size: int
+    link: str
+    stamp: tuple[int, int, int]
+    asked_for: bool = False
+
+
+@dataclass(frozen=True)
+class AtHome:
+    """
+    Hold one file, or one whole folder (its path ends in "/"), that is not sent, and the rule that says so.
+
+    *more* says that the folder has more files than were counted.
+    """
+
+    path: str
+    verdict: Verdict
+    files: int
+    size: int
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class Survey:
+    """
+    Hold what would be sent, sorted by path, and what stays at home by rules of the user or for keys.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    at_home: list[AtHome] = field(default_factory=list)
+
+
+def survey(source: Path, limit: int = LIMIT) -> list[Entry]:
+    """
+    Return what would be sent, sorted by path.
+
+    Raise UsageError for a folder that is missing, over *limit* bytes, not readable, or that holds a
+    special file or a symlink out of itself.
+    """
+    return _surveyed(source, limit, homes=False).entries
+
+
+def look(source: Path, limit: int = LIMIT) -> Survey:
+    """
+    Return what would be sent, and what stays at home. Raise UsageError as `survey` does.
+    """
+    return _surveyed(source, limit, homes=True)
+
+
+def _surveyed(source: Path, limit: int, *, homes: bool) -> Survey:
+    root = _folder(source)
+    found = Survey()
+    _walk(root, root, "", first_rules(), found, homes=homes)
+    total = sum(entry.size for entry in found.entries)
+    if total > limit:
+        raise _too_large(source, found.entries, total, limit)
+    return Survey(
+        sorted(found.entries, key=lambda entry: entry.path), sorted(found.at_home, key=lambda one: one.path)
+    )
+
+
+def megabytes(size: int) -> str:
+    """
+    Return a size in MB for people.
+    """
+    return f"{size / 1_000_000:,.1f} MB"
+
+
+def _folder(source: Path) -> Path:
+    root = source.resolve()
+    if root.is_dir():
+        return root
+    raise UsageError(
+        f"the source folder {source} is not there, or is no folder",
+        unchanged=_NOTHING,
+        hint="Set job.source in tpuctl.yaml to the folder with your code.",
+    )
+
+
+def _walk(root: Path, folder: Path, prefix: str, rules: Rules, into: Survey, *, homes: bool = False) -> None:
+    inner = rules.entering(folder, prefix)
+    try:
+        found = list(os.scandir(folder))
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    for item in found:
+        path = prefix + item.name
+        is_folder = item.is_dir(follow_symlinks=False)
+        verdict = inner.judge(path, item.name, is_folder)
+        if verdict.home:
+            if homes and verdict.why is not Why.OURS:
+                into.at_home.append(_at_home(Path(item.path), path, verdict))
+            continue
+        if is_folder and (Path(item.path) / FETCHED).is_file():
+            continue  # Else the model that `fetch` brought would be pushed as new code.
+        entry = _entry(root, Path(item.path), path, item.stat(follow_symlinks=False))
+        into.entries.append(replace(entry, asked_for=verdict.asked_for))
+        if is_folder:
+            _walk(root, Path(item.path), path + "/", inner, into, homes=homes)
+
+
+def _at_home(file: Path, path: str, verdict: Verdict) -> AtHome:
+    """
+    Return one path that stays at home with its size; what cannot be read counts as nothing.
+    """
+    if file.is_symlink() or not file.is_dir():
+        return AtHome(path, verdict, 1, file.lstat().st_size)
+    files = size = 0
+    for top, _, names in os.walk(file):
+        for name in names:
+            if files >= COUNTED:
+                return AtHome(f"{path}/", verdict, files, size, more=True)
+            with contextlib.suppress(OSError):
+                size += os.lstat(os.path.join(top, name)).st_size  # noqa: PTH118 - one of very many
+            files += 1
+    return AtHome(f"{path}/", verdict, files, size)
+
+
+def _entry(root: Path, file: Path, path: str, status: os.stat_result) -> Entry:
+    stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+    if stat.S_ISLNK(status.st_mode):
+        return Entry(path, stat.S_IFLNK | 0o777, 0, _target(root, file, path), stamp)
+    if stat.S_ISDIR(status.st_mode):
+        return Entry(path, stat.S_IFDIR | 0o755, 0, "", (0, 0, 0))
+    if not stat.S_ISREG(status.st_mode):
+        raise UsageError(
+            f"{path} in {root} is neither a file, a folder nor a link (a socket, a pipe or a device)",
+            unchanged=_NOTHING,
+            hint="Remove it, or name it in .tpuctlignore.",
+        )
+    if not os.access(file, os.R_OK):
+        raise _unreadable(file, None)
+    mode = 0o755 if status.st_mode & 0o100 else 0o644
+    return Entry(path, stat.S_IFREG | mode, status.st_size, "", stamp)
+
+
+def _target(root: Path, file: Path, path: str) -> str:
+    """
+    Return a symlink's target relative to its folder; absolute paths of this computer mean nothing elsewhere.
+    """
+    target = Path(os.path.realpath(file))
+    if target != root and root not in target.parents:
+        raise UsageError(
+            f"{path} in {root} is a symlink out of the folder, to {file.readlink()}",
+            unchanged=_NOTHING,
+            hint="Copy what it points to into the folder, or name the link in .tpuctlignore.",
+        )
+    return os.path.relpath(target, os.path.realpath(file.parent))
+
+
+def _unreadable(file: Path, error: OSError | None) -> UsageError:
+    return UsageError(
+        f"{file} cannot be read: {error.strerror if error is not None else 'Permission denied'}",
+        unchanged=_NOTHING,
+        hint="Make it readable, or name it in .tpuctlignore.",
+    )
+
+
+def _too_large(source: Path, entries: list[Entry], total: int, limit: int) -> UsageError:
+    """
+    Build the error that shows the three largest entries of the folder.
+    """
+    sizes: Counter[str] = Counter()
+    for entry in entries:
+        top, slash, _ = entry.path.partition("/")
+        sizes[top + slash] += entry.size
+    largest = ", ".join(f"{name} {megabytes(size)}" for name, size in sizes.most_common(3))
+    return UsageError(
+        f"the source folder {source} has {megabytes(total)}, more than {megabytes(limit)}. "
+        f"Largest: {largest}",
+        unchanged=_NOTHING,
+        hint="Name data and outputs in .tpuctlignore; job.data brings data (docs/data.md).",
+    )

@@ -1,0 +1,101 @@
+"""
+A shell on a machine for the user: on a terminal as one expects, without one as a plain pipe.
+"""
+
+import contextlib
+import os
+import select
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from orchestrator.domain.ports import Host
+from orchestrator.ssh.connection import Link
+from orchestrator.ssh.limits import SshSettings
+from orchestrator.ssh.run import exit_code, read
+
+if TYPE_CHECKING:
+    import paramiko
+
+_CHUNK = 32 * 1024
+
+
+def shell(host: Host, settings: SshSettings, command: str | None = None) -> int:
+    """
+    Connect standard input and output with a shell, or *command*, on *host*; return its exit code.
+
+    With a terminal it is in raw mode and its size is passed on. Raise RemoteError when the link is lost.
+    """
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    with Link(host, settings, None) as link:
+        channel = link.execute(command or "", _terminal() if terminal else None)
+        over = threading.Event()
+        threads = [
+            threading.Thread(target=_inward, args=(channel, terminal, over), daemon=True),
+            threading.Thread(target=_errors, args=(channel,), daemon=True),
+        ]
+        with _raw_mode(terminal):
+            for thread in threads:
+                thread.start()
+            for data in read(link, channel):
+                _write(sys.stdout.fileno(), data)
+            code = exit_code(link, channel)
+            over.set()
+            for thread in threads:
+                thread.join()
+        return code
+
+
+def _terminal() -> tuple[str, int, int]:
+    size = os.get_terminal_size(sys.stdin.fileno())
+    return os.environ.get("TERM", "xterm"), size.columns, size.lines
+
+
+def _inward(channel: "paramiko.Channel", terminal: bool, over: threading.Event) -> None:
+    """
+    Pass on what the user types and the size of the window, until the session is over.
+    """
+    size = _terminal() if terminal else None
+    with contextlib.suppress(OSError, EOFError):
+        while not over.is_set() and not channel.closed:
+            now = _terminal() if terminal else None
+            if now is not None and now != size:
+                channel.resize_pty(now[1], now[2])
+                size = now
+            if not select.select([sys.stdin.fileno()], [], [], 0.2)[0]:
+                continue
+            data = os.read(sys.stdin.fileno(), _CHUNK)
+            if not data:
+                channel.shutdown_write()
+                return
+            channel.sendall(data)
+
+
+def _errors(channel: "paramiko.Channel") -> None:
+    while data := channel.recv_stderr(_CHUNK):
+        _write(sys.stderr.fileno(), data)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+@contextlib.contextmanager
+def _raw_mode(wanted: bool) -> Iterator[None]:
+    """
+    Switch the terminal to raw mode and back, whatever happens.
+    """
+    if not wanted:
+        yield
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setraw(descriptor)
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -1,0 +1,225 @@
+"""
+Why a deployment is in its state: each rule has a world in which it decides.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.advice.explain.explain import explain
+from orchestrator.advice.explain.rules import RULES, manual
+from orchestrator.advice.explain.values import Entry, Seen, Watching
+from orchestrator.domain.observation import (
+    Absent,
+    Bucket,
+    NodeState,
+    Operation,
+    OperationResult,
+    Phase,
+    Present,
+    Unknown,
+    VmState,
+)
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.queued_resource import QueuedResource, QueuedState
+from orchestrator.domain.record import Candidate, Refusal
+from orchestrator.domain.units import Duration
+from orchestrator.errors import Retry
+from orchestrator.planning.decide import decide
+from orchestrator.planning.queued_tpu import merged
+from orchestrator.planning.update_record import learn
+from tests.planning.worlds import NOW, beat, history, node, spec, vm, world
+
+DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
+WAITING = QueuedState.WAITING_FOR_RESOURCES
+HERE = Watching("me@here", "watch", 3.0)
+NO_NODE = {"nodes": Present(())}
+STOCKOUT = Refusal(NOW - 1, "us-central1-a", Retry.CAPACITY, "TPU-300 no more capacity")
+WRITTEN = Entry(NOW - 9, "node", "create", "demo-tpu-g1", "there is none yet", "ok")
+
+
+def seen(was=None, wants=None, watching=HERE, usd=0.0, **shown):
+    """Return what a look at a world shows, with the plan that a pass would make of it."""
+    wants, now = wants or spec(), world(**shown)
+    learned = learn(was or history(), now)
+    return Seen(wants, now, learned, decide(wants, now, learned, usd), usd, watching, (WRITTEN,))
+
+
+def unhealthy():
+    """Return a node that Google calls unhealthy."""
+    return {"nodes": Present((node(healthy=False, health="UNHEALTHY_TPU"),)), **report(updated=NOW - 300)}
+
+
+def in_queue():
+    """Return a TPU that is only an order in the queue."""
+    place = QueuedResource("demo-tpu-g1", "us-central1-a", WAITING, 1, created_at=NOW - 3600)
+    return {"nodes": Present(merged((), (place,))), "heartbeats": Present(())}
+
+
+def report(**fields):
+    """Return the report of the only worker."""
+    return {"heartbeats": Present((beat(**fields),))}
+
+
+def lately(state):
+    """Return a node that is in a state since now."""
+    return {"nodes": Present((node(state=state),)), **report(updated=NOW - 300)}
+
+
+LOST = history(sightings={"node:1:ready": NOW - 900}, remote_failed_since=NOW - 400, next_remote_at=NOW - 1)
+SILENT = history(sightings={"node:1:ready": NOW - 1300})
+BOOTS = history(sightings={"node:1:ready": NOW - 5})
+ONCE = history(accepted=True)
+REFUSED = history(incarnation=2, accepted=False, requested_at=0.0, refusals=(STOCKOUT,) * 2)
+FORBIDDEN = replace(STOCKOUT, retry=Retry.PERMANENT, message="TPU-202 not allowed", hint="ask the owner")
+ONE_ZONE = spec(tpu=replace(spec().tpu, zones=("us-central1-a",)))
+UNDER_WAY = Operation("op", "vm", "start", "demo-vm", "us-central1-a")
+
+CASES = {
+    "sight.unknown": ("TPU", seen(nodes=Unknown("503", hint="wait")), "look again"),
+    "sight.twice": ("TPU", seen(ONCE, **NO_NODE), "looking once more"),
+    "end.done": ("deployment", seen(**report(phase=Phase.DONE)), "delete node demo-tpu-g1"),
+    "end.unclaimed": ("deployment", seen(**report(phase=Phase.UNCLAIMED)), "delete node demo-tpu-g1"),
+    "end.failed": (
+        "deployment", seen(**report(phase=Phase.FAILED, message="torn")), "delete node",
+    ),
+    "end.spent": ("deployment", seen(history(started_at=NOW - 9e6)), "delete node demo-tpu-g1"),
+    "end.refused": ("deployment", seen(bucket=Present(Bucket("b", "europe-west4"))), ""),
+    "end.none": ("deployment", seen(), "it ends when its ttl"),
+    "end.down": ("deployment", seen(history(bundle="")), ""),
+    "bucket.first": (
+        "bucket", seen(history(bucket_seen=False, bucket_ready=False), bucket=Absent()), "create bucket",
+    ),
+    "bucket.gone": ("bucket", seen(bucket=Absent()), ""),
+    "bucket.kept": ("bucket", seen(), ""),
+    "vm.none": ("VM", seen(wants=spec(vm="none"), vm=Absent()), ""),
+    "vm.make": ("VM", seen(history(vm_accepted=False), vm=Absent()), "create vm demo-vm"),
+    "vm.start": ("VM", seen(vm=Present(vm(state=VmState.TERMINATED))), "start vm demo-vm"),
+    "vm.moves": (
+        "VM",
+        seen(
+            history(operations=(UNDER_WAY,)), vm=Present(vm(state=VmState.STAGING)),
+            operations=(OperationResult(UNDER_WAY, False),),
+        ),
+        "an operation is running",
+    ),
+    "vm.kept": ("VM", seen(), ""),
+    "tpu.make": ("TPU", seen(history(incarnation=0, accepted=False, zone=""), **NO_NODE), "create node"),
+    "tpu.lost": ("TPU", seen(**lately(NodeState.PREEMPTED)), "delete node demo-tpu-g1"),
+    "tpu.left": (
+        "TPU", seen(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create node demo-tpu-g2",
+    ),
+    "tpu.race": (
+        "TPU",
+        seen(history(round=1, rivals=(Candidate(2, "us-central1-b", NOW),)), **lately(NodeState.CREATING)),
+        "CREATING",
+    ),
+    "tpu.creating": ("TPU", seen(**lately(NodeState.CREATING)), "CREATING"),
+    "tpu.queued": ("TPU", seen(**in_queue()), "in the queue since 2027-01-15 07:00 UTC"),
+    "tpu.reports": (
+        "TPU", seen(nodes=Present((node(healthy=False, health="UNHEALTHY_TPU"),))), "its workers report",
+    ),
+    "tpu.passing": ("TPU", seen(**lately(NodeState.REPAIRING)), "REPAIRING"),
+    "tpu.unhealthy": ("TPU", seen(**unhealthy()), "UNHEALTHY_TPU"),
+    "tpu.unreachable": (
+        "TPU", seen(LOST, **report(updated=NOW - 600)), "create node demo-tpu-g2",
+    ),
+    "tpu.mute": ("TPU", seen(SILENT, heartbeats=Present(())), "create node demo-tpu-g2"),
+    "tpu.kept": ("TPU", seen(), ""),
+    "tpu.unwanted": ("TPU", seen(history(shape="v4-8", unwanted=1)), "create node demo-tpu-g2"),
+    "refused.wait": ("TPU", seen(REFUSED, wants=ONE_ZONE, **NO_NODE), "ask again"),
+    "refused.final": (
+        "TPU", seen(replace(REFUSED, refusals=(FORBIDDEN,)), **NO_NODE), "nothing",
+    ),
+    "job.waits": ("job", seen(**lately(NodeState.PREEMPTED)), "it starts by itself"),
+    "job.push": ("job", seen(history(pushed="other"), **report(bundle="old")), "update job"),
+    "job.silent": ("job", seen(**report(updated=NOW - 600)), "create job"),
+    "job.starts": ("job", seen(BOOTS, heartbeats=Present(())), "report"),
+    "job.uncommitted": (
+        "job", seen(**report(uncommitted="ckpt.pt", uncommitted_place="checkpoints")), "nothing is committed",
+    ),
+    "job.runs": ("job", seen(), ""),
+    "loop.alive": ("loop", seen(), "the next look"),
+    "loop.dead": ("loop", seen(watching=Watching("me@here", "watch", 61.0)), "nothing"),
+    "loop.nobody": ("loop", seen(watching=None), "nothing"),
+}  # fmt: skip
+
+
+def part(name, found):
+    """Return one part of an explanation."""
+    (chosen,) = [p for p in found.parts if p.what == name]
+    return chosen
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_is_named_where_it_decides(rule):
+    """What comes next is what a pass would do, and the rule's sentence is there to read."""
+    what, shown, nexts = CASES[rule]
+    found = explain(shown)
+    told = part(what, found)
+    assert (told.rule, nexts in f"{told.next} {told.why}") == (rule, True)
+    assert found.rules[rule] == RULES[rule]
+    assert told.why
+
+
+def test_every_rule_has_its_case_and_stands_in_the_manual():
+    """No rule is named that nobody can look up."""
+    assert set(CASES) == set(RULES)
+    assert DOCS.read_text().endswith("\n\n" + manual())
+
+
+@pytest.mark.parametrize("rule", sorted(set(CASES) - {"end.down"}))  # Then no pass is made.
+def test_every_change_of_the_next_pass_is_announced(rule):
+    """An explanation that keeps a deletion to itself would be worse than none."""
+    _, shown, _ = CASES[rule]
+    told = " ".join(p.next for p in explain(shown).parts)
+    for change in shown.plan.changes:
+        if change.kind not in {Kind.BUNDLE, Kind.SIDECARS}:
+            assert f"{change.verb.name.lower()} {change.kind.value} {change.name}".rstrip() in told
+
+
+def test_what_nobody_watches_has_no_time_and_says_what_to_type():
+    """With a watcher the next look is at most a poll away."""
+    watched = part("TPU", explain(seen(**lately(NodeState.PREEMPTED))))
+    assert NOW < watched.when <= NOW + 15
+    assert watched.you == ""
+    alone = part("TPU", explain(seen(watching=None, **lately(NodeState.PREEMPTED))))
+    assert (alone.when, alone.you) == (None, "tpuctl watch")
+
+
+def test_the_time_of_the_next_try_is_that_of_the_gate():
+    """After two refusals for capacity in a zone the wait is ten seconds from the last."""
+    told = part("TPU", explain(seen(REFUSED, wants=ONE_ZONE, **NO_NODE)))
+    assert told.when == pytest.approx(NOW - 1 + 10)
+    assert [e.text for e in told.evidence if e.text.startswith("refused in")] == [
+        "refused in us-central1-a (capacity): TPU-300 no more capacity"
+    ] * 2
+    elsewhere = part("TPU", explain(seen(REFUSED, **NO_NODE)))
+    assert "in us-central1-b" in elsewhere.next
+    assert "refused in us-central1-a" in elsewhere.evidence[0].text
+
+
+def test_the_headline_is_what_needs_somebody_most():
+    """A lost TPU comes before a job that waits for it; an end before everything."""
+    assert explain(seen(**lately(NodeState.PREEMPTED))).headline == "TPU PREEMPTED: it is PREEMPTED"
+    assert explain(seen()).headline == "job run: it runs, at step 10"
+    assert explain(seen(watching=None)).headline.endswith("and nobody watches it")
+    assert explain(CASES["end.spent"][1]).headline.startswith("spent: the time to live of")
+
+
+def test_evidence_has_its_source_and_its_time():
+    """Cloud, record and journal tell of the same TPU; money is told as spent of the budget."""
+    watch = replace(spec().watch, budget_usd=40.0, ttl=Duration(7 * 86400))
+    found = explain(seen(wants=spec(watch=watch), usd=1.5, **lately(NodeState.PREEMPTED)))
+    told = part("TPU", found).evidence
+    assert {e.source for e in told} == {"cloud", "record", "journal"}
+    assert all(e.at is not None and e.at <= NOW for e in told)
+    assert "1.50 USD spent of 40" in part("deployment", found).evidence[-1].text
+
+
+def test_what_is_left_after_down_is_named():
+    """Machines that exist though nothing is wanted are shown, with the way to remove them."""
+    told = part("deployment", explain(seen(history(bundle=""))))
+    assert [e.text.split()[0] for e in told.evidence] == ["demo-tpu-g1", "demo-vm"]
+    assert "tpuctl down" in told.you

@@ -1,0 +1,114 @@
+"""
+What `plan` tells before anything is touched.
+"""
+
+import json
+from dataclasses import replace
+
+from orchestrator.advice.preview import preview
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain import names
+from orchestrator.domain.plan import Change, Kind, Plan, Verb
+from orchestrator.domain.scopes import MACHINE_SCOPES
+from tests.planning.planning_kit import make_spec
+
+NODE = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g3", "there is none yet", "europe-west4-a", 3)
+BUCKET = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", "europe-west4")
+
+
+def view(*changes, **overrides):
+    """Return the preview of changes to a deployment with overrides."""
+    return preview(make_spec(**overrides), Plan(changes), load_catalog())
+
+
+def test_without_an_account_the_default_one_is_named_as_such():
+    """Offline nobody knows the project's number."""
+    assert view().account_text.startswith(
+        "PROJECT_NUMBER-compute@developer.gserviceaccount.com (the project's default"
+    )
+    assert view(service_account="me@x").account_text == "me@x"
+
+
+def test_the_bucket_has_its_real_name_as_soon_as_the_project_is_known():
+    """Before that, its shape is told and the JSON says null."""
+    spec = make_spec()
+    assert view(BUCKET).title(BUCKET) == names.bucket_name(spec, "my-project")
+    unknown = view(BUCKET, project=None)
+    assert unknown.bucket is None
+    assert unknown.title(BUCKET) == "tpuctl-demo-<digest of project and name>"
+
+
+def test_prices_are_those_of_the_zone_that_would_be_used():
+    """After a failover it is not the first zone."""
+    zones = ["europe-west4-b", "europe-west4-a"]
+    assert view(NODE, tpu__zones=zones).hourly.zone == "europe-west4-a"
+    assert view(tpu__zones=zones).hourly.zone == "europe-west4-b"
+
+
+def test_labels_are_those_that_resources_will_carry():
+    """The node's labels have its incarnation."""
+    assert view(NODE).labels["tpu"] == names.labels(make_spec(), "tpu", 3)
+    assert "vm" not in view(vm="none").labels
+
+
+def test_each_tpu_of_a_race_has_labels_of_its_own():
+    """Own incarnation, one round; what is deleted gets no labels."""
+    first, second = (
+        Change(Kind.NODE, Verb.CREATE, f"demo-tpu-g{n}", "", zone, n, round=3)
+        for n, zone in ((3, "europe-west4-a"), (4, "europe-west4-b"))
+    )
+    shown = view(first, second)
+    assert [shown.labels_of(change) for change in (first, second)] == [
+        names.labels(make_spec(), "tpu", n, 3) for n in (3, 4)
+    ]
+    assert shown.labels_of(replace(second, verb=Verb.DELETE)) == {}
+
+
+def test_a_deletion_tells_no_order():
+    """Only what is created has a machine type and the like."""
+    gone = Change(
+        Kind.NODE, Verb.DELETE, "demo-tpu-g2", "preempted", "europe-west4-b", 2, {"state": "PREEMPTED"}
+    )
+    assert view(gone).details(gone) == {"state": "PREEMPTED"}
+
+
+def test_what_a_new_project_may_not_have_is_said():
+    """With the type that would fit; what this project has is not known without asking."""
+
+    def said(**settings):
+        return [note for note in view(**settings).notes if "new project" in note]
+
+    (note,) = said(tpu__type="v5litepod-8")
+    assert note.startswith(
+        "v5litepod-8 takes 8 chips of quota, a new project has 4: v5litepod-4 would fit, or ask"
+    )
+    (note,) = said(tpu__type="v5litepod-64", tpu__spot=False)
+    assert "takes 64 chips of quota, a new project has 16: v5litepod-16 would fit" in note
+    (note,) = said(tpu__type="v6e-4", tpu__zones=["us-east5-b"])
+    assert "a new project has 0: ask Google for more first. What yours has: tpuctl doctor" in note
+    assert said(tpu__type="v5litepod-4") == said(tpu__type="v5litepod-16") == []
+
+
+def test_warnings_become_notes():
+    """What the rules only warn about is shown, as is a zone that not everybody may use."""
+    notes = view(vm__machine="e2-smal", tpu__zones=["us-east5-b"]).notes
+    assert notes[0] == 'vm.machine: "e2-smal" has no known price; did you mean e2-small?'
+    assert "us-east5-b is not in Google's public list" in notes[1]
+
+
+def test_programs_get_all_of_it_and_scripts_on_demand():
+    """The value is JSON from end to end."""
+    shown = preview(make_spec(), Plan((BUCKET, NODE)), load_catalog(), scripts={"startup": "#!/bin/sh"})
+    body = json.loads(json.dumps(shown.as_dict()))
+    assert "scripts" not in body
+    assert body["scopes"] == list(MACHINE_SCOPES)
+    assert [c["name"] for c in body["changes"]] == [shown.bucket, "demo-tpu-g3"]
+    assert shown.as_dict(scripts=True)["scripts"] == {"startup": "#!/bin/sh"}
+
+
+def test_unknown_prices_are_null_for_programs():
+    """Zero would mean free."""
+    price = view(tpu__type="v4-8", tpu__zones=["us-central2-b"]).as_dict()["price"]
+    assert price["billed_usd_hour"] is None
+    assert price["to_ttl_usd"] is None
+    assert "VM e2-small" in price["unknown"]

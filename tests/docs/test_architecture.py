@@ -1,0 +1,29 @@
+"""
+docs/architecture.md is true: its picture is that of the imports, and every file that it names is there.
+"""
+
+import re
+
+from tests.docs.picture import BEGIN, END, PAGE, ROOT, picture
+
+TEXT = PAGE.read_text()
+
+
+def test_the_picture_is_that_of_the_imports():
+    """`python -m tests.docs.picture` writes it anew."""
+    assert TEXT.split(BEGIN, 1)[1].split(END, 1)[0] == picture()
+
+
+def test_every_file_that_it_names_is_there():
+    """A name without a folder at its root is one of the package."""
+    names = re.findall(r"`([\w-]+(?:/[\w.-]+)+/?)`", TEXT)
+    assert len(names) >= 30
+    places = {name: (ROOT / "orchestrator" / name, ROOT / name) for name in names}
+    assert [name for name, found in places.items() if not any(path.exists() for path in found)] == []
+
+
+def test_it_answers_twenty_questions():
+    """Each with at least one file."""
+    rows = [line for line in TEXT.splitlines() if re.match(r"\| .*\? \|", line)]
+    assert len(rows) >= 20
+    assert all("`" in row for row in rows)

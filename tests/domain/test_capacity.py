@@ -1,0 +1,170 @@
+"""
+The memory of zones: what was refused, granted and lost, and the order of asking that follows.
+"""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.capacity import (
+    MOST_PLACES,
+    Place,
+    after_grant,
+    after_loss,
+    after_refusal,
+    emptiness,
+    order,
+    passed_over,
+    place_of,
+    worth,
+)
+from orchestrator.domain.observation import NodeState, Present, World
+from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.record import Refusal
+from orchestrator.engine.delete import closed
+from orchestrator.engine.record_store import decode, encode
+from orchestrator.errors import Retry
+from orchestrator.planning.decide import decide
+from orchestrator.planning.next_zone import next_zone
+from orchestrator.planning.update_record import learn
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, history, node, spec, world
+
+A, B, C = "us-central1-a", "us-central1-b", "us-central1-c"
+KIND = "v5litepod-8"
+HOUR, DAY = 3600.0, 86400.0
+
+
+def refused(zone, *ages):
+    """Return the memory after refusals so many seconds ago, oldest first."""
+    places = ()
+    for age in ages:
+        places = after_refusal(places, zone, "", NOW - age)
+    return places
+
+
+def lived(zone, *hours, ago=DAY):
+    """Return the memory after lives so long, the last of which ended so long ago."""
+    places = ()
+    for one in hours:
+        places = after_loss(places, zone, "", NOW - ago, one * HOUR)
+    return places
+
+
+def test_without_any_memory_the_order_of_the_file_holds():
+    """And the zone of the last TPU comes first."""
+    assert order((A, B, C), (), "", NOW) == (A, B, C)
+    assert order((A, B, C), (), "", NOW, home=B) == (B, A, C)
+
+
+def test_an_outage_is_believed_for_about_as_long_as_it_has_lasted():
+    """One refusal is forgotten within the hour, a night of refusals is not."""
+    short, long = refused(A, 900), refused(A, 8 * HOUR, 4 * HOUR, 900)
+    assert emptiness(place_of(short, A, ""), NOW) == pytest.approx(0.25)
+    assert emptiness(place_of(long, A, ""), NOW) > 0.9
+    assert order((A, B), refused(A, 60), "", NOW) == (B, A)
+    assert order((A, B), refused(A, 2 * HOUR), "", NOW) == (A, B)
+    assert order((A, B), long, "", NOW) == (B, A)
+
+
+def test_a_zone_that_has_just_taken_a_tpu_away_comes_last():
+    """Others are asked first, also those of which nothing is known."""
+    assert order((A, B), lived(A, 30, ago=0.0), "", NOW, home=A) == (B, A)
+
+
+def test_where_tpus_live_longer_is_asked_first():
+    """By observed lives, not by one short one."""
+    assert order((A, B), lived(A, 0.1, 0.2, 0.1, 0.1), "", NOW) == (B, A)
+    assert order((A, B), lived(A, 3), "", NOW) == (A, B)
+    assert order((A, B), (*lived(A, 0.2, 0.2, 0.2, 0.2), *lived(B, 0.2, 0.2, 0.2)), "", NOW) == (A, B)
+
+
+def test_the_hour_of_the_day_counts():
+    """A zone that was empty at this hour on other days is worth less at this hour only."""
+    places = ()
+    for day in range(10, 1, -1):
+        places = after_refusal(places, A, "", NOW - day * DAY)
+        places = after_grant(places, A, "", NOW - day * DAY + 6 * HOUR)
+    then = place_of(places, A, "")
+    assert worth(then, NOW) < worth(then, NOW + 6 * HOUR) < 1
+    assert worth(then, NOW + 12 * HOUR) == worth(Place(A), NOW)
+    assert order((A, B), places, "", NOW) == (B, A)
+    assert order((A, B), places, "", NOW + 12 * HOUR) == (A, B)
+
+
+def test_types_are_remembered_apart():
+    """A zone without one type may have plenty of another."""
+    places = after_refusal((), A, "v2-8", NOW)
+    assert order((A, B), places, "v2-8", NOW) == (B, A)
+    assert order((A, B), places, "v3-8", NOW) == (A, B)
+
+
+def test_the_memory_stays_small():
+    """Neither time nor names without end make it grow."""
+    places = ()
+    for number in range(300):
+        places = after_refusal(places, f"zone-{number}", "", NOW + number)
+    for hour in range(24 * 100):
+        places = after_refusal(places, A, "", NOW + hour * HOUR)
+        places = after_grant(places, A, "", NOW + hour * HOUR + 60)
+    assert len(places) == MOST_PLACES
+    assert len(place_of(places, A, "").hours) == 24
+
+
+def test_each_refusal_grant_and_loss_counts_once():
+    """However often the same world is seen again."""
+    last = Refusal(NOW - 5, ZONE, Retry.CAPACITY)
+    vm, dear = replace(last, kind=Kind.VM), replace(last, on_demand=True)
+    others = (replace(last, retry=Retry.TRANSIENT), dear, vm)
+    asked = history(accepted=False, refusals=(*others, last), sightings={})
+    made = asked
+    for _ in range(3):
+        made = learn(made, world(nodes=Present(())))
+    assert place_of(made.places, ZONE, KIND).refused == 1
+    up = learn(history(sightings={}, places=made.places), world())
+    up = learn(up, world(seen_at=NOW + 60))
+    assert (place_of(up.places, ZONE, KIND).granted, place_of(up.places, ZONE, KIND).out_at) == (1, 0.0)
+    gone = world(nodes=Present((node(state=NodeState.PREEMPTED),)), seen_at=NOW + HOUR)
+    lost = learn(learn(up, gone), replace(gone, seen_at=NOW + HOUR + 15))
+    found = place_of(lost.places, ZONE, KIND)
+    assert (found.lives, found.lived, found.out_at) == (1, HOUR, NOW + HOUR)
+
+
+def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
+    """The worker says it first."""
+    told = Present((beat(preempted=True, phase=beat().phase.STOPPED),))
+    warned = learn(history(), world(heartbeats=told))
+    dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=told, seen_at=NOW + 30)
+    assert place_of(warned.places, ZONE, KIND).lives == 1
+    assert place_of(learn(warned, dead).places, ZONE, KIND).lives == 1
+
+
+def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():
+    """A zone that the file names earlier was passed over for a reason."""
+    lost = world(nodes=Present((node(state=NodeState.PREEMPTED),)))
+    made = learn(history(), lost)
+    changes = [c for c in decide(spec(), lost, made).changes if c.kind is Kind.NODE]
+    create = next(c for c in changes if c.verb is Verb.CREATE)
+    assert create.zone == next_zone(spec(), made, NOW) == OTHER_ZONE
+    assert create.why == f"it is PREEMPTED; {ZONE} took one away just now"
+    assert passed_over((A, B), refused(A, 600), "", NOW, B) == f"{A} refused 10 min ago"
+    assert passed_over((A, B), lived(A, 0.5, 0.5), "", NOW, B) == f"{A} has kept one for 30 min on average"
+    assert passed_over((A, B), (), "", NOW, A) == ""
+
+
+def test_the_memory_outlives_down():
+    """It is kept in the record, which stays in the bucket."""
+    known = history(places=refused(A, 60), bundle="b" * 64, agent="a" * 64)
+    assert decode(encode(closed(known, NOW), "demo"), "demo").places == known.places
+
+
+def test_a_pass_stays_cheap():
+    """Learning with a full memory costs next to nothing: the policies are replayed over months."""
+    places = ()
+    for number in range(MOST_PLACES):
+        places = after_refusal(places, f"zone-{number}", "", NOW)
+    known, calm = history(places=places), World(world().bucket, world().vm, world().nodes, world().heartbeats)
+    began = time.process_time()
+    for _ in range(50):
+        learn(known, calm)
+    assert (time.process_time() - began) / 50 < 2e-3

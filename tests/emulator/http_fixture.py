@@ -1,0 +1,99 @@
+"""
+Serve a Router over real HTTP on a free port of 127.0.0.1, in a thread, behind the guards of the real one.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from orchestrator.emulator.certificates import STORAGE_HOSTS
+from orchestrator.emulator.http.guard import refusal
+from orchestrator.emulator.http.owner import listening
+from orchestrator.emulator.http.router import Request, Response, Router
+from orchestrator.emulator.http.storage import route
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+_PIECE = 1 << 20  # bytes
+
+
+@contextmanager
+def serve(
+    router: Router,
+    answer: Callable[[Request], Response] | None = None,
+    *,
+    storage: bool = False,
+    names: Collection[str] = (),
+) -> Iterator[str]:
+    """
+    Yield the base URL, for example `http://127.0.0.1:40123`.
+
+    *answer* replaces the plain look-up in *router*, for example to inject faults. With *storage* it is
+    what a tunnel to Google's storage hosts leads to. *names* are more hosts that it answers for: proxies.
+    """
+    inner = answer or (lambda request: route(router, request))
+    listener = listening("127.0.0.1", 0)
+    hosts = STORAGE_HOSTS if storage else (f"127.0.0.1:{listener.getsockname()[1]}",)
+
+    def reply(request: Request) -> Response:
+        return refusal(request, {*hosts, *names}, json=not storage) or inner(request)
+
+    with served(_app(reply), listener):
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@contextmanager
+def served(app: Any, listener: socket.socket) -> Iterator[None]:
+    """
+    Serve an application while the block runs.
+    """
+    config = uvicorn.Config(app, log_level="error", lifespan="off", ws="none", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        # The socket listens from the start of the server; until then a connection would be refused.
+        while not server.started and thread.is_alive():
+            threading.Event().wait(0.005)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+        listener.close()
+
+
+def _app(answer: Callable[[Request], Response]) -> Callable[[Message, Receive, Send], Awaitable[None]]:
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        pieces = []
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            pieces.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        target = scope["raw_path"].decode("latin-1")
+        if scope["query_string"]:
+            target += "?" + scope["query_string"].decode("latin-1")
+        headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+        request = Request.parse(scope["method"], target, headers, b"".join(pieces))
+        pieces.clear()
+        response = await asyncio.to_thread(answer, request)
+        pairs = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in response.headers.items()]
+        if response.status not in (204, 304) and "content-length" not in response.headers:
+            pairs.append((b"content-length", str(len(response.body)).encode()))
+        await send({"type": "http.response.start", "status": response.status, "headers": pairs})
+        # Pieces let the server wait for the client, instead of holding a second copy of a large body.
+        for start in range(0, len(response.body), _PIECE):
+            piece = response.body[start : start + _PIECE]
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    return app

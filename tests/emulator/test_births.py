@@ -1,0 +1,98 @@
+"""
+TPUs that come up otherwise than they should, and what the API tells of their maintenance.
+"""
+
+import pytest
+
+from orchestrator.errors import LocalCloudError
+from tests.contract.discovery import Witness
+from tests.emulator.cloud_kit import NODES, a_lab, node_body
+
+CREATE = "tpu.nodes.create"
+
+
+def born(fault, lab=None):
+    """Return a lab in which a node of four workers was asked for, to come up with *fault*."""
+    lab = lab or a_lab()
+    lab.cloud.fail_next(CREATE, [fault])
+    lab.ok("POST", f"{NODES}?nodeId=n1", node_body(acceleratorType="v5litepod-16"))
+    lab.after(2)
+    return lab
+
+
+@pytest.mark.parametrize("health", ["TIMEOUT", "UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENANCE"])
+def test_a_node_can_be_born_unhealthy(health):
+    """READY, its machines run, and it never was HEALTHY; the next one is."""
+    lab = born(f"born:{health}")
+    node = lab.ok("GET", f"{NODES}/n1")
+    assert (node["state"], node["health"]) == ("READY", health)
+    assert [verb for verb, _ in lab.hosts.calls] == ["boot"] * 4
+    assert lab.node("n2")["health"] == "HEALTHY"
+
+
+def test_a_mute_node_is_ready_and_healthy_and_runs_no_startup_script():
+    """Nothing that the API shows tells it from others."""
+    lab = born("mute")
+    node = lab.ok("GET", f"{NODES}/n1")
+    assert (node["state"], node["health"]) == ("READY", "HEALTHY")
+    assert [machine.mute for machine in lab.cloud.machines()] == [True] * 4
+    lab.node("n2")
+    assert [machine.mute for machine in lab.cloud.machines()] == [True] * 4 + [False]
+
+
+def test_a_node_may_work_while_the_api_says_creating():
+    """Its machines run and can be reached; READY comes later, and boots nothing again."""
+    lab = born("late-ready:600")
+    node = lab.ok("GET", f"{NODES}/n1")
+    assert (node["state"], len(node["networkEndpoints"])) == ("CREATING", 4)
+    assert [verb for verb, _ in lab.hosts.calls] == ["boot"] * 4
+    lab.after(600)
+    assert lab.ok("GET", f"{NODES}/n1")["state"] == "READY"
+    assert [verb for verb, _ in lab.hosts.calls] == ["boot"] * 4
+
+
+@pytest.mark.parametrize(
+    ("method", "fault"),
+    [
+        ("tpu.nodes.get", "mute"),
+        ("compute.instances.insert", "born:TIMEOUT"),
+        (CREATE, "born:HEALTHY"),
+        (CREATE, "born"),
+        (CREATE, "late-ready"),
+        (CREATE, "late-ready:soon"),
+    ],
+)
+def test_a_birth_that_cannot_be_is_refused(method, fault):
+    """Nothing is kept of it, and the error says what is known."""
+    lab = a_lab()
+    with pytest.raises(LocalCloudError):
+        lab.cloud.fail_next(method, [fault])
+    assert lab.cloud.unused_faults() == []
+
+
+def test_a_maintenance_is_told_begins_and_ends():
+    """In the words of the API; the node is what it was, all the while."""
+    lab = a_lab()
+    lab.node()
+    lab.cloud.set_node_state("n1", "maintenance:600")
+    told = lab.ok("GET", f"{NODES}/n1")["upcomingMaintenance"]
+    assert (told["type"], told["maintenanceStatus"]) == ("SCHEDULED", "PENDING")
+    assert told["windowStartTime"] < told["windowEndTime"]
+    lab.after(600)
+    node = lab.ok("GET", f"{NODES}/n1")
+    assert node["upcomingMaintenance"] == {**told, "maintenanceStatus": "ONGOING"}
+    assert (node["state"], node["health"]) == ("READY", "HEALTHY")
+    lab.after(3 * 3600)
+    assert "upcomingMaintenance" not in lab.ok("GET", f"{NODES}/n1")
+    with pytest.raises(LocalCloudError):
+        lab.cloud.set_node_state("n1", "maintenance:soon")
+
+
+def test_what_is_told_of_them_has_the_form_of_googles_schema():
+    """Fields, types and enum values, held against the discovery document."""
+    lab, witness = born("late-ready:600"), Witness()
+    lab.cloud.set_node_state("n1", "maintenance")
+    shown = lab.look(witness, "GET", f"{NODES}/n1")
+    assert shown["upcomingMaintenance"]["canReschedule"] is False
+    assert witness.seen
+    assert witness.faults == {}

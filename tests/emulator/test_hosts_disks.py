@@ -1,0 +1,71 @@
+"""
+Data disks on machines: a folder for each, which outlives the machine.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.emulator.machines.process import ProcessHosts
+from orchestrator.emulator.machines.settings import GuestConfig, HostSettings
+from tests.emulator.hosts_lab import machine, until
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """
+    Return hosts that boot nothing in this test.
+    """
+    return ProcessHosts(HostSettings(tmp_path / "machines", "c", "http://127.0.0.1:1", 22, 80))
+
+
+def devices(hosts, one) -> Path:
+    """
+    Prepare a machine and return where it finds its devices.
+    """
+    return Path(GuestConfig.read(hosts._prepare(one)).environment["TPUCTL_DISK_DIR"])
+
+
+def test_what_one_machine_has_written_the_next_one_reads(hosts):
+    """
+    Devices are numbered in the order of the disks, from 1, and a removed machine takes nothing along.
+    """
+    first = machine(disks=("z-text-1", "z-scratch-2"))
+    found = devices(hosts, first)
+    assert sorted(path.name for path in found.iterdir()) == [
+        "google-persistent-disk-1",
+        "google-persistent-disk-2",
+    ]
+    (found / "google-persistent-disk-2/saved").write_text("x")
+    hosts.remove(first.id)
+    hosts.drain()
+    after = devices(hosts, machine(disks=("z-scratch-2",)))
+    assert (after / "google-persistent-disk-1/saved").read_text() == "x"
+
+
+def test_a_machine_without_disks_has_no_devices(hosts):
+    """
+    Its folder is there, and empty.
+    """
+    assert list(devices(hosts, machine()).iterdir()) == []
+
+
+def test_a_machine_finds_its_disks_where_its_startup_script_looks(make):
+    """
+    By the names of Google's devices, as folders.
+
+    What is written is kept outside the machine, and a machine that boots again has the same ones.
+    """
+    write = 'echo text > "$TPUCTL_DISK_DIR/google-persistent-disk-2/saved"'
+    script = f"#!/bin/bash\n{write}\n"
+    with make(disks=("z-text-1", "z-scratch-2"), **{"startup-script": script}) as it:
+        kept = it.hosts.settings.root.parent / "data-disks"
+        saved = kept / "z-scratch-2/saved"
+        it.boot()
+        until(saved.exists)
+        assert saved.read_text() == "text\n"
+        assert list((kept / "z-text-1").iterdir()) == []
+        saved.unlink()
+        it.hosts.stop(it.machine.id)
+        it.boot()
+        until(saved.exists)

@@ -1,0 +1,86 @@
+"""
+One list of a zone serves all deployments that are looked at in one process.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.observation import Unknown
+from orchestrator.google.clients import Clients
+from orchestrator.google.node_list import ZoneLists
+from orchestrator.google.nodes import TpuNodes
+from tests.google.cloud_kit import LABEL, PROJECT, ZONE, canned
+
+PATH = f"projects/{PROJECT}/locations/{ZONE}/nodes"
+
+
+def page_of(*names):
+    """Return a list of nodes, each of the deployment that has its name."""
+    return {"nodes": [{"name": f"{PATH}/{n}", "state": "READY", "labels": {LABEL: n}} for n in names]}
+
+
+def shared(server, lists):
+    """Return the nodes as a client of its own sees them, with *lists* shared."""
+    return TpuNodes(Clients(replace(server.clients().settings, lists=lists)))
+
+
+def test_a_zone_is_listed_once_for_all_who_look_at_the_same_moment():
+    """Each gets its own nodes; two that come at once wait for the same answer."""
+    asked = []
+
+    def answer(seen):
+        asked.append(seen.path)
+        return 200, page_of("a", "b")
+
+    with canned(answer) as server, ThreadPoolExecutor(2) as pool:
+        lists = ZoneLists(3.0)
+        looks = pool.map(lambda name: shared(server, lists).labelled(LABEL, name, [ZONE]), ("a", "b", "c"))
+        found = [[node.name for node in sight.value] for sight in looks]
+    assert found == [["a"], ["b"], []]
+    assert len(asked) == 1
+
+
+def test_what_was_seen_serves_for_a_while_only():
+    """The next look sees what is new."""
+    now, worlds = [0.0], [page_of("a"), page_of("a", "b")]
+    with canned(lambda _: (200, worlds.pop(0))) as server:
+        lists = ZoneLists(3.0, lambda: now[0])
+        nodes = shared(server, lists)
+        assert nodes.labelled(LABEL, "b", [ZONE]).value == ()
+        now[0] = 2.9
+        assert nodes.labelled(LABEL, "b", [ZONE]).value == ()
+        now[0] = 3.0
+        assert [node.name for node in nodes.labelled(LABEL, "b", [ZONE]).value] == ["b"]
+
+
+def test_a_failure_is_nobody_elses():
+    """Who looks next asks again, and sees."""
+    answers = [
+        (403, {"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "no"}}),
+        (200, page_of("a")),
+    ]
+    with canned(lambda _: answers.pop(0)) as server:
+        nodes = shared(server, ZoneLists(3.0))
+        assert isinstance(nodes.labelled(LABEL, "a", [ZONE]), Unknown)
+        assert [node.name for node in nodes.labelled(LABEL, "a", [ZONE]).value] == ["a"]
+
+
+@pytest.mark.parametrize("places", [("p/zone-a", "p/zone-b"), ("p/zone-a", "q/zone-a")])
+def test_zones_and_projects_are_not_mixed(places):
+    """What one shows is not the other's."""
+    lists, asked = ZoneLists(3.0), []
+    for place in places:
+        lists.labelled(place, LABEL, "a", lambda place=place: asked.append(place) or ())
+    assert asked == list(places)
+
+
+def test_without_sharing_each_look_asks():
+    """Whoever acts must see what came of it."""
+    asked = []
+    with canned(lambda seen: (asked.append(seen.path), (200, page_of("a")))[1]) as server:
+        nodes = TpuNodes(server.clients())
+        for _ in range(2):
+            nodes.labelled(LABEL, "a", [ZONE])
+    assert len(asked) == 2

@@ -1,0 +1,85 @@
+"""
+What ends the bill when nobody watches: the legs that the plan shows, and the end that TPUs act on.
+"""
+
+from dataclasses import replace
+
+from orchestrator.advice.preview import preview
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.plan import Change, Kind, Plan, Verb
+from orchestrator.domain.ports import CloudAccount
+from orchestrator.domain.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, SELF_DELETE_ROLE, node_scopes
+from orchestrator.domain.spec import VmSpec, WatchSpec
+from orchestrator.domain.units import Duration
+from orchestrator.engine.blueprint import Blueprint
+from orchestrator.planning.dead_man import alone, legs
+from orchestrator.planning.termination import expiry
+from tests.planning.worlds import NOW, ZONE, history, spec
+
+ARMED = spec(watch=WatchSpec(ttl=Duration(7200), self_delete=True))
+
+
+def test_the_plan_tells_each_leg_and_whether_it_is_armed():
+    """VM by Google, TPU by itself, all by the next command."""
+
+    def armed(wanted):
+        return {leg.name: leg.armed for leg in legs(wanted)}
+
+    assert armed(spec()) == {"VM": True, "TPU": False, "all": True}
+    assert armed(ARMED) == {"VM": True, "TPU": True, "all": True}
+    assert armed(replace(ARMED, vm="none"))["VM"] is False
+    assert "Google stops it" in legs(replace(ARMED, vm=VmSpec(spot=True)))[0].text
+    shown = preview(ARMED, Plan(()), load_catalog()).as_dict()["dead_man"]
+    assert [leg["armed"] for leg in shown] == [True, True, True]
+
+
+def test_the_plan_says_what_a_tpu_that_deletes_itself_needs():
+    """The scope is wide only where it was asked for, and role and reason stand beside it."""
+    assert node_scopes(spec()) == MACHINE_SCOPES
+    assert node_scopes(ARMED) == (CLOUD_PLATFORM,)
+    change = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g1", "there is none yet", ZONE, 1)
+    details = preview(ARMED, Plan((change,)), load_catalog()).details(change)
+    assert details["life"] == "deletes itself after 2h"
+    assert SELF_DELETE_ROLE in details["its account needs"]
+    assert "life" not in preview(spec(), Plan((change,)), load_catalog()).details(change)
+
+
+def test_tpus_act_on_an_end_only_when_they_may_and_the_deployment_has_begun():
+    """What is switched off is told as 0, which disarms the machines that run already."""
+    assert expiry(ARMED, history(started_at=NOW)) == NOW + 7200
+    assert expiry(ARMED, history(started_at=0.0)) == 0.0
+    assert expiry(spec(), history(started_at=NOW)) == 0.0
+
+
+def test_only_a_tpu_that_may_delete_itself_gets_the_timer():
+    """Its machines know the end that they were made with; the VM has Google's limit."""
+    known = history(expires_at=NOW + 7200)
+    armed, plain = (Blueprint(s, CloudAccount("p", "me@p"), "key") for s in (ARMED, spec()))
+    made = armed.scripts("tpu", known, incarnation=1, node="demo-tpu-g1", zone=ZONE)
+    assert f"TPUCTL_EXPIRES_AT='{NOW + 7200:.0f}'" in made.job_env
+    assert "expire.lock" in made.expire_cron
+    assert made.expire_cron in made.startup
+    assert armed.node_order(known, ZONE, 1).scopes == (CLOUD_PLATFORM,)
+    for other in (armed.scripts("vm", known), plain.scripts("tpu", known, node="demo-tpu-g1", zone=ZONE)):
+        assert other.expire_cron == other.run_expire == ""
+        assert "EXPIRES_AT" not in other.job_env + other.startup
+
+
+def test_status_says_what_becomes_of_a_tpu_that_nobody_watches():
+    """When it goes, that it does not, or nothing before the first `up`."""
+    assert alone(ARMED, 1_800_000_000.0) == "the TPU deletes itself after 2027-01-15 10:00 UTC"
+    assert alone(spec(), NOW) == "nothing ends the TPU by itself (watch.self_delete is off)"
+    assert alone(ARMED, 0.0) == ""
+
+
+def test_a_flex_start_tpu_ends_by_itself():
+    """
+    Google limits its life, also where nobody watches and nothing is armed by us.
+    """
+    base = spec()
+    for run, life in ((None, "7d"), (Duration(7200), "2h")):
+        tpu = replace(base.tpu, request="flex-start", spot=False, max_run_duration=run)
+        wanted = replace(base, tpu=tpu)
+        (leg,) = [leg for leg in legs(wanted) if leg.name == "TPU"]
+        assert (leg.armed, life in leg.text) == (True, True)
+        assert f"{life} after it was given" in alone(wanted, 1.0)

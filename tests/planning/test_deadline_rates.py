@@ -1,0 +1,100 @@
+"""
+What a deadline weighs: the real prices of each zone, and what is remembered of it.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.capacity import after_grant, after_loss, after_refusal
+from orchestrator.domain.catalog import Price
+from orchestrator.domain.node_price import Prices, prices
+from orchestrator.domain.observation import Present
+from orchestrator.domain.plan import Kind, Verb
+from orchestrator.planning.deadline_rates import SPOT_PRICE
+from orchestrator.planning.decide import decide
+from orchestrator.planning.on_demand import situation, to_leave
+from tests.planning.test_on_demand import HOUR, KNOWN, begun, due
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, world
+
+KIND = "v5litepod-8"
+
+
+def priced(spot, dear, *, zone=ZONE, way=None):
+    """Return the prices of one zone."""
+    return Prices({(KIND, zone): Price(dear, spot)}, {zone: way} if way else {})
+
+
+def offers(table, *, places=(), **shown):
+    """Return the offers of a deployment whose TPU is gone, by zone, and the price of on demand."""
+    found = situation(
+        due(), world(nodes=Present(()), prices=table, **shown), begun(1, type=KIND, places=places)
+    )
+    return {offer.place: offer for offer in found.offers}, found.on_demand_usd_hour
+
+
+def test_the_prices_are_those_of_the_table():
+    """Of the type, in each zone; spot differs between zones though on demand does not."""
+    catalog = load_catalog()
+    found, dear = offers(prices(catalog, [KIND], [ZONE, OTHER_ZONE], "us-central1"))
+    assert dear == catalog.tpu_price(KIND, ZONE, spot=False)
+    assert found[ZONE].usd_hour == catalog.tpu_price(KIND, ZONE, spot=True)
+
+
+def test_the_way_to_the_bucket_is_part_of_the_price():
+    """Ten GiB an hour, for spot and on demand alike."""
+    found, dear = offers(priced(2.0, 9.0, way=0.05))
+    assert (found[ZONE].usd_hour, dear) == (2.5, 9.5)
+
+
+@pytest.mark.parametrize(
+    ("table", "usd", "dear"),
+    [
+        (Prices(), SPOT_PRICE, 1.0),
+        (priced(None, 10.0), 10.0 * SPOT_PRICE, 10.0),
+        (priced(4.0, None), 4.0, 4.0 / SPOT_PRICE),
+        (priced(2.0, 9.0, zone=OTHER_ZONE), 2.0, 9.0),
+    ],
+)
+def test_an_unknown_price_is_guessed_from_what_is_known(table, usd, dear):
+    """From the other one of the zone, or from another zone; without any only the ratio counts."""
+    found, on_demand = offers(table)
+    assert (found[ZONE].usd_hour, on_demand) == (usd, dear)
+
+
+def test_what_is_remembered_of_a_zone_counts_for_it_alone():
+    """How often spot was there by the hour, and how long TPUs lived."""
+    places = after_loss(after_grant((), ZONE, KIND, NOW - 50 * HOUR), ZONE, KIND, NOW - 30 * HOUR, 20 * HOUR)
+    for hour in range(8):
+        places = after_refusal(places, OTHER_ZONE, KIND, NOW - 40 * HOUR + hour * HOUR)
+    found, _ = offers(Prices(), places=places)
+    plain, _ = offers(Prices())
+    assert found[ZONE].life > plain[ZONE].life == found[OTHER_ZONE].life
+    assert found[OTHER_ZONE].share < 0.2 < plain[OTHER_ZONE].share < found[ZONE].share
+
+
+def on_demand_since(hours_left, table):
+    """Say why a TPU on demand is left whose job has so many hours of work left, and twelve of slack."""
+    known = replace(KNOWN, step=int(1000 - hours_left * 100))
+    was = begun(2, type=KIND, on_demand=(1,), progress=known)
+    report = beat(step=known.step, committed_step=known.step, timings={"first_step": NOW - HOUR})
+    seen = world(nodes=Present((node(),)), heartbeats=Present((report,)), prices=table)
+    return to_leave(due(f"{2 + hours_left + 12}h"), seen, was)
+
+
+def test_on_demand_is_left_only_when_the_saving_is_larger_than_what_the_change_costs():
+    """The same job and slack: it depends on the price of spot, and on how much work is left."""
+    assert "spot is back" in on_demand_since(4, priced(3.0, 9.6))
+    assert on_demand_since(4, priced(9.2, 9.6)) == ""
+    assert on_demand_since(0.3, priced(3.0, 9.6)) == ""
+
+
+def test_the_next_tpu_is_asked_for_where_the_file_says_whatever_it_costs():
+    """The order of the zones is the user's; prices decide between spot and on demand."""
+    table = Prices({(KIND, ZONE): Price(9.0, 5.0), (KIND, OTHER_ZONE): Price(9.0, 1.0)})
+    seen = world(nodes=Present(()), heartbeats=Present(()), prices=table)
+    was = begun(0.5, requested_at=0.0, accepted=False)
+    plan = decide(due(), seen, was)
+    (made,) = [c for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.CREATE)]
+    assert made.zone == ZONE

@@ -1,0 +1,180 @@
+"""
+What holds for every world and every record, however strange.
+"""
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.domain.observation import (
+    Absent,
+    Bucket,
+    Heartbeat,
+    Node,
+    NodeState,
+    Operation,
+    OperationResult,
+    Phase,
+    Present,
+    Unknown,
+    Vm,
+    VmState,
+    Worker,
+    World,
+)
+from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.record import History, Refusal, Span
+from orchestrator.errors import Retry
+from orchestrator.planning.decide import decide
+from orchestrator.planning.update_record import learn
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, spec
+
+ZONES = st.sampled_from([ZONE, OTHER_ZONE])
+TIMES = st.floats(NOW - 1e5, NOW)
+UNKNOWN = st.builds(Unknown, st.just("503"), st.sampled_from(Retry))
+NUMBERS = st.integers(0, 4)
+WORKERS = st.lists(st.builds(Worker, NUMBERS, st.just("10.0.0.1")), max_size=2).map(tuple)
+NODES = st.lists(
+    st.builds(
+        Node,
+        st.sampled_from(["demo-tpu-g1", "demo-tpu-g2", "odd"]),
+        ZONES,
+        st.sampled_from(NodeState),
+        st.none() | NUMBERS,
+        healthy=st.booleans(),
+        workers=WORKERS,
+        created_at=TIMES,
+    ),
+    max_size=3,
+).map(tuple)
+BEATS = st.lists(
+    st.builds(
+        Heartbeat,
+        NUMBERS,
+        st.integers(0, 2),
+        st.sampled_from(Phase),
+        TIMES,
+        workers=st.integers(1, 2),
+        bundle=st.sampled_from(["", "b", "c"]),
+        step=st.none() | NUMBERS,
+    ),
+    max_size=3,
+).map(tuple)
+OPERATIONS = st.builds(
+    Operation,
+    st.sampled_from("ab"),
+    st.sampled_from(["node", "vm"]),
+    st.sampled_from(["create", "delete", "start", "stop"]),
+    st.sampled_from(["demo-tpu-g1", "demo-vm"]),
+    ZONES,
+    st.none() | NUMBERS,
+    TIMES,
+)
+RESULTS = st.builds(OperationResult, OPERATIONS, st.booleans(), st.none() | st.sampled_from(Retry))
+VMS = st.builds(Vm, st.just("demo-vm"), ZONES, st.sampled_from(VmState), spot=st.booleans())
+BUCKETS = st.builds(Bucket, st.just("b"), st.sampled_from(["us-central1", "us-central1", "asia-east1"]))
+
+
+def sight(values):
+    """
+    Return any of the three kinds of sight.
+    """
+    return st.builds(Present, values) | st.just(Absent()) | UNKNOWN
+
+
+WORLDS = st.builds(
+    World,
+    sight(BUCKETS),
+    sight(VMS),
+    st.builds(Present, NODES) | UNKNOWN,
+    st.builds(Present, BEATS) | UNKNOWN,
+    st.lists(RESULTS, max_size=2).map(tuple),
+    st.just(NOW),
+)
+HISTORIES = st.builds(
+    History,
+    started_at=TIMES,
+    incarnation=NUMBERS,
+    zone=ZONES,
+    accepted=st.booleans(),
+    requested_at=TIMES,
+    vm_accepted=st.booleans(),
+    bucket_seen=st.booleans(),
+    bucket_ready=st.booleans(),
+    bundle=st.sampled_from(["", "b"]),
+    agent=st.just("a"),
+    uploaded=st.sampled_from(["", "b:a"]),
+    pushed=st.sampled_from(["", "b", "1:b"]),
+    remote_failed_since=st.none() | TIMES,
+    next_remote_at=TIMES,
+    operations=st.lists(OPERATIONS, max_size=2).map(tuple),
+    refusals=st.lists(
+        st.builds(Refusal, TIMES, ZONES, st.sampled_from(Retry), kind=st.sampled_from([Kind.NODE, Kind.VM])),
+        max_size=4,
+    ).map(tuple),
+    spans=st.lists(
+        st.builds(Span, st.sampled_from(["node", "vm"]), st.just("x"), ZONES, TIMES), max_size=2
+    ).map(tuple),
+    outcome=st.sampled_from(["", "", "done", "failed"]),
+)
+SPECS = st.sampled_from(
+    [
+        spec(),
+        spec(vm="none"),
+        spec(job=replace(spec().job, run_on="vm")),
+        spec(watch=replace(spec().watch, budget_usd=5.0)),
+    ]
+)
+fast = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def of_node(plan, verb):
+    """
+    Return the plan's changes of nodes with one verb.
+    """
+    return [c for c in plan.changes if c.kind is Kind.NODE and c.verb is verb]
+
+
+@fast
+@given(SPECS, WORLDS, HISTORIES, st.floats(0, 10))
+def test_a_decision_is_always_made_and_always_the_same(deployment, world, history, usd):
+    """
+    Pure and total: no world and no record make it raise, and equal questions get equal answers.
+
+    At most one node is asked for in a pass, and none when the deployment has ended.
+    """
+    learned = learn(history, world)
+    plan = decide(deployment, world, learned, usd)
+    assert plan == decide(deployment, world, learned, usd)
+    assert len(of_node(plan, Verb.CREATE)) <= 1
+    assert not (plan.outcome is not None and of_node(plan, Verb.CREATE))
+    for change in of_node(plan, Verb.CREATE):
+        assert change.incarnation >= learned.incarnation
+        assert change.incarnation >= 1
+    for change in of_node(plan, Verb.DELETE):
+        assert any(n.name == change.name for n in world.nodes.value)
+
+
+@fast
+@given(SPECS, WORLDS, HISTORIES)
+def test_what_cannot_be_seen_is_not_changed(deployment, world, history):
+    """
+    Unknown nodes: no node is made or deleted; the same for VM and bucket.
+    """
+    for name, kind in (("nodes", Kind.NODE), ("vm", Kind.VM), ("bucket", Kind.BUCKET)):
+        dark = replace(world, **{name: Unknown("503")})
+        plan = decide(deployment, dark, learn(history, dark))
+        assert kind not in {c.kind for c in plan.changes}
+
+
+@fast
+@given(WORLDS, HISTORIES)
+def test_learning_never_forgets_an_incarnation(world, history):
+    """
+    The newest incarnation only grows, and learning twice from the same world adds nothing.
+    """
+    once = learn(history, world)
+    assert once.incarnation >= history.incarnation
+    again = learn(once, replace(world, operations=()))
+    assert (again.incarnation, again.sightings, again.spans) == (once.incarnation, once.sightings, once.spans)

@@ -1,0 +1,41 @@
+"""
+A VM that differs from the file is left alone, and this is said.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.observation import Absent, Present, VmState
+from orchestrator.planning.drift import changed, left_alone
+from tests.planning.planning_kit import make_spec
+from tests.planning.worlds import vm, world
+
+AS_WANTED = vm(machine="e2-small", disk_gb=50, external_ip="203.0.113.7")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"machine": "e2-medium"}, "machine e2-medium, the file wants e2-small"),
+        ({"disk_gb": 20}, "disk 20 GB, the file wants 50 GB"),
+        ({"spot": True}, "capacity spot, the file wants standard"),
+        ({"external_ip": ""}, "external address no, the file wants yes"),
+    ],
+)
+def test_each_difference_is_named(fields, said):
+    """What the VM has comes first, then what is wanted."""
+    found = replace(AS_WANTED, **fields)
+    assert changed(make_spec(vm={}), found) == (said,)
+    (text,) = left_alone(make_spec(vm={}), world(vm=Present(found)))
+    assert said in text
+    assert text.endswith("tpuctl down, tpuctl up")
+
+
+def test_nothing_is_said_of_a_vm_that_is_right_unknown_absent_or_unwanted():
+    """Facts that the cloud did not show are no differences."""
+    spec = make_spec(vm={})
+    assert left_alone(spec, world(vm=Present(AS_WANTED))) == ()
+    assert left_alone(spec, world(vm=Present(vm(state=VmState.TERMINATED)))) == ()
+    assert left_alone(spec, world(vm=Absent())) == ()
+    assert left_alone(make_spec(vm="none"), world(vm=Present(vm(spot=True)))) == ()

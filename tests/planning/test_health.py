@@ -1,0 +1,115 @@
+"""
+Decisions about a node whose state or health is odd: what its workers report counts for more.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.bucket_grants import GRANT_SETTLES
+from orchestrator.domain.observation import NodeState, Phase, Present, Unknown
+from orchestrator.domain.plan import Kind, Verb
+from orchestrator.planning.decide import decide
+from orchestrator.planning.next_zone import SECOND_WITNESS
+from orchestrator.planning.tpu import SICK_DEADLINE
+from tests.planning.worlds import NOW, beat, history, node, spec, world
+
+SILENT = Present((beat(updated=NOW - 200),))
+NODE_CREATE_2 = (Kind.NODE, Verb.CREATE, 2)
+NODE_DELETE_1 = (Kind.NODE, Verb.DELETE, 1)
+SICK = node(healthy=False, health="UNHEALTHY_MAINTENANCE")
+
+
+def steps(plan):
+    """
+    Return what a plan does to nodes.
+    """
+    return [(c.kind, c.verb, c.incarnation) for c in plan.changes if c.kind is Kind.NODE]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        SICK,
+        node(healthy=False, health="TIMEOUT", timed_out=True),
+        *(node(state=s) for s in (NodeState.CREATING, NodeState.REPAIRING, NodeState.UNKNOWN)),
+    ],
+    ids=lambda one: f"{one.state.name} {one.health}",
+)
+def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(odd):
+    """
+    A fresh heartbeat is evidence of life; state and health are hearsay, for however long.
+    """
+    key = odd.state.name.lower()
+    long = history(sightings={"node:1:unhealthy": NOW - 7200, f"node:1:{key}": NOW - 7200})
+    assert decide(spec(), world(nodes=Present((odd,))), long).empty
+
+
+@pytest.mark.parametrize(
+    ("change", "record", "lost"),
+    [
+        ({}, {}, True),
+        ({"boots": (beat(phase=Phase.BOOT, script=True, updated=NOW - 300),)}, {}, False),
+        ({}, {"granted_at": NOW - GRANT_SETTLES + 1}, False),
+    ],
+)
+def test_silence_is_no_witness_while_a_boot_may_be_why(change, record, lost):
+    """
+    SSH may be closed by a firewall; a startup script that works, or a role that is new, explains the silence.
+    """
+    tried = history(remote_failed_since=NOW - 400, next_remote_at=NOW, **record)
+    silent = world(heartbeats=Present(()), **change)
+    assert (NODE_DELETE_1 in steps(decide(spec(), silent, tried))) is lost
+
+
+@pytest.mark.parametrize(("age", "replaced"), [(30, False), (200, False), (SICK_DEADLINE + 5, True)])
+def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced):
+    """
+    A TPU that was born unhealthy and whose script runs has its chance; one that says no more, as others do.
+    """
+    first = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - age)
+    seen = world(nodes=Present((SICK,)), heartbeats=Present(()), boots=(first,))
+    plan = decide(spec(), seen, history(sightings={"node:1:unhealthy": NOW - age}))
+    assert (NODE_DELETE_1 in steps(plan)) is replaced
+
+
+@pytest.mark.parametrize(
+    ("beats", "since", "replaced"),
+    [
+        (SILENT, SICK_DEADLINE - 5, False),
+        (SILENT, SICK_DEADLINE + 5, True),
+        (Present(()), SECOND_WITNESS - 5, False),  # it has never reported: born sick
+        (Present(()), SECOND_WITNESS + 5, True),
+        (Unknown("503"), 7200, False),
+    ],
+)
+def test_a_silent_unhealthy_node_is_replaced_after_a_while(beats, since, replaced):
+    """
+    At once if it has never reported, after minutes if it has, and never on an answer that did not come.
+    """
+    sick = world(nodes=Present((SICK,)), heartbeats=beats)
+    plan = decide(spec(), sick, history(sightings={"node:1:unhealthy": NOW - since}))
+    assert [s for s in steps(plan) if s in {NODE_DELETE_1, NODE_CREATE_2}] == (
+        [NODE_DELETE_1, NODE_CREATE_2] if replaced else []
+    )
+
+
+def test_a_node_of_health_timeout_gets_the_time_of_any_start():
+    """
+    TIMEOUT is also what a machine shows that is still warming up.
+    """
+    cold = world(nodes=Present((replace(SICK, timed_out=True),)), heartbeats=Present(()))
+    sightings = {"node:1:unhealthy": NOW - 900, "node:1:ready": NOW - 900}
+    assert NODE_DELETE_1 not in steps(decide(spec(), cold, history(sightings=sightings)))
+    late = {"node:1:unhealthy": NOW - 1300, "node:1:ready": NOW - 1300}
+    assert NODE_DELETE_1 in steps(decide(spec(), cold, history(sightings=late)))
+
+
+def test_after_three_that_never_reported_a_sick_one_gets_the_time_of_any_start():
+    """
+    Replacing them by the half minute would only spend the grant.
+    """
+    sick = world(nodes=Present((SICK,)), heartbeats=Present(()))
+    three = tuple((n, NOW - 100.0) for n in (1, 2, 3))
+    often = history(sightings={"node:1:unhealthy": NOW - 60}, mute=three)
+    assert NODE_DELETE_1 not in steps(decide(spec(), sick, often))

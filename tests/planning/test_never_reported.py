@@ -1,0 +1,195 @@
+"""
+TPUs that never report are replaced; after an hour of nothing else the deployment ends.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.bucket_grants import GRANT_SETTLES
+from orchestrator.domain.observation import Phase, Present, Unknown
+from orchestrator.domain.plan import Kind, Outcome, Verb
+from orchestrator.domain.record import Candidate, History, Span
+from orchestrator.domain.spec import JobSpec
+from orchestrator.planning.decide import decide
+from orchestrator.planning.never_reported import (
+    MUTE_TIME,
+    MUTE_TPUS,
+    SILENT_DEADLINE,
+    START_DEADLINE,
+    with_beacon,
+    with_mute,
+)
+from orchestrator.planning.update_record import learn
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, spec, world
+
+READY = "node:1:ready"
+
+
+def known(waited, **fields):
+    """Return a record whose first TPU has been READY for so many seconds."""
+    base = History(
+        incarnation=1, zone=ZONE, accepted=True, requested_at=NOW - waited - 200, zones_used=(ZONE,),
+        bucket_seen=True, bucket_ready=True, vm_accepted=True, started_at=NOW - waited - 300,
+        sightings={READY: NOW - waited},
+    )  # fmt: skip
+    return replace(base, **fields)
+
+
+def silent(**overrides):
+    """Return a world in which a READY TPU has not reported."""
+    return world(heartbeats=Present(()), **overrides)
+
+
+def deletions(plan):
+    """Return the deletions of TPUs in a plan."""
+    return [c for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.DELETE)]
+
+
+@pytest.mark.parametrize(("waited", "replaced"), [(START_DEADLINE - 1, False), (START_DEADLINE, True)])
+def test_a_tpu_that_never_reports_is_replaced_in_time(waited, replaced):
+    """Twenty minutes after it was READY, and not sooner."""
+    plan = decide(spec(), silent(), known(waited))
+    assert bool(deletions(plan)) is replaced
+    assert any(c.verb is Verb.CREATE and c.kind is Kind.NODE for c in plan.changes) is replaced
+
+
+SOON = known(SILENT_DEADLINE, beacons=(1,))
+FIRST = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - SILENT_DEADLINE)
+MUTE = tuple((n, NOW - 100.0) for n in range(2, 2 + MUTE_TPUS))
+
+
+def spans(zone):
+    """Return the bills of the mute ones."""
+    return tuple(Span("node", f"demo-tpu-g{n}", zone, NOW - 900, NOW - 100) for n, _ in MUTE)
+
+
+@pytest.mark.parametrize(
+    ("record", "seen", "replaced"),
+    [
+        (SOON, silent(), True),
+        (known(SILENT_DEADLINE - 1, beacons=(1,)), silent(), False),
+        # Its script reports late: an earlier tpuctl gave it to the machine.
+        (known(SILENT_DEADLINE, beacons=(2,)), silent(), False),
+        (SOON, silent(boots=(FIRST,)), False),
+        (SOON, world(heartbeats=Unknown("503")), False),
+        (SOON, silent(nodes=Present((node(healthy=False, health="TIMEOUT", timed_out=True),))), False),
+        (replace(SOON, granted_at=NOW - GRANT_SETTLES + 1), silent(), False),
+        (replace(SOON, granted_at=NOW - GRANT_SETTLES), silent(), True),
+        (replace(SOON, mute=MUTE, spans=spans(ZONE)), silent(), False),
+        (replace(SOON, mute=MUTE), silent(), False),  # nobody knows where they were
+        (replace(SOON, mute=MUTE, spans=spans(OTHER_ZONE)), silent(), True),
+        (replace(SOON, mute=MUTE[1:], spans=spans(ZONE)), silent(), True),
+    ],
+    ids=[
+        "silent", "not yet", "an old script", "it has begun", "unknown", "TIMEOUT", "a new grant",
+        "an old grant", "three of this zone",
+        "three of nobody knows where", "three of another zone", "two of this zone",
+    ],
+)  # fmt: skip
+def test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes(record, seen, replaced):
+    """Its first act is a report; all that may keep a machine from that act is given more time."""
+    found = deletions(decide(spec(), seen, record))
+    assert bool(found) is replaced
+    assert all(change.details for change in found), "it counts as mute, and its zone is left for a while"
+
+
+def test_a_startup_script_that_begins_and_never_comes_through_is_given_up_too():
+    """After the time of any start; it counts as one that has never reported."""
+    (change,) = deletions(decide(spec(), silent(boots=(FIRST,)), known(START_DEADLINE, beacons=(1,))))
+    assert "has begun" in change.why
+    assert change.details
+
+
+def test_a_first_report_does_not_wipe_the_slate():
+    """Scripts that all begin, and of which none comes through, would be paid for without end."""
+    looked = silent(boots=(FIRST,))
+    assert learn(known(60, mute=MUTE), looked).mute == MUTE
+
+
+def test_the_zone_of_a_mute_one_is_left_for_a_while():
+    """The next TPU, of the same plan, is asked for elsewhere."""
+    (change,) = deletions(decide(spec(), silent(), SOON))
+    plan = decide(spec(), silent(), replace(SOON, type="v5litepod-8"))
+    (create,) = (c for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.CREATE))
+    assert (change.zone, create.zone) == (ZONE, OTHER_ZONE)
+
+
+def test_the_record_says_which_scripts_report_first_as_long_as_that_matters():
+    """The newest TPU and those that race with it."""
+    raced = known(0, incarnation=3, rivals=(Candidate(2, OTHER_ZONE, NOW),), beacons=(1, 2))
+    assert with_beacon(raced, 3).beacons == (2, 3)
+
+
+def test_reports_that_cannot_be_read_are_no_silence():
+    """Unknown is not absent."""
+    looked = world(heartbeats=Unknown("the bucket does not answer"))
+    assert not deletions(decide(spec(), looked, known(9 * START_DEADLINE)))
+
+
+def test_one_worker_that_reports_is_enough():
+    """Then its startup script has come through; the others are looked after one by one."""
+    looked = world(heartbeats=Present((beat(),)))
+    assert not deletions(decide(spec(), looked, known(9 * START_DEADLINE)))
+
+
+@pytest.mark.parametrize(("waited", "ends"), [(MUTE_TIME - 1, False), (MUTE_TIME, True)])
+def test_a_vm_that_never_reports_holds_no_tpu_for_more_than_an_hour(waited, ends):
+    """Another TPU would not help it, so none is asked for; the one that waits goes."""
+    wanted = spec(job=JobSpec(command="python train.py", run_on="vm"))
+    plan = decide(wanted, silent(), known(waited))
+    assert (plan.outcome is Outcome.FAILED, bool(deletions(plan))) == (ends, ends)
+    assert not any(c.verb is Verb.CREATE and c.kind is Kind.NODE for c in plan.changes)
+
+
+def test_an_end_that_has_begun_is_not_taken_back():
+    """The TPU is READY no more while it is deleted; another one would wait in vain too."""
+    wanted = spec(job=JobSpec(command="python train.py", run_on="vm"))
+    ended = decide(wanted, silent(), known(MUTE_TIME))
+    going = known(MUTE_TIME, sightings={}, outcome=ended.outcome.value, reason=ended.reason)
+    gone = silent(nodes=Present(()))
+    assert decide(wanted, gone, going).outcome is Outcome.FAILED
+    assert not any(c.verb is Verb.CREATE for c in decide(wanted, gone, going).changes)
+
+
+def test_a_silent_tpu_counts_once_however_often_its_deletion_is_asked_for():
+    """A killed controller asks again."""
+    (change,) = deletions(decide(spec(), silent(), known(START_DEADLINE)))
+    once = with_mute(known(START_DEADLINE), change, NOW)
+    assert once.mute == ((1, NOW),)
+    assert with_mute(once, change, NOW + 60) == once
+
+
+def test_a_tpu_that_was_lost_for_another_reason_does_not_count():
+    """A preemption during the boot is the market's doing."""
+    lost = silent(nodes=Present((node(state=node().state.PREEMPTED),)))
+    (change,) = deletions(decide(spec(), lost, known(START_DEADLINE)))
+    assert with_mute(known(START_DEADLINE), change, NOW).mute == ()
+
+
+def test_a_tpu_that_has_worked_and_fell_silent_does_not_count():
+    """Its startup script came through; the network to it, or the machine, failed later."""
+    lost = known(9 * START_DEADLINE, remote_failed_since=NOW - 600, next_remote_at=NOW - 1)
+    looked = world(heartbeats=Present((beat(updated=NOW - 900),)))
+    (change,) = deletions(decide(spec(), looked, lost))
+    assert "out of reach" in change.why
+    assert with_mute(lost, change, NOW).mute == ()
+
+
+@pytest.mark.parametrize(
+    ("many", "since", "ends"),
+    [(MUTE_TPUS, MUTE_TIME, True), (MUTE_TPUS - 1, 9 * MUTE_TIME, False), (9, MUTE_TIME - 1, False)],
+)
+def test_the_deployment_ends_after_three_of_them_and_an_hour(many, since, ends):
+    """Neither a bad hour with one TPU nor a short outage ends it; both together leave no hope."""
+    mute = tuple((number, NOW - since) for number in range(1, many + 1))
+    plan = decide(spec(), silent(), known(60, mute=mute))
+    assert (plan.outcome is Outcome.FAILED) is ends
+    assert ("never reported" in plan.reason) is ends
+    assert bool(deletions(plan)) is ends
+
+
+def test_one_report_wipes_the_slate_clean():
+    """What came up once can come up again."""
+    spoken = learn(known(60, mute=((1, NOW - 9), (2, NOW - 5))), world(heartbeats=Present((beat(),))))
+    assert spoken.mute == ()

@@ -1,0 +1,127 @@
+"""
+A deployment whose loop may run on its VM: the VM goes last, and only such a VM may do more than the others.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.advice.preview import preview
+from orchestrator.config.rules.every_rule import check
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.observation import Phase, Present, Unknown, VmState
+from orchestrator.domain.plan import Change, Kind, Plan, Verb
+from orchestrator.domain.ports import CloudAccount
+from orchestrator.domain.scopes import CLOUD_PLATFORM, LOOP_ROLES, MACHINE_SCOPES, vm_scopes
+from orchestrator.domain.spec import VmSpec, WatchSpec
+from orchestrator.engine.blueprint import LOOP_MARGIN, Blueprint
+from orchestrator.planning.decide import decide
+from tests.planning.worlds import beat, history, node, spec, vm, world
+
+LOOPED = spec(watch=WatchSpec(on_vm=True))
+DONE = Present((beat(phase=Phase.DONE),))
+
+
+def kinds(plan):
+    """Return what a plan changes."""
+    return [(c.kind, c.verb) for c in plan.changes]
+
+
+def test_the_vm_is_stopped_when_no_tpu_is_left_and_the_end_is_recorded():
+    """A loop that stopped its own machine first could not see to the rest."""
+    first = decide(LOOPED, world(heartbeats=DONE), history())
+    assert kinds(first) == [(Kind.NODE, Verb.DELETE)]
+    assert "the VM is stopped last" in first.waiting
+    gone = world(heartbeats=DONE, nodes=Present(()))
+    assert decide(LOOPED, gone, history()).empty, "the end is not recorded yet"
+    assert decide(LOOPED, gone, history()).waiting
+    assert kinds(decide(LOOPED, gone, history(outcome="done", requested_at=0.0))) == [(Kind.VM, Verb.STOP)]
+    unseen = world(heartbeats=DONE, nodes=Unknown("503"))
+    assert decide(LOOPED, unseen, history(outcome="done", requested_at=0.0)).empty
+
+
+def test_a_stopped_vm_is_the_end():
+    """Then nothing is waited for."""
+    over = world(heartbeats=DONE, nodes=Present(()), vm=Present(vm(state=VmState.TERMINATED)))
+    plan = decide(LOOPED, over, history(outcome="done", requested_at=0.0))
+    assert (plan.empty, plan.waiting) == (True, ())
+
+
+def test_without_the_loop_both_go_at_once():
+    """The loop runs elsewhere and outlives the VM."""
+    plan = decide(spec(), world(heartbeats=DONE), history())
+    assert kinds(plan) == [(Kind.NODE, Verb.DELETE), (Kind.VM, Verb.STOP)]
+
+
+def test_only_a_vm_for_the_loop_may_call_every_api():
+    """TPU workers never may; without watch.on_vm the VM may not either."""
+    assert vm_scopes(spec()) == MACHINE_SCOPES
+    assert vm_scopes(LOOPED) == (CLOUD_PLATFORM,)
+    blueprint = Blueprint(replace(LOOPED, vm=VmSpec()), CloudAccount("p", "me@p"), "key")
+    assert blueprint.vm_order(history()).scopes == (CLOUD_PLATFORM,)
+    assert blueprint.node_order(history(), node().zone, 1).scopes == MACHINE_SCOPES
+
+
+def test_the_vm_outlives_the_time_to_live_so_that_its_loop_can_end_the_deployment():
+    """Google's own limit must not take the loop away before it has deleted the TPU."""
+    plain, looped = (
+        Blueprint(s, CloudAccount("p", "me@p"), "key").vm_order(history()) for s in (spec(), LOOPED)
+    )
+    assert looped.ttl - plain.ttl == LOOP_MARGIN > 0
+
+
+def test_the_plan_names_scope_and_roles_with_their_reason():
+    """Whoever reads it can grant them before the first `up`."""
+    change = Change(Kind.VM, Verb.CREATE, "demo-vm", "there is none yet", "us-central1-a")
+    details = preview(LOOPED, Plan((change,)), load_catalog()).details(change)
+    assert details["scope"].startswith("cloud-platform, so that `tpuctl watch --on-vm` can ")
+    assert all(role in details["its account needs"] for role in LOOP_ROLES)
+    assert "scope" not in preview(spec(), Plan((change,)), load_catalog()).details(change)
+
+
+def test_a_loop_needs_a_vm_that_somebody_starts_again():
+    """No VM is an error; a spot VM gets a warning."""
+    catalog = load_catalog()
+
+    def said(found):
+        return [(p.fatal, p.message) for p in check(found, catalog) if p.key == "watch.on_vm"]
+
+    assert said(LOOPED) == []
+    ((fatal, text),) = said(replace(LOOPED, vm="none"))
+    assert fatal
+    assert "vm is none" in text
+    ((fatal, text),) = said(replace(LOOPED, vm=VmSpec(spot=True)))
+    assert not fatal
+    assert "nobody starts a preempted VM" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({}, False), ({"secrets": {"A": "secret://a"}}, True), ({"self_delete": True}, True),
+        ({"secrets": {"A": "secret://a"}, "vm": VmSpec(service_account="loop@p")}, False),
+        ({"secrets": {"A": "secret://a"}, "vm": VmSpec(service_account="loop@p"), "run_on": "vm"}, True),
+        ({"secrets": {"A": "secret://a"}, "vm": VmSpec(service_account="me@p"), "account": "me@p"}, True),
+    ],
+)  # fmt: skip
+def test_a_job_that_may_do_what_the_loop_may_is_named(changes, named):
+    """In `plan` and `check`; an account for the loop alone ends it, where the job runs elsewhere."""
+    job = replace(
+        LOOPED.job, secrets=changes.get("secrets", {}), run_on=changes.get("run_on", LOOPED.job.run_on)
+    )
+    watch = replace(LOOPED.watch, self_delete=changes.get("self_delete", False))
+    found = replace(
+        LOOPED, job=job, watch=watch, vm=changes.get("vm", VmSpec()), service_account=changes.get("account")
+    )
+    told = [p for p in check(found, load_catalog()) if p.key == "watch.on_vm"]
+    assert [not p.fatal and "both run as one account" in p.message for p in told] == [True] * named
+
+
+def test_a_loop_with_an_account_of_its_own_is_made_with_it():
+    """The TPU keeps the other one."""
+    own = replace(LOOPED, vm=VmSpec(service_account="loop@p"))
+    blueprint = Blueprint(own, CloudAccount("p", "me@p"), "key")
+    assert blueprint.vm_order(history()).service_account == "loop@p"
+    assert blueprint.node_order(history(), node().zone, 1).service_account == "me@p"
+    order = blueprint.bucket_order()
+    assert (order.writer, order.vm, order.loop) == ("me@p", "loop@p", True)

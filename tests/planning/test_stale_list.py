@@ -1,0 +1,66 @@
+"""
+A list of TPUs that is older than one seen before says nothing.
+"""
+
+from dataclasses import replace
+
+from orchestrator.domain.observation import NodeState, Present, Unknown
+from orchestrator.planning.decide import decide
+from orchestrator.planning.stale_list import not_older
+from orchestrator.planning.update_record import learn
+from tests.planning.worlds import NOW, history, node, spec, world
+
+EARLIER = node(state=NodeState.DELETING, created_at=NOW - 9000)
+WORKS = node(created_at=NOW - 600)
+
+
+def seen(*looks):
+    """Return the record that has learned from *looks*, each of one TPU, or None where it failed."""
+    known = history()
+    for look in looks:
+        known = learn(known, world(nodes=Present((look,)) if look else Unknown("503")))
+    return known
+
+
+def test_the_earlier_tpu_of_a_name_does_not_take_the_place_of_the_one_that_works():
+    """Its list is Unknown, and nothing is replaced."""
+    known = seen(WORKS)
+    look = not_older(world(nodes=Present((EARLIER,))), known)
+    assert isinstance(look.nodes, Unknown)
+    assert decide(spec(), look, learn(known, look), 0.0).changes == ()
+
+
+def test_a_look_that_fails_forgets_nothing():
+    """The next old list is as old."""
+    assert isinstance(not_older(world(nodes=Present((EARLIER,))), seen(WORKS, None)).nodes, Unknown)
+
+
+def test_the_tpu_that_was_seen_may_go_itself():
+    """It is the same TPU in another state."""
+    going = world(nodes=Present((replace(WORKS, state=NodeState.DELETING),)))
+    assert not_older(going, seen(WORKS)) == going
+
+
+def test_a_tpu_that_is_newer_than_the_one_before_is_seen():
+    """A queued resource may make it anew under its name."""
+    newer = world(nodes=Present((replace(WORKS, created_at=NOW),)))
+    assert not_older(newer, seen(WORKS)) == newer
+
+
+def test_a_tpu_without_a_time_is_seen():
+    """The API may leave it out."""
+    timeless = world(nodes=Present((replace(WORKS, created_at=0.0),)))
+    assert not_older(timeless, seen(WORKS)) == timeless
+
+
+def test_the_queued_resource_that_made_the_tpu_is_seen_when_the_tpu_is_gone():
+    """It was asked for before the machine came."""
+    left = world(nodes=Present((replace(WORKS, machine=False, created_at=NOW - 9000),)))
+    assert not_older(left, seen(WORKS)) == left
+
+
+def test_the_record_does_not_grow_with_each_tpu():
+    """Times of TPUs that nobody asks for any more are forgotten."""
+    known = replace(seen(WORKS), incarnation=2)
+    later = learn(known, world(nodes=Present((node(2, created_at=NOW),))))
+    assert [key for key in later.sightings if key.startswith("made:")] == ["made:2"]

@@ -1,0 +1,183 @@
+"""
+An end without a checkpoint: never done, no machine goes before its files are kept, and people read which.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.domain.observation import NodeState, Phase, Present
+from orchestrator.domain.plan import Outcome
+from orchestrator.domain.spec import CheckpointSpec
+from orchestrator.engine.loop import raise_outcome
+from orchestrator.errors import UnclaimedError
+from orchestrator.planning.decide import decide
+from orchestrator.planning.notices import due
+from orchestrator.planning.unclaimed import lost_text, uncommitted_text
+from tests.planning.worlds import NOW, beat, history, node, spec, world
+
+LIES = {"unclaimed_files": 2, "unclaimed_bytes": 3000, "uncommitted": "ckpt.pt", "unclaimed_complete": True}
+
+
+def planned(*beats, was=None, **shown):
+    """Return what a pass plans when these workers report."""
+    return decide(spec(), world(heartbeats=Present(beats), **shown), was or history())
+
+
+def test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine():
+    """
+    An agent of before this rule says done whenever a job leaves with status 0: nothing is deleted on that.
+    """
+    plan = planned(beat(phase=Phase.DONE, committed_step=None))
+
+    assert (plan.outcome, plan.changes) == (None, ())
+    assert any("has committed nothing; its machine is kept" in text for text in plan.waiting)
+    assert planned(beat(phase=Phase.DONE)).outcome is Outcome.DONE
+
+
+def test_the_files_of_every_worker_come_first():
+    """
+    A slice ends when each of its workers has said its last word.
+    """
+    first = beat(workers=2, phase=Phase.UNCLAIMED, **LIES)
+
+    assert planned(first, beat(1, workers=2, phase=Phase.ENDED)).outcome is None
+    ended = planned(first, beat(1, workers=2, phase=Phase.UNCLAIMED, **LIES))
+    assert ended.outcome is Outcome.UNCLAIMED
+    assert [change.name for change in ended.changes][:1] == ["demo-tpu-g1"]
+    assert "ckpt.pt and 3 more files lie in unclaimed/" in ended.reason
+    assert "format auto wants the layout of a known framework" in ended.reason
+
+
+def test_nothing_saved_at_all_is_said():
+    """
+    There is no file to name then.
+    """
+    plan = planned(beat(phase=Phase.UNCLAIMED))
+    assert plan.reason.startswith("the job ended with status 0 and saved nothing; format auto wants")
+
+
+def test_the_end_is_remembered_when_the_reports_are_gone():
+    """
+    The record keeps outcome and reason.
+    """
+    was = replace(history(), outcome="unclaimed", reason="why")
+    plan = planned(was=was, nodes=Present(()))
+    assert (plan.outcome, plan.reason) == (Outcome.UNCLAIMED, "why")
+
+
+def test_a_gang_that_gave_up_ends_when_each_worker_has_brought_its_files():
+    """
+    One that falls silent is not waited for, and none for more than an hour.
+    """
+    failed = beat(workers=2, phase=Phase.FAILED, message="5 starts")
+    busy = beat(1, workers=2, phase=Phase.STOPPING)
+
+    assert planned(failed, busy).outcome is None
+    assert planned(failed, replace(busy, phase=Phase.FAILED)).outcome is Outcome.FAILED
+    assert planned(failed, replace(busy, updated=NOW - 900)).outcome is Outcome.FAILED
+    assert planned(replace(failed, updated=NOW - 4000), busy).outcome is Outcome.FAILED
+
+
+def test_a_preemption_tells_what_became_of_the_work():
+    """
+    Never that it is committed when nothing is.
+    """
+    taken = {"nodes": Present((node(state=NodeState.READY),))}
+    left = {"phase": Phase.STOPPED, "notice": True, "preempted": True}
+    nothing = planned(beat(**left), **taken)
+    saved = planned(beat(committed_step=40, **left), **taken)
+
+    assert "NOTHING is committed, so the next one begins at step 0" in nothing.changes[0].why
+    assert "its work is committed up to step 40" in saved.changes[0].why
+    counted = planned(beat(committed_step=3, committed_counted=True, **left), **taken)
+    assert "its work is committed up to save 3" in counted.changes[0].why, "no step is claimed"
+
+
+@pytest.mark.parametrize(
+    ("folder", "text"),
+    [
+        ("bucket", "has no steps and starts again; what it wrote to the bucket stays there"),
+        ("local", "has no steps and starts again; 2 files, 3 kB"),
+    ],
+)
+def test_of_a_job_without_steps_nothing_is_said_to_be_lost(folder, text):
+    """
+    Its files count when it has ended: what is there already is in the bucket, and comes back.
+    """
+    saving = CheckpointSpec(format="outputs", dir=folder)
+    left = beat(phase=Phase.STOPPED, notice=True, preempted=True, **LIES)
+    assert text in lost_text(saving, world(heartbeats=Present((left,))), history())
+
+
+def test_a_save_elsewhere_is_named_with_its_reason():
+    """
+    The format is not to blame for a file in the working folder.
+    """
+    whole = {"uncommitted": "checkpoint-20/model.safetensors", "uncommitted_place": "checkpoints"}
+    alone = beat(uncommitted_state="not resumable", **whole)
+    assert "it is whole, but" in uncommitted_text(spec().job.checkpoint, [alone])
+    wrong = beat(uncommitted="out/ckpt.pt", uncommitted_place="work")
+    told = uncommitted_text(spec().job.checkpoint, [wrong])
+    assert told.endswith("(only what lies below $TPUCTL_CHECKPOINT_DIR is committed)")
+    stray = {"uncommitted": "runs/ckpt_5.npz", "uncommitted_place": "bucket"}
+    told = uncommitted_text(spec().job.checkpoint, [beat(**stray)])
+    assert "runs/ckpt_5.npz is in the bucket, where tpuctl looks for no saves, nothing is committed" in told
+    assert "set job.checkpoint.dir: bucket" in told
+    ended = planned(beat(phase=Phase.UNCLAIMED, **stray))
+    assert "runs/ckpt_5.npz lies in the bucket" in ended.reason
+    assert "saved nothing" not in ended.reason
+    gone = world(heartbeats=Present((beat(phase=Phase.STOPPED, notice=True, **stray),)))
+    assert "NOTHING" not in lost_text(spec().job.checkpoint, gone, history())
+    ended = planned(beat(phase=Phase.UNCLAIMED, **{**LIES, "uncommitted_place": "home"}))
+    assert ended.reason.endswith("; only what lies below $TPUCTL_CHECKPOINT_DIR is committed")
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (
+            {"uncommitted": "ckpt.pt", "uncommitted_place": "checkpoints"},
+            "ckpt.pt is in the checkpoint folder, ",
+        ),
+        (
+            {"uncommitted": "out/a.pt", "uncommitted_place": "work"},
+            "out/a.pt is in the job's working folder, ",
+        ),
+        ({"uncommitted": "a.pt", "uncommitted_place": "new"}, "a.pt is on the machine, nothing is committed"),
+        ({}, ""),
+        ({"uncommitted": "a.pt", "committed_step": 5}, ""),
+    ],
+)
+def test_a_running_job_that_saves_in_vain_is_told(fields, text):
+    """
+    With what the format wants; a place that this version does not know is no reason to be silent.
+    """
+    told = uncommitted_text(spec().job.checkpoint, [beat(**fields)])
+    assert told.startswith(text) if text else not told
+
+
+def test_who_is_told_of_failures_is_told_of_this_end():
+    """
+    And nobody is told that the job is done.
+    """
+    plan = planned(beat(phase=Phase.UNCLAIMED, **LIES))
+    found = due(spec(), world(), history(), plan.outcome, plan.reason, 0.0)
+
+    ends = [notice for notice in found if notice.event in {"done", "failed"}]
+    assert [(n.event, n.data) for n in ends] == [("failed", {"outcome": "unclaimed"})]
+    assert "tpuctl fetch --unclaimed" in ends[0].text
+
+
+def test_the_command_leaves_with_5_and_names_the_next_one():
+    """
+    Something is left: the files that hold the model.
+    """
+
+    class Result:
+        plan = planned(beat(phase=Phase.UNCLAIMED, **LIES))
+
+    with pytest.raises(UnclaimedError) as told:
+        raise_outcome(Result)
+    assert (told.value.exit_code, told.value.code) == (5, "TPU-810")
+    assert "tpuctl fetch --unclaimed" in told.value.hint

@@ -1,0 +1,210 @@
+"""
+What a deployment has cost, against a calculation by hand: tick by tick, with prices read from the tables.
+"""
+
+import csv
+import random
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.observation import Phase
+from orchestrator.domain.record import Span
+from orchestrator.pricing.bill import spent
+from orchestrator.pricing.spending import Kept, Use, spending
+from tests.planning.planning_kit import make_spec
+from tests.planning.worlds import beat, history
+
+DATA = Path(__file__).parents[2] / "orchestrator" / "data"
+T0 = 1_800_000_000.0 - 1_800_000_000.0 % 86400
+TICK = 60
+CATALOG = load_catalog()
+
+
+def table(name):
+    """Return the rows of a price table."""
+    lines = (DATA / name).read_text().splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
+TPUS, VMS = table("tpu_prices.csv"), table("vm_prices.csv")
+CHIPS = {row["accelerator_type"]: int(row["chips"]) for row in table("accelerators.csv")}
+
+
+def tpu_price(kind, zone, spot):
+    """Return USD an hour of a v5e or v6e slice."""
+    (row,) = [r for r in TPUS if r["zone"] == zone and r["generation"] == kind[0]]
+    return float(row["spot_usd_chip_hour" if spot else "ondemand_usd_chip_hour"]) * CHIPS[kind[1]]
+
+
+def vm_price(kind, item, region, column="ondemand_usd"):
+    """Return a price of the table of VMs, disks and addresses."""
+    (row,) = [r for r in VMS if (r["kind"], r["item"], r["region"]) == (kind, item, region)]
+    return float(row[column])
+
+
+def test_a_tpu_that_has_lost_its_race_costs_money_and_is_no_loss_of_the_job():
+    """It was READY for a moment beside the winner, whose time goes on being the job's."""
+    spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["europe-west4-b"], vm="none")
+    won = Span("node", "demo-tpu-g1", "europe-west4-b", T0)
+    lost = Span("node", "demo-tpu-g2", "europe-west4-b", T0 + 10, T0 + 70)
+    beats = [beat(timings={"first_step": T0 + 100.0}), beat(incarnation=2, phase=Phase.STOPPED)]
+    known = history(spans=(won, lost), started_at=T0)
+    found = spending(spec, CATALOG, known, beats, T0 + 3600)
+    alone = spending(spec, CATALOG, history(spans=(won,), started_at=T0), beats[:1], T0 + 3600)
+    assert found.usd == pytest.approx(alone.usd * 3660 / 3600)
+    assert set(found.uses) == set(alone.uses) == {"starting", "training"}
+
+
+def life(chance):
+    """Return a deployment that lost its TPU some times: spec, spans, last reports, the uses of each tick."""
+    kind = chance.choice([("v5e", "v5litepod-8"), ("v5e", "v5litepod-1"), ("v6e", "v6e-4")])
+    zones = ["us-east5-a", "us-east5-b"] if kind[0] == "v6e" else ["europe-west4-b"]
+    spot, with_vm = chance.random() < 0.8, chance.random() < 0.7
+    spec = make_spec(
+        tpu__type=kind[1], tpu__zones=zones, tpu__spot=spot,
+        **({"vm__zone": zones[0]} if with_vm else {"vm": "none"}),
+    )  # fmt: skip
+    at = T0 + TICK * chance.randrange(1440)
+    spans = [Span("vm", "demo-vm", zones[0], at)] if with_vm else []
+    beats, uses = [], {}
+    lives = chance.randrange(1, 6)
+    for number in range(1, lives + 1):
+        start, train, lose = (TICK * chance.randrange(1, 200) for _ in range(3))
+        zone = chance.choice(zones)
+        last = number == lives
+        began, saved, end = at + start, at + start + train, at + start + train + lose
+        spans.append(Span("node", f"demo-tpu-g{number}", zone, at, None if last else end))
+        beats.append(beat(
+            incarnation=number, committed_at=saved, updated=end, timings={"first_step": began},
+            phase=Phase.RUN, step=10,
+        ))  # fmt: skip
+        uses[at, began] = "starting" if number == 1 else "recovering"
+        uses[began, end if last else saved] = "training"
+        gap = 0 if last else TICK * chance.randrange(0, 30)
+        if not last:
+            uses[saved, end], uses[end, end + gap] = "lost", "recovering"
+        at = end + gap
+    return spec, kind, tuple(spans), beats, uses, at
+
+
+def by_hand(spec, kind, spans, uses, now):
+    """Return cost by use, day and zone, each tick priced alone."""
+    sums = {}
+    for span in spans:
+        region = span.zone.rsplit("-", 1)[0]
+        address = vm_price("ip", "external ip vm", region)
+        if span.kind == "node":
+            rate = tpu_price(kind, span.zone, spec.tpu.spot) + address
+        else:
+            disk = vm_price("disk", "pd-standard", region) * 50 / 730
+            rate = vm_price("vm", "e2-small", region) + address + disk
+        at = span.since
+        while at < (span.until or now):
+            use = next((u for (low, high), u in uses.items() if low <= at < high), "idle")
+            day = f"day {(at - T0) // 86400:.0f}"
+            for key in (use, day, span.zone):
+                sums[key] = sums.get(key, 0.0) + rate * TICK / 3600
+            at += TICK
+    return sums
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_sums_are_those_of_a_calculation_by_hand(seed):
+    """Within one per cent, by use, by day and by zone; and each of these adds up to the whole."""
+    spec, kind, spans, beats, uses, now = life(random.Random(seed))
+    found = spending(spec, CATALOG, history(spans=spans), beats, now)
+    hand = by_hand(spec, kind, spans, uses, now)
+    told = {**found.uses, **found.zones}
+    told |= {f"day {number}": usd for number, usd in enumerate(found.days.values())}
+    assert told == pytest.approx(hand, rel=0.01)
+    for sums in (found.uses, found.days, found.zones):
+        assert sum(sums.values()) == pytest.approx(found.usd)
+    assert found.usd == pytest.approx(spent(spec, CATALOG, history(spans=spans), now).known_usd)
+    assert found.wasted_usd == pytest.approx(hand.get("lost", 0) + hand.get("recovering", 0), rel=0.01)
+
+
+SPEC = make_spec(tpu__type="v5litepod-8", watch__budget_usd=10.0, watch__ttl="2d")
+NODE = Span("node", "demo-tpu-g1", "europe-west4-b", T0, T0 + 7200)
+VM = Span("vm", "demo-vm", "europe-west4-b", T0)
+
+
+def test_what_comes_after_the_end_is_idle():
+    """A job that is done wastes nothing, but a TPU and a VM that stay cost on."""
+    done = beat(phase=Phase.DONE, timings={"first_step": T0 + 600}, progress_at=T0 + 3600, updated=T0 + 3700)
+    found = spending(SPEC, CATALOG, history(spans=(NODE, VM), started_at=T0), [done], T0 + 10800)
+    assert set(found.uses) == {"starting", "training", "idle"}
+    assert found.wasted_usd == 0.0
+    assert found.uses["idle"] > found.uses["training"] * 0.9
+
+
+def test_without_a_report_the_use_is_not_known_and_not_called_training():
+    """Unknown is not idle either."""
+    found = spending(SPEC, CATALOG, history(spans=(NODE,), started_at=T0), [], T0 + 10800)
+    assert list(found.uses) == [Use.UNKNOWN.value]
+
+
+@pytest.mark.parametrize(("phase", "uses"), [(Phase.RUN, {"starting", "not known"}),
+    (Phase.SETUP, {"starting"}), (Phase.DONE, {"starting", "not known", "idle"})])  # fmt: skip
+def test_a_job_that_tells_no_step_was_not_starting_all_the_time(phase, uses):
+    """Nobody knows what its time went into, once it had been started."""
+    spec = make_spec(vm="none")
+    known = history(spans=(Span("node", "demo-tpu-g1", "us-central1-b", T0),), started_at=T0)
+    told = beat(phase=phase, updated=T0 + 900, step=None, timings={"spawned": T0 + 300.0})
+    found = spending(spec, CATALOG, known, [told], T0 + 3600)
+    assert set(found.uses) == uses
+    if phase is Phase.RUN:
+        assert found.uses["not known"] == pytest.approx(found.usd * 3300 / 3600)
+
+
+def test_a_tpu_that_never_saved_loses_all_of_its_work():
+    """From its first step to its end."""
+    after = Span("node", "demo-tpu-g2", "europe-west4-b", T0 + 7200)
+    lost = beat(timings={"first_step": T0 + 3600}, committed_at=None, updated=T0 + 7200)
+    found = spending(SPEC, CATALOG, history(spans=(NODE, after)), [lost], T0 + 7200)
+    assert found.uses["lost"] == pytest.approx(found.usd / 2)
+
+
+def test_the_way_to_ttl_and_budget_is_told_at_the_price_of_all_that_runs():
+    """Two days in all, of which one hour is over; the budget ends it earlier."""
+    running = Span("node", "demo-tpu-g1", "europe-west4-b", T0)
+    here = {"zone": "europe-west4-b", "started_at": T0}
+    found = spending(SPEC, CATALOG, history(spans=(running, VM), **here), [], T0 + 3600)
+    hour = found.usd
+    assert found.rate_usd == pytest.approx(hour)
+    assert found.ttl_left == 47 * 3600
+    assert found.to_ttl_usd == pytest.approx(48 * hour)
+    assert found.most_usd >= found.usd
+    assert found.budget_lasts == pytest.approx((10 / found.most_usd - 1) * 3600)
+    assert found.ondemand_usd > found.usd
+    over = spending(SPEC, CATALOG, history(spans=(running, VM), outcome="done", **here), [], T0 + 3600)
+    assert (over.ttl_left, over.to_ttl_usd) == (None, None)
+
+
+def test_a_price_that_nobody_knows_is_named_and_left_out():
+    """The rest is still told."""
+    mars = Span("node", "demo-tpu-g1", "mars-central1-a", T0, T0 + 3600)
+    found = spending(SPEC, CATALOG, history(spans=(mars, VM)), [], T0 + 3600)
+    assert "TPU v5litepod-8 in mars-central1-a" in found.unknown
+    assert found.usd > 0
+
+
+def test_nothing_has_cost_nothing():
+    """Before `up` there is no item, and no division by zero."""
+    found = spending(SPEC, CATALOG, history(started_at=0.0), [], T0)
+    assert (found.usd, found.items, found.ttl_left, found.to_ttl_usd) == (0, (), None, None)
+
+
+def test_storage_is_what_the_bucket_holds_since_it_was_written():
+    """Ten GiB for half a month, in all sums: by resource, place, day and use; budgets leave it out."""
+    kept = [Kept(10.0, T0 - 365 * 3600)]
+    found = spending(SPEC, CATALOG, history(), [], T0, kept)
+    usd = 10 * CATALOG.storage_price("europe-west4") / 2
+    assert found.usd == pytest.approx(usd)
+    assert [(item.what, item.zone) for item in found.items] == [("storage", "europe-west4")]
+    assert found.zones == pytest.approx({"europe-west4": usd})
+    assert found.uses == pytest.approx({"storage": usd})
+    assert sum(found.days.values()) == pytest.approx(usd)
+    assert list(found.days) == sorted(found.days)
+    assert (found.storage_gib, found.most_usd) == (10.0, 0.0)

@@ -1,0 +1,323 @@
+"""
+A machine boots with the rendered scripts: real bash, real cron line, real flock.
+"""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.observation import Phase
+from orchestrator.domain.ports import StoredObject
+from orchestrator.engine.heartbeats import parse_heartbeat
+from orchestrator.scripts.render import begin_script, machine_scripts
+from tests.scripts.render_kit import AGENT, DIGEST, Box, cloud, make_spec, make_target
+
+__all__ = ["cloud"]
+
+
+@pytest.fixture
+def box(tmp_path, cloud) -> Box:
+    """Offer a machine without anything on it."""
+    return Box(tmp_path, cloud)
+
+
+def started_with(part: str) -> list[int]:
+    """Return the processes whose command line contains *part*."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if part.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def until(check: Callable[[], bool], seconds: float = 90) -> None:
+    """Wait until *check* holds."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def scratch() -> Iterator[list[str]]:
+    """Offer a list of command lines whose processes are killed at the end."""
+    parts: list[str] = []
+    yield parts
+    for pid in [pid for part in parts for pid in started_with(part)]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_boot_prepares_the_machine_and_starts_the_job(box, cloud):
+    """One boot: files with their modes, the agent verified, the job started with everything it is told."""
+    endpoints = "a:1:10.0.0.1,b:2:10.0.0.2,c:3:10.0.0.3"
+    cloud.attributes = {"agent-worker-number": "2", "worker-network-endpoints": endpoints}
+    hostile = "'; touch C #\n$(touch C)"
+    done = box.boot(machine_scripts(make_spec(env={"X": hostile}, command=hostile), make_target()))
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = box.ran()
+    facts = [seen[key] for key in ("WORKER_ID", "TPUCTL_WORKER_ID", "TPUCTL_WORKERS", "TPUCTL_WORKER_HOSTS")]
+    assert facts == ["2", "2", "3", "10.0.0.1,10.0.0.2,10.0.0.3"]
+    assert seen["X"] == seen["TPUCTL_COMMAND"] == hostile
+    assert (seen["TPUCTL_ROOT"], seen["TPUCTL_CHECKPOINT_DIR"]) == (str(box.root), f"{box.root}/checkpoints")
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in box.root.iterdir() if path.is_file()}
+    assert [modes[name] for name in ("job.env", "run-job", "start-job")] == ["0o600", "0o700", "0o700"]
+    assert box.status()["phase"] == "boot"
+    assert not list(box.folder.rglob("C"))
+    assert not list(box.folder.rglob("*.new"))
+
+
+REPORT = ".tpuctl/heartbeat/3/2"
+
+
+def test_the_first_act_of_a_boot_is_a_report(box, cloud):
+    """It is there though nothing else works: no agent, no folder for cron; and it reads as a report does."""
+    cloud.attributes = {"agent-worker-number": "2", "worker-network-endpoints": "a:1:1,b:2:2,c:3:3"}
+    cloud.objects = {}
+    box.cron.write_text("a file where a folder should be")
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 1
+    until(lambda: REPORT in cloud.written)
+    beat = parse_heartbeat(StoredObject(REPORT, 1, 1, 5.0, cloud.written[REPORT]))
+    assert (beat.phase, beat.script, beat.bundle) == (Phase.BOOT, True, "")
+    assert (beat.incarnation, beat.worker, beat.workers) == (3, 2, 3)
+
+
+@pytest.mark.parametrize("status", [403, 404, 503])
+def test_a_boot_goes_on_while_its_first_report_is_refused(box, cloud, status):
+    """A role that does not count yet, a bucket that is not there yet: it is written as soon as it can be."""
+    cloud.refuses = status
+    done = box.boot(machine_scripts(make_spec(), make_target()))
+    assert (done.returncode, done.stderr) == (0, "")
+    box.ran()
+    assert not cloud.written
+    cloud.refuses = 0
+    until(lambda: bool(cloud.written))
+
+
+def test_a_later_boot_leaves_the_last_report_alone(box, cloud):
+    """That of the agent says where the job was; a machine that lost its disk learns its past from it."""
+    cloud.written[".tpuctl/heartbeat/3/0"] = b"the agent's"
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    until(lambda: not started_with("first_report\0bucket"))
+    assert cloud.written == {".tpuctl/heartbeat/3/0": b"the agent's"}
+
+
+def test_a_machine_without_the_job_reports_nothing(box, cloud):
+    """Nor does the VM: nobody waits for it."""
+    for target in (make_target(runs_job=False), make_target(role="vm")):
+        assert "first_report '" not in machine_scripts(make_spec(), target).startup
+
+
+def test_cron_gets_the_same_environment(box):
+    """The crontab line alone, in cron's bare environment, runs the job with what the boot knew."""
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    box.ran()
+    line = (box.cron / "tpuctl").read_text().splitlines()[-1]
+    assert line.startswith("* * * * * root flock -n -E 75 ")
+    command = line.split("root ", 1)[1].replace("\\%", "%")
+    bare = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh"}
+    subprocess.run(["/bin/sh", "-c", command], env=bare, cwd="/", check=True)
+    seen = box.ran()
+    boots = {"UNRELATED", "TPUCTL_FETCH_SECONDS", "TPUCTL_APT_DIR", "TPUCTL_HAS_CRON"}
+    kept = {key: box.environment[key] for key in box.environment.keys() - boots}
+    assert {key: seen.get(key) for key in kept} == kept
+    assert "UNRELATED" not in seen
+
+
+def test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again(box, scratch):
+    """Each minute, with cron's bare environment; one process, however often the startup script runs."""
+    scripts = machine_scripts(make_spec(), make_target())
+    without = {"TPUCTL_HAS_CRON": "no", "TPUCTL_CRON_MINUTE": "0.1"}
+    for _ in range(2):
+        done = box.boot(scripts, **without)
+        assert (done.returncode, done.stderr) == (0, "")
+    box.ran()
+    scratch.append(f"{box.root}/minute")
+    for _ in range(2):
+        seen = box.ran()  # nobody else starts it
+    assert (seen["TPUCTL_INCARNATION"], "UNRELATED" in seen) == ("3", False)
+    # The loop and the flock that holds its lock; the second boot's own flock may still be leaving.
+    until(lambda: len(started_with(f"{box.root}/minute\0run")) == 2)
+
+
+def test_where_there_is_cron_it_is_left_to_cron(box):
+    """Nothing of ours stands beside it."""
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    box.ran()
+    assert not (box.root / "minute").exists()
+
+
+def test_apt_is_told_to_wait_for_its_lock(box):
+    """Where there is an apt; a boot does not fail without it."""
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert not (box.folder / "apt.conf.d").exists()
+    (box.folder / "apt.conf.d").mkdir()
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert (box.folder / "apt.conf.d/90tpuctl").read_text() == 'DPkg::Lock::Timeout "600";\n'
+
+
+@pytest.mark.parametrize("runs_job", [True, False])
+def test_cron_asks_each_minute_whether_the_machine_is_to_delete_itself(box, runs_job):
+    """Also where the job does not run or was stopped; a machine without the timer has no such line."""
+    target = make_target(expires_at=1_800_000_000.0, runs_job=runs_job)
+    assert box.boot(machine_scripts(make_spec(), target)).returncode == 0
+    if runs_job:
+        box.ran()
+    (box.root / "state/stop").write_text("the job is done")
+    line = (box.cron / "tpuctl-expire").read_text().splitlines()[-1]
+    assert line.startswith("* * * * * root flock -n -E 75 ")
+    command = line.split("root ", 1)[1].replace("\\%", "%")
+    subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, cwd="/", check=True)
+    seen = box.ran("expire")
+    assert (seen["TPUCTL_EXPIRES_AT"], seen["TPUCTL_PROJECT"]) == ("1800000000", "proj")
+    assert seen["GCE_METADATA_HOST"] == box.environment["GCE_METADATA_HOST"]
+
+
+def test_boot_is_repeatable_and_removes_the_stop_mark(box):
+    """A second boot with other settings replaces the first; a stop of the last life is forgotten."""
+    box.boot(machine_scripts(make_spec(env={"OLD": "1"}), make_target()))
+    box.ran()
+    (box.root / "state/stop").write_text("preempted")
+    subprocess.run([box.root / "run-job"], check=True)
+    assert not (box.root / "state/ran-run").exists(), "a stop mark keeps cron from starting the job"
+    assert box.boot(machine_scripts(make_spec(env={"NEW": "1"}), make_target(incarnation=4))).returncode == 0
+    seen = box.ran()
+    assert ("OLD" in seen, seen["NEW"], seen["TPUCTL_INCARNATION"]) == (False, "1", "4")
+
+
+def test_machine_without_the_job_starts_nothing(box):
+    """The controller VM is prepared, but neither boot nor start-job nor an old crontab runs the job."""
+    box.boot(machine_scripts(make_spec(), make_target()))
+    box.ran()
+    assert box.boot(machine_scripts(make_spec(), make_target(role="vm", runs_job=False))).returncode == 0
+    assert box.run([str(box.root / "start-job")]).returncode == 0
+    subprocess.run([box.root / "run-job"], check=True)
+    assert not (box.cron / "tpuctl").exists()
+    assert not (box.cron / "tpuctl-expire").exists()
+    assert not (box.root / "state/ran-run").exists()
+    assert (box.root / "agent.pyz").read_bytes() == AGENT
+
+
+def test_settings_that_came_over_ssh_win(box):
+    """A job on the VM waits for its TPU; job.env.local brings it and goes before what the boot wrote."""
+    spec = make_spec(run_on="vm")
+    assert box.boot(machine_scripts(spec, make_target(role="vm"))).returncode == 0
+    subprocess.run([box.root / "run-job"], check=True)
+    assert not (box.root / "state/ran-run").exists()
+    newer = machine_scripts(spec, make_target(role="vm", incarnation=7, tpu_address="10.0.0.9"))
+    (box.root / "job.env.local").write_text(newer.job_env)
+    done = box.run(["bash", "-c", begin_script(restart=False), "begin", str(box.root)])
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = box.ran()
+    assert (seen["TPUCTL_INCARNATION"], seen["XRT_TPU_CONFIG"]) == ("7", "tpu_worker;0;10.0.0.9:8470")
+    assert seen["TPUCTL_ROOT"] == str(box.root)
+
+
+@pytest.mark.parametrize(
+    ("log", "told"), [("one\ntpuctl: boot failed: 403\n", "boot failed: 403"), (None, "nothing")]
+)
+def test_a_machine_that_is_not_prepared_says_why(box, log, told):
+    """Who starts the job over SSH reads the end of the startup script's log, in one line."""
+    if log:
+        (box.root / "log").mkdir(parents=True, exist_ok=True)
+        (box.root / "log/startup.log").write_text(log)
+    at_once = "sleep() { :; }\n" + begin_script(restart=False)
+    done = box.run(["bash", "-c", at_once, "begin", str(box.root)])
+    assert done.returncode == 75
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.rstrip().endswith(told)
+
+
+def test_boot_outlives_a_slow_cloud(box, cloud):
+    """Errors of the metadata server and of the bucket are retried."""
+    cloud.failures = 3
+    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    box.ran()
+
+
+def test_agent_may_come_by_another_way(box, cloud):
+    """When the bucket has no agent yet, one that appears on disk is taken."""
+    cloud.objects = {}
+
+    def push() -> None:
+        while not (box.root / "job.env").exists():
+            time.sleep(0.02)
+        (box.root / "agent.tmp").write_bytes(AGENT)
+        (box.root / "agent.tmp").rename(box.root / "agent.pyz")
+
+    thread = threading.Thread(target=push)
+    thread.start()
+    done = box.boot(machine_scripts(make_spec(), make_target()))
+    thread.join()
+    assert done.returncode == 0
+    box.ran()
+
+
+@pytest.mark.parametrize(("agent", "reason"), [(None, "404"), (b"evil", "sha256")])
+def test_boot_fails_loudly_without_the_agent(box, cloud, agent, reason):
+    """A missing or forged agent is never run; status.json and stderr say why; cron waits for a good one."""
+    cloud.objects = {} if agent is None else {f"bundles/agent-{DIGEST}.pyz": agent}
+    done = box.boot(machine_scripts(make_spec(), make_target()), TPUCTL_FETCH_SECONDS="1")
+    assert done.returncode == 1
+    assert "boot failed" in done.stderr
+    status = box.status()
+    assert (status["phase"], status["incarnation"], status["deployment"]) == ("boot", 3, "demo")
+    assert reason in status["message"]
+    assert (box.cron / "tpuctl").exists()
+    assert not (box.root / "state/ran-run").exists()
+    assert reason in (box.root / "log/startup.log").read_text()
+
+
+def test_boot_fails_loudly_when_a_step_fails(box):
+    """A step that cannot be done is named."""
+    box.cron.write_text("a file where a folder should be")
+    done = box.boot(machine_scripts(make_spec(), make_target()))
+    assert done.returncode == 1
+    assert "mkdir" in box.status()["message"]
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_restart_replaces_only_what_was_started_with_other_files(box, newer):
+    """
+    `start-job --restart` asks an old agent to stop, then waits for its lock; one with these files stays.
+
+    The startup script or cron may start the agent in the moment before who sent its files does.
+    """
+    scripts = machine_scripts(make_spec(), make_target())
+    box.boot(scripts)
+    box.ran()
+    held = box.root / "held"
+    holder = subprocess.Popen(
+        ["flock", box.root / "job.lock", "sh", "-c", 'touch "$0"; read -r word', held], stdin=subprocess.PIPE
+    )
+    while not held.exists():
+        time.sleep(0.01)
+    if newer:
+        (box.root / "job.env.local").write_text(scripts.job_env)
+        threading.Timer(1.0, lambda: holder.communicate(b"end\n")).start()
+    assert box.run([str(box.root / "start-job"), "--restart"]).returncode == 0
+    assert (holder.poll() is not None) == newer
+    if newer:
+        box.ran("run")
+        box.ran("stop")
+    else:
+        assert not (box.root / "state/ran-stop").exists()
+        holder.communicate(b"end\n")
+
+
+def test_shutdown_tells_the_agent(box):
+    """The shutdown script hands notice and settings to the agent; before a boot it does nothing."""
+    scripts = machine_scripts(make_spec(), make_target())
+    assert box.run(["bash", "-c", scripts.shutdown]).returncode == 0
+    box.boot(scripts)
+    box.ran()
+    assert box.run(["bash", "-c", scripts.shutdown]).returncode == 0
+    assert box.ran("notice")["TPUCTL_BUCKET"] == "bucket"

@@ -1,0 +1,348 @@
+"""
+A bundle depends on the content of the source only, holds what the rules allow, and refuses what cannot work.
+"""
+
+import hashlib
+import os
+import socket
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.domain.names import FETCHED
+from orchestrator.errors import UsageError
+from orchestrator.ssh.bundle import build
+from orchestrator.ssh.source_folder import look
+
+
+@pytest.fixture
+def source(tmp_path):
+    """
+    Make a source folder with a script and a package.
+    """
+    folder = tmp_path / "source"
+    (folder / "pkg").mkdir(parents=True)
+    (folder / "train.py").write_text("print('train')")
+    (folder / "pkg" / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "pkg" / "run.sh").chmod(0o755)
+    return folder
+
+
+def names(bundle):
+    """
+    List what a bundle holds, in order.
+    """
+    with tarfile.open(bundle.path) as tar:
+        return [member.name for member in tar]
+
+
+def test_the_same_content_gives_the_same_bytes(source, tmp_path):
+    """
+    Times, owners, umask, folder name and order of creation do not matter.
+    """
+    first = build(source, tmp_path / "out")
+    twin = tmp_path / "twin"
+    (twin / "pkg").mkdir(parents=True)
+    (twin / "pkg" / "run.sh").write_text("#!/bin/sh\n")
+    (twin / "pkg" / "run.sh").chmod(0o711)
+    (twin / "train.py").write_text("print('train')")
+    (twin / "train.py").chmod(0o600)
+    os.utime(twin / "train.py", (1, 1))
+    second = build(twin, tmp_path / "out")
+    assert first.digest == second.digest == hashlib.sha256(second.path.read_bytes()).hexdigest()
+    assert (first.files, first.bytes) == (2, 24)
+    assert names(first) == ["pkg", "pkg/run.sh", "train.py"]
+    with tarfile.open(first.path) as tar:
+        assert {(m.mtime, m.uid, m.gid, m.uname) for m in tar} == {(0, 0, 0, "")}
+        assert [oct(m.mode) for m in tar] == ["0o755", "0o755", "0o644"]
+
+
+def test_changed_content_gives_another_digest(source, tmp_path):
+    """
+    Also when size and time of modification stay the same.
+    """
+    _age(source)
+    first = build(source, tmp_path / "out")
+    status = (source / "train.py").stat()
+    (source / "train.py").write_text("print('TRAIN')")
+    os.utime(source / "train.py", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert build(source, tmp_path / "out").digest != first.digest
+
+
+def test_an_unchanged_folder_is_not_packed_again(source, tmp_path, monkeypatch):
+    """
+    The second build only looks at the folder; a lost bundle is packed again.
+    """
+    from orchestrator.ssh import bundle as module
+
+    monkeypatch.setattr(module, "_SETTLED", 0.0)
+    time.sleep(0.05)
+    first = build(source, tmp_path / "out")
+    packed = []
+    original = module._pack
+    monkeypatch.setattr(module, "_pack", lambda *args: packed.append(1) or original(*args))
+    assert build(source, tmp_path / "out") == first
+    assert packed == []
+    first.path.unlink()
+    assert build(source, tmp_path / "out") == first
+    assert packed == [1]
+
+
+def test_a_folder_changed_a_moment_ago_is_not_remembered(source, tmp_path):
+    """
+    A file may change twice within one tick of its time stamp.
+    """
+    (source / "train.py").write_text("print('fresh')")
+    build(source, tmp_path / "out")
+    assert not (tmp_path / "out" / "bundle.json").exists()
+
+
+def test_ignore_files_are_respected_also_nested_ones(source, tmp_path):
+    """
+    The nearest rule decides, .tpuctlignore after .gitignore; some folders never travel.
+    """
+    files = [
+        "data/big.bin", "pkg/a.log", "pkg/keep.log", "pkg/out/x", "b.log", ".git/HEAD", "pkg/__pycache__/m",
+        ".venv/bin/python", "secrets.env", "only/root.txt", "pkg/only/root.txt", ".tpuctl-bundle",
+    ]  # fmt: skip
+    for name in files:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("x")
+    (source / ".gitignore").write_text("data/\n*.log\nsecrets.env\n/only\n")
+    (source / ".tpuctlignore").write_text("!secrets.env\n")
+    (source / "pkg" / ".gitignore").write_text("!keep.log\nout\n")
+    kept = [name for name in names(build(source, tmp_path / "out")) if "." in Path(name).name]
+    assert kept == [
+        ".gitignore", ".tpuctlignore", "pkg/.gitignore", "pkg/keep.log", "pkg/only/root.txt", "pkg/run.sh",
+        "secrets.env", "train.py",
+    ]  # fmt: skip
+
+
+def test_what_tpuctl_writes_beside_the_file_is_no_new_code(source, tmp_path):
+    """
+    A report, or an archive for a bug report, restarts no job; a rule of the user wins, and deeper it is his.
+    """
+    before = build(source, tmp_path / "out").digest
+    for name in ("mine-report.html", "tpuctl-support-20260101-000000.zip"):
+        (source / name).write_text("x")
+    assert build(source, tmp_path / "out").digest == before
+    (source / "pkg" / "cover-report.html").write_text("x")
+    (source / ".tpuctlignore").write_text("!/mine-report.html\n")
+    kept = set(names(build(source, tmp_path / "out")))
+    assert {"mine-report.html", "pkg/cover-report.html"} <= kept
+    assert "tpuctl-support-20260101-000000.zip" not in kept
+
+
+KEYS = (
+    ".env", ".env.local", ".ssh/id_rsa", ".aws/credentials", ".config/gcloud/credentials.db", "deep/tls.pem",
+    "id_ed25519", "id_ed25519.pub", ".netrc",
+)  # fmt: skip
+
+
+def test_keys_stay_at_home_unless_a_rule_of_the_user_asks_for_them(source, tmp_path):
+    """By their names, at any depth; a look names them. What only has a similar name is code."""
+    for name in (*KEYS, ".env.example", "id_map.json", "environment.py"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("x")
+    sent = set(names(build(source, tmp_path / "out")))
+    assert not sent & set(KEYS)
+    assert {".env.example", "id_map.json", "environment.py"} <= sent
+    homes = {home.path for home in look(source).at_home}
+    assert {".env", ".ssh/", ".aws/", ".config/gcloud/", "deep/tls.pem", "id_ed25519"} <= homes
+
+    (source / ".tpuctlignore").write_text("!.env\n!deep/tls.pem\n!.ssh/\n")
+    sent = set(names(build(source, tmp_path / "out")))
+    assert sent & set(KEYS) == {".env", "deep/tls.pem", ".ssh/id_rsa"}
+
+
+def test_a_file_that_holds_a_key_is_refused_by_name(source, tmp_path):
+    """Nothing is packed; a rule of the user sends it all the same."""
+    (source / "pkg" / "login.py").write_text("login('hf_" + "aB3" * 11 + "')")
+    with pytest.raises(UsageError) as caught:
+        build(source, tmp_path / "out")
+    assert caught.value.code == "TPU-142"
+    assert "pkg/login.py (a Hugging Face token)" in caught.value.message
+    assert "aB3" not in f"{caught.value.message}{caught.value.hint}"
+    assert not list((tmp_path / "out").glob("*")) if (tmp_path / "out").exists() else True
+    (source / ".tpuctlignore").write_text("!pkg/login.py\n")
+    assert "pkg/login.py" in names(build(source, tmp_path / "out"))
+
+
+def test_a_comment_in_the_deployment_file_is_no_new_code(source, tmp_path):
+    """Its settings reach the machines by themselves; one that a job reads is sent by a rule of the user."""
+    (source / "tpuctl.yaml").write_text("name: x\n")
+    before = build(source, tmp_path / "out").digest
+    (source / "tpuctl.yaml").write_text("name: x  # mine\n")
+    assert build(source, tmp_path / "out").digest == before
+    (source / ".tpuctlignore").write_text("!/tpuctl.yaml\n")
+    assert "tpuctl.yaml" in names(build(source, tmp_path / "out"))
+
+
+def test_what_stays_at_home_is_named_with_its_rule_and_size(source, tmp_path):
+    """A whole folder counts as one; empty lines and comments in front do not move the line's number."""
+    (source / "data").mkdir()
+    for name in ("a.bin", "b.bin"):
+        (source / "data" / name).write_bytes(b"x" * 500)
+    (source / "pkg" / "cache").mkdir()
+    (source / "pkg" / "cache" / "x").write_bytes(b"x" * 70)
+    (source / ".gitignore").write_text("# data\n\n*.bin\n")
+    (source / "pkg" / ".tpuctlignore").write_text("\ncache\n")
+    found = {home.path: (home.verdict.line, home.files, home.size) for home in look(source).at_home}
+    assert found == {
+        "data/a.bin": (".gitignore:3", 1, 500),
+        "data/b.bin": (".gitignore:3", 1, 500),
+        "pkg/cache/": ("pkg/.tpuctlignore:2", 1, 70),
+    }
+
+
+def test_what_was_fetched_is_no_new_code(source, tmp_path):
+    """A model beside the code restarts no job, whatever its folder's name, as long as the note is in it."""
+    before = build(source, tmp_path / "out").digest
+    model = source / "model"
+    model.mkdir()
+    (model / "weights").write_text("w")
+    (model / FETCHED).write_text("{}")
+    assert build(source, tmp_path / "out").digest == before
+    (model / FETCHED).unlink()
+    assert build(source, tmp_path / "out").digest != before
+
+
+def test_links_inside_travel_as_relative_links(source, tmp_path):
+    """
+    An absolute path of this computer becomes one that works there.
+    """
+    (source / "pkg" / "absolute").symlink_to(source / "train.py")
+    (source / "pkg" / "relative").symlink_to("../train.py")
+    (source / "folder").symlink_to("pkg")
+    with tarfile.open(build(source, tmp_path / "out").path) as tar:
+        found = {member.name: member.linkname for member in tar if member.issym()}
+    assert found == {"pkg/absolute": "../train.py", "pkg/relative": "../train.py", "folder": "pkg"}
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "pkg/../../outside"])
+def test_a_link_out_of_the_folder_is_refused_by_name(target, source, tmp_path):
+    """
+    The error names the link and where it points; ignoring the link helps.
+    """
+    (source / "leak").symlink_to(target)
+    with pytest.raises(UsageError, match="leak") as caught:
+        build(source, tmp_path / "out")
+    assert target in caught.value.message
+    (source / ".tpuctlignore").write_text("leak\n")
+    assert "leak" not in names(build(source, tmp_path / "out"))
+
+
+def test_a_chain_of_links_out_of_the_folder_is_refused(source, tmp_path):
+    """
+    It is the end of the chain that counts.
+    """
+    (source / "hidden").symlink_to("/etc")
+    (source / ".gitignore").write_text("hidden\n")
+    (source / "chain").symlink_to("hidden/passwd")
+    with pytest.raises(UsageError, match="chain"):
+        build(source, tmp_path / "out")
+
+
+def test_a_folder_over_the_limit_is_refused_before_anything_is_read(source, tmp_path):
+    """
+    64 gigabytes (sparse) take no time; the three largest entries are shown.
+    """
+    for name, size in (("data/a.bin", 1 << 36), ("model.bin", 3 << 20), ("small.bin", 1 << 20), ("tiny", 10)):
+        (source / name).parent.mkdir(exist_ok=True)
+        with (source / name).open("wb") as file:
+            file.truncate(size)
+    start = time.monotonic()
+    with pytest.raises(UsageError) as caught:
+        build(source, tmp_path / "out")
+    assert caught.value.message.endswith("Largest: data/ 68,719.5 MB, model.bin 3.1 MB, small.bin 1.0 MB")
+    assert time.monotonic() - start < 60
+    assert ".tpuctlignore" in caught.value.hint
+    assert not (tmp_path / "out").exists()
+
+
+def test_special_files_are_refused_by_name(source, tmp_path):
+    """
+    A pipe would block us for ever, a socket cannot travel.
+    """
+    os.mkfifo(source / "queue")
+    with pytest.raises(UsageError, match="queue"):
+        build(source, tmp_path / "out")
+    (source / "queue").unlink()
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(source / "s"))
+        with pytest.raises(UsageError, match="socket"):
+            build(source, tmp_path / "out")
+
+
+def test_an_unreadable_file_is_refused_by_name(source, tmp_path, monkeypatch):
+    """
+    Root reads everything, so the answer of the system is replaced here.
+    """
+    monkeypatch.setattr(os, "access", lambda path, mode: "train" not in str(path))
+    with pytest.raises(UsageError, match=r"train\.py cannot be read"):
+        build(source, tmp_path / "out")
+
+
+@pytest.mark.parametrize("change", ["grow", "shrink", "vanish"])
+def test_a_file_that_changes_while_it_is_read_is_refused(change, source, tmp_path, monkeypatch):
+    """
+    A torn file never gets a digest.
+    """
+    from orchestrator.ssh import bundle as module
+
+    def survey(*args):
+        found = original(*args)
+        file = source / "train.py"
+        if change == "vanish":
+            file.unlink()
+        else:
+            file.write_text("x" * 99 if change == "grow" else "")
+        return found
+
+    original = module.survey
+    monkeypatch.setattr(module, "survey", survey)
+    with pytest.raises(UsageError, match=r"train\.py .* changed"):
+        build(source, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_names_of_any_bytes_travel(source, tmp_path):
+    """
+    Spaces, quotes, Hangul, newlines and bytes that are no text.
+    """
+    odd = [b"a b'\"$(x)", "한글.py".encode(), b"new\nline", b"\xff\xfe", b"-n", b"n" * 200]
+    for name in odd:
+        (source / os.fsdecode(name)).write_bytes(b"1")
+    found = names(build(source, tmp_path / "out"))
+    assert {os.fsencode(name) for name in found} >= set(odd)
+
+
+@pytest.mark.parametrize("name", ["missing", "source/train.py"])
+def test_a_source_that_is_no_folder_is_refused(name, source, tmp_path):
+    """
+    The error says which folder and where it is set.
+    """
+    with pytest.raises(UsageError, match="no folder") as caught:
+        build(tmp_path / name, tmp_path / "out")
+    assert "job.source" in caught.value.hint
+
+
+def test_only_the_newest_bundles_are_kept(source, tmp_path):
+    """
+    The state folder does not grow for ever.
+    """
+    for number in range(6):
+        (source / "train.py").write_text(str(number))
+        last = build(source, tmp_path / "out")
+    assert len(list((tmp_path / "out").glob("*.tar.gz"))) == 3
+    assert last.path.exists()
+
+
+def _age(folder):
+    """
+    Set times far enough back; the time of the inode's change stays now.
+    """
+    for path in folder.rglob("*"):
+        os.utime(path, (1, 1))
