@@ -168,6 +168,18 @@ def test_the_catalogue_is_served(path, key, value):
     assert a_lab().ok("GET", path)[key] == value
 
 
+def test_the_images_of_a_public_project_are_listed():
+    """
+    Libcloud looks its image up in this list; the project of the local cloud has none of its own.
+    """
+    lab = a_lab()
+    public = lab.ok("GET", "/compute/v1/projects/ubuntu-os-cloud/global/images")
+    assert [one["family"] for one in public["items"]] == [
+        "ubuntu-2204-lts", "ubuntu-2404-lts-amd64", "ubuntu-2404-lts-arm64"
+    ]  # fmt: skip
+    assert lab.ok("GET", f"{BASE}/global/images")["items"] == []
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -176,6 +188,7 @@ def test_the_catalogue_is_served(path, key, value):
         f"{BASE}/zones/{ZONE}/machineTypes/nope",
         f"{BASE}/global/networks/nope",
         f"{BASE}/zones/{ZONE}/operations/nope",
+        "/compute/v1/projects/nobody/global/images",
         "/compute/v1/projects/debian-cloud/global/images/family/nope",
         "/compute/v1/projects/debian-cloud/global/images/family/debian-12",  # out of support since 2026-07
     ],

@@ -85,6 +85,7 @@ def _catalog(cloud: LocalCloud) -> Table:
         ("compute.diskTypes.list", "GET", _Z + "/diskTypes", catalog.disk_types),
         ("compute.diskTypes.get", "GET", _Z + "/diskTypes/{name}", catalog.disk_type),
         ("compute.images.getFromFamily", "GET", _P + "/global/images/family/{name}", catalog.family),
+        ("compute.images.list", "GET", _P + "/global/images", catalog.images),
         ("compute.images.get", "GET", _P + "/global/images/{name}", catalog.image),
     ]
 

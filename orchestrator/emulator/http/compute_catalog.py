@@ -116,6 +116,14 @@ class ComputeCatalog:
             raise vm_rules.missing(f"{self._own}/zones/{call.zone}/machineTypes/{call.name}")
         return Response.of(self._type(call.zone, found))
 
+    def images(self, call: Call) -> Response:
+        """
+        Answer images.list; the project of the local cloud has none of its own.
+        """
+        known = () if call.project == self._cloud.settings.project else images.families_of(call.project)
+        found = [_image(call.project, images.image_of_family(call.project, one), one) for one in known]
+        return listed(call.request, "image", f"projects/{call.project}/global/images", found)
+
     def family(self, call: Call) -> Response:
         """
         Answer images.getFromFamily.

@@ -16,6 +16,15 @@ FAMILIES = {
 }
 
 
+def families_of(project: str) -> tuple[str, ...]:
+    """
+    Return the families of a public project; errors: ApiError 404.
+    """
+    if project not in FAMILIES:
+        raise ApiError(404, "notFound", f"The resource 'projects/{project}' was not found")
+    return FAMILIES[project]
+
+
 def image_of_family(project: str, family: str) -> str:
     """
     Return the newest image of *family*; errors: ApiError 404.

@@ -67,6 +67,7 @@ COMPUTE = frozenset(
         "compute.instances.getGuestAttributes",
         "compute.images.get",
         "compute.images.getFromFamily",
+        "compute.images.list",
         "compute.projects.get",
         *(
             f"compute.{k}.{v}"
