@@ -205,7 +205,10 @@ class LightCloud:
             operations=polled,
             seen_at=self.now(),
             claim=race_claim.read_claim(
-                cast("Any", self), race_claim.round_to_look_up(history, Present(nodes))
+                cast("Any", self),
+                race_claim.round_to_look_up(history, Present(nodes)),
+                history,
+                Present(nodes),
             ),
         )
 

@@ -36,7 +36,7 @@ def test_up_says_that_what_was_asked_for_is_billed(desk):
 def test_down_says_that_it_is_not_done(desk):
     """Typed again it ends."""
     desk.up()
-    said = desk.run("down", "--yes", interrupt=1)
+    said = desk.run("down", "--yes", interrupt=0)
     assert said.code == 130
     assert "next:  tpuctl down" in said.err
     desk.down()
