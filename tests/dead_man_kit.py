@@ -30,7 +30,7 @@ class Wire:
     def __init__(self, router, cloud, machine):
         self._router, self._cloud, self._machine = router, cloud, machine
 
-    def send(self, method, url, headers, *, body=None, timeout=20.0, sink=None):
+    def send(self, method, url, headers, *, body=None, timeout=20.0, sink=None, limit=None):
         host, _, target = url.partition("://")[2].partition("/")
         request = Request.parse(method, f"/{target}", {"host": host, **headers}, body or b"")
         if host == "metadata":

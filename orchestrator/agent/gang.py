@@ -102,11 +102,8 @@ class Gang:
         if held is None:
             return None
         try:
-            value: Dict[str, Any] = json.loads(held.data)
-            known = {key: value[key] for key in Attempt.__dataclass_fields__ if key in value}
-            suspects = tuple((int(step), int(by)) for step, by in known.pop("suspects", ()))
-            return Attempt(suspects=suspects, **known)
-        except (ValueError, KeyError, TypeError) as error:
+            return _attempt(json.loads(held.data))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise TransientError(f"{self._name(number)} cannot be read: {error}") from error
 
     def create(self, wanted: Attempt, seconds: float = SECONDS) -> Attempt:
@@ -130,7 +127,7 @@ class Gang:
         held = self._bucket.read(f"{self._prefix}verdict.json", seconds)
         if held is None:
             return None
-        value = json.loads(held.data)
+        value = _object_in(held.data)
         same = value.get("bundle", self._settings.bundle) == self._settings.bundle
         return str(value.get("reason", "")) if value.get("failed") and same else None
 
@@ -147,7 +144,7 @@ class Gang:
         """
         folders = self._bucket.level(PREFIX, seconds)[1]
         numbers = [
-            int(part) for part in (one.rstrip("/").rsplit("/", 1)[-1] for one in folders) if part.isdigit()
+            int(part) for part in (one.rstrip("/").rsplit("/", 1)[-1] for one in folders) if part.isdecimal()
         ]
         newest = max(numbers, default=0)
         return newest if newest > self._settings.incarnation else None
@@ -167,4 +164,28 @@ def _number(name: str) -> int:
     Return the attempt in an object's name, 0 for other objects.
     """
     stem = name.rsplit("/", 1)[-1].split(".", maxsplit=1)[0]
-    return int(stem) if stem.isdigit() else 0
+    return int(stem) if stem.isdecimal() else 0
+
+
+def _object_in(data: bytes) -> Dict[str, Any]:
+    """
+    Return the JSON object in *data*, an empty one for what is none.
+    """
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _attempt(value: Dict[str, Any]) -> Attempt:
+    """
+    Return the attempt that an object tells of. Raises ValueError, KeyError, TypeError or AttributeError.
+    """
+    known = {key: value[key] for key in Attempt.__dataclass_fields__ if key in value}
+    suspects = tuple((int(step), int(by)) for step, by in known.pop("suspects", ()))
+    if any(type(known[key]) is not int for key in ("attempt", "failures")) or any(
+        type(known[key]) not in (int, type(None)) for key in ("resume_step", "resume_incarnation")
+    ):
+        raise ValueError("numbers that are none")
+    return Attempt(suspects=suspects, **known)

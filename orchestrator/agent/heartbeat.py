@@ -221,7 +221,7 @@ class Reporter:
             held = self._bucket.read(self._name, seconds)
             try:
                 value = json.loads(held.data) if held is not None else {}
-            except ValueError:
+            except (ValueError, RecursionError):
                 value = {}
             self._before = value if isinstance(value, dict) else {}
         return self._before

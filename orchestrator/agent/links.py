@@ -5,6 +5,7 @@ Symbolic links beside checkpoints: `latest -> step_40` is how many programs find
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from pathlib import Path
 from typing import Iterable, List, Tuple
@@ -47,7 +48,8 @@ def make_links(root: Path, links: Iterable[Tuple[str, str]]) -> None:
             continue  # A link that is there already leads out of the folder.
         if path.exists() and not path.is_symlink():
             continue
-        building = path.with_name(f".{path.name}.link")
+        # Not longer than the name itself may be.
+        building = path.with_name(f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:32]}.link")
         with contextlib.suppress(FileNotFoundError):
             building.unlink()
         building.symlink_to(os.path.relpath(os.path.join(top, target), here))  # noqa: PTH118 (two texts)

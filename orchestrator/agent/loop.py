@@ -168,8 +168,8 @@ class Agent:
         if record.incarnation != self._settings.incarnation:
             record = records.Record()
         held = parts.patiently("read the heartbeat", parts.reporter.before)
-        seen = max(record.attempt, int(held.get("attempt") or 0))
-        self._player.record = replace(record, starts=max(record.starts, int(held.get("starts") or 0)))
+        seen = max(record.attempt, _count(held.get("attempt")))
+        self._player.record = replace(record, starts=max(record.starts, _count(held.get("starts"))))
         latest = parts.patiently("read the gang", parts.gang.latest)
         if latest is None:
             newest = parts.patiently("look for checkpoints", parts.newest_to_resume)
@@ -297,3 +297,10 @@ class Agent:
             else:
                 return True
         return False
+
+
+def _count(value: object) -> int:
+    """
+    Return a number of a report that an earlier agent wrote, or somebody else; 0 for what is none.
+    """
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

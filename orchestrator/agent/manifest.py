@@ -22,6 +22,8 @@ LARGEST_SIZE = 1 << 53
 MOST_LINKS = 100
 LONGEST_NAME = 255
 """Bytes of a file's name without its folders."""
+LONGEST_PATH = 1024
+"""Bytes of a name with its folders: those of the longest name of an object."""
 
 N = TypeVar("N", int, float)
 """Bytes that no file has."""
@@ -137,6 +139,7 @@ def _check(value: Dict[str, Any]) -> None:
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
     if value["folder"] != "." and not is_plain(value["folder"]):
         raise ValueError(f"folder {value['folder']!r}")
+    _check_length(value["folder"])
     if not 0 <= int(value["worker"]) < int(value["workers"]) <= MOST_WORKERS:
         raise ValueError("it is of a worker that cannot be")
 
@@ -154,6 +157,8 @@ def _links(value: Dict[str, Any]) -> Tuple[Tuple[str, str], ...]:
         raise ValueError("a link that leads out of its folder")
     names = {name for name, _target in found}
     _check_apart(name for name, _target in found)
+    for pair in found:
+        _check_length(*pair)
     if len(found) > MOST_LINKS or any(names & {target, *_above(target)} for _name, target in found):
         raise ValueError("links that cannot be made")
     return found
@@ -169,6 +174,17 @@ def _check_apart(names: Iterable[str]) -> None:
         raise ValueError("two files of one name")
     if any(len(part.encode()) > LONGEST_NAME for name in taken for part in name.split("/")):
         raise ValueError("a name that no file has")
+
+
+def _check_length(*names: str) -> None:
+    """
+    Raise ValueError for places that no disk has.
+    """
+    for name in names:
+        # A name on a disk may be no text at all; Python then writes its bytes as such characters.
+        data = name.encode("utf-8", "surrogateescape")
+        if len(data) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in data.split(b"/")):
+            raise ValueError("a place that no disk has")
 
 
 def _above(name: str) -> List[str]:

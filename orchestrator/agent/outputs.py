@@ -4,17 +4,22 @@ Outputs of a job without steps that a machine had made before it was taken away:
 
 from __future__ import annotations
 
+import errno
 import shutil
 from typing import Dict
 
 from .errors import TornError
 from .formats.outputs import outputs_in
 from .local_checkpoints import RESTORING
+from .manifest import is_plain
 from .parts import Parts
 from .rescue import read_manifests
 from .storage import sha256_of
 from .threads import say
 from .unclaimed import Kept, Place, outputs_before
+
+NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG)
+"""What a folder says of a name that cannot be in it, however often it is tried."""
 
 
 def bring_outputs_back(parts: Parts) -> None:
@@ -38,7 +43,8 @@ def bring_outputs_back(parts: Parts) -> None:
     temporary.mkdir()
     start, count = f"{Place.CHECKPOINTS.value}/", 0
     for kept in files.values():
-        if not kept.name.startswith(start):
+        # Two slashes in a row would make the rest an absolute path, which `/` goes to.
+        if not kept.name.startswith(start) or not is_plain(kept.name[len(start) :]):
             continue
         place, target = temporary / "file", folder / kept.name[len(start) :]
         try:
@@ -49,8 +55,14 @@ def bring_outputs_back(parts: Parts) -> None:
         if place.stat().st_size != kept.size or sha256_of(place) != kept.sha256:
             say(f"{kept.name} does not come back: the bucket holds other bytes than were saved")
             continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        place.replace(target)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            place.replace(target)
+        except OSError as error:
+            if error.errno not in NO_PLACE:
+                raise
+            say(f"{kept.name} does not come back: {error}")
+            continue
         count += 1
     shutil.rmtree(str(temporary), ignore_errors=True)
     parts.log.line(f"--- {count} outputs of earlier machines are back ---")

@@ -77,8 +77,12 @@ def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
 
 def _has_ended(parts: Parts, worker: int, attempt: Attempt) -> bool:
     held = parts.bucket.read(heartbeat_name(parts.settings.incarnation, worker), 10.0)
-    value = json.loads(held.data) if held is not None else {}
-    return bool(value.get("phase") in _ENDED and value.get("attempt") == attempt.attempt)
+    try:
+        value = json.loads(held.data) if held is not None else {}
+        return bool(value.get("phase") in _ENDED and value.get("attempt") == attempt.attempt)
+    except (ValueError, AttributeError, RecursionError):
+        # Whatever that worker is, it has not said that it has ended.
+        return False
 
 
 def _generation(parts: Parts, worker: int) -> str:

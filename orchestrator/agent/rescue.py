@@ -283,11 +283,12 @@ def read_manifests(bucket: Bucket, incarnation: int) -> List[Unclaimed]:
     """
     found = []
     named = [one.rstrip("/").rpartition("/g")[2] for one in bucket.level(UNCLAIMED)[1]]
-    numbers = sorted(int(one) for one in named if one.isdigit() and int(one) <= incarnation)
+    numbers = sorted(int(one) for one in named if one.isdecimal() and int(one) <= incarnation)
     for number in numbers[-REMEMBERED:]:
         for name in bucket.level(f"{UNCLAIMED}g{number}/")[0]:
             held = bucket.read(name) if parse_name(name) else None
             with contextlib.suppress(TornError):
-                if held is not None:
-                    found.append(parse(held.data, name))
+                one = parse(held.data, name) if held is not None else None
+                if one is not None and (one.incarnation, one.worker) == parse_name(name):
+                    found.append(one)
     return found

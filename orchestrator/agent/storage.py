@@ -26,6 +26,8 @@ DEFAULT_BASE = "https://storage.googleapis.com"
 SECONDS = 60.0
 GRANT_SETTLES = 600.0
 """Seconds after which a role counts everywhere: mostly 2 minutes, 7 or more at worst (docs/facts.md 6.2)."""
+LARGEST = 32 << 20
+"""Most bytes of an object that are held in memory: a machine of before may have left any number."""
 BYTES = {"Content-Type": "application/octet-stream"}
 
 
@@ -75,9 +77,10 @@ class Bucket:
 
     def read(self, name: str, seconds: float = SECONDS) -> Optional[Stored]:
         """
-        Return a small object, or None when it is not there.
+        Return a small object, or None when it is not there; of a larger one its first LARGEST bytes.
         """
-        reply = self._call("GET", f"/download/storage/v1{self._object(name)}?alt=media", seconds)
+        path = f"/download/storage/v1{self._object(name)}?alt=media"
+        reply = self._call("GET", path, seconds, limit=LARGEST)
         return None if reply.status == 404 else Stored(reply.body, int(reply.headers["x-goog-generation"]))
 
     def read_from(self, name: str, start: int, length: int, seconds: float = SECONDS) -> bytes:
@@ -227,14 +230,19 @@ class Bucket:
 
     def download(self, name: str, path: Path, size: int) -> None:
         """
-        Write an object to a file; raises TornError when it is not there. The caller checks its digest.
+        Write an object to a file; raises TornError when it is not there, or has more bytes than *size*.
+
+        The caller checks its digest.
         """
         if gcloud.wanted_for(name, size):
+            held = self.stat(name)
+            if held is not None and int(held["size"]) > size:
+                raise TornError(f"gs://{self.name}/{name} has {held['size']} bytes, not {size}")
             retrying(lambda _left: gcloud.copy(f"gs://{self.name}/{name}", str(path), size), 2 * SECONDS)
             return
         target = f"/download/storage/v1{self._object(name)}?alt=media"
         with path.open("wb") as file:
-            reply = self._call("GET", target, SECONDS + size / gcloud.SLOWEST, sink=file)
+            reply = self._call("GET", target, SECONDS + size / gcloud.SLOWEST, sink=file, limit=size)
             file.flush()
             os.fsync(file.fileno())
         if reply.status == 404:
@@ -270,6 +278,7 @@ class Bucket:
         body: Optional[bytes] = None,
         sink: Any = None,
         more: Optional[Dict[str, str]] = None,
+        limit: Optional[int] = None,
     ) -> Reply:
         def once(left: float) -> Reply:
             if sink is not None:
@@ -277,7 +286,7 @@ class Bucket:
                 sink.truncate()
             headers = {**self._tokens.headers(), **(BYTES if body is not None else {}), **(more or {})}
             reply = self._transport.send(
-                method, self._base + path, headers, body=body, timeout=min(30.0, left), sink=sink
+                method, self._base + path, headers, body=body, timeout=min(30.0, left), sink=sink, limit=limit
             )
             self._check(reply, f"{method} gs://{self.name} {path.split('?', maxsplit=1)[0]}")
             return reply

@@ -12,7 +12,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import IO, Dict, Mapping, Optional, Union
 
-from .errors import TransientError
+from .errors import TornError, TransientError
 
 BLOCK = 1 << 20
 _ENDS = (OSError, http.client.HTTPException, EOFError)
@@ -57,10 +57,12 @@ class Transport:
         body: Union[bytes, IO[bytes], None] = None,
         timeout: float = 20.0,
         sink: Optional[IO[bytes]] = None,
+        limit: Optional[int] = None,
     ) -> Reply:
         """
         Return the answer, whatever its status; a body of status 200 goes to *sink* when one is given.
 
+        Of a body that is returned, *limit* bytes come; one that goes to a sink and is longer is a TornError.
         Raises TransientError when there is no whole answer. *timeout* bounds each wait for the network.
         """
         request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)  # noqa: S310
@@ -68,11 +70,11 @@ class Transport:
             try:
                 answer = self._opener.open(request, timeout=timeout)
             except urllib.error.HTTPError as error:
-                return Reply(error.code, _lower(error.headers), error.read())
+                return Reply(error.code, _lower(error.headers), error.read(BLOCK))
             with answer:
                 if sink is None or answer.status != 200:
-                    return Reply(answer.status, _lower(answer.headers), answer.read())
-                _drain(answer, sink)
+                    return Reply(answer.status, _lower(answer.headers), _body(answer, limit))
+                _drain(answer, sink, limit)
                 return Reply(answer.status, _lower(answer.headers), b"")
         except _ENDS as error:
             raise TransientError(
@@ -80,7 +82,19 @@ class Transport:
             ) from error
 
 
-def _drain(answer: http.client.HTTPResponse, sink: IO[bytes]) -> None:
+def _body(answer: http.client.HTTPResponse, limit: Optional[int]) -> bytes:
+    """
+    Return the body, or its first *limit* bytes; read(n) ends silently at a cut connection.
+    """
+    if limit is None:
+        return answer.read()
+    data, length = answer.read(limit), answer.headers.get("content-length")
+    if length is not None and len(data) < min(limit, int(length)):
+        raise EOFError(f"{len(data)} of {length} bytes came")
+    return data
+
+
+def _drain(answer: http.client.HTTPResponse, sink: IO[bytes], limit: Optional[int]) -> None:
     """
     Copy the body; HTTPResponse.read(n) ends silently at a cut connection, so the length is checked.
     """
@@ -91,6 +105,8 @@ def _drain(answer: http.client.HTTPResponse, sink: IO[bytes]) -> None:
         if not block:
             break
         received += len(block)
+        if limit is not None and received > limit:
+            raise TornError(f"more than the {limit} bytes that it is to have came")
         sink.write(block)
     if expected is not None and received != int(expected):
         raise EOFError(f"{received} of {expected} bytes came")

@@ -4,7 +4,7 @@ The seams, as Protocols: what the engine needs of a cloud, of machines and of st
 Adapters raise only errors of `orchestrator.errors`, return states and never wait.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -265,9 +265,11 @@ class Store(Protocol):
         Read an object of any size and return the sha256 of its bytes in hex, None when it is not there.
         """
 
-    def download(self, name: str, path: Path) -> str | None:
+    def download(self, name: str, path: Path, sized: Callable[[int], object] | None = None) -> str | None:
         """
         Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
+
+        *sized* is told the size before any byte comes, and ends it by what it raises.
         """
 
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:

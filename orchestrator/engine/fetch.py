@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -44,6 +45,31 @@ class Parcel:
         Say whether every file has a sha256.
         """
         return bool(self.files) and all(digest for _, digest, _ in self.files)
+
+
+class _GrownError(Exception):
+    """
+    Say that more would come than was listed.
+    """
+
+
+class _Room:
+    """
+    Hold the bytes that room was looked for: a machine may replace an object once it has been listed.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> None:
+        """
+        Take *size* bytes of it. Raise _GrownError when that is more than is left.
+        """
+        with self._lock:
+            self._left -= size
+            if self._left < 0:
+                raise _GrownError
 
 
 def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
@@ -104,13 +130,17 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, tell: Callable[
     """
     Copy all files in parallel; return what is wrong with them. What an earlier try has copied stays.
     """
+    room = _Room(one.size)
 
     def copy(file: tuple[str, str, str]) -> str:
         name, wanted, place = file
         path = part / place
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = bool(wanted) and path.is_file() and sha256_of(path) == wanted
-        found = wanted if kept else store.download(name, path)
+        try:
+            found = wanted if kept else store.download(name, path, room.take)
+        except _GrownError:
+            return f"{name} is larger than when the bucket was listed"
         tell(place)
         if found is None:
             return f"{name} is missing"

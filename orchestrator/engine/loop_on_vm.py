@@ -158,7 +158,7 @@ def look(remote: Remote, host: Host) -> LoopState:
     try:
         body = json.loads(said.splitlines()[-1])
         return LoopState(str(body["digest"]), bool(body["running"]), str(body["state"]))
-    except (ValueError, KeyError, IndexError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise RemoteError(f"{host.name}: the state of the loop cannot be read: {said[-300:]!r}") from error
 
 

@@ -6,6 +6,7 @@ Addresses are secrets. No text of this module holds more of one than its host.
 
 import http.client
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -23,6 +24,8 @@ from orchestrator.planning.notices import Notice
 SECONDS = 10.0
 HOOK_SECONDS = 30.0
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_CALLS = re.compile(r"@(?=everyone|here|channel|all\b|[!&]?\d)|\](?=\()", re.IGNORECASE)
+"""What calls everybody of a chat, or lets a text lead elsewhere than it says (Discord, Mattermost)."""
 
 
 def host_of(url: str) -> str:
@@ -124,7 +127,7 @@ class Apprise:
 
     def send(self, notice: Notice) -> None:
         """
-        Send title and text.
+        Send title and text, which a machine may have written: no markup of it counts.
         """
         try:
             import apprise
@@ -134,7 +137,10 @@ class Apprise:
         told = apprise.Apprise()
         if not told.add(self.url):
             raise UsageError(f"{self.name}: Apprise does not know this address")
-        if not told.notify(title=f"{notice.deployment}: {notice.event}", body=notice.text):
+        title = f"{notice.deployment}: {notice.event}"
+        # As text it is escaped for services that read markup; the rest is kept from being any.
+        body = _CALLS.sub("\\g<0>\N{ZERO WIDTH SPACE}", notice.text)
+        if not told.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT):
             raise TransientError(f"{self.name} did not take it")
 
 

@@ -123,8 +123,9 @@ def parcel_of(store: Store, one: UnclaimedFiles) -> Parcel:
     """
     several = len(one.parts) > 1 or one.parts[0].workers > 1
     files = [kept for part in one.parts for kept in part.files]
-    above = {kept.object.partition("/")[0] for kept in files}
-    prefixes = [f"{folder}/" for folder in above] if len(above) <= MOST_FOLDERS else [""]
+    # An object may lie in no folder at all: then its own name is what is listed.
+    above = {"".join(kept.object.partition("/")[:2]) for kept in files}
+    prefixes = sorted(above) if len(above) <= MOST_FOLDERS else [""]
     held = {found.name: found.size for prefix in prefixes for found in store.list(prefix)}
     return Parcel(
         what=f"what incarnation {one.incarnation} has left",

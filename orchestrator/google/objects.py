@@ -2,7 +2,7 @@
 Objects of the deployment's bucket over Cloud Storage.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
@@ -92,17 +92,22 @@ class GcsStore:
         """
         return self._stream(name, Digest())
 
-    def download(self, name: str, path: Path) -> str | None:
+    def download(self, name: str, path: Path, sized: Callable[[int], object] | None = None) -> str | None:
         """
         Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
+
+        *sized* is told the size before any byte comes, and ends it by what it raises.
         """
         with path.open("wb") as file:
-            return self._stream(name, Digest(file))
+            return self._stream(name, Digest(file), sized)
 
-    def _stream(self, name: str, digest: Digest) -> str | None:
+    def _stream(self, name: str, digest: Digest, sized: Callable[[int], object] | None = None) -> str | None:
         blob = self._look(name)
         if blob is None:
             return None
+        if sized is not None:
+            # It is this generation that comes, so this is its size.
+            sized(int(blob.size or 0))
         if blob.size:
             from google.api_core.exceptions import NotFound
 

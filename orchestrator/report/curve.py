@@ -3,6 +3,7 @@ The loss of a job by step: from what the watcher saw, from the job's own log, an
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from orchestrator.agent.printed.choice import Output
 from orchestrator.agent.printed.numbers import usable
@@ -19,15 +20,29 @@ Losses = dict[int, list[tuple[int, float]]]
 """(step, loss) in the order of steps, by incarnation."""
 
 
+@dataclass
+class Told:
+    """
+    Hold what the lines of a log have told by now, by incarnation, and how its next ones are read.
+    """
+
+    points: dict[int, dict[int, float | None]] = field(default_factory=dict)
+    outputs: dict[int, Output] = field(default_factory=dict)
+
+
 def losses(
     seen: Iterable[tuple[float, int, float | None, int]], beats: Sequence[Heartbeat],
-    lines: Iterable[tuple[int, str]] = (), progress: str = "auto",
+    lines: Iterable[tuple[int, str]] = (), progress: str = "auto", told: Told | None = None,
 ) -> Losses:  # fmt: skip
     """
     Return the curve of each incarnation; *lines* are (incarnation, line) of the job's log.
 
-    They are read as the agent reads them, by *progress* as the agent is told it.
+    They are read as the agent reads them, by *progress* as the agent is told it. *told* keeps what they told:
+    the next time only lines that are new are needed.
     """
+    told = Told() if told is None else told
+    for incarnation, step, loss in printed(lines, progress, told.outputs):
+        told.points.setdefault(incarnation, {})[step] = loss
     found: dict[int, dict[int, float]] = {}
 
     def add(incarnation: int, step: int, loss: float | None) -> None:
@@ -36,8 +51,9 @@ def losses(
         if loss is not None and 0 <= step < 10**15:
             found.setdefault(incarnation, {})[step] = loss
 
-    for incarnation, step, loss in printed(lines, progress):
-        add(incarnation, step, loss)
+    for incarnation, points in told.points.items():
+        for step, loss in points.items():
+            add(incarnation, step, loss)
     for _, step, loss, incarnation in seen:
         add(incarnation, step, loss)
     for beat in beats:
@@ -47,12 +63,12 @@ def losses(
 
 
 def printed(
-    lines: Iterable[tuple[int, str]], progress: str = "auto"
+    lines: Iterable[tuple[int, str]], progress: str = "auto", outputs: dict[int, Output] | None = None
 ) -> Iterable[tuple[int, int, float | None]]:
     """
     Yield incarnation, step and loss whenever a line of the log tells one of both anew.
     """
-    outputs: dict[int, Output] = {}
+    outputs = {} if outputs is None else outputs
     for incarnation, line in lines:
         if line.startswith("--- incarnation "):
             outputs.pop(incarnation, None)  # The agent's line before each start, which counts for itself.

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.errors import AgentError, PreconditionError, TransientError
+from orchestrator.agent import storage
+from orchestrator.agent.errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.agent.gang import Attempt, Gang
 from orchestrator.agent.heartbeat import Reporter, Status, heartbeat_name
 from orchestrator.agent.logs import SEGMENT, JobLog
@@ -47,6 +48,39 @@ def test_absent_and_unreachable_are_different(lab: Lab) -> None:
     lab.fault = lambda _request: Response(503, b"")
     with pytest.raises(TransientError):
         bucket.read("no/such/object", seconds=1)
+
+
+def test_of_what_is_too_large_no_more_than_the_limit_is_held(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A manifest of any size does not fill the memory of the machine that comes next.
+    """
+    monkeypatch.setattr(storage, "LARGEST", 1000)
+    bucket = bucket_of(lab)
+    bucket.write("large", b"x" * 5000)
+    bucket.write("small", b"x" * 1000)
+
+    for name in ("large", "small"):
+        held = bucket.read(name)
+        assert held is not None
+        assert held.data == b"x" * 1000
+
+
+def test_no_more_comes_to_the_disk_than_the_manifest_says(lab: Lab, tmp_path: Path) -> None:
+    """
+    An object that is larger than its manifest says fills no disk; one of the right size comes.
+    """
+    bucket = bucket_of(lab)
+    data = b"x" * (3 << 20)
+    bucket.write("large", data)
+
+    with pytest.raises(TornError, match="more than the 1048577 bytes"):
+        bucket.download("large", tmp_path / "file", (1 << 20) + 1)
+    assert (tmp_path / "file").stat().st_size <= 1 << 20
+
+    bucket.download("large", tmp_path / "file", len(data))
+    assert (tmp_path / "file").read_bytes() == data
 
 
 def test_missing_bucket_is_not_an_empty_one(lab: Lab) -> None:

@@ -75,18 +75,24 @@ class DirectStore:
         """
         return self._stream(name, lambda _: None)
 
-    def download(self, name: str, path: Path) -> str | None:
+    def download(self, name: str, path: Path, sized: Callable[[int], object] | None = None) -> str | None:
         """
         Write an object of any size to a file; return the sha256 of its bytes in hex, None: it is not there.
+
+        *sized* is told the size before any byte comes, and ends it by what it raises.
         """
         with path.open("wb") as file:
-            return self._stream(name, file.write)
+            return self._stream(name, file.write, sized)
 
-    def _stream(self, name: str, take: Callable[[bytes], object]) -> str | None:
+    def _stream(
+        self, name: str, take: Callable[[bytes], object], sized: Callable[[int], object] | None = None
+    ) -> str | None:
         digest = hashlib.sha256()
         held = self._look(name)
         if held is None:
             return None
+        if sized is not None:
+            sized(held.size)
 
         def act() -> None:
             found = self._get(name, held.generation)

@@ -7,6 +7,7 @@ import sys
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
@@ -354,6 +355,36 @@ def test_apprise_tells_a_service_of_its_own():
     (error,) = try_all([Apprise("nobody-knows://secret-part", "1", EVENTS)], notice()).values()
     assert "does not know this address" in error.message
     assert "secret-part" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "field", "harm"),
+    [
+        ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#general", "attachments", "<"),
+        ("tgram://123456789:abcdefg_hijklmnop/12315544/", "text", "<!"),
+        ("discord://1234567890/abcdefghijklmnop", "content", "@everyone"),
+        ("discord://1234567890/abcdefghijklmnop", "content", "@here"),
+        ("discord://1234567890/abcdefghijklmnop", "content", "<@12"),
+        ("mmost://localhost/abcdefghijklmnopqrstuvwxyz", "text", "]("),
+    ],
+)
+def test_no_text_of_a_machine_is_markup_for_a_chat(monkeypatch, url, field, harm):
+    """It calls nobody, shows no link under another name, and breaks no message, which is then refused."""
+    pytest.importorskip("apprise")
+    sent = []
+
+    def post(*_, **said):
+        sent.append(json.loads(said["data"]) if isinstance(said["data"], str | bytes) else said["data"])
+        return SimpleNamespace(status_code=200, content=b"ok", text="ok", headers={})
+
+    monkeypatch.setattr("requests.post", post)
+    monkeypatch.setattr("requests.request", lambda _method, *args, **said: post(*args, **said))
+    text = "failed: <!channel> <https://e.example|log in> @everyone @here <@12> [log in](https://e.example)"
+    Apprise(url, "1", EVENTS).send(replace(notice(), text=text))
+    (body,) = sent
+    shown = body[field][0]["text"] if field == "attachments" else body[field]
+    assert "log in" in shown
+    assert harm not in shown
 
 
 def test_without_apprise_the_extra_is_named(monkeypatch):

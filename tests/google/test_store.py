@@ -163,6 +163,23 @@ def test_what_is_packed_is_not_unpacked(lab, tmp_path):
     assert (tmp_path / "file").read_bytes() == packed
 
 
+def test_a_download_tells_its_size_before_any_byte_comes(lab, tmp_path):
+    """
+    Who is told may end it: the file stays empty.
+    """
+    store, told = lab.store(), []
+    store.write("large", b"x" * 5000)
+    assert store.download("large", tmp_path / "file", told.append) == store.sha256("large")
+    assert told == [5000]
+
+    def refuse(size):
+        raise RuntimeError(size)
+
+    with pytest.raises(RuntimeError, match="5000"):
+        store.download("large", tmp_path / "other", refuse)
+    assert (tmp_path / "other").read_bytes() == b""
+
+
 def test_delete_is_idempotent(lab):
     """
     An object that is gone is fine.

@@ -96,7 +96,7 @@ class Wire:
     def __init__(self, world, name):
         self._world, self._name = world, name
 
-    def send(self, method, url, headers, *, body=None, timeout=20.0, sink=None):
+    def send(self, method, url, headers, *, body=None, timeout=20.0, sink=None, limit=None):
         actor = self._world.actors.get(self._name)
         if actor is not None:
             actor.turn()

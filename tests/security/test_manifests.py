@@ -22,6 +22,8 @@ from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine import checkpoints
 from orchestrator.engine.checkpoints import read_checkpoints
+from orchestrator.engine.fetch import Parcel, fetch
+from orchestrator.errors import TransientError
 from tests.security.test_forgeries import EVIL
 
 WHOLE = {
@@ -98,6 +100,11 @@ FILE = WHOLE["files"][0]
         {"files": [FILE, {**FILE, "name": "weights/x"}]},
         {"files": [FILE, {**FILE, "name": "./weights"}]},
         {"files": [{**FILE, "name": "n" * 256}]},
+        {"folder": "n" * 256},
+        {"folder": "a/" * 600 + "a"},
+        {"folder": "\ud800"},
+        {"links": [["a/" * 600 + "a", "x"]]},
+        {"links": [["a", "t/" * 3000 + "t"]]},
     ],
 )
 def test_what_no_folder_can_hold_is_no_manifest(changes):
@@ -119,6 +126,13 @@ def test_a_link_where_no_folder_can_be_is_left_out(tmp_path):
     (tmp_path / "weights").write_bytes(b"w")
     make_links(tmp_path, [("weights/x", "a"), ("latest", "weights")])
     assert (tmp_path / "latest").read_bytes() == b"w"
+
+
+def test_a_link_may_have_the_longest_name(tmp_path):
+    """What it is called while it is made has to fit too."""
+    (tmp_path / "weights").write_bytes(b"w")
+    make_links(tmp_path, [("n" * 255, "weights")])
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"w", b"w"]
 
 
 def test_a_manifest_without_files_is_no_checkpoint():
@@ -212,6 +226,34 @@ def test_the_room_for_unclaimed_files_is_what_the_bucket_says(desk, monkeypatch)
     said = desk.run("fetch", "--unclaimed", "--output", str(desk.folder / "model"))
     assert (said.code, "has room for" in said.err) == (2, True), said.err
     assert not list(desk.folder.glob("model*"))
+
+
+def test_the_room_for_an_object_in_no_folder_is_looked_for_too(desk, monkeypatch):
+    """It is listed by its own name."""
+    desk.town.put_object("large", b"x" * 200_000)
+    planted = [{**LEFT["files"][0], "object": "large"}]
+    desk.town.put_object(KINDS["unclaimed"][2], json.dumps({**LEFT, "files": planted}).encode())
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=150_000))
+    said = desk.run("fetch", "--unclaimed", "--output", str(desk.folder / "model"))
+    assert (said.code, "has room for" in said.err) == (2, True), said.err
+
+
+def test_what_grows_once_it_was_listed_does_not_come(tmp_path):
+    """A machine may replace objects while others are copied: no more comes than room was looked for."""
+    came = []
+
+    class Growing:
+        def download(self, name, path, sized=None):
+            sized({"a": 3, "b": 10**12}[name])
+            came.append(name)
+            path.write_bytes(b"one")
+            return hashlib.sha256(b"one").hexdigest()
+
+    parcel = Parcel("step 1", 6, (("a", "", "a"), ("b", "", "b")), {}, "again")
+    with pytest.raises(TransientError, match="b is larger than when the bucket was listed"):
+        fetch(Growing(), parcel, tmp_path / "model", lambda _: None)
+    assert came == ["a"]
+    assert not list(tmp_path.iterdir())
 
 
 BOTH = [

@@ -26,7 +26,7 @@ def command(
     It is served at 127.0.0.1 only, to whoever has the token in the printed address. Nothing can be changed
     through it, and nothing runs on afterwards. NAME is a deployment that this computer has brought up.
     """
-    from orchestrator.cli.commands.report import facts_of
+    from orchestrator.cli.commands.report import Memory, facts_of
     from orchestrator.cli.console import print_json, say
     from orchestrator.cli.expired import sweep_expired
     from orchestrator.cli.known import open_session
@@ -46,11 +46,12 @@ def command(
     session = open_session(Choice(file, settings, cloud, as_json), name, EventPrinter())
     session.only_looks = True
     sweep_expired(session)
-    facts_of(session)
+    memory = Memory(session.store)
+    facts_of(session, memory)
 
     def fresh() -> str:
         session.record.load()
-        return page(facts_of(session), live=True)
+        return page(facts_of(session, memory), live=True)
 
     with _listening(port) as listener:
         app = Dashboard(fresh, listener.getsockname()[1], Bugs())

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from orchestrator.cli.wiring import Session
     from orchestrator.domain.observation import Heartbeat
+    from orchestrator.domain.ports import Store
     from orchestrator.report.curve import Losses
     from orchestrator.report.page import Facts
 
@@ -55,15 +56,31 @@ def command(
         say(f"{path}: open it in a browser; it needs no network", style="green")
 
 
-def facts_of(session: "Session") -> "Facts":
+class Memory:
+    """
+    Keep from one look to the next what was read: each byte that leaves the cloud costs, whoever wrote it.
+    """
+
+    def __init__(self, store: "Store") -> None:
+        from orchestrator.engine.heartbeats import Heartbeats
+        from orchestrator.engine.job_logs import JobLog
+        from orchestrator.report.curve import Told
+
+        self.reports = Heartbeats(store)
+        self.log = JobLog(store, 0)
+        self.told = Told()
+
+
+def facts_of(session: "Session", memory: Memory | None = None) -> "Facts":
     """
     Look once and return all that a report tells. Raise UsageError when there is nothing to tell of.
+
+    *memory* is for who looks again.
     """
     from orchestrator.cli.glance import body_of, glance, holder_of
     from orchestrator.cli.views.summary import summary_of
     from orchestrator.domain.observation import Present
     from orchestrator.engine.event_log import read_events
-    from orchestrator.engine.heartbeats import read_heartbeats
     from orchestrator.errors import UsageError
     from orchestrator.pricing.spending import spending
     from orchestrator.report.page import Facts
@@ -75,32 +92,32 @@ def facts_of(session: "Session") -> "Facts":
             f"{session.spec.name} is not up: there is nothing to report", hint="run: tpuctl up",
             unchanged="nothing was changed", code="TPU-130",
         )  # fmt: skip
-    seen = read_heartbeats(session.store, None)
+    memory = memory or Memory(session.store)
+    seen = memory.reports.read(None)
     beats = seen.value if isinstance(seen, Present) else ()
     return Facts(
         status=body_of(session, looked, holder_of(session, world)),
         history=history,
         beats=beats,
         events=read_events(session.store),
-        summary=summary_of(session),
+        summary=summary_of(session, memory.reports),
         spending=spending(session.spec, session.catalog, history, beats, world.seen_at),
-        losses=_losses(session, beats),
+        losses=_losses(session, beats, memory),
         now=world.seen_at,
         rehearsed=session.choice.cloud == "local",
     )
 
 
-def _losses(session: "Session", beats: "Sequence[Heartbeat]") -> "Losses":
+def _losses(session: "Session", beats: "Sequence[Heartbeat]", memory: Memory) -> "Losses":
     """
     Return the loss by step; the job's log is read only where no watcher has seen enough.
     """
     from orchestrator.config.rules.progress_patterns import progress_text
-    from orchestrator.engine.job_logs import JobLog
     from orchestrator.engine.published_status import read_curve
     from orchestrator.report.curve import FEW, losses
 
     seen = read_curve(session.store)
     if len(seen) >= FEW:
         return losses(seen, beats)
-    lines = ((incarnation, line) for incarnation, _, line in JobLog(session.store, 0).new_lines())
-    return losses(seen, beats, lines, progress_text(session.spec))
+    lines = ((incarnation, line) for incarnation, _, line in memory.log.new_lines())
+    return losses(seen, beats, lines, progress_text(session.spec), memory.told)

@@ -10,19 +10,21 @@ from orchestrator.cli.wiring import Session
 from orchestrator.domain.observation import Present
 from orchestrator.domain.spec import VmSpec
 from orchestrator.engine.event_log import read_events
-from orchestrator.engine.heartbeats import read_heartbeats
+from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.pricing.bill import spent
 from orchestrator.report.summary import PARTS, Summary, summarise
 
 UNKNOWN = "not known"
 
 
-def summary_of(session: Session) -> Summary:
+def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
     """
     Return the summary of the session's deployment, from what the bucket holds.
+
+    *reports* knows those that were read before: they are not read again.
     """
     history = session.record.history
-    seen = read_heartbeats(session.cloud.store, None)
+    seen = (reports or Heartbeats(session.cloud.store)).read(None)
     beats = seen.value if isinstance(seen, Present) else ()
     ended = max((b.updated for b in beats), default=session.clock.now())
     spec = session.spec

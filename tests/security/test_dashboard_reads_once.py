@@ -1,0 +1,53 @@
+"""
+The dashboard looks again every few seconds: what machines have written is read once, not each time.
+"""
+
+import json
+from types import SimpleNamespace
+
+from orchestrator.cli.commands import report
+from orchestrator.domain.ports import StoredObject
+from tests.planning.planning_kit import make_spec
+
+
+class Shelf:
+    """A bucket in memory that counts the bytes that leave it."""
+
+    def __init__(self, **held):
+        self.held, self.left = held, 0
+
+    def list(self, prefix, most=0):
+        """List without data."""
+        return [
+            StoredObject(n, len(d), 1, 1.0e9) for n, d in sorted(self.held.items()) if n.startswith(prefix)
+        ]
+
+    def read(self, name, offset=0, limit=1 << 30):
+        """Return an object, or a part of it."""
+        data = self.held.get(name)
+        if data is None:
+            return None
+        part = data[offset : offset + limit]
+        self.left += len(part)
+        return StoredObject(name, len(data), 1, 1.0e9, part)
+
+
+def test_log_and_reports_leave_the_bucket_once():
+    """A log that tells no step is read for the curve; a machine may make it as long as it likes."""
+    beat = json.dumps({"incarnation": 1, "worker": 0, "workers": 1, "phase": "run"}).encode()
+    name = "logs/g1/w0/000001.log"
+    shelf = Shelf(**{name: b"step 1 loss 0.5\n" + b"x" * 99 + b"\n", ".tpuctl/heartbeat/1/0": beat})
+    session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.Memory(shelf)
+
+    def look():
+        beats = memory.reports.read(None).value
+        return report._losses(session, beats, memory)
+
+    first, all_of_it = look(), shelf.left
+    assert first == {1: [(1, 0.5)]}
+    assert look() == first
+    assert shelf.left == all_of_it
+
+    shelf.held[name] += b"step 2 loss 0.25\n"
+    assert look() == {1: [(1, 0.5), (2, 0.25)]}
+    assert shelf.left == all_of_it + len(b"step 2 loss 0.25\n")
