@@ -181,7 +181,10 @@ class Story:
             return 0
         # A gang of a new TPU does not rest, so its job may come to its end.
         if method == "compute.instances.stop":
-            return sum(done == deployment for done, _ in self.world.fleet.truly_done)
+            history = self.world.stored_history(deployment)
+            # One that has saved in vain ends, too, and is none of the truly done.
+            in_vain = history is not None and history.outcome == "unclaimed"
+            return in_vain + sum(done == deployment for done, _ in self.world.fleet.truly_done)
         if not method.startswith("tpu.queuedResources."):
             return 0
         return 24 * HOUR // tpu.max_run_duration + 1
