@@ -177,7 +177,7 @@ class Reporter:
         """
         asked, wanted = time.monotonic(), self._status.changes
         if not at_once:
-            time.sleep(self._gathers())
+            time.sleep(self._gathers())  # One write a second is taken: what is told meanwhile goes along.
         with self._lock:
             if self._told >= wanted if at_once else self._told_at >= asked:
                 return

@@ -64,9 +64,8 @@ class Blows:
         if kill is Kill.SAVE:
             beat = self._at_a_save() or beat
         elif kill in {Kill.NOTICE, Kill.KILL}:
-            time.sleep(
-                self._chance.uniform(0, 1.0)
-            )  # Each blow has a moment of its own in a real job's time.
+            # A real job trains meanwhile: each blow meets it at a moment of its own.
+            time.sleep(self._chance.uniform(0, 1.0))
         self._preempt(node, notice=kill is Kill.NOTICE)
         blow = self._blow(kill, beat)
         if kill is Kill.TWICE:
