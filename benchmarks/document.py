@@ -1,6 +1,4 @@
-"""
-The page of measured performance: each benchmark writes its own part and leaves the others as they are.
-"""
+"""The page of measured performance: each benchmark writes its own part and leaves the others as they are."""
 
 import re
 from pathlib import Path
@@ -10,9 +8,7 @@ HEAD = "# How fast it is, measured\n"
 
 
 def put(part: str, text: str, page: Path = PAGE) -> None:
-    """
-    Put *text* between the marks of a part; a part that is not there yet is added at the end.
-    """
+    """Put *text* between the marks of a part; a part that is not there yet is added at the end."""
     start, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
     ours = f"{start}\n{text.strip()}\n{end}"
     old = re.compile(f"{re.escape(start)}.*?{re.escape(end)}", re.DOTALL)

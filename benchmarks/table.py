@@ -1,6 +1,4 @@
-"""
-What the parts of the page have in common: tables, paragraphs of one width, and goals that are kept or missed.
-"""
+"""What the parts of the page have in common: tables, paragraphs of one width, and goals that are kept or missed."""
 
 import textwrap
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,4 @@
-"""
-Run the command line as `python -m orchestrator`.
-"""
+"""Run the command line as `python -m orchestrator`."""
 
 from orchestrator.cli.main import main
 

@@ -26,9 +26,7 @@ from enum import Enum
 
 
 class Retry(Enum):
-    """
-    Say what a failure means for the next try.
-    """
+    """Say what a failure means for the next try."""
 
     PERMANENT = "permanent"
     CAPACITY = "capacity"
@@ -58,9 +56,7 @@ class TpuctlError(Exception):
             self.code = code
 
     def as_dict(self) -> dict[str, object]:
-        """
-        Return the error as `--json` prints it.
-        """
+        """Return the error as `--json` prints it."""
         return {
             "code": self.code,
             "exit_code": self.exit_code,
@@ -72,35 +68,27 @@ class TpuctlError(Exception):
 
 
 class UsageError(TpuctlError):
-    """
-    Refuse a wrong file, flag or folder before anything is touched.
-    """
+    """Refuse a wrong file, flag or folder before anything is touched."""
 
     code = "TPU-100"
     exit_code = 2
 
 
 class AuthError(TpuctlError):
-    """
-    Report missing credentials, a missing permission or a disabled API.
-    """
+    """Report missing credentials, a missing permission or a disabled API."""
 
     code = "TPU-200"
     exit_code = 3
 
 
 class MissingPermissionError(AuthError):
-    """
-    Report that the login may not do this one thing; it may do others.
-    """
+    """Report that the login may not do this one thing; it may do others."""
 
     code = "TPU-202"
 
 
 class CapacityError(TpuctlError):
-    """
-    Report that the zone has no such machine to give at present.
-    """
+    """Report that the zone has no such machine to give at present."""
 
     code = "TPU-300"
     exit_code = 4
@@ -108,9 +96,7 @@ class CapacityError(TpuctlError):
 
 
 class QuotaError(TpuctlError):
-    """
-    Report that the project's quota refuses one more.
-    """
+    """Report that the project's quota refuses one more."""
 
     code = "TPU-350"
     exit_code = 4
@@ -118,9 +104,7 @@ class QuotaError(TpuctlError):
 
 
 class TransientError(TpuctlError):
-    """
-    Report a failure that the same call may not meet again.
-    """
+    """Report a failure that the same call may not meet again."""
 
     code = "TPU-400"
     retry = Retry.TRANSIENT
@@ -137,17 +121,13 @@ class DiskError(TransientError):
 
 
 class NotFoundError(TpuctlError):
-    """
-    Report that the API says the thing does not exist.
-    """
+    """Report that the API says the thing does not exist."""
 
     code = "TPU-404"
 
 
 class ConflictError(TpuctlError):
-    """
-    Report a taken name or a lost race; *aborted* means "busy now, try again".
-    """
+    """Report a taken name or a lost race; *aborted* means "busy now, try again"."""
 
     code = "TPU-409"
 
@@ -159,70 +139,54 @@ class ConflictError(TpuctlError):
 
 
 class PreconditionError(ConflictError):
-    """
-    Report that an object's generation was not the expected one: somebody wrote first.
-    """
+    """Report that an object's generation was not the expected one: somebody wrote first."""
 
     code = "TPU-412"
 
 
 class UnknownCloudError(TpuctlError):
-    """
-    Report an answer of the cloud that no rule of ours covers.
-    """
+    """Report an answer of the cloud that no rule of ours covers."""
 
     code = "TPU-499"
     retry = Retry.UNKNOWN
 
 
 class RemoteError(TpuctlError):
-    """
-    Report that a machine could not be reached or refused a command.
-    """
+    """Report that a machine could not be reached or refused a command."""
 
     code = "TPU-500"
     retry = Retry.TRANSIENT
 
 
 class HostKeyError(RemoteError):
-    """
-    Refuse a machine whose host key is unknown or has changed.
-    """
+    """Refuse a machine whose host key is unknown or has changed."""
 
     code = "TPU-510"
     retry = Retry.PERMANENT
 
 
 class NoGcloudError(RemoteError):
-    """
-    Report that gcloud, which leads to a machine without external address, is not on this computer.
-    """
+    """Report that gcloud, which leads to a machine without external address, is not on this computer."""
 
     code = "TPU-501"
     retry = Retry.PERMANENT
 
 
 class DamagedRecordError(TpuctlError):
-    """
-    Report a deployment record of which some byte is not as it was written.
-    """
+    """Report a deployment record of which some byte is not as it was written."""
 
     code = "TPU-610"
 
 
 class LeftoverError(TpuctlError):
-    """
-    Report what is left after a command that should leave nothing.
-    """
+    """Report what is left after a command that should leave nothing."""
 
     code = "TPU-600"
     exit_code = 5
 
 
 class LeaseHeldError(TpuctlError):
-    """
-    Report who else acts on the deployment; *asker* is the command for which this one has stepped aside.
-    """
+    """Report who else acts on the deployment; *asker* is the command for which this one has stepped aside."""
 
     code = "TPU-601"
     exit_code = 6
@@ -230,35 +194,27 @@ class LeaseHeldError(TpuctlError):
 
 
 class SpendStopError(TpuctlError):
-    """
-    Report that the budget or the time to live is used up.
-    """
+    """Report that the budget or the time to live is used up."""
 
     code = "TPU-700"
     exit_code = 7
 
 
 class JobFailedError(TpuctlError):
-    """
-    Report that the user's job failed too often without progress.
-    """
+    """Report that the user's job failed too often without progress."""
 
     code = "TPU-800"
 
 
 class UnclaimedError(TpuctlError):
-    """
-    Report a job that left with status 0 without any complete checkpoint: what it saved is kept as files.
-    """
+    """Report a job that left with status 0 without any complete checkpoint: what it saved is kept as files."""
 
     code = "TPU-810"
     exit_code = 5
 
 
 class LocalCloudError(TpuctlError):
-    """
-    Report a fault of the local cloud itself.
-    """
+    """Report a fault of the local cloud itself."""
 
     code = "TPU-900"
 

@@ -1,6 +1,4 @@
-"""
-How a module of ours is started where the current folder is not ours.
-"""
+"""How a module of ours is started where the current folder is not ours."""
 
 import shlex
 import sys
@@ -16,14 +14,10 @@ that lies there. Python's own option against that (-P) came with 3.11, and its v
 
 
 def command(module: str, *words: str) -> list[str]:
-    """
-    Return the command that runs *module* with these words, and imports nothing from the current folder.
-    """
+    """Return the command that runs *module* with these words, and imports nothing from the current folder."""
     return [sys.executable, "-c", STARTER, module, *words]
 
 
 def shell_command(module: str) -> str:
-    """
-    Return the beginning of `command` for a shell.
-    """
+    """Return the beginning of `command` for a shell."""
     return shlex.join(command(module))

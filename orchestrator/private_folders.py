@@ -1,6 +1,4 @@
-"""
-Folders of this user's alone.
-"""
+"""Folders of this user's alone."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""
-Where worlds of tests keep their files: in memory, where a small file takes a tenth of the time.
-"""
+"""Where worlds of tests keep their files: in memory, where a small file takes a tenth of the time."""
 
 import os
 import shutil

@@ -1,6 +1,4 @@
-"""
-Stand-ins for TensorBoard and JupyterLab, small but real servers, in environments that count as installed.
-"""
+"""Stand-ins for TensorBoard and JupyterLab, small but real servers, in environments that count as installed."""
 
 import os
 import subprocess
@@ -74,7 +72,5 @@ def fake_environments(cache: Path) -> Path:
 
 
 def free_port() -> int:
-    """
-    Return a port of loopback that nobody uses.
-    """
+    """Return a port of loopback that nobody uses."""
     return free_ports(1)[0]

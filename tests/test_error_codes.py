@@ -1,6 +1,4 @@
-"""
-Every error has a code, every code one meaning, and every class an exit code of the published list.
-"""
+"""Every error has a code, every code one meaning, and every class an exit code of the published list."""
 
 import ast
 import os

@@ -1,6 +1,4 @@
-"""
-The rules of this house that a machine can check: packaging, layers, size, reasons, forbidden words.
-"""
+"""The rules of this house that a machine can check: packaging, layers, size, reasons, forbidden words."""
 
 import ast
 import os

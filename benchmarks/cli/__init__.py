@@ -1,3 +1,1 @@
-"""
-How long the commands take as whole processes, beside gcloud on the same local cloud.
-"""
+"""How long the commands take as whole processes, beside gcloud on the same local cloud."""

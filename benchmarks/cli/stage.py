@@ -1,6 +1,4 @@
-"""
-A local cloud of its own for the benchmark: a deployment that runs, more nodes, and as many VMs for gcloud.
-"""
+"""A local cloud of its own for the benchmark: a deployment that runs, more nodes, and as many VMs for gcloud."""
 
 import json
 import os

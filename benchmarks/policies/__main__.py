@@ -17,9 +17,7 @@ from benchmarks.policies.trace import read_csv
 
 
 def main() -> None:
-    """
-    Run the benchmark, print its tables, and with --write put them into docs/performance.md.
-    """
+    """Run the benchmark, print its tables, and with --write put them into docs/performance.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.policies", description=__doc__)
     parser.add_argument("--trace", type=Path, metavar="FILE", help="replay a CSV of your own")
     parser.add_argument("--full", action="store_true", help="play every record from begin to end")
@@ -41,9 +39,7 @@ def main() -> None:
 
 
 def computing() -> float:
-    """
-    Return the seconds of computing so far, here and in all processes that have ended.
-    """
+    """Return the seconds of computing so far, here and in all processes that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

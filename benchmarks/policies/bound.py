@@ -1,6 +1,4 @@
-"""
-The most that anybody could keep who knew the whole trace: no work is lost, and no detection takes time.
-"""
+"""The most that anybody could keep who knew the whole trace: no work is lost, and no detection takes time."""
 
 from math import ceil
 

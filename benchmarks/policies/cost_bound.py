@@ -1,6 +1,4 @@
-"""
-The least that a job with a deadline can cost, for somebody who knows the whole trace. Exact.
-"""
+"""The least that a job with a deadline can cost, for somebody who knows the whole trace. Exact."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -11,9 +9,7 @@ from benchmarks.policies.trace import Trace
 
 
 def least_cost(trace: Trace, start: int, ticks: int, work: int, cold: float) -> float:
-    """
-    Return the least USD for *work* ticks of work within *ticks* ticks from *start* on.
-    """
+    """Return the least USD for *work* ticks of work within *ticks* ticks from *start* on."""
     return least_costs(trace, [start], ticks, work, cold)[0]
 
 

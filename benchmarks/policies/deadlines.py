@@ -51,27 +51,19 @@ class Job:
 
     @property
     def slack(self) -> int:
-        """
-        Return how many ticks may pass without work.
-        """
+        """Return how many ticks may pass without work."""
         return self.ticks - self.now - (self.work - self.done)
 
     def price(self, zone: int) -> float:
-        """
-        Return the price of a zone now, in USD an hour.
-        """
+        """Return the price of a zone now, in USD an hour."""
         return self._price[zone][self.now]
 
     def up(self, zone: int) -> bool:
-        """
-        Say whether a zone has a machine now.
-        """
+        """Say whether a zone has a machine now."""
         return self._up[zone][self.now]
 
     def ask(self, zone: int) -> bool:
-        """
-        Ask for a machine in a zone, and remember the answer.
-        """
+        """Ask for a machine in a zone, and remember the answer."""
         up, answers = self.up(zone), self.asked.setdefault(zone, [])
         self.taken[zone] = self.taken.get(zone, 0) + up
         self.ended[zone] = self.ended.get(zone, 0) + (bool(answers) and answers[-1] and not up)
@@ -79,15 +71,11 @@ class Job:
         return up
 
     def first_up(self, zones: list[int]) -> int | None:
-        """
-        Ask one zone after the other; return the first that gives a machine.
-        """
+        """Ask one zone after the other; return the first that gives a machine."""
         return next((zone for zone in zones if self.ask(zone)), None)
 
     def share(self, zone: int, last: int) -> float:
-        """
-        Return how many of the last requests in a zone were taken; nothing is known of a zone not asked.
-        """
+        """Return how many of the last requests in a zone were taken; nothing is known of a zone not asked."""
         answers = self.asked.get(zone, [])[-last:]
         return sum(answers) / len(answers) if answers else 1.0
 
@@ -96,9 +84,7 @@ Chooser = Callable[[Job], int]
 
 
 def finish(job: Job, chooser: Chooser) -> Job:
-    """
-    Run a job to its end or its deadline.
-    """
+    """Run a job to its end or its deadline."""
     hours = job.trace.tick / 3600
     while job.done < job.work and job.now < job.ticks:
         if job.at >= 0 and not job.up(job.at):
@@ -121,9 +107,7 @@ def finish(job: Job, chooser: Chooser) -> Job:
 
 
 def netted(rule: Chooser) -> Chooser:
-    """
-    Return a rule with the safety net under it.
-    """
+    """Return a rule with the safety net under it."""
 
     def chosen(job: Job) -> int:
         if job.at < 0 and job.slack < 2 * job.cold + (job.at == DEMAND):
@@ -134,9 +118,7 @@ def netted(rule: Chooser) -> Chooser:
 
 
 def greedy(job: Job) -> int:
-    """
-    Stay on any spot, take the cheapest that is up, else wait.
-    """
+    """Stay on any spot, take the cheapest that is up, else wait."""
     if job.at >= 0:
         return job.at
     found = job.first_up(cheapest(job))
@@ -144,9 +126,7 @@ def greedy(job: Job) -> int:
 
 
 def uniform(order: Callable[[Job], list[int]]) -> Chooser:
-    """
-    Return Uniform Progress (Can't Be Late): hold spot, and never fall behind a straight line.
-    """
+    """Return Uniform Progress (Can't Be Late): hold spot, and never fall behind a straight line."""
 
     def chosen(job: Job) -> int:
         pace = job.work / job.ticks
@@ -161,31 +141,23 @@ def uniform(order: Callable[[Job], list[int]]) -> Chooser:
 
 
 def cheapest(job: Job) -> list[int]:
-    """
-    Return the zones by price.
-    """
+    """Return the zones by price."""
     return sorted(range(len(job.trace.zones)), key=job.price)
 
 
 def elsewhere_first(job: Job) -> list[int]:
-    """
-    Return the zones by price, those of the region that was lost last.
-    """
+    """Return the zones by price, those of the region that was lost last."""
     lost = job.trace.zones[job.lost][:-1] if job.lost >= 0 else ""
     return sorted(cheapest(job), key=lambda zone: job.trace.zones[zone][:-1] == lost)
 
 
 def likeliest(job: Job) -> list[int]:
-    """
-    Return the zones by how many of their last five requests were taken.
-    """
+    """Return the zones by how many of their last five requests were taken."""
     return sorted(cheapest(job), key=lambda zone: -job.share(zone, 5))
 
 
 def worthiest(job: Job) -> list[int]:
-    """
-    Return the zones by that share for each dollar.
-    """
+    """Return the zones by that share for each dollar."""
     return sorted(cheapest(job), key=lambda zone: -job.share(zone, 5) / job.price(zone))
 
 
@@ -217,9 +189,7 @@ def skynomad(job: Job) -> int:
 
 
 def product(policy: Policy) -> Chooser:
-    """
-    Return tpuctl's own choice (orchestrator.planning.deadline), with what the engine learns for it.
-    """
+    """Return tpuctl's own choice (orchestrator.planning.deadline), with what the engine learns for it."""
 
     def chosen(job: Job) -> int:
         known = {zone: job.ask(zone) for zone in cheapest(job)} if job.at < 0 else {}
@@ -237,9 +207,7 @@ def product(policy: Policy) -> Chooser:
 
 
 def situation(job: Job, known: dict[int, bool]) -> Situation:
-    """
-    Return what the product knows: prices, answers to its own requests, and how its machines fared.
-    """
+    """Return what the product knows: prices, answers to its own requests, and how its machines fared."""
     tick = job.trace.tick
     life = life_of(job.held * tick, job.ends)
     offers = tuple(
@@ -266,9 +234,7 @@ def situation(job: Job, known: dict[int, bool]) -> Situation:
 
 
 def cold_ticks(trace: Trace, seconds: float) -> int:
-    """
-    Return how many ticks a change takes.
-    """
+    """Return how many ticks a change takes."""
     return ceil(seconds / trace.tick)
 
 

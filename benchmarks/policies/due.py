@@ -1,6 +1,4 @@
-"""
-Deadlines in a run: which jobs are replayed, from where, and what came of it.
-"""
+"""Deadlines in a run: which jobs are replayed, from where, and what came of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +19,7 @@ COLD = 360.0
 
 @dataclass(frozen=True)
 class Contract:
-    """
-    Name a job: hours of work, and how many times as long it may take.
-    """
+    """Name a job: hours of work, and how many times as long it may take."""
 
     title: str
     trace: Trace
@@ -32,17 +28,13 @@ class Contract:
 
     @property
     def ticks(self) -> tuple[int, int]:
-        """
-        Return deadline and work in ticks.
-        """
+        """Return deadline and work in ticks."""
         hour = 3600 / self.trace.tick
         return int(self.work * self.stretch * hour), int(self.work * hour)
 
 
 def contracts() -> list[Contract]:
-    """
-    Return the jobs of a run; ticks are three times as long as recorded, about ten minutes.
-    """
+    """Return the jobs of a run; ticks are three times as long as recorded, about ten minutes."""
     nine = SETS["v100"]().coarse(3)
     return [
         Contract("nine zones, 1.5", nine, 100, 1.5),
@@ -54,26 +46,20 @@ def contracts() -> list[Contract]:
 
 
 def from_start(contract: Contract, start: int) -> dict[str, tuple[float, bool]]:
-    """
-    Return for each policy its cost as a multiple of the least possible, and whether it was in time.
-    """
+    """Return for each policy its cost as a multiple of the least possible, and whether it was in time."""
     ticks, work = contract.ticks
     return beside(contract, start, least_cost(contract.trace, start, ticks, work, COLD))
 
 
 def from_starts(contract: Contract, starts: Sequence[int]) -> list[dict[str, tuple[float, bool]]]:
-    """
-    Return the same for several starts.
-    """
+    """Return the same for several starts."""
     ticks, work = contract.ticks
     least = least_costs(contract.trace, starts, ticks, work, COLD)
     return [beside(contract, start, cost) for start, cost in zip(starts, least, strict=True)]
 
 
 def beside(contract: Contract, start: int, least: float) -> dict[str, tuple[float, bool]]:
-    """
-    Let every policy do the job, and set what it costs against the least.
-    """
+    """Let every policy do the job, and set what it costs against the least."""
     ticks, work = contract.ticks
     cold = cold_ticks(contract.trace, COLD)
     jobs = {
@@ -83,9 +69,7 @@ def beside(contract: Contract, start: int, least: float) -> dict[str, tuple[floa
 
 
 def fulfil(contract: Contract, starts: int, jobs: int) -> dict[str, tuple[float, int]]:
-    """
-    Return for each policy the mean multiple and the number of misses, over starts drawn from a seed.
-    """
+    """Return for each policy the mean multiple and the number of misses, over starts drawn from a seed."""
     draw = Random(contract.title)
     last = int(contract.trace.up.shape[1]) - contract.ticks[0]
     firsts = [draw.randrange(last + 1) for _ in range(starts)]
@@ -99,9 +83,7 @@ def fulfil(contract: Contract, starts: int, jobs: int) -> dict[str, tuple[float,
 
 
 def due_table(jobs: int, starts: int = STARTS) -> str:
-    """
-    Return cost and misses of every policy for every job.
-    """
+    """Return cost and misses of every policy for every job."""
     every = contracts()
     found = [fulfil(contract, starts, jobs) for contract in every]
     rows = [

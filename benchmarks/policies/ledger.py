@@ -1,6 +1,4 @@
-"""
-The account of one replay: what was kept, what was paid, and how long recoveries took.
-"""
+"""The account of one replay: what was kept, what was paid, and how long recoveries took."""
 
 from dataclasses import dataclass, field
 
@@ -9,9 +7,7 @@ from benchmarks.policies.market import Market
 
 @dataclass
 class Ledger:
-    """
-    Collect what a policy does in a market.
-    """
+    """Collect what a policy does in a market."""
 
     market: Market
     noticed: bool = False
@@ -26,9 +22,7 @@ class Ledger:
     lost_at: float | None = None
 
     def ask(self, zone: int, at: float) -> tuple[bool, float, float]:
-        """
-        Ask the market for a machine, and count it.
-        """
+        """Ask the market for a machine, and count it."""
         self.creates += at < self.market.end
         answer = self.market.ask(zone, at)
         self.accepted += answer[0]
@@ -37,9 +31,7 @@ class Ledger:
     def life(
         self, ready: float, death: float, *, first_step: float | None = None, stop: float | None = None
     ) -> None:
-        """
-        Book a machine: paid from READY to death or *stop*, stepping from *first_step* on.
-        """
+        """Book a machine: paid from READY to death or *stop*, stepping from *first_step* on."""
         latency, end = self.market.latency, self.market.end
         ready, stop = min(ready, end), min(death if stop is None else stop, end)
         first = ready + latency.push + latency.restore if first_step is None else first_step
@@ -57,7 +49,5 @@ class Ledger:
         self.lost_at = death
 
     def spare(self, ready: float, stop: float) -> None:
-        """
-        Book a machine that was paid for and never used.
-        """
+        """Book a machine that was paid for and never used."""
         self.paid += max(0.0, min(stop, self.market.end) - min(ready, self.market.end))

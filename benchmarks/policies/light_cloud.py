@@ -39,9 +39,7 @@ SAVED = 2.0
 
 @dataclass
 class Machine:
-    """
-    Hold one node that was asked for and its fate: READY and dead later, or refused.
-    """
+    """Hold one node that was asked for and its fate: READY and dead later, or refused."""
 
     name: str
     place: str
@@ -56,9 +54,7 @@ class Machine:
 
 
 class LightCloud:
-    """
-    Stand for the cloud, the bucket and the clock of one deployment.
-    """
+    """Stand for the cloud, the bucket and the clock of one deployment."""
 
     def __init__(self, ledger: Ledger, spec: Spec) -> None:
         self.ledger = ledger
@@ -74,21 +70,15 @@ class LightCloud:
     # The clock.
 
     def now(self) -> float:
-        """
-        Return the time of day.
-        """
+        """Return the time of day."""
         return EPOCH + self.time
 
     def monotonic(self) -> float:
-        """
-        Return the time that pauses are measured with; jumps do not count, so the polls keep their phase.
-        """
+        """Return the time that pauses are measured with; jumps do not count, so the polls keep their phase."""
         return self.time - self.jumped
 
     def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
-        """
-        Let time pass, and whole polls more while nothing can happen.
-        """
+        """Let time pass, and whole polls more while nothing can happen."""
         if self.steady:
             poll = float(self.spec.watch.poll)
             calm = self._next_event() - self.time - seconds
@@ -98,18 +88,14 @@ class LightCloud:
         self.time += seconds
 
     def _next_event(self) -> float:
-        """
-        Return when the next notice or death of a machine is due.
-        """
+        """Return when the next notice or death of a machine is due."""
         notice = self.ledger.market.latency.notice if self.ledger.noticed else 0.0
         return min((m.death - notice for m in self.machines), default=self.time)
 
     # The TPU adapter.
 
     def create(self, order: NodeOrder) -> Operation:
-        """
-        Ask the market for a machine.
-        """
+        """Ask the market for a machine."""
         zone = self.places[order.zone]
         incarnation = int(order.labels[names.INCARNATION_LABEL])
         taken, ready, death = self.ledger.ask(zone, self.time)
@@ -119,9 +105,7 @@ class LightCloud:
         return Operation(f"create {order.name}", "node", "create", order.name, order.zone, incarnation)
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """
-        Begin to delete a machine.
-        """
+        """Begin to delete a machine."""
         found = next((m for m in self.machines if m.name == name), None)
         if found is None:
             return None
@@ -130,9 +114,7 @@ class LightCloud:
         return Operation(f"delete {name}", "node", "delete", name, zone, found.incarnation)
 
     def poll(self, operation: Operation) -> OperationResult:
-        """
-        Look at a creation or a deletion.
-        """
+        """Look at a creation or a deletion."""
         machine = next((m for m in self.machines if m.name == operation.name), None)
         if machine is None:
             return OperationResult(operation, done=True)
@@ -145,9 +127,7 @@ class LightCloud:
         return OperationResult(operation, True, Retry.CAPACITY, "TPU-429", "no capacity")
 
     def _gone(self, machine: Machine) -> bool:
-        """
-        Say whether a machine is in no list any more: refused, or its deletion has ended.
-        """
+        """Say whether a machine is in no list any more: refused, or its deletion has ended."""
         if machine.deleted is not None:
             return self.time >= machine.deleted + self.ledger.market.latency.delete
         return not machine.taken and self.time >= machine.ready
@@ -155,9 +135,7 @@ class LightCloud:
     # The bucket.
 
     def read(self, name: str, limit: int | None = None) -> StoredObject | None:
-        """
-        Read who has won a race, or the object that workers ring with: at a notice, and at rest after it.
-        """
+        """Read who has won a race, or the object that workers ring with: at a notice, and at rest after it."""
         if name in self.claims:
             return StoredObject(name, 0, 1, self.now(), self.claims[name])
         if not self.ledger.noticed or not name.startswith(names.WAKE):
@@ -167,16 +145,12 @@ class LightCloud:
         return StoredObject(name, 0, rings, self.now()) if rings else None
 
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
-        """
-        Write who has won a race. No machine does, since the controller is there before one has booted.
-        """
+        """Write who has won a race. No machine does, since the controller is there before one has booted."""
         self.claims[name] = data
         return 1
 
     def _rings(self, machine: Machine) -> int:
-        """
-        Return how often a machine has rung: 1 after its notice, 2 when its job is at rest.
-        """
+        """Return how often a machine has rung: 1 after its notice, 2 when its job is at rest."""
         latency = self.ledger.market.latency
         notice = machine.death - latency.notice
         if not self.ledger.noticed or not machine.ready <= notice <= self.time:
@@ -186,9 +160,7 @@ class LightCloud:
     # What one look shows.
 
     def world(self, history: History) -> World:
-        """
-        Return everything that a look at the cloud and the bucket would show.
-        """
+        """Return everything that a look at the cloud and the bucket would show."""
         self._book()
         polled = tuple(self.poll(o) for o in history.operations)
         mine = [m for m in self.machines if not self._gone(m)]
@@ -246,9 +218,7 @@ class LightCloud:
         )
 
     def _book(self) -> None:
-        """
-        Enter machines that have ended in the ledger.
-        """
+        """Enter machines that have ended in the ledger."""
         for machine in self.machines:
             ended = machine.death <= self.time or machine.deleted is not None
             if machine.taken and ended and not machine.booked:
@@ -256,9 +226,7 @@ class LightCloud:
                 self._enter(machine)
 
     def _lost(self, machine: Machine) -> bool:
-        """
-        Say whether a machine was in a race that another one has won, or nobody.
-        """
+        """Say whether a machine was in a race that another one has won, or nobody."""
         number = names.round_of(machine.labels)
         won = self.claims.get(f"{names.CLAIM}{number}", b"{}")
         return number > 0 and json.loads(won).get("incarnation") != machine.incarnation
@@ -273,17 +241,13 @@ class LightCloud:
             self.ledger.life(machine.ready, machine.death, stop=stop)
 
     def close(self) -> None:
-        """
-        Enter what still runs at the end of the market.
-        """
+        """Enter what still runs at the end of the market."""
         for machine in self.machines:
             if machine.taken and not machine.booked:
                 self._enter(machine)
 
 
 def zone_name(zone: str) -> str:
-    """
-    Return the zone as Google would write it: us-east-1a as us-east1-a.
-    """
+    """Return the zone as Google would write it: us-east-1a as us-east1-a."""
     head, _, tail = zone.rpartition("-")
     return f"{head}{tail[:-1]}-{tail[-1]}" if tail[:1].isdigit() else zone

@@ -35,9 +35,7 @@ class Latency:
 
     @property
     def floor(self) -> float:
-        """
-        Return the seconds of a recovery that no policy can take away.
-        """
+        """Return the seconds of a recovery that no policy can take away."""
         return self.create + self.push + self.restore
 
     def kept(self, first_step: float, death: float, *, noticed: bool) -> float:
@@ -66,9 +64,7 @@ class Stress:
 
 
 class Market:
-    """
-    Answer requests for machines of a trace.
-    """
+    """Answer requests for machines of a trace."""
 
     def __init__(self, trace: Trace, latency: Latency, stress: Stress | None = None, seed: int = 0) -> None:
         self.trace = trace
@@ -87,30 +83,22 @@ class Market:
         self._useless = _downtime(self._useful)
 
     def up(self, zone: int, at: float) -> bool:
-        """
-        Say whether the zone has capacity.
-        """
+        """Say whether the zone has capacity."""
         return bisect_right(self._edges[zone], at) % 2 == 1
 
     def changes(self, zone: int, at: float) -> float:
-        """
-        Return when the zone next goes up or down.
-        """
+        """Return when the zone next goes up or down."""
         edges = self._edges[zone]
         place = bisect_right(edges, at)
         return edges[place] if place < len(edges) else self.end
 
     def since(self, zone: int, at: float) -> float:
-        """
-        Return since when the zone is as it is.
-        """
+        """Return since when the zone is as it is."""
         place = bisect_right(self._edges[zone], at)
         return self._edges[zone][place - 1] if place else 0.0
 
     def luck(self, zone: int, at: float) -> tuple[bool, float]:
-        """
-        Return whether a request of this half minute is taken, and how long its machine lives at most.
-        """
+        """Return whether a request of this half minute is taken, and how long its machine lives at most."""
         if self._stress is None:
             return True, float("inf")
         key = (zone, int(at // SLOT))
@@ -123,9 +111,7 @@ class Market:
         return self._luck[key]
 
     def ask(self, zone: int, at: float) -> tuple[bool, float, float]:
-        """
-        Ask for a machine: (True, ready, death), or (False, time of the refusal, the same).
-        """
+        """Ask for a machine: (True, ready, death), or (False, time of the refusal, the same)."""
         taken, life = self.luck(zone, at)
         if not taken or not self.up(zone, at):
             return False, at + self.latency.refuse, at + self.latency.refuse
@@ -135,9 +121,7 @@ class Market:
         return True, ready, min(down, ready + life)
 
     def soonest(self, at: float) -> float:
-        """
-        Return when somebody who knows all answers would have a machine, asking from a time on.
-        """
+        """Return when somebody who knows all answers would have a machine, asking from a time on."""
         while at < self.end:
             ready = [self.ask(zone, at) for zone in self.zones]
             if any(taken for taken, _, _ in ready):
@@ -146,9 +130,7 @@ class Market:
         return self.end
 
     def without_capacity(self, start: float, end: float) -> float:
-        """
-        Return for how much of a time no zone would have given a machine: none was up for long enough.
-        """
+        """Return for how much of a time no zone would have given a machine: none was up for long enough."""
         return self._down_until(end) - self._down_until(start)
 
     def _down_until(self, at: float) -> float:
@@ -158,25 +140,19 @@ class Market:
 
 
 def _edges(row: list[bool], tick: float) -> list[float]:
-    """
-    Return when a zone went up, down, up ..., beginning with the first time it was up.
-    """
+    """Return when a zone went up, down, up ..., beginning with the first time it was up."""
     before = [False, *row[:-1]]
     return [i * tick for i, (was, now) in enumerate(zip(before, row, strict=True)) if was != now]
 
 
 def _starts(edges: list[float], end: float, create: float) -> list[tuple[float, float]]:
-    """
-    Return the times from when to when a request would bring a machine.
-    """
+    """Return the times from when to when a request would bring a machine."""
     downs = [*edges[1::2], end]
     return [(up, down - create) for up, down in zip(edges[::2], downs, strict=False) if down - up > create]
 
 
 def _edges_of(spans: list[tuple[float, float]]) -> list[float]:
-    """
-    Return the edges of the union of times, which come in order.
-    """
+    """Return the edges of the union of times, which come in order."""
     edges: list[float] = []
     for start, end in spans:
         if edges and start <= edges[-1]:
@@ -187,9 +163,7 @@ def _edges_of(spans: list[tuple[float, float]]) -> list[float]:
 
 
 def _downtime(edges: list[float]) -> list[float]:
-    """
-    Return the time outside of the edges' pairs, up to each edge.
-    """
+    """Return the time outside of the edges' pairs, up to each edge."""
     total, since, sums = 0.0, 0.0, []
     for i, edge in enumerate(edges):
         total += edge - since if i % 2 == 0 else 0.0

@@ -27,9 +27,7 @@ from orchestrator.engine.reconcile import Pass
 
 
 class Record:
-    """
-    Stand for the deployment record; closed spans are dropped, since no bill is written.
-    """
+    """Stand for the deployment record; closed spans are dropped, since no bill is written."""
 
     disk = ""
 
@@ -37,9 +35,7 @@ class Record:
         self.history = history
 
     def update(self, change: Callable[[History], History]) -> History:
-        """
-        Take over a change.
-        """
+        """Take over a change."""
         changed = change(self.history)
         self.history = noted(changed, spans=tuple(s for s in changed.spans if s.until is None))
         return self.history
@@ -47,21 +43,15 @@ class Record:
     note = update
 
     def flush(self) -> None:
-        """
-        Save nothing: a replay is never killed.
-        """
+        """Save nothing: a replay is never killed."""
 
     def rest(self) -> float:
-        """
-        Ask for no pause.
-        """
+        """Ask for no pause."""
         return 0.0
 
 
 class Blueprint:
-    """
-    Stand for the blueprint: orders without scripts.
-    """
+    """Stand for the blueprint: orders without scripts."""
 
     bucket = "replay"
 
@@ -69,18 +59,14 @@ class Blueprint:
         self.spec = spec
 
     def node_order(self, history: History, zone: str, incarnation: int) -> NodeOrder:
-        """
-        Return the order for the node of one incarnation.
-        """
+        """Return the order for the node of one incarnation."""
         name = names.node_name(self.spec, incarnation)
         marks = names.labels(self.spec, "tpu", incarnation, history.round)
         return NodeOrder(name, zone, self.spec.tpu.type, "", True, True, marks, {}, "", ())
 
 
 def a_spec(zones: tuple[str, ...], strategy: Literal["failover", "race"]) -> Spec:
-    """
-    Return a deployment over *zones* with the settings that a file has by default.
-    """
+    """Return a deployment over *zones* with the settings that a file has by default."""
     return Spec(
         name="replay",
         tpu=TpuSpec(
@@ -97,9 +83,7 @@ def a_spec(zones: tuple[str, ...], strategy: Literal["failover", "race"]) -> Spe
 
 
 def deployment(cloud: LightCloud) -> Deployment:
-    """
-    Put the stand-ins together.
-    """
+    """Put the stand-ins together."""
     history = History(
         started_at=EPOCH,
         bucket_seen=True,
@@ -127,37 +111,27 @@ def deployment(cloud: LightCloud) -> Deployment:
 
 
 def inline(max_workers: int = 1) -> AbstractContextManager[Any]:
-    """
-    Stand for a pool of threads: a light cloud answers at once, so nothing is gained by asking side by side.
-    """
+    """Stand for a pool of threads: a light cloud answers at once, so nothing is gained by asking side by side."""
     return nullcontext(SimpleNamespace(map=lambda call, *items: list(map(call, *items))))
 
 
 class NoMemory:
-    """
-    Stand for the copy of the capacity memory in the bucket: the record here is never lost.
-    """
+    """Stand for the copy of the capacity memory in the bucket: the record here is never lost."""
 
     def __init__(self, _: object) -> None:
         pass
 
     def recalled(self, history: History, _: World) -> History:
-        """
-        Know nothing better.
-        """
+        """Know nothing better."""
         return history
 
     def keep(self, *_: object) -> None:
-        """
-        Write nothing.
-        """
+        """Write nothing."""
 
 
 @contextmanager
 def light_looks() -> Iterator[None]:
-    """
-    Let passes look at a light cloud directly, and act on it one call after the other.
-    """
+    """Let passes look at a light cloud directly, and act on it one call after the other."""
 
     def look(cloud: LightCloud, _: Spec, history: History, *__: object) -> World:
         return cloud.world(history)
@@ -171,9 +145,7 @@ def light_looks() -> Iterator[None]:
 
 
 def tpuctl(ledger: Ledger, random: Random, *, strategy: Literal["failover", "race"]) -> None:
-    """
-    Run the product over the whole market. Its zones are in the order of their prices on the first day.
-    """
+    """Run the product over the whole market. Its zones are in the order of their prices on the first day."""
     trace = ledger.market.trace
     zones = tuple(zone_name(trace.zones[zone]) for zone in peers.by_price(ledger, 0.0))
     cloud = LightCloud(ledger, a_spec(zones, strategy))

@@ -60,9 +60,7 @@ def tpunicorn(ledger: Ledger, random: Random, *, retry: bool) -> None:
 
 
 def levanter(ledger: Ledger, random: Random) -> None:
-    """
-    Model levanter's babysit-tpu-vm.sh: the ssh session ends with the machine; create every 5 s for ever.
-    """
+    """Model levanter's babysit-tpu-vm.sh: the ssh session ends with the machine; create every 5 s for ever."""
     market, zone = ledger.market, 0
     now = 0.0
     while now < market.end:
@@ -75,9 +73,7 @@ def levanter(ledger: Ledger, random: Random) -> None:
 
 
 def sweep(ledger: Ledger, zones: Iterable[int], now: float) -> tuple[bool, float, float, int]:
-    """
-    Ask zone after zone: (True, ready, death, zone), or (False, now, now, -1).
-    """
+    """Ask zone after zone: (True, ready, death, zone), or (False, now, now, -1)."""
     for zone in zones:
         if now >= ledger.market.end:
             break
@@ -89,27 +85,21 @@ def sweep(ledger: Ledger, zones: Iterable[int], now: float) -> tuple[bool, float
 
 
 def by_price(ledger: Ledger, now: float) -> list[int]:
-    """
-    Return the zones, cheapest first, as the price is now.
-    """
+    """Return the zones, cheapest first, as the price is now."""
     trace = ledger.market.trace
     tick = min(int(now / trace.tick), trace.price.shape[1] - 1)
     return sorted(ledger.market.zones, key=lambda zone: (float(trace.price[zone, tick]), zone))
 
 
 def region(ledger: Ledger, zone: int) -> str:
-    """
-    Return the region of an AWS zone: us-east-1a lies in us-east-1.
-    """
+    """Return the region of an AWS zone: us-east-1a lies in us-east-1."""
     return ledger.market.trace.zones[zone][:-1]
 
 
 def sweeps(
     ledger: Ledger, random: Random, keep: list[int], now: float, rounds: int
 ) -> tuple[bool, float, float, int]:
-    """
-    Model SkyPilot's launch: sweeps by price over the zones in *keep*, with back-off between them.
-    """
+    """Model SkyPilot's launch: sweeps by price over the zones in *keep*, with back-off between them."""
     backoff = 60.0
     for turn in range(rounds):
         order = [zone for zone in by_price(ledger, now) if zone in keep]
@@ -124,9 +114,7 @@ def sweeps(
 
 
 def skypilot(ledger: Ledger, random: Random, *, eager: bool) -> None:
-    """
-    Model managed jobs of SkyPilot 0.14.1: a poll every 15 s, then EAGER_NEXT_REGION or FAILOVER.
-    """
+    """Model managed jobs of SkyPilot 0.14.1: a poll every 15 s, then EAGER_NEXT_REGION or FAILOVER."""
     market = ledger.market
     everywhere = list(market.zones)
     first, now = everywhere, 0.0
@@ -149,9 +137,7 @@ def skypilot(ledger: Ledger, random: Random, *, eager: bool) -> None:
 
 
 def dstack(ledger: Ledger, random: Random) -> None:
-    """
-    Model dstack 0.22.5 with retry on: unreachable for 2 min is an interruption; resubmitted ever more slowly.
-    """
+    """Model dstack 0.22.5 with retry on: unreachable for 2 min is an interruption; resubmitted ever more slowly."""
     market, now, waits = ledger.market, 0.0, 0
     delays = (15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
     while now < market.end:

@@ -1,6 +1,4 @@
-"""
-A picture of one scene: a bar for each policy, as a small SVG for light and dark pages.
-"""
+"""A picture of one scene: a bar for each policy, as a small SVG for light and dark pages."""
 
 from html import escape
 from pathlib import Path
@@ -19,9 +17,7 @@ text { font: 13px sans-serif; fill: #1f2328 } .quiet { fill: #656d76 }
 
 
 def picture(outcome: Outcome) -> str:
-    """
-    Return the picture: kept/omniscient from 0 to 1.
-    """
+    """Return the picture: kept/omniscient from 0 to 1."""
     height = TOP + ROW * len(outcome.results) + 30
     room = WIDTH - LABEL - 70
     title = f"Progress kept, as a share of what an omniscient policy keeps: {outcome.scene.title}"

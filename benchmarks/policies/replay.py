@@ -1,6 +1,4 @@
-"""
-Replays: which policies meet which markets, side by side on all cores, and what came of it.
-"""
+"""Replays: which policies meet which markets, side by side on all cores, and what came of it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +17,7 @@ Run = Callable[[Ledger, Random], None]
 
 @dataclass(frozen=True)
 class Policy:
-    """
-    Name a policy. *each*: it uses one zone, or all. *noticed*: the job saves on a notice.
-    """
+    """Name a policy. *each*: it uses one zone, or all. *noticed*: the job saves on a notice."""
 
     name: str
     run: Run
@@ -51,9 +47,7 @@ SEEDS = 3
 
 @dataclass(frozen=True)
 class Task:
-    """
-    Name one replay: a policy in a market.
-    """
+    """Name one replay: a policy in a market."""
 
     policy: str
     trace: Trace
@@ -64,9 +58,7 @@ class Task:
 
 @dataclass
 class Result:
-    """
-    Hold what came of replays, added up.
-    """
+    """Hold what came of replays, added up."""
 
     wall: float = 0.0
     kept: float = 0.0
@@ -78,25 +70,19 @@ class Result:
     delays: list[float] = field(default_factory=list)
 
     def add(self, other: "Result") -> None:
-        """
-        Add the result of other replays.
-        """
+        """Add the result of other replays."""
         for name in ("wall", "kept", "paid", "creates", "accepted", "waited", "soonest"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.delays += other.delays
 
     def delay(self, share: float) -> float:
-        """
-        Return the policy-added delay that a share of the recoveries stayed below, in seconds.
-        """
+        """Return the policy-added delay that a share of the recoveries stayed below, in seconds."""
         ordered = sorted(self.delays)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
 def groups(trace: Trace, each: str) -> list[tuple[int, ...]]:
-    """
-    Return the zones that one deployment may use: each one alone, or all.
-    """
+    """Return the zones that one deployment may use: each one alone, or all."""
     zones = range(len(trace.zones))
     if each == "zone":
         return [(zone,) for zone in zones]
@@ -104,9 +90,7 @@ def groups(trace: Trace, each: str) -> list[tuple[int, ...]]:
 
 
 def replay(task: Task) -> Result:
-    """
-    Let a policy run in a market; one that uses a part of the zones runs in each part.
-    """
+    """Let a policy run in a market; one that uses a part of the zones runs in each part."""
     policy, total = BY_NAME[task.policy], Result()
     for part in groups(task.trace, policy.each):
         market = Market(task.trace.only(*part), task.latency, task.stress, task.seed)
@@ -119,9 +103,7 @@ def replay(task: Task) -> Result:
 
 
 def windows(trace: Trace, hours: float | None) -> list[Trace]:
-    """
-    Cut a part out of a record for each seed, so that each meets another time: at most *hours* long.
-    """
+    """Cut a part out of a record for each seed, so that each meets another time: at most *hours* long."""
     ticks = int(trace.up.shape[1]) // SEEDS
     length = ticks if hours is None else min(ticks, int(hours * 3600 / trace.tick))
     return [trace.cut(seed * ticks, length) for seed in range(SEEDS)]
@@ -129,9 +111,7 @@ def windows(trace: Trace, hours: float | None) -> list[Trace]:
 
 @dataclass(frozen=True)
 class Scene:
-    """
-    Name a market and the policies that are to meet there.
-    """
+    """Name a market and the policies that are to meet there."""
 
     title: str
     trace: Trace
@@ -141,9 +121,7 @@ class Scene:
     stress: Stress | None = None
 
     def tasks(self) -> list[Task]:
-        """
-        Return the replays of this scene.
-        """
+        """Return the replays of this scene."""
         parts = windows(self.trace, self.hours)
         return [
             Task(name, part, self.latency, self.stress, seed)
@@ -154,31 +132,23 @@ class Scene:
 
 @dataclass(frozen=True)
 class Outcome:
-    """
-    Hold what came of a scene: *bound* is what somebody could keep who knew the future, of wall-clock time.
-    """
+    """Hold what came of a scene: *bound* is what somebody could keep who knew the future, of wall-clock time."""
 
     scene: Scene
     bound: float
     results: dict[str, Result]
 
     def kept(self, name: str) -> float:
-        """
-        Return the share of wall-clock time that a policy turned into progress.
-        """
+        """Return the share of wall-clock time that a policy turned into progress."""
         return self.results[name].kept / self.results[name].wall
 
     def reached(self, name: str) -> float:
-        """
-        Return the same as a share of the bound.
-        """
+        """Return the same as a share of the bound."""
         return self.kept(name) / self.bound
 
 
 def play(scenes: Sequence[Scene], jobs: int) -> list[Outcome]:
-    """
-    Play all scenes, their replays side by side.
-    """
+    """Play all scenes, their replays side by side."""
     tasks = [task for scene in scenes for task in scene.tasks()]
     done = iter(replay_all(tasks, jobs))
     outcomes = []
@@ -193,9 +163,7 @@ def play(scenes: Sequence[Scene], jobs: int) -> list[Outcome]:
 
 
 def replay_all(tasks: Sequence[Task], jobs: int) -> list[Result]:
-    """
-    Run replays side by side, the longest first; results come in the order of *tasks*.
-    """
+    """Run replays side by side, the longest first; results come in the order of *tasks*."""
     order = sorted(range(len(tasks)), key=lambda i: -_weight(tasks[i]))
     if jobs == 1:
         done = [replay(tasks[i]) for i in order]
@@ -206,8 +174,6 @@ def replay_all(tasks: Sequence[Task], jobs: int) -> list[Result]:
 
 
 def _weight(task: Task) -> float:
-    """
-    Return how long a replay takes, roughly: ours runs the real loop, and a stockout makes many passes.
-    """
+    """Return how long a replay takes, roughly: ours runs the real loop, and a stockout makes many passes."""
     down = 1.0 - float(task.trace.up.mean())
     return task.trace.seconds * (50.0 if task.policy.startswith("tpuctl") else 1.0) * (0.1 + down)

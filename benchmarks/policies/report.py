@@ -1,6 +1,4 @@
-"""
-What a run found, in words and tables, and which goals it misses.
-"""
+"""What a run found, in words and tables, and which goals it misses."""
 
 from dataclasses import dataclass
 
@@ -65,9 +63,7 @@ MOST_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Run:
-    """
-    Hold the outcomes of one run.
-    """
+    """Hold the outcomes of one run."""
 
     main: Outcome
     others: list[Outcome]
@@ -77,9 +73,7 @@ class Run:
 
 
 def measure(hours: float | None, jobs: int) -> Run:
-    """
-    Play everything.
-    """
+    """Play everything."""
     others, slower = scenes.other_scenes(hours), scenes.slower_scenes(scenes.HOURS)
     outcomes = play([scenes.main_scene(), *others, scenes.stress_scene(hours), *slower], jobs)
     cut = 1 + len(others)
@@ -87,9 +81,7 @@ def measure(hours: float | None, jobs: int) -> Run:
 
 
 def text(run: Run) -> str:
-    """
-    Return all tables.
-    """
+    """Return all tables."""
     stress = run.stress.scene.stress
     if stress is None:
         raise ValueError("the scene under stress has none")
@@ -106,9 +98,7 @@ def text(run: Run) -> str:
 
 
 def goals(run: Run) -> str:
-    """
-    Say which goals are met, and by how much and why the others are missed.
-    """
+    """Say which goals are met, and by how much and why the others are missed."""
     race = run.main.results[scenes.RACE]
     tries = run.stress.results[scenes.RACE]
     lines = (
@@ -134,9 +124,7 @@ def _line(goal: str, value: float, limit: float, unit: str, *, least: bool = Fal
 
 
 def write(run: Run, seconds: float, computing: float, jobs: int) -> None:
-    """
-    Write the part of docs/performance.md that this benchmark owns.
-    """
+    """Write the part of docs/performance.md that this benchmark owns."""
     took = f"in {seconds:.0f} s with {jobs} processes, {computing:.0f} s of computing in all"
     slow = (
         " The goal is 60 s, missed: tpuctl's rows make every pass of its real loop."

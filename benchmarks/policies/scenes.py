@@ -1,6 +1,4 @@
-"""
-What a run plays: which records, for how long, and who meets there.
-"""
+"""What a run plays: which records, for how long, and who meets there."""
 
 from dataclasses import replace
 
@@ -25,30 +23,22 @@ TITLES = {
 
 
 def main_scene() -> Scene:
-    """
-    Return the large record: nine zones in three regions, 45 days.
-    """
+    """Return the large record: nine zones in three regions, 45 days."""
     return Scene("V100, nine zones", SETS["v100"](), ALL)
 
 
 def other_scenes(hours: float | None) -> list[Scene]:
-    """
-    Return the other records.
-    """
+    """Return the other records."""
     return [Scene(title, SETS[name](), MOST, hours) for name, title in TITLES.items()]
 
 
 def stress_scene(hours: float | None) -> Scene:
-    """
-    Return the large record thinned to what TPUs show.
-    """
+    """Return the large record thinned to what TPUs show."""
     return Scene("TPU stress", SETS["v100"](), ALL, hours or 4 * HOURS, stress=Stress())
 
 
 def slower_scenes(hours: float | None) -> list[Scene]:
-    """
-    Return the large record with machines that are READY earlier and later.
-    """
+    """Return the large record with machines that are READY earlier and later."""
     who = (CRON, EAGER, RACE)
     return [
         Scene(f"READY after {create:.0f} s", SETS["v100"](), who, hours, replace(Latency(), create=create))
@@ -57,7 +47,5 @@ def slower_scenes(hours: float | None) -> list[Scene]:
 
 
 def own_scene(trace: Trace) -> Scene:
-    """
-    Return a record of a user's own.
-    """
+    """Return a record of a user's own."""
     return Scene(trace.name, trace, ALL)

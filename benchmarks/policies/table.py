@@ -1,6 +1,4 @@
-"""
-The tables of a run, as Markdown that also reads well on a terminal.
-"""
+"""The tables of a run, as Markdown that also reads well on a terminal."""
 
 from collections.abc import Sequence
 
@@ -8,9 +6,7 @@ from benchmarks.policies.replay import Outcome, Result
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """
-    Return a Markdown table; all columns but the first hold numbers.
-    """
+    """Return a Markdown table; all columns but the first hold numbers."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     lines = [
@@ -24,23 +20,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def ratio(top: float, bottom: float, digits: int = 3) -> str:
-    """
-    Return a ratio, or a dash where there is nothing to divide by.
-    """
+    """Return a ratio, or a dash where there is nothing to divide by."""
     return f"{top / bottom:.{digits}f}" if bottom else "-"
 
 
 def delays(result: Result, *shares: float) -> list[str]:
-    """
-    Return percentiles of the policy-added delay in seconds.
-    """
+    """Return percentiles of the policy-added delay in seconds."""
     return [f"{result.delay(share):,.0f}" if result.delays else "-" for share in shares]
 
 
 def in_full(outcome: Outcome) -> str:
-    """
-    Return all figures of one scene.
-    """
+    """Return all figures of one scene."""
     rows = [
         (
             name, f"{outcome.kept(name):.3f}", f"{outcome.reached(name):.3f}", ratio(r.kept, r.paid),
@@ -53,18 +43,14 @@ def in_full(outcome: Outcome) -> str:
 
 
 def side_by_side(outcomes: Sequence[Outcome]) -> str:
-    """
-    Return kept/omniscient of every policy in every scene.
-    """
+    """Return kept/omniscient of every policy in every scene."""
     rows = [(name, *(f"{o.reached(name):.3f}" for o in outcomes)) for name in outcomes[0].results]
     bounds = ("omniscient itself, of wall-clock time", *(f"{o.bound:.3f}" for o in outcomes))
     return table(("kept/omniscient", *(o.scene.title for o in outcomes)), [*rows, bounds])
 
 
 def under_stress(outcome: Outcome) -> str:
-    """
-    Return what counts where most requests are refused: requests for each machine, and the time to it.
-    """
+    """Return what counts where most requests are refused: requests for each machine, and the time to it."""
     rows = [
         (
             name, f"{outcome.kept(name):.3f}", ratio(r.kept, r.paid), ratio(r.creates, r.accepted, 1),

@@ -23,9 +23,7 @@ FOLDER = Path(__file__).parents[1] / "traces"
 
 @dataclass(frozen=True)
 class Trace:
-    """
-    Hold a market: `up[zone, tick]`, and `price[zone, tick]` in USD an hour where it was recorded.
-    """
+    """Hold a market: `up[zone, tick]`, and `price[zone, tick]` in USD an hour where it was recorded."""
 
     name: str
     zones: tuple[str, ...]
@@ -36,30 +34,22 @@ class Trace:
 
     @property
     def seconds(self) -> float:
-        """
-        Return how long the record is.
-        """
+        """Return how long the record is."""
         return self.tick * int(self.up.shape[1])
 
     def cut(self, first: int, ticks: int) -> "Trace":
-        """
-        Return *ticks* ticks of the record, from tick *first* on.
-        """
+        """Return *ticks* ticks of the record, from tick *first* on."""
         part = slice(first, first + ticks)
         return Trace(self.name, self.zones, self.tick, self.up[:, part], self.price[:, part], self.on_demand)
 
     def only(self, *zones: int) -> "Trace":
-        """
-        Return the record of some zones, by index.
-        """
+        """Return the record of some zones, by index."""
         names = tuple(self.zones[z] for z in zones)
         rows = list(zones)
         return Trace(self.name, names, self.tick, self.up[rows], self.price[rows], self.on_demand)
 
     def coarse(self, ticks: int) -> "Trace":
-        """
-        Return the record with ticks that are *ticks* times as long; up is what was up all that time.
-        """
+        """Return the record with ticks that are *ticks* times as long; up is what was up all that time."""
         whole = int(self.up.shape[1]) // ticks * ticks
         shape = (len(self.zones), whole // ticks, ticks)
         up = np.asarray(self.up[:, :whole].reshape(shape).all(axis=2), dtype=bool)
@@ -68,9 +58,7 @@ class Trace:
 
 
 def make(name: str, tick: float, zones: dict[str, list[bool]], prices: dict[str, list[float]]) -> Trace:
-    """
-    Return the trace of some series, cut to the shortest of them; a zone without prices costs 1 USD an hour.
-    """
+    """Return the trace of some series, cut to the shortest of them; a zone without prices costs 1 USD an hour."""
     ticks = min(len(series) for series in zones.values())
     up = np.array([series[:ticks] for series in zones.values()], dtype=bool)
     price = np.array([prices.get(zone, [1.0] * ticks)[:ticks] for zone in zones], dtype=float)
@@ -112,9 +100,7 @@ def _bit(word: str, path: Path) -> bool:
 
 
 def _seconds(word: str) -> float:
-    """
-    Return a time of a CSV in seconds: a number, or a date with a time.
-    """
+    """Return a time of a CSV in seconds: a number, or a date with a time."""
     try:
         return float(word)
     except ValueError:
@@ -122,9 +108,7 @@ def _seconds(word: str) -> float:
 
 
 def v100() -> Trace:
-    """
-    Read nine AWS zones: a CSV for each, in which 1 is available, and a price for each tick.
-    """
+    """Read nine AWS zones: a CSV for each, in which 1 is available, and a price for each tick."""
     zones: dict[str, list[bool]] = {}
     with tarfile.open(FOLDER / "aws_v100_9zones_availability_csv.tar.xz") as pack:
         for name in sorted(pack.getnames()):
@@ -137,9 +121,7 @@ def v100() -> Trace:
 
 
 def gang(nodes: int) -> Trace:
-    """
-    Read the three AWS zones in which *nodes* machines were held or probed; up is when all of them were.
-    """
+    """Read the three AWS zones in which *nodes* machines were held or probed; up is when all of them were."""
     zones = {}
     tick = 0.0
     for path in sorted(FOLDER.glob(f"aws_v100_{nodes}-nodes*.json")):
@@ -150,9 +132,7 @@ def gang(nodes: int) -> Trace:
 
 
 def pair(kind: str) -> Trace:
-    """
-    Read two AWS zones of 2022 for a type and number of GPUs; in this file 1 is available.
-    """
+    """Read two AWS zones of 2022 for a type and number of GPUs; in this file 1 is available."""
     body = json.loads(gzip.decompress((FOLDER / "aws_2zones_k80_v100_2022-10-26.json.gz").read_bytes()))
     series = {name.split("_")[0]: bits for name, bits in body["series"].items() if name.endswith(f"_{kind}")}
     gpu, count = kind.split("_")
@@ -161,9 +141,7 @@ def pair(kind: str) -> Trace:
 
 
 def lives() -> list[float]:
-    """
-    Return how long single machines of two AWS groups lived, in seconds; one that never went lived to the end.
-    """
+    """Return how long single machines of two AWS groups lived, in seconds; one that never went lived to the end."""
     found = []
     for kind in ("g4dn", "p3"):
         rows = [row.split(",") for row in (FOLDER / f"aws_{kind}_add_remove.csv").read_text().split()]

@@ -1,3 +1,1 @@
-"""
-How long a push of code takes, beside the tools that one would use by hand.
-"""
+"""How long a push of code takes, beside the tools that one would use by hand."""

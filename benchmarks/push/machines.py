@@ -1,6 +1,4 @@
-"""
-Machines for the benchmark: the real sshd on loopback addresses of its own, each with its own machine folder.
-"""
+"""Machines for the benchmark: the real sshd on loopback addresses of its own, each with its own machine folder."""
 
 import os
 import socket

@@ -1,6 +1,4 @@
-"""
-A way to a machine that takes its time: a relay on loopback which delays what passes, and loses nothing.
-"""
+"""A way to a machine that takes its time: a relay on loopback which delays what passes, and loses nothing."""
 
 import asyncio
 import threading

@@ -1,6 +1,4 @@
-"""
-Ways to bring a folder to a machine, each as the whole command that one would run.
-"""
+"""Ways to bring a folder to a machine, each as the whole command that one would run."""
 
 import subprocess
 import sys

@@ -38,9 +38,7 @@ NOTES = """\
 
 
 def main() -> None:
-    """
-    Measure, print, and write the table.
-    """
+    """Measure, print, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--print", dest="only_print", action="store_true")
@@ -57,9 +55,7 @@ def main() -> None:
 
 
 def measured(scene: Scene, runs: int) -> tuple[Samples, Samples, Samples, Samples]:
-    """
-    Return the samples of ours without and with notice, and of the two others.
-    """
+    """Return the samples of ours without and with notice, and of the two others."""
     moments = spread(runs, random.Random(1))
     with ours.watched(scene) as made:
         killed = [ours.sample(scene, made, n + 1, at, notice=False) for n, at in enumerate(moments)]
@@ -71,16 +67,12 @@ def measured(scene: Scene, runs: int) -> tuple[Samples, Samples, Samples, Sample
 
 
 def spread(runs: int, chance: random.Random) -> list[float]:
-    """
-    Return moments of a period, one in each of as many equal parts: few runs then tell what many would.
-    """
+    """Return moments of a period, one in each of as many equal parts: few runs then tell what many would."""
     return [(number + chance.random()) / runs for number in range(runs)]
 
 
 def table(killed: Samples, noticed: Samples, cron: Samples, babysit: Samples) -> str:
-    """
-    Return the part of the page.
-    """
+    """Return the part of the page."""
     rows = [
         ("tpuctl, SIGKILL", killed), ("tpuctl, with notice", noticed),
         (others.BABYSIT.title, babysit), (others.CRON.title, cron),

@@ -1,6 +1,4 @@
-"""
-Let another design run, kill its TPU at random moments, and measure what its loop adds.
-"""
+"""Let another design run, kill its TPU at random moments, and measure what its loop adds."""
 
 import os
 import signal
@@ -19,9 +17,7 @@ from tests.e2e.stage import REPO
 
 @dataclass(frozen=True)
 class Design:
-    """
-    Name a design: its loop, its real period in seconds, and by what this run divides it.
-    """
+    """Name a design: its loop, its real period in seconds, and by what this run divides it."""
 
     loop: str
     title: str
@@ -47,9 +43,7 @@ def samples(scene: Scene, design: Design, moments: Sequence[float]) -> list[dict
 
 @contextmanager
 def running(scene: Scene, design: Design, folder: Path) -> Iterator[None]:
-    """
-    Run the loop with its job in a session of their own, which ends with the block.
-    """
+    """Run the loop with its job in a session of their own, which ends with the block."""
     put_job(folder)
     env = {
         **os.environ, "PYTHONPATH": str(REPO), "NUMPY_LM_STEPS": "1000000", "NUMPY_LM_STEP_SECONDS": "0.1",
@@ -84,8 +78,6 @@ def _sample(scene: Scene, design: Design, folder: Path, moment: float) -> dict[s
 
 
 def _when(story: Path, what: str, after: float) -> float:
-    """
-    Return when the loop first said something after a moment.
-    """
+    """Return when the loop first said something after a moment."""
     lines = (line.split() for line in story.read_text().splitlines())
     return min(float(at) for at, said in lines if said == what and float(at) > after)

@@ -1,6 +1,4 @@
-"""
-tpuctl as a user runs it: `up`, then `watch` with its usual poll, while machines are killed.
-"""
+"""tpuctl as a user runs it: `up`, then `watch` with its usual poll, while machines are killed."""
 
 import signal
 import time
@@ -27,9 +25,7 @@ runpy.run_path("train.py", run_name="__main__")
 
 
 def put_job(folder: Path) -> None:
-    """
-    Put the example there, with what notes its steps.
-    """
+    """Put the example there, with what notes its steps."""
     for source in EXAMPLE.glob("*.py"):
         (folder / source.name).write_bytes(source.read_bytes())
     (folder / "job.py").write_text(JOB)
@@ -37,9 +33,7 @@ def put_job(folder: Path) -> None:
 
 @contextmanager
 def watched(scene: Scene) -> Iterator[Path]:
-    """
-    Bring the example up and watch it; yield the file of its steps.
-    """
+    """Bring the example up and watch it; yield the file of its steps."""
     stage, made = scene.stage, scene.stage.folder / "steps"
     put_job(stage.work)
     (stage.work / "tpuctl.yaml").write_text(
@@ -57,9 +51,7 @@ def watched(scene: Scene) -> Iterator[Path]:
 
 
 def sample(scene: Scene, made: Path, number: int, moment: float, *, notice: bool) -> dict[str, float]:
-    """
-    Take the machine of incarnation *number* away at a *moment* between two polls; return each part.
-    """
+    """Take the machine of incarnation *number* away at a *moment* between two polls; return each part."""
     wait("the job trains", lambda: newest(made) or None)
     time.sleep(2.0 + moment * POLL)
     job = newest(made)
@@ -86,9 +78,7 @@ def _timings(scene: Scene, number: int) -> dict[str, float] | None:
 
 
 def _event(scene: Scene, kind: str, after: float) -> float:
-    """
-    Return when the controller first said something of that kind after a moment.
-    """
+    """Return when the controller first said something of that kind after a moment."""
 
     def look() -> float | None:
         names = (name.rpartition("/")[2] for name in scene.stage.objects(".tpuctl/events/"))

@@ -20,17 +20,13 @@ ONLINE = "READY"
 
 
 class Tpu:
-    """
-    One node by name, through the calls that gcloud makes; each waits for its operation.
-    """
+    """One node by name, through the calls that gcloud makes; each waits for its operation."""
 
     def __init__(self, nodes: str, name: str) -> None:
         self._nodes, self.name = nodes, name
 
     def state(self) -> str:
-        """
-        Return the node's state, empty when there is none.
-        """
+        """Return the node's state, empty when there is none."""
         try:
             return str(self._call(f"{self._nodes}/{self.name}")["state"])
         except urllib.error.HTTPError as error:
@@ -39,15 +35,11 @@ class Tpu:
             raise
 
     def delete(self) -> None:
-        """
-        Delete the node and wait.
-        """
+        """Delete the node and wait."""
         self._done(self._call(f"{self._nodes}/{self.name}", method="DELETE"))
 
     def create(self) -> None:
-        """
-        Create the node and wait.
-        """
+        """Create the node and wait."""
         body = {
             "acceleratorType": "v5litepod-8", "runtimeVersion": "v2-alpha-tpuv5-lite",
             "schedulingConfig": {"spot": True},
@@ -71,24 +63,18 @@ class Tpu:
 
 
 class Loop:
-    """
-    What both have: the node, the job on the VM, whose disk keeps the checkpoints, and a story.
-    """
+    """What both have: the node, the job on the VM, whose disk keeps the checkpoints, and a story."""
 
     def __init__(self, tpu: Tpu, folder: Path) -> None:
         self.tpu, self.folder = tpu, folder
         self._job: subprocess.Popen[bytes] | None = None
 
     def say(self, what: str) -> None:
-        """
-        Note what happens now.
-        """
+        """Note what happens now."""
         print(f"{time.time()} {what}", flush=True)
 
     def replace(self, state: str) -> None:
-        """
-        Delete what is left of the node and create it anew, one after the other.
-        """
+        """Delete what is left of the node and create it anew, one after the other."""
         self.say("seen")
         if state:
             self.tpu.delete()
@@ -96,9 +82,7 @@ class Loop:
         self.say("ready")
 
     def start(self) -> None:
-        """
-        Start the job under flock, as both do; a job whose TPU has died has died with it.
-        """
+        """Start the job under flock, as both do; a job whose TPU has died has died with it."""
         if self._job is not None and self._job.poll() is None:
             return
         words = ["flock", "-n", "-E", "75", "job.lock", sys.executable, "job.py"]
@@ -108,9 +92,7 @@ class Loop:
 
 
 def cron(loop: Loop, period: float) -> None:
-    """
-    Keep the node, looking *period* after the last look has ended; start the job at multiples of *period*.
-    """
+    """Keep the node, looking *period* after the last look has ended; start the job at multiples of *period*."""
 
     def keep() -> None:
         while True:
@@ -127,9 +109,7 @@ def cron(loop: Loop, period: float) -> None:
 
 
 def babysit(loop: Loop, period: float) -> None:
-    """
-    Look, replace what was preempted, wait until it is online by further looks, run the command.
-    """
+    """Look, replace what was preempted, wait until it is online by further looks, run the command."""
     loop.replace("")
     loop.start()
     while True:

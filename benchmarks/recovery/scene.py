@@ -1,6 +1,4 @@
-"""
-One local cloud with process machines, seen from outside over HTTP, and the steps that jobs on it make.
-"""
+"""One local cloud with process machines, seen from outside over HTTP, and the steps that jobs on it make."""
 
 import json
 import time
@@ -19,9 +17,7 @@ T = TypeVar("T")
 
 
 class Scene:
-    """
-    Hold the stage of one run.
-    """
+    """Hold the stage of one run."""
 
     def __init__(self, folder: Path) -> None:
         self.stage = Stage(folder)
@@ -29,16 +25,12 @@ class Scene:
 
     @property
     def endpoint(self) -> str:
-        """
-        Return where the local cloud is.
-        """
+        """Return where the local cloud is."""
         found: str = json.loads((self.stage.cloud / "daemon.json").read_text())["endpoint"]
         return found
 
     def kill(self, node: str, *, notice: bool = False) -> float:
-        """
-        Take a node's machines away and return when that was; without *notice* it is a SIGKILL of everything.
-        """
+        """Take a node's machines away and return when that was; without *notice* it is a SIGKILL of everything."""
         began = time.time()
         body = json.dumps({"name": node, "notice": notice}).encode()
         with urllib.request.urlopen(f"{self.endpoint}/_local/preempt", data=body, timeout=30) as answer:
@@ -46,9 +38,7 @@ class Scene:
         return began
 
     def made(self, node: str) -> tuple[float, float]:
-        """
-        Return from when to when the cloud made a node, by its own operation.
-        """
+        """Return from when to when the cloud made a node, by its own operation."""
         path = f"/v2/projects/{PROJECT}/locations/{ZONE}/operations"
         for found in json.loads(self.stage.get(path))["operations"]:
             about = found["metadata"]
@@ -58,32 +48,24 @@ class Scene:
 
 
 def steps(path: Path) -> list[tuple[float, int]]:
-    """
-    Return when each step was made, and by which process.
-    """
+    """Return when each step was made, and by which process."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [(float(at), int(pid)) for at, pid in (line.split() for line in lines)]
 
 
 def next_job(path: Path, before: int) -> float | None:
-    """
-    Return when the process after *before* made its first step, None when it has not.
-    """
+    """Return when the process after *before* made its first step, None when it has not."""
     return next((at for at, pid in reversed(_firsts(path)) if pid != before), None)
 
 
 def newest(path: Path) -> int:
-    """
-    Return the process that made the last step, 0 for none.
-    """
+    """Return the process that made the last step, 0 for none."""
     made = steps(path)
     return made[-1][1] if made else 0
 
 
 def wait(what: str, look: Callable[[], T | None]) -> T:
-    """
-    Look until there is something.
-    """
+    """Look until there is something."""
     end = time.monotonic() + PATIENCE
     while (found := look()) is None:
         if time.monotonic() > end:

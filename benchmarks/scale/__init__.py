@@ -1,3 +1,1 @@
-"""
-What a pass over many nodes costs: list calls, computing and memory.
-"""
+"""What a pass over many nodes costs: list calls, computing and memory."""

@@ -1,6 +1,4 @@
-"""
-Zones with many nodes, as the API of Cloud TPU lists them; the answers are ready before anything is measured.
-"""
+"""Zones with many nodes, as the API of Cloud TPU lists them; the answers are ready before anything is measured."""
 
 import json
 from collections.abc import Mapping

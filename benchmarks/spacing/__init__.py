@@ -1,3 +1,1 @@
-"""
-What Google's limit of one change of an object a second costs the commands.
-"""
+"""What Google's limit of one change of an object a second costs the commands."""

@@ -33,9 +33,7 @@ watch: {poll: 2s}
 
 
 class Bench:
-    """
-    Run the commands in one folder against a local cloud of its own.
-    """
+    """Run the commands in one folder against a local cloud of its own."""
 
     def __init__(self, folder: Path) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
@@ -50,9 +48,7 @@ class Bench:
         (self.work / "code.py").write_text("print(1)\n")
 
     def tpuctl(self, *command: str) -> float:
-        """
-        Run a command to its end and return its seconds.
-        """
+        """Run a command to its end and return its seconds."""
         begun = time.monotonic()
         done = subprocess.run(
             [*PROGRAM, *command], cwd=self.work, env=self.environment, text=True, stdout=subprocess.PIPE,
@@ -64,9 +60,7 @@ class Bench:
         return time.monotonic() - begun
 
     def recovery(self) -> float:
-        """
-        Return the seconds from the loss of a watched machine until the job runs on the next.
-        """
+        """Return the seconds from the loss of a watched machine until the job runs on the next."""
         log = self.work.parent / "watch.log"
         with log.open("w") as out:
             watch = subprocess.Popen(
@@ -87,9 +81,7 @@ class Bench:
         return taken
 
     def wait(self, seen: Callable[[], bool]) -> None:
-        """
-        Look until it is there.
-        """
+        """Look until it is there."""
         end = time.monotonic() + PATIENCE
         while not seen():
             if time.monotonic() > end:
@@ -99,9 +91,7 @@ class Bench:
 
 @contextmanager
 def bench(interval: float) -> Iterator[Bench]:
-    """
-    Run a local cloud in which one object may change once in *interval* seconds.
-    """
+    """Run a local cloud in which one object may change once in *interval* seconds."""
     with tempfile.TemporaryDirectory(prefix="bench-spacing-") as name:
         one = Bench(Path(name))
         one.tpuctl("local", "start", "--object-interval", str(interval), "--no-fresh-project")
@@ -112,9 +102,7 @@ def bench(interval: float) -> Iterator[Bench]:
 
 
 def turn(interval: float) -> tuple[dict[str, float], int]:
-    """
-    Return the seconds of each command, and how often a 429 was printed.
-    """
+    """Return the seconds of each command, and how often a 429 was printed."""
     with bench(interval) as one:
         taken = {UP: one.tpuctl("up"), AGAIN: one.tpuctl("up")}
         (one.work / "code.py").write_text("print(2)\n")
@@ -125,9 +113,7 @@ def turn(interval: float) -> tuple[dict[str, float], int]:
 
 
 def main() -> None:
-    """
-    Measure, print, and write the table.
-    """
+    """Measure, print, and write the table."""
     found: dict[float, dict[str, list[float]]] = {0.0: {}, 1.0: {}}
     printed = 0
     turn(1.0)
@@ -145,9 +131,7 @@ def main() -> None:
 
 
 def page(found: dict[float, dict[str, list[float]]], printed: int) -> str:
-    """
-    Return the table and what it says about the goal.
-    """
+    """Return the table and what it says about the goal."""
     free, limited = (
         {name: statistics.median(taken) for name, taken in found[interval].items()} for interval in (0.0, 1.0)
     )

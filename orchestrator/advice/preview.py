@@ -1,6 +1,4 @@
-"""
-All that `plan` shows before anything is touched, as one value for people and for programs.
-"""
+"""All that `plan` shows before anything is touched, as one value for people and for programs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -54,33 +52,25 @@ class Preview:
 
     @property
     def region(self) -> str:
-        """
-        Return the region of the first TPU, the VM and, where it is in no multi-region, the bucket.
-        """
+        """Return the region of the first TPU, the VM and, where it is in no multi-region, the bucket."""
         return names.region_of(self.spec.tpu.zones[0])
 
     @property
     def bucket(self) -> str | None:
-        """
-        Return the bucket's name, None when it depends on a project that is not known yet.
-        """
+        """Return the bucket's name, None when it depends on a project that is not known yet."""
         if self.spec.bucket.name or self.project:
             return names.bucket_name(self.spec, self.project or "")
         return None
 
     @property
     def account_text(self) -> str:
-        """
-        Say whom the machines run as.
-        """
+        """Say whom the machines run as."""
         known = self.spec.service_account or self.account
         return known or f"{DEFAULT_ACCOUNT} (the project's default, looked up by `up`)"
 
     @property
     def labels(self) -> dict[str, dict[str, str]]:
-        """
-        Return the labels by role; the node's are those of the one that is created, else of the first.
-        """
+        """Return the labels by role; the node's are those of the one that is created, else of the first."""
         made = [c.incarnation for c in self.plan.changes if c.kind is Kind.NODE and c.verb is Verb.CREATE]
         found = {
             "bucket": names.labels(self.spec, "bucket"),
@@ -89,9 +79,7 @@ class Preview:
         return found if self.spec.vm == "none" else {**found, "vm": names.labels(self.spec, "vm")}
 
     def labels_of(self, change: Change) -> dict[str, str]:
-        """
-        Return the labels of what *change* creates; each TPU of a race has its own incarnation.
-        """
+        """Return the labels of what *change* creates; each TPU of a race has its own incarnation."""
         if change.verb is not Verb.CREATE:
             return {}
         if change.kind is Kind.NODE:
@@ -99,17 +87,13 @@ class Preview:
         return self.labels.get(change.kind.value, {})
 
     def title(self, change: Change) -> str:
-        """
-        Return the name of what a change is about.
-        """
+        """Return the name of what a change is about."""
         if change.kind is not Kind.BUCKET:
             return change.name
         return change.name or self.bucket or f"tpuctl-{self.spec.name}-<digest of project and name>"
 
     def details(self, change: Change) -> dict[str, str]:
-        """
-        Return what people want to know of a change: its own details, and for a creation what is ordered.
-        """
+        """Return what people want to know of a change: its own details, and for a creation what is ordered."""
         ordered = (
             _ORDERED[change.kind](self) if change.verb is Verb.CREATE and change.kind in _ORDERED else {}
         )
@@ -117,9 +101,7 @@ class Preview:
         return {**ordered, **kind, **change.details}
 
     def as_dict(self, *, scripts: bool = False) -> dict[str, object]:
-        """
-        Return the preview as `--json` prints it.
-        """
+        """Return the preview as `--json` prints it."""
         spec, plan, price = self.spec, self.plan, self.hourly
         budget = spec.watch.budget_usd
         body: dict[str, object] = {
@@ -215,9 +197,7 @@ def _bucket(view: Preview) -> dict[str, str]:
 
 
 def _grant(spec: Spec) -> str:
-    """
-    Say what the accounts of the machines may do in the bucket.
-    """
+    """Say what the accounts of the machines may do in the bucket."""
     narrow = "machines read all, and write all but records and code"
     if not spec.watch.on_vm:
         return f"{BUCKET_ROLE}, {READER_ROLE} and, with a condition, {WRITER_ROLE}: {narrow}"
@@ -241,9 +221,7 @@ def _vm(view: Preview) -> dict[str, str]:
 
 
 def _loop(view: Preview) -> dict[str, str]:
-    """
-    Say what the loop on the VM may do, and what its account needs for it.
-    """
+    """Say what the loop on the VM may do, and what its account needs for it."""
     scopes = ", ".join(scope.rsplit("/", 1)[-1] for scope in vm_scopes(view.spec))
     return {
         "scope": f"{scopes}, so that `tpuctl watch --on-vm` can replace the TPU from here",
@@ -252,9 +230,7 @@ def _loop(view: Preview) -> dict[str, str]:
 
 
 def _beside(spec: Spec, role: str) -> dict[str, str]:
-    """
-    Say which sidecars run on one kind of machine.
-    """
+    """Say which sidecars run on one kind of machine."""
     found = [f"{s.name} (127.0.0.1:{s.port})" for s in sidecars(spec, "") if s.role == role]
     return {"sidecars": ", ".join(found)} if found else {}
 
@@ -283,9 +259,7 @@ def _node(view: Preview) -> dict[str, str]:
 
 
 def _disks(spec: Spec) -> dict[str, str]:
-    """
-    Say which disks are attached, and that they are the user's.
-    """
+    """Say which disks are attached, and that they are the user's."""
     named = ", ".join(disks_told(spec))
     return {"disks": f"{named}; they exist already, and are neither formatted nor deleted"} if named else {}
 
@@ -295,9 +269,7 @@ def _class(tpu: TpuSpec) -> str:
 
 
 def _queue(tpu: TpuSpec) -> dict[str, str]:
-    """
-    Say how the TPU is asked for, where that is not at once.
-    """
+    """Say how the TPU is asked for, where that is not at once."""
     if tpu.request == "node":
         return {}
     taken = {}
@@ -313,9 +285,7 @@ def _queue(tpu: TpuSpec) -> dict[str, str]:
 
 
 def _deadline(view: Preview) -> dict[str, str]:
-    """
-    Say what a deadline may cost at worst: all the time on demand.
-    """
+    """Say what a deadline may cost at worst: all the time on demand."""
     deadline, dear = view.spec.watch.deadline, view.hourly.ondemand_usd
     if deadline is None:
         return {}
@@ -327,9 +297,7 @@ def _deadline(view: Preview) -> dict[str, str]:
 
 
 def _timer(view: Preview) -> dict[str, str]:
-    """
-    Say when a TPU deletes itself, and what its account needs for it.
-    """
+    """Say when a TPU deletes itself, and what its account needs for it."""
     if not view.spec.watch.self_delete:
         return {}
     needs = (

@@ -1,6 +1,4 @@
-"""
-Commands of the agent: run | stop | notice | expire | status | fetch | exec | venv | apt.
-"""
+"""Commands of the agent: run | stop | notice | expire | status | fetch | exec | venv | apt."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ LEAVE_SECONDS = 25.0
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """
-    Run one command and return its exit status: 0 done, 1 failed, 2 wrong usage or wrong job.env.
-    """
+    """Run one command and return its exit status: 0 done, 1 failed, 2 wrong usage or wrong job.env."""
     parser = argparse.ArgumentParser(
         prog="agent.pyz", description="Keeps a training job running on one machine."
     )
@@ -107,9 +103,7 @@ def _run(environ: Mapping[str, str]) -> int:
 
 
 def _venv(words: List[str], environ: Mapping[str, str]) -> int:
-    """
-    Do what `tpuctl-venv` does.
-    """
+    """Do what `tpuctl-venv` does."""
 
     def bucket() -> Bucket:
         own = trusted(environ)
@@ -123,9 +117,7 @@ def _venv(words: List[str], environ: Mapping[str, str]) -> int:
 
 
 def _exec(program: List[str], environ: Mapping[str, str]) -> int:
-    """
-    Become *program*, which another service of the machine is.
-    """
+    """Become *program*, which another service of the machine is."""
     check(environ)
     try:
         os.execvpe(program[0], program, dict(environ))  # noqa: S606 (no shell is wanted)
@@ -146,9 +138,7 @@ def _stop(layout: Layout, hold: Optional[str]) -> int:
 
 
 def _expire(layout: Layout, environ: Mapping[str, str]) -> int:
-    """
-    Delete this machine's node if its time is over.
-    """
+    """Delete this machine's node if its time is over."""
     settings, own = read_settings(environ), trusted(environ)
     metadata = Metadata.from_environ(own)
     bucket = Bucket.from_environ(settings.bucket, own, metadata)
@@ -161,9 +151,7 @@ def _expire(layout: Layout, environ: Mapping[str, str]) -> int:
 
 
 def _notice(layout: Layout, seconds: float) -> int:
-    """
-    Pass the notice on and wait until the agent has left, or the *seconds* are over.
-    """
+    """Pass the notice on and wait until the agent has left, or the *seconds* are over."""
     pid = _running(layout)
     if pid is None:
         return 0
@@ -178,9 +166,7 @@ def _notice(layout: Layout, seconds: float) -> int:
 
 
 def _running(layout: Layout) -> Optional[int]:
-    """
-    Return the id of the living agent, None when there is none.
-    """
+    """Return the id of the living agent, None when there is none."""
     try:
         pid, started = layout.pid.read_text(encoding="ascii").split()
     except (OSError, ValueError):

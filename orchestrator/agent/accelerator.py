@@ -1,6 +1,4 @@
-"""
-What keeps a job from the TPU: a process of somebody else, or the lock file that one has left.
-"""
+"""What keeps a job from the TPU: a process of somebody else, or the lock file that one has left."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ LONGEST = 80
 
 @dataclass(frozen=True)
 class Holder:
-    """
-    Name a process that has one of the TPU's devices open.
-    """
+    """Name a process that has one of the TPU's devices open."""
 
     pid: int
     command: str
@@ -51,9 +47,7 @@ def obstacles(devices: Path = DEVICES, processes: Path = PROCESSES, lock: Path =
 
 
 def holders(devices: Path, processes: Path) -> List[Holder]:
-    """
-    Return the processes that have a device of the TPU open, as far as we may look.
-    """
+    """Return the processes that have a device of the TPU open, as far as we may look."""
     found = []
     for process in processes.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's and we are not root
@@ -71,9 +65,7 @@ def _is_device(name: str, devices: Path) -> bool:
 
 
 def _remove(lock: Path) -> bool:
-    """
-    Remove the file unless somebody holds its lock; say whether it is gone by our doing.
-    """
+    """Remove the file unless somebody holds its lock; say whether it is gone by our doing."""
     try:
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,4 @@
-"""
-From the end of one attempt to the next: whose it is, where it starts, or that it is the last.
-"""
+"""From the end of one attempt to the next: whose it is, where it starts, or that it is the last."""
 
 from __future__ import annotations
 
@@ -19,18 +17,14 @@ BREAKER_PATIENCE = 10.0
 
 
 class Advance:
-    """
-    Create the attempt after one that ended here, or follow the worker that was first.
-    """
+    """Create the attempt after one that ended here, or follow the worker that was first."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._settings = parts.settings
 
     def after(self, attempt: Attempt, outcome: Outcome, counted: bool) -> Attempt:
-        """
-        Return the attempt after this one: somebody else's, or our own after a pause. Gives up after too many.
-        """
+        """Return the attempt after this one: somebody else's, or our own after a pause. Gives up after too many."""
         parts = self._parts
         latest = parts.patiently("read the gang", parts.gang.latest)
         if latest is not None and latest.attempt > attempt.attempt:
@@ -48,18 +42,14 @@ class Advance:
         return parts.patiently("create the next attempt", lambda: parts.gang.create(wanted))
 
     def _wanted(self, attempt: Attempt, outcome: Outcome, counted: bool) -> Attempt:
-        """
-        Return the next attempt as things stand now.
-        """
+        """Return the next attempt as things stand now."""
         newest = self._newest(attempt if counted else None)
         why = f"{newest.why}; before: {outcome.reason}" if newest is not None else outcome.reason
         excused = outcome.verdict is Verdict.EXCUSED
         return next_attempt(attempt, newest, why, self._settings.worker, counted, excused, outcome.code)
 
     def _newest(self, attempt: Optional[Attempt]) -> Optional[Checkpoint]:
-        """
-        Return the newest checkpoint to resume from; a suspect of *attempt* only after a later one.
-        """
+        """Return the newest checkpoint to resume from; a suspect of *attempt* only after a later one."""
         parts = self._parts
         newest = parts.patiently("look for checkpoints", parts.newest_to_resume)
         if attempt is None or newest is None or newest.incarnation >= 0:
@@ -72,9 +62,7 @@ class Advance:
         )
 
     def _give_up_after(self, attempt: Attempt, wanted: Attempt, outcome: Outcome) -> str:
-        """
-        Give up after too many failures, unless a worker is missing: then return which, and go on trying.
-        """
+        """Give up after too many failures, unless a worker is missing: then return which, and go on trying."""
         if wanted.failures < self._settings.failures:
             return ""
         # Only a job that ran can have failed for want of another worker.

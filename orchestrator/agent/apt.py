@@ -32,9 +32,7 @@ exec {python} -E {agent} apt {name} "$@"
 
 
 def install_commands(folder: Path, agent: Path, environ: Mapping[str, str]) -> None:
-    """
-    Put the commands that the machine itself has into the folder of programs. Raises OSError.
-    """
+    """Put the commands that the machine itself has into the folder of programs. Raises OSError."""
     for name in COMMANDS:
         target = folder / name
         if _real(name, folder, environ) is None:
@@ -52,9 +50,7 @@ def main(
     wait: Callable[[float], object],
     clock: Callable[[], float],
 ) -> int:
-    """
-    Wait for the lock of the lists and become the program. Raises AgentError.
-    """
+    """Wait for the lock of the lists and become the program. Raises AgentError."""
     name, arguments = words[0], list(words[1:])
     real = _real(name, layout.root / "bin", environ)
     if real is None:
@@ -78,9 +74,7 @@ def _real(name: str, ours: Path, environ: Mapping[str, str]) -> "str | None":
 
 
 def _lists(real: str, environ: Mapping[str, str]) -> Path:
-    """
-    Return the folder of the lists, as apt's own configuration says.
-    """
+    """Return the folder of the lists, as apt's own configuration says."""
     folders = os.pathsep.join([str(Path(real).parent), environ.get("PATH") or os.defpath])
     config = shutil.which("apt-config", path=folders)
     said = ""
@@ -97,9 +91,7 @@ def _lists(real: str, environ: Mapping[str, str]) -> Path:
 
 
 def _taken(lock: Path) -> bool:
-    """
-    Say whether another process holds the lock; who may not look does not wait.
-    """
+    """Say whether another process holds the lock; who may not look does not wait."""
     try:
         with lock.open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -57,16 +57,12 @@ def go_back(catalogue: Catalogue, wanted: Attempt, newest: Checkpoint) -> Attemp
 
 
 def newest_but(complete: Iterable[Checkpoint], suspects: Sequence[Tuple[int, int]]) -> Optional[Checkpoint]:
-    """
-    Return the newest checkpoint that is none of the *suspects*. Pure.
-    """
+    """Return the newest checkpoint that is none of the *suspects*. Pure."""
     return next((one for one in complete if (one.step, one.incarnation) not in suspects), None)
 
 
 def told(attempt: Attempt, place: str) -> str:
-    """
-    Say which checkpoints an attempt passes over, empty for none; *place* is the job's folder in the bucket.
-    """
+    """Say which checkpoints an attempt passes over, empty for none; *place* is the job's folder in the bucket."""
     if not attempt.suspects:
         return ""
     steps = " and ".join(str(step) for step, _ in attempt.suspects)
@@ -83,9 +79,7 @@ def told(attempt: Attempt, place: str) -> str:
 
 
 def acquit(catalogue: Catalogue, attempt: Attempt) -> str:
-    """
-    Put the attempt's suspects back into the choice, and return words for what was tried.
-    """
+    """Put the attempt's suspects back into the choice, and return words for what was tried."""
     for step, incarnation in attempt.suspects:
         if incarnation >= 0:
             catalogue.acquit(step, incarnation)

@@ -1,6 +1,4 @@
-"""
-What a start waits for, side by side: the checkpoint comes back while the code comes and is set up.
-"""
+"""What a start waits for, side by side: the checkpoint comes back while the code comes and is set up."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ TICK = 0.1
 
 
 def fetch_code(parts: Parts) -> None:
-    """
-    Bring the bundle and switch to it. Raises OSError for whatever is in the way.
-    """
+    """Bring the bundle and switch to it. Raises OSError for whatever is in the way."""
     try:
         fetch(parts.settings.layout, parts.bucket, parts.settings.bundle)
     except AgentError as error:
@@ -33,9 +29,7 @@ def fetch_code(parts: Parts) -> None:
 
 
 def bring_python(parts: Parts) -> Optional[Outcome]:
-    """
-    Install the Python that `job.python` asks for; return how the attempt ends if that cannot be done.
-    """
+    """Install the Python that `job.python` asks for; return how the attempt ends if that cannot be done."""
     try:
         own_python(parts.environ, parts.settings.layout, lambda: parts.bucket)
     except (AgentError, OSError) as error:
@@ -59,9 +53,7 @@ class BringBack(threading.Thread):
         self.outcome: Optional[Outcome] = None
 
     def run(self) -> None:
-        """
-        Restore, and keep whatever came of it for `wait`.
-        """
+        """Restore, and keep whatever came of it for `wait`."""
         self._parts.status.time("restore_began")
         try:
             self.outcome = self.restore()
@@ -69,18 +61,14 @@ class BringBack(threading.Thread):
             self._failed = error
 
     def wait(self) -> None:
-        """
-        Return when it is over. Raises what ended it, and Interrupted at once when the agent is to end.
-        """
+        """Return when it is over. Raises what ended it, and Interrupted at once when the agent is to end."""
         while self.is_alive():
             self._parts.orders.wait(TICK)
         if self._failed is not None:
             raise self._failed
 
     def rest(self) -> None:
-        """
-        Return when it is over, whatever came of it, so that the next attempt may restore. Raises Interrupted.
-        """
+        """Return when it is over, whatever came of it, so that the next attempt may restore. Raises Interrupted."""
         try:
             self.wait()
         except Interrupted:
@@ -89,9 +77,7 @@ class BringBack(threading.Thread):
             self._parts.status.trouble("restore", repr(error))
 
     def restore(self) -> Optional[Outcome]:
-        """
-        Restore now, in the caller's thread; return how the attempt ends if that cannot be done.
-        """
+        """Restore now, in the caller's thread; return how the attempt ends if that cannot be done."""
         parts, attempt = self._parts, self._attempt
         try:
             self.restored = self._twice()
@@ -106,9 +92,7 @@ class BringBack(threading.Thread):
         return None
 
     def _twice(self) -> Restored:
-        """
-        Restore; a torn download is tried once more before the checkpoint itself counts as torn.
-        """
+        """Restore; a torn download is tried once more before the checkpoint itself counts as torn."""
         parts, attempt = self._parts, self._attempt
         try:
             return parts.patiently("restore", lambda: parts.restorer.restore(attempt))

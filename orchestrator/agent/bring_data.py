@@ -1,6 +1,4 @@
-"""
-Wait for the job's data and say how far it is.
-"""
+"""Wait for the job's data and say how far it is."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def bring_data(parts: Parts) -> Optional[Outcome]:
 
 
 class _Task(threading.Thread):
-    """
-    Bring the data, trying until it succeeds or cannot.
-    """
+    """Bring the data, trying until it succeeds or cannot."""
 
     def __init__(self, parts: Parts, data: Data) -> None:
         super().__init__(name="data", daemon=True)

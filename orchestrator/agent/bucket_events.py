@@ -1,6 +1,4 @@
-"""
-Step and loss from event files that the job writes to the bucket itself (`gs://BUCKET/tensorboard`).
-"""
+"""Step and loss from event files that the job writes to the bucket itself (`gs://BUCKET/tensorboard`)."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ TENSORBOARD = "tensorboard/"
 
 
 class BucketEvents:
-    """
-    Look below TPUCTL_TENSORBOARD_DIR and, with `dir: bucket`, below the folder of all checkpoints.
-    """
+    """Look below TPUCTL_TENSORBOARD_DIR and, with `dir: bucket`, below the folder of all checkpoints."""
 
     def __init__(self, settings: Settings, bucket: Bucket, events: EventFiles) -> None:
         self._bucket = bucket
@@ -25,9 +21,7 @@ class BucketEvents:
         self._prefixes = _prefixes(settings)
 
     def look(self) -> None:
-        """
-        Read what is new. Raises AgentError and OSError.
-        """
+        """Read what is new. Raises AgentError and OSError."""
         for prefix in self._prefixes:
             sizes = self._bucket.sizes(prefix)
             names = sorted((one for one in sizes if one.rpartition("/")[2].startswith(PATTERN)), key=_begun)
@@ -42,7 +36,5 @@ def _prefixes(settings: Settings) -> Tuple[str, ...]:
 
 
 def _begun(name: str) -> str:
-    """
-    Order by the time in the name, which has as many digits for the next 250 years.
-    """
+    """Order by the time in the name, which has as many digits for the next 250 years."""
     return name.rpartition("/")[2]

@@ -1,6 +1,4 @@
-"""
-The user's code: fetched by its sha256, unpacked safely, switched by rename.
-"""
+"""The user's code: fetched by its sha256, unpacked safely, switched by rename."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ def fetch(layout: Layout, bucket: Bucket, digest: str) -> None:
 
 
 def switch(layout: Layout, digest: str) -> None:
-    """
-    Point `current` to the bundle by one rename.
-    """
+    """Point `current` to the bundle by one rename."""
     wanted = posixpath.join("bundle", digest)
     if layout.current.is_symlink() and os.readlink(str(layout.current)) == wanted:  # noqa: PTH115 (3.9)
         return
@@ -45,9 +41,7 @@ def switch(layout: Layout, digest: str) -> None:
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """
-    Unpack a tar.gz below *target*. Raises TornError, having written nothing, when a member would leave it.
-    """
+    """Unpack a tar.gz below *target*. Raises TornError, having written nothing, when a member would leave it."""
     try:
         with tarfile.open(str(archive), "r:gz") as tar:
             members = tar.getmembers()
@@ -87,9 +81,7 @@ def _fetch(folder: Path, bucket: Bucket, digest: str, target: Path) -> None:
 
 
 def _check(members: List[tarfile.TarInfo]) -> None:
-    """
-    Refuse absolute names, `..`, devices, links that lead out, and members below a link.
-    """
+    """Refuse absolute names, `..`, devices, links that lead out, and members below a link."""
     links = {posixpath.normpath(one.name) for one in members if one.issym()}
     for member in members:
         name = posixpath.normpath(member.name)

@@ -1,6 +1,4 @@
-"""
-Look up complete checkpoints in the bucket, newest first.
-"""
+"""Look up complete checkpoints in the bucket, newest first."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ REPLACED = ".replaced"
 
 
 class Catalogue:
-    """
-    Know the complete checkpoints: those that agents committed, or those the framework finished itself.
-    """
+    """Know the complete checkpoints: those that agents committed, or those the framework finished itself."""
 
     def __init__(self, settings: Settings, bucket: Bucket, format_: Format) -> None:
         self._settings = settings.checkpoints
@@ -30,21 +26,15 @@ class Catalogue:
         self._format = format_
 
     def newest(self, seconds: float = SECONDS) -> Optional[Checkpoint]:
-        """
-        Return the newest complete checkpoint, None when the bucket surely has none.
-        """
+        """Return the newest complete checkpoint, None when the bucket surely has none."""
         return next(self.complete(seconds), None)
 
     def complete(self, seconds: float = SECONDS) -> Iterator[Checkpoint]:
-        """
-        Yield complete checkpoints, newest step first, then newest incarnation.
-        """
+        """Yield complete checkpoints, newest step first, then newest incarnation."""
         return self._finished(seconds) if self._settings.in_bucket else self._committed(seconds)
 
     def manifest(self, step: int, incarnation: int, worker: int) -> Manifest:
-        """
-        Return one worker's manifest. Raises TornError when it is gone or is none.
-        """
+        """Return one worker's manifest. Raises TornError when it is gone or is none."""
         name = manifest_name(step, incarnation, worker)
         held = self._bucket.read(name)
         if held is None:
@@ -61,31 +51,23 @@ class Catalogue:
         return own if own.files or worker == 0 else self.manifest(step, incarnation, 0)
 
     def steps(self, seconds: float = SECONDS) -> List[Tuple[int, str]]:
-        """
-        Return every step that has objects, complete or not, with its prefix; newest first.
-        """
+        """Return every step that has objects, complete or not, with its prefix; newest first."""
         _names, folders = self._bucket.level(self.prefix(), seconds)
         named = [(step_of(folder.rstrip("/").rsplit("/", 1)[-1]), folder) for folder in folders]
         return sorted(((step, folder) for step, folder in named if step is not None), reverse=True)
 
     def completed(self, step: int, incarnation: int, seconds: float = SECONDS) -> Optional[Checkpoint]:
-        """
-        Return the checkpoint of one step and incarnation if it is complete.
-        """
+        """Return the checkpoint of one step and incarnation if it is complete."""
         return self._judge(folder_name(step, incarnation), seconds)
 
     def path_of(self, step: int) -> str:
-        """
-        Return where the job finds a step that it wrote to the bucket itself, empty when it is gone.
-        """
+        """Return where the job finds a step that it wrote to the bucket itself, empty when it is gone."""
         found = (one for one in self._stored(SECONDS) if one.step == step and one.complete)
         name = next((one.name for one in found), "")
         return f"{self._settings.folder.rstrip('/')}/{name}" if name else ""
 
     def suspect(self, one: Checkpoint, mark: str = SUSPECT) -> None:
-        """
-        Take a checkpoint out of the choice without losing it: its manifests get another name, with *mark*.
-        """
+        """Take a checkpoint out of the choice without losing it: its manifests get another name, with *mark*."""
         for name in self._bucket.level(folder_name(one.step, one.incarnation))[0]:
             held = self._bucket.read(name) if parse_name(name) else None
             if held is not None:
@@ -93,9 +75,7 @@ class Catalogue:
                 self._bucket.delete(name, held.generation)
 
     def acquit(self, step: int, incarnation: int) -> None:
-        """
-        Put a suspect back into the choice, unless a new save of that step has taken its place.
-        """
+        """Put a suspect back into the choice, unless a new save of that step has taken its place."""
         for name in self._bucket.level(folder_name(step, incarnation))[0]:
             original = name[: -len(SUSPECT)]
             held = self._bucket.read(name) if name.endswith(SUSPECT) and parse_name(original) else None
@@ -105,9 +85,7 @@ class Catalogue:
                 self._bucket.delete(name)
 
     def proven(self, step: Optional[int], incarnation: Optional[int]) -> bool:
-        """
-        Say whether a checkpoint tells its step itself, instead of being counted.
-        """
+        """Say whether a checkpoint tells its step itself, instead of being counted."""
         return (
             step is None
             or incarnation is None
@@ -158,9 +136,7 @@ class Catalogue:
         return self._format.stored(self._level(self.prefix(), seconds))
 
     def _level(self, prefix: str, seconds: float) -> Listing:
-        """
-        Return one level of the bucket, which asks for those below it when they are wanted.
-        """
+        """Return one level of the bucket, which asks for those below it when they are wanted."""
         names, folders = self._bucket.level(prefix, seconds)
 
         def read(name: str) -> Optional[bytes]:
@@ -177,9 +153,7 @@ class Catalogue:
         )
 
     def prefix(self) -> str:
-        """
-        Return where checkpoints lie: under the folder the job writes to, or under `checkpoints/`.
-        """
+        """Return where checkpoints lie: under the folder the job writes to, or under `checkpoints/`."""
         if not self._settings.in_bucket:
             return CHECKPOINTS
         name, _, path = self._settings.folder[len("gs://") :].partition("/")

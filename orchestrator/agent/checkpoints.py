@@ -1,6 +1,4 @@
-"""
-Which checkpoint is complete, which one is newest, which ones may go. Pure: no files, no network.
-"""
+"""Which checkpoint is complete, which one is newest, which ones may go. Pure: no files, no network."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from .manifest import Manifest
 
 @dataclass(frozen=True, order=True)
 class Checkpoint:
-    """
-    Name a complete checkpoint. *incarnation* is -1 where the framework wrote it to the bucket itself.
-    """
+    """Name a complete checkpoint. *incarnation* is -1 where the framework wrote it to the bucket itself."""
 
     step: int
     incarnation: int = -1
@@ -45,15 +41,11 @@ def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
 
 
 def disposable(complete: Iterable[Checkpoint], keep: int) -> Tuple[int, ...]:
-    """
-    Return the complete steps that retention may remove: all but the newest *keep*, and never fewer than two.
-    """
+    """Return the complete steps that retention may remove: all but the newest *keep*, and never fewer than two."""
     steps = sorted({one.step for one in complete}, reverse=True)
     return tuple(steps[max(2, keep) :])
 
 
 def made_progress(newest: Optional[Checkpoint], resume_step: Optional[int]) -> bool:
-    """
-    Say whether a gang that started from *resume_step* has since completed a checkpoint.
-    """
+    """Say whether a gang that started from *resume_step* has since completed a checkpoint."""
     return newest is not None and (resume_step is None or newest.step > resume_step)

@@ -1,6 +1,4 @@
-"""
-Who has won a race of TPUs: one object in the bucket, which only the first can create.
-"""
+"""Who has won a race of TPUs: one object in the bucket, which only the first can create."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ WIDEST = 1000
 
 
 def winner_of(bucket: Bucket, settings: Settings, seconds: float = SECONDS) -> int:
-    """
-    Return the incarnation that has won this machine's race: its own, unless another was named before.
-    """
+    """Return the incarnation that has won this machine's race: its own, unless another was named before."""
     name = f"{CLAIM}{settings.race}"
     data = json.dumps({"schema": 1, "incarnation": settings.incarnation}).encode()
     try:
@@ -36,9 +32,7 @@ def winner_of(bucket: Bucket, settings: Settings, seconds: float = SECONDS) -> i
 
 
 def named(data: bytes, race: int) -> Optional[int]:
-    """
-    Return the incarnation that a claim names, None where it is no TPU of the race.
-    """
+    """Return the incarnation that a claim names, None where it is no TPU of the race."""
     try:
         number = json.loads(data)["incarnation"] if len(data) <= LARGEST else None
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -1,6 +1,4 @@
-"""
-Commit finished checkpoints: upload, verify that nothing changed meanwhile, write the manifest last.
-"""
+"""Commit finished checkpoints: upload, verify that nothing changed meanwhile, write the manifest last."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ WITHOUT_US = 2
 
 
 class Committer:
-    """
-    Make finished local checkpoints exist in the bucket, or note those that the job writes there itself.
-    """
+    """Make finished local checkpoints exist in the bucket, or note those that the job writes there itself."""
 
     def __init__(
         self,
@@ -83,9 +79,7 @@ class Committer:
             self.proven = floor if proven else None
 
     def end(self) -> None:
-        """
-        Commit nothing until the next `begin`; returns when a running commit has ended.
-        """
+        """Commit nothing until the next `begin`; returns when a running commit has ended."""
         self.begin(0, None)
 
     def commit(self) -> bool:
@@ -110,9 +104,7 @@ class Committer:
             return changed or self._follow_first(ended=False)
 
     def follow_first(self) -> bool:
-        """
-        Commit the empty part of a worker whose job has ended and has saved nothing, where worker 0 has.
-        """
+        """Commit the empty part of a worker whose job has ended and has saved nothing, where worker 0 has."""
         with self._lock:
             apart = not self._attempt or self._in_bucket() or self._local.format.at_end
             return not apart and self._follow_first(ended=True)
@@ -149,9 +141,7 @@ class Committer:
                 self._commit_step(LocalStep(number, unit, State.COMPLETE, ""))
 
     def _pending(self, whole: List[LocalStep]) -> List[LocalStep]:
-        """
-        Return what to commit: one machine commits the newest step, a gang every step so that workers meet.
-        """
+        """Return what to commit: one machine commits the newest step, a gang every step so that workers meet."""
         floor = -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
         late = [one for one in whole if one.step > floor]
         if any(one.unit.leans for one in late) and self._leaning_waits():
@@ -229,9 +219,7 @@ class Committer:
         return True
 
     def _commit_step(self, step: LocalStep) -> bool:
-        """
-        Upload a step and write its manifest, if that is not there yet; return True.
-        """
+        """Upload a step and write its manifest, if that is not there yet; return True."""
         told, number = step.told, self._number(step)
         states = self._local.files_of(step.unit) if step.unit.live else ()
         folder = self._copy(step) if step.unit.live else None
@@ -256,9 +244,7 @@ class Committer:
             return None
 
     def _number(self, step: LocalStep) -> int:
-        """
-        Return the step to commit under: what the save tells, else what the job reports, else a count.
-        """
+        """Return the step to commit under: what the save tells, else what the job reports, else a count."""
         floor = -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
         if step.told is not None and step.told > floor:
             return step.told

@@ -1,6 +1,4 @@
-"""
-What the end of the job's process means, once everything that it has finished is committed.
-"""
+"""What the end of the job's process means, once everything that it has finished is committed."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from .parts import Parts
 
 
 def conclude(parts: Parts, attempt: Attempt, outcome: Outcome) -> Outcome:
-    """
-    Commit what the job has finished, and return what its end means then. Raises Interrupted.
-    """
+    """Commit what the job has finished, and return what its end means then. Raises Interrupted."""
     if outcome.code == 0:
         parts.local.rest(in_order=True)
     trouble = last_commit(parts, at_end=outcome.verdict is Verdict.DONE)
@@ -30,9 +26,7 @@ def conclude(parts: Parts, attempt: Attempt, outcome: Outcome) -> Outcome:
 
 
 def _target(parts: Parts) -> Optional[int]:
-    """
-    Return the declared target, else the one that the newest checkpoint knows.
-    """
+    """Return the declared target, else the one that the newest checkpoint knows."""
     if parts.settings.target is not None or parts.settings.checkpoints.in_bucket:
         return parts.settings.target
     return parts.patiently("read the newest checkpoint", parts.local.target)

@@ -47,9 +47,7 @@ class DataFile:
 
 
 class Data:
-    """
-    Bring the data of one bundle to this machine.
-    """
+    """Bring the data of one bundle to this machine."""
 
     def __init__(self, layout: Layout, bucket: Bucket) -> None:
         self._layout = layout
@@ -61,9 +59,7 @@ class Data:
         self.stop = threading.Event()
 
     def wants(self) -> bool:
-        """
-        Say whether the bundle in use names data.
-        """
+        """Say whether the bundle in use names data."""
         return (self._layout.current / LIST_NAME).is_file()
 
     def bring(self) -> None:
@@ -88,9 +84,7 @@ class Data:
             _show(self._layout.data / name, self._layout.current.resolve() / name)
 
     def _sets(self) -> List[Tuple[str, str, List[Dict[str, object]]]]:
-        """
-        Return name, source (empty for files of the user's computer) and files of each set of the list.
-        """
+        """Return name, source (empty for files of the user's computer) and files of each set of the list."""
         body = read_json(self._layout.current / LIST_NAME)
         try:
             found = [(str(one["name"]), str(one["source"]), list(one["files"])) for one in body["sets"]]
@@ -119,9 +113,7 @@ class Data:
         yield from found
 
     def _listed(self, name: str, source: str, place: str, prefix: str) -> Iterator[DataFile]:
-        """
-        Yield the objects of a folder of any bucket, or the one object of that name.
-        """
+        """Yield the objects of a folder of any bucket, or the one object of that name."""
         try:
             items = self._bucket.other(place).objects(prefix)
         except TransientError:
@@ -148,9 +140,7 @@ class Data:
             )
 
     def _has(self, file: DataFile) -> bool:
-        """
-        Say whether the file is here and right; one not touched since it was proven is not read again.
-        """
+        """Say whether the file is here and right; one not touched since it was proven is not read again."""
         path = self._layout.data / file.place
         try:
             found = path.lstat()
@@ -187,9 +177,7 @@ class Data:
             self.done += file.size
 
     def _recall(self) -> None:
-        """
-        Read what is known of the files from the last time.
-        """
+        """Read what is known of the files from the last time."""
         self._known = {}
         for place, value in read_json(self._layout.data_state).items():
             if isinstance(value, list) and len(value) == 3:
@@ -201,9 +189,7 @@ class Data:
         write_atomically(self._layout.data_state, text)
 
     def _drop(self, wanted: Set[str]) -> None:
-        """
-        Delete what was brought for other code and is not wanted now; what the job itself wrote stays.
-        """
+        """Delete what was brought for other code and is not wanted now; what the job itself wrote stays."""
         for place in sorted(set(self._known) - wanted):
             path = self._layout.data / place
             with contextlib.suppress(OSError):
@@ -226,9 +212,7 @@ def _sum_of(item: Dict[str, str]) -> str:
 
 
 def _fits(path: Path, total: str) -> bool:
-    """
-    Say whether a file has this sum; of one that only has a crc32c the standard library cannot tell.
-    """
+    """Say whether a file has this sum; of one that only has a crc32c the standard library cannot tell."""
     kind, _, wanted = total.partition(":")
     if kind not in ("sha256", "md5"):
         return False
@@ -240,9 +224,7 @@ def _fits(path: Path, total: str) -> bool:
 
 
 def _each(call: Callable[[DataFile], None], files: List[DataFile], stop: threading.Event) -> None:
-    """
-    Call for each file, some at a time; the first failure ends it and is raised. Leave at once on *stop*.
-    """
+    """Call for each file, some at a time; the first failure ends it and is raised. Leave at once on *stop*."""
     left: Deque[DataFile] = deque(files)
     failed: List[BaseException] = []
 
@@ -269,9 +251,7 @@ def _each(call: Callable[[DataFile], None], files: List[DataFile], stop: threadi
 
 
 def _show(held: Path, code: Path) -> None:
-    """
-    Let *code*, a place in the code folder, lead to *held*; what the code has there itself stays.
-    """
+    """Let *code*, a place in the code folder, lead to *held*; what the code has there itself stays."""
     if code.is_symlink():
         return
     if not code.exists():

@@ -37,9 +37,7 @@ _Field = Tuple[int, Union[int, bytes]]
 
 
 class EventFiles:
-    """
-    Know the newest training loss below *folders*, from files that were written to since the job began.
-    """
+    """Know the newest training loss below *folders*, from files that were written to since the job began."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
@@ -49,27 +47,21 @@ class EventFiles:
         self.newest = Progress()
 
     def begin(self, now: float) -> None:
-        """
-        Forget everything: a start of the job begins *now*, in seconds since the epoch.
-        """
+        """Forget everything: a start of the job begins *now*, in seconds since the epoch."""
         with self._lock:
             # What was there before belongs to an earlier start: only what is appended counts.
             self._read = {path: size for path, size, _ in self._files()}
             self._since, self.newest = now, Progress()
 
     def look(self) -> None:
-        """
-        Read what is new. Raises nothing: a file that cannot be read or makes no sense is passed over.
-        """
+        """Read what is new. Raises nothing: a file that cannot be read or makes no sense is passed over."""
         with self._lock:
             for path, size, changed in self._files():
                 if changed >= self._since - 1.0 and size > self._read.get(path, 0):
                     self._tail(path)
 
     def _files(self) -> Iterator[Tuple[str, int, float]]:
-        """
-        Yield path, size and time of change of event files that do not belong to an evaluation.
-        """
+        """Yield path, size and time of change of event files that do not belong to an evaluation."""
         found = 0
         for folder in self._folders:
             for path in _below(folder):
@@ -140,9 +132,7 @@ class EventFiles:
 
 
 def scalar(summary: bytes) -> Optional[float]:
-    """
-    Return the number of a Summary.Value whose tag is that of a training loss, else None. Raises ValueError.
-    """
+    """Return the number of a Summary.Value whose tag is that of a training loss, else None. Raises ValueError."""
     found: Optional[float] = None
     tag = ""
     for number, value in fields(summary):
@@ -156,9 +146,7 @@ def scalar(summary: bytes) -> Optional[float]:
 
 
 def _tensor(data: bytes) -> Optional[float]:
-    """
-    Return the number of a TensorProto with one float or double.
-    """
+    """Return the number of a TensorProto with one float or double."""
     kind = 0
     for number, value in fields(data):
         if number == 1 and isinstance(value, int):
@@ -171,9 +159,7 @@ def _tensor(data: bytes) -> Optional[float]:
 
 
 def fields(data: bytes) -> Iterator[_Field]:
-    """
-    Yield number and value of each field of a protobuf message: an int, or bytes. Raises ValueError.
-    """
+    """Yield number and value of each field of a protobuf message: an int, or bytes. Raises ValueError."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -204,9 +190,7 @@ def _varint(data: bytes, at: int) -> Tuple[int, int]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """
-    Yield the files below a folder, not too deep and not too many. Raises nothing.
-    """
+    """Yield the files below a folder, not too deep and not too many. Raises nothing."""
     left = MOST_ENTRIES
     for here, folders, files in os.walk(folder):
         left -= len(folders) + len(files)
@@ -233,9 +217,7 @@ _ROWS = _table()
 
 
 def masked_crc(data: bytes) -> int:
-    """
-    Return the CRC-32C of a few bytes, turned and shifted as in event files.
-    """
+    """Return the CRC-32C of a few bytes, turned and shifted as in event files."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = (crc >> 8) ^ _ROWS[(crc ^ byte) & 0xFF]

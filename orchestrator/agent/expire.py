@@ -64,9 +64,7 @@ class Seen:
 
 
 def stays(seen: Seen) -> str:
-    """
-    Return why the node stays, empty when its time is over.
-    """
+    """Return why the node stays, empty when its time is over."""
     if seen.end <= 0:
         return "no end is set"
     if seen.blind:
@@ -79,9 +77,7 @@ def stays(seen: Seen) -> str:
 
 
 def turn(seen: Seen, worker: int, workers: int) -> bool:
-    """
-    Say whether this worker is the one to delete the node now; its time is over.
-    """
+    """Say whether this worker is the one to delete the node now; its time is over."""
     late = seen.now - seen.end - (BLIND if seen.blind else MARGIN)
     if worker == 0:
         return late >= (FOLLOWERS if workers > 1 else 0.0)
@@ -133,9 +129,7 @@ class Timer:
         self._memory = Memory(settings.layout)
 
     def step(self) -> int:
-        """
-        Return 0, or 1 when what had to be done could not be.
-        """
+        """Return 0, or 1 when what had to be done could not be."""
         try:
             return self._step()
         except (AgentError, OSError, ValueError) as error:
@@ -165,9 +159,7 @@ class Timer:
         return 0
 
     def _look(self, node: OwnNode) -> Seen:
-        """
-        Return what the bucket says, or the time by the TPU API where the bucket says nothing.
-        """
+        """Return what the bucket says, or the time by the TPU API where the bucket says nothing."""
         try:
             held = self._bucket.read(RECORD, ASKING)
             end = end_of(held.data if held is not None else b"", self._settings.deployment)
@@ -178,9 +170,7 @@ class Timer:
         return Seen(now, end, age)
 
     def _check(self, resource: Mapping[str, Any]) -> None:
-        """
-        Raise FinalError unless the node is the one that this machine was made as.
-        """
+        """Raise FinalError unless the node is the one that this machine was made as."""
         labels = resource.get("labels", {})
         wanted = (self._settings.deployment, str(self._settings.incarnation))
         found = (labels.get("tpuctl-deployment"), labels.get("tpuctl-incarnation"))
@@ -212,9 +202,7 @@ class Timer:
         return 0
 
     def _report(self, text: str) -> None:
-        """
-        Say it in the log and in the heartbeat: the agent, which writes that otherwise, has left.
-        """
+        """Say it in the log and in the heartbeat: the agent, which writes that otherwise, has left."""
         settings = self._settings
         self._memory.tell(text)
         body = {
@@ -231,9 +219,7 @@ class Timer:
 
 
 class Memory:
-    """
-    Remember from one minute to the next what was said and when to try again.
-    """
+    """Remember from one minute to the next what was said and when to try again."""
 
     def __init__(self, layout: Layout) -> None:
         self._path = layout.expire
@@ -241,15 +227,11 @@ class Memory:
 
     @property
     def next_try(self) -> float:
-        """
-        Return the time before which a refused deletion is not tried again.
-        """
+        """Return the time before which a refused deletion is not tried again."""
         return float(self._body.get("next_try", 0.0))
 
     def refused(self, now: float) -> float:
-        """
-        Return the seconds until the next try, which grow with each refusal.
-        """
+        """Return the seconds until the next try, which grow with each refusal."""
         count = int(self._body.get("refusals", 0))
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**count)
         self._body.update(refusals=count + 1, next_try=now + pause)
@@ -257,9 +239,7 @@ class Memory:
         return pause
 
     def tell(self, text: str) -> None:
-        """
-        Say a text that is news.
-        """
+        """Say a text that is news."""
         if text and text != self._body.get("said", ""):
             say(text)
         if text != self._body.get("said", ""):
@@ -272,9 +252,7 @@ class Memory:
 
 
 def made_until(environ: Mapping[str, str]) -> float:
-    """
-    Return the end that this node was made with, 0 when none is told.
-    """
+    """Return the end that this node was made with, 0 when none is told."""
     try:
         return float(environ.get("TPUCTL_EXPIRES_AT") or 0.0)
     except ValueError:

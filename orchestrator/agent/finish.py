@@ -1,6 +1,4 @@
-"""
-From the job's end to the agent's: nothing that was trained stays behind on a machine that goes.
-"""
+"""From the job's end to the agent's: nothing that was trained stays behind on a machine that goes."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ TICK = 0.2
 
 
 class Finish:
-    """
-    Say how a finished job ends, once every worker's has ended and what no commit contains is in the bucket.
-    """
+    """Say how a finished job ends, once every worker's has ended and what no commit contains is in the bucket."""
 
     def __init__(self, parts: Parts, player: Player) -> None:
         self._parts = parts
@@ -72,9 +68,7 @@ class Finish:
         return Ending(Kind.UNCLAIMED, f"{outcome.reason}; nothing was committed, {told(kept)}")
 
     def ended_earlier(self) -> None:
-        """
-        Raise Interrupted when an earlier machine has kept what this very job had trained to its end.
-        """
+        """Raise Interrupted when an earlier machine has kept what this very job had trained to its end."""
         earlier = self._parts.patiently("look for unclaimed files", self.rescue.earlier)
         mine = next((one for one in earlier if one.worker == self._parts.settings.worker), None)
         if mine is not None:
@@ -83,9 +77,7 @@ class Finish:
             raise Interrupted(Ending(Kind.UNCLAIMED, why))
 
     def before(self, ending: Ending) -> None:
-        """
-        Bring what no commit contains before the last word, for as long as the machine has.
-        """
+        """Bring what no commit contains before the last word, for as long as the machine has."""
         record, orders = self._player.record, self._parts.orders
         if ending.kind not in (Kind.NOTICE, Kind.GAVE_UP) or not record.trains_since:
             return
@@ -113,9 +105,7 @@ class Finish:
                 end = min(end, told_at + GOING)
 
     def _committed(self) -> Optional[Checkpoint]:
-        """
-        Return the checkpoint that holds what was trained; of outputs only those of this run count.
-        """
+        """Return the checkpoint that holds what was trained; of outputs only those of this run count."""
         parts, number = self._parts, self._parts.settings.incarnation
         if not parts.format.at_end or parts.settings.checkpoints.in_bucket:
             return parts.catalogue.newest(SECONDS)
@@ -123,9 +113,7 @@ class Finish:
 
 
 def told(kept: Unclaimed) -> str:
-    """
-    Return in words what one worker has brought.
-    """
+    """Return in words what one worker has brought."""
     if not kept.files:
         return "no file was found"
     count = len(kept.files)

@@ -1,6 +1,4 @@
-"""
-Follow one start of the job: what it prints, reports and saves becomes the step of the heartbeat.
-"""
+"""Follow one start of the job: what it prints, reports and saves becomes the step of the heartbeat."""
 
 from __future__ import annotations
 
@@ -14,18 +12,14 @@ from .progress import Known, Progress, Rate, known, read_progress
 
 
 class Follower:
-    """
-    Know how far the job is. *moved_at* is when its step last changed, by the monotonic clock.
-    """
+    """Know how far the job is. *moved_at* is when its step last changed, by the monotonic clock."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._begin(trains=False)
 
     def begin(self, *, trains: bool) -> None:
-        """
-        Forget the last start; *trains* is false for a command whose output is no training.
-        """
+        """Forget the last start; *trains* is false for a command whose output is no training."""
         self._begin(trains=trains)
 
     def _begin(self, *, trains: bool) -> None:
@@ -41,23 +35,17 @@ class Follower:
 
     @property
     def reached(self) -> Optional[int]:
-        """
-        Return the step that may prove the end of the training: no count that somebody else guessed at.
-        """
+        """Return the step that may prove the end of the training: no count that somebody else guessed at."""
         return self._known.step if self._known.exact else self._newest(self._parts.committer.proven)
 
     def heard(self, data: bytes) -> None:
-        """
-        Take a piece of the job's output, from any thread. Never raises.
-        """
+        """Take a piece of the job's output, from any thread. Never raises."""
         self._parts.log.write(data)
         if self._trains:
             self._stream.feed(data)
 
     def look(self, resumed: Optional[int], *, last: bool = False) -> None:
-        """
-        Find out how far the job is; *last* says that it prints no more.
-        """
+        """Find out how far the job is; *last* says that it prints no more."""
         if not self._trains:
             return
         self._output.read(self._stream.lines(last))
@@ -81,9 +69,7 @@ class Follower:
         self._parts.status.trouble("loss", "the loss of the job is not a number" if now.odd_loss else "")
 
     def _saved(self) -> Optional[int]:
-        """
-        Return the newest step that the job has saved, on its disk or in the bucket; a count of saves is none.
-        """
+        """Return the newest step that the job has saved, on its disk or in the bucket; a count of saves is none."""
         return self._newest(self._parts.committer.proven)
 
     def _newest(self, committed: Optional[int]) -> Optional[int]:
@@ -102,9 +88,7 @@ class Follower:
         self._began = True
 
     def _note_begin(self, step: int, resumed: Optional[int]) -> None:
-        """
-        Note the first step that the job reports, and say so when it has not gone on from its checkpoint.
-        """
+        """Note the first step that the job reports, and say so when it has not gone on from its checkpoint."""
         self._parts.status.set(began_at=step)
         # The number of a save that tells no step is a guess, and blames nobody.
         counted = bool(self._parts.status.get("committed_counted"))

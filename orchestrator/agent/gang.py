@@ -42,9 +42,7 @@ class Attempt:
 
     @property
     def reached(self) -> Optional[int]:
-        """
-        Return the step after which there is progress: a suspect that is made once more is none.
-        """
+        """Return the step after which there is progress: a suspect that is made once more is none."""
         steps = [step for step, _ in self.suspects]
         return max(steps + ([] if self.resume_step is None else [self.resume_step]), default=None)
 
@@ -77,9 +75,7 @@ def next_attempt(
 
 
 class Gang:
-    """
-    Read and create the attempts of this incarnation, and see whether a newer incarnation exists.
-    """
+    """Read and create the attempts of this incarnation, and see whether a newer incarnation exists."""
 
     def __init__(self, settings: Settings, bucket: Bucket) -> None:
         self._settings = settings
@@ -87,17 +83,13 @@ class Gang:
         self._prefix = f"{PREFIX}{settings.incarnation}/"
 
     def latest(self, seconds: float = SECONDS) -> Optional[Attempt]:
-        """
-        Return the newest attempt, None when there is surely none.
-        """
+        """Return the newest attempt, None when there is surely none."""
         numbers = [_number(name) for name in self._bucket.list(self._prefix, seconds)]
         newest = max(numbers, default=0)
         return self.read(newest, seconds) if newest else None
 
     def read(self, number: int, seconds: float = SECONDS) -> Optional[Attempt]:
-        """
-        Return one attempt, None when it does not exist.
-        """
+        """Return one attempt, None when it does not exist."""
         held = self._bucket.read(self._name(number), seconds)
         if held is None:
             return None
@@ -107,9 +99,7 @@ class Gang:
             raise TransientError(f"{self._name(number)} cannot be read: {error}") from error
 
     def create(self, wanted: Attempt, seconds: float = SECONDS) -> Attempt:
-        """
-        Create the attempt; return it, or the one that somebody else created first.
-        """
+        """Create the attempt; return it, or the one that somebody else created first."""
         data = json.dumps(asdict(wanted), sort_keys=True).encode()
         try:
             self._bucket.write(self._name(wanted.attempt), data, 0, seconds)
@@ -121,9 +111,7 @@ class Gang:
         return wanted
 
     def verdict(self, seconds: float = SECONDS) -> Optional[str]:
-        """
-        Return why the gang gave up, None when it has not. A verdict on another bundle does not count.
-        """
+        """Return why the gang gave up, None when it has not. A verdict on another bundle does not count."""
         held = self._bucket.read(f"{self._prefix}verdict.json", seconds)
         if held is None:
             return None
@@ -132,16 +120,12 @@ class Gang:
         return str(value.get("reason", "")) if value.get("failed") and same else None
 
     def give_up(self, reason: str, seconds: float = SECONDS) -> None:
-        """
-        Write the verdict that stops every worker.
-        """
+        """Write the verdict that stops every worker."""
         value = {"failed": True, "reason": reason, "bundle": self._settings.bundle}
         self._bucket.write(f"{self._prefix}verdict.json", json.dumps(value).encode(), seconds=seconds)
 
     def newer_incarnation(self, seconds: float = SECONDS) -> Optional[int]:
-        """
-        Return the newest incarnation if it is not ours: then this machine is a zombie and must not write.
-        """
+        """Return the newest incarnation if it is not ours: then this machine is a zombie and must not write."""
         folders = self._bucket.level(PREFIX, seconds)[1]
         numbers = [
             int(part) for part in (one.rstrip("/").rsplit("/", 1)[-1] for one in folders) if part.isdecimal()
@@ -150,9 +134,7 @@ class Gang:
         return newest if newest > self._settings.incarnation else None
 
     def overtaken(self, attempt: int, seconds: float = SECONDS) -> bool:
-        """
-        Say whether the gang has gone on to a later attempt.
-        """
+        """Say whether the gang has gone on to a later attempt."""
         return self._bucket.stat(self._name(attempt + 1), seconds) is not None
 
     def _name(self, number: int) -> str:
@@ -160,17 +142,13 @@ class Gang:
 
 
 def _number(name: str) -> int:
-    """
-    Return the attempt in an object's name, 0 for other objects.
-    """
+    """Return the attempt in an object's name, 0 for other objects."""
     stem = name.rsplit("/", 1)[-1].split(".", maxsplit=1)[0]
     return int(stem) if stem.isdecimal() else 0
 
 
 def _object_in(data: bytes) -> Dict[str, Any]:
-    """
-    Return the JSON object in *data*, an empty one for what is none.
-    """
+    """Return the JSON object in *data*, an empty one for what is none."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -179,9 +157,7 @@ def _object_in(data: bytes) -> Dict[str, Any]:
 
 
 def _attempt(value: Dict[str, Any]) -> Attempt:
-    """
-    Return the attempt that an object tells of. Raises ValueError, KeyError, TypeError or AttributeError.
-    """
+    """Return the attempt that an object tells of. Raises ValueError, KeyError, TypeError or AttributeError."""
     known = {key: value[key] for key in Attempt.__dataclass_fields__ if key in value}
     suspects = tuple((int(step), int(by)) for step, by in known.pop("suspects", ()))
     if any(type(known[key]) is not int for key in ("attempt", "failures")) or any(

@@ -1,6 +1,4 @@
-"""
-Large files go through the stock gcloud, which Google's images carry: it resumes and checks transfers.
-"""
+"""Large files go through the stock gcloud, which Google's images carry: it resumes and checks transfers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-What this worker reports: a shared value, written to the bucket and to state/status.json.
-"""
+"""What this worker reports: a shared value, written to the bucket and to state/status.json."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ _INHERITED = ("attempt", "starts")
 
 
 def heartbeat_name(incarnation: int, worker: int) -> str:
-    """
-    Return the object name of one worker's heartbeat.
-    """
+    """Return the object name of one worker's heartbeat."""
     return f"{PREFIX}{incarnation}/{worker}"
 
 
@@ -83,9 +79,7 @@ class Status:
         self.masked: Callable[[str], str] = str
 
     def set(self, **changes: Any) -> None:
-        """
-        Change fields of the report; a message is also logged.
-        """
+        """Change fields of the report; a message is also logged."""
         with self._lock:
             message, phase = changes.get("message"), changes.get("phase", self._fields["phase"])
             told = bool(message) and message != self._fields["message"]
@@ -98,32 +92,24 @@ class Status:
             self.urgent()
 
     def inherit(self, before: Mapping[str, Any]) -> None:
-        """
-        Go on with the numbers of an earlier agent's report, as long as this agent has played nothing.
-        """
+        """Go on with the numbers of an earlier agent's report, as long as this agent has played nothing."""
         with self._lock:
             for key in _INHERITED:
                 self._fields[key] = self._fields[key] or before.get(key) or 0
 
     def get(self, name: str) -> Any:
-        """
-        Return one field.
-        """
+        """Return one field."""
         with self._lock:
             return self._fields[name]
 
     def time(self, name: str, again: bool = True) -> None:
-        """
-        Note when something happened, for `timings`; with *again* false only the first time.
-        """
+        """Note when something happened, for `timings`; with *again* false only the first time."""
         with self._lock:
             if again or name not in self._timings:
                 self._timings[name] = time.time()
 
     def trouble(self, source: str, text: str) -> None:
-        """
-        Note what *source* cannot do at present; an empty text clears it.
-        """
+        """Note what *source* cannot do at present; an empty text clears it."""
         with self._lock:
             before = self._troubles.get(source, "")
             self._troubles[source] = text
@@ -133,9 +119,7 @@ class Status:
             say(f"{source}: works again")
 
     def body(self) -> Dict[str, Any]:
-        """
-        Return the report as it is written.
-        """
+        """Return the report as it is written."""
         with self._lock:
             troubles = [f"{source}: {text}" for source, text in sorted(self._troubles.items()) if text]
             message = "; ".join(part for part in [self._fields["message"], *troubles] if part)
@@ -144,9 +128,7 @@ class Status:
 
 
 class Reporter:
-    """
-    Write the report, at most once a second: the bucket takes about that many writes to one object.
-    """
+    """Write the report, at most once a second: the bucket takes about that many writes to one object."""
 
     def __init__(self, settings: Settings, bucket: Bucket, status: Status) -> None:
         self._settings = settings
@@ -162,9 +144,7 @@ class Reporter:
         self._bell = Bell(settings.incarnation, settings.worker, bucket)
 
     def before(self) -> Dict[str, Any]:
-        """
-        Return what an earlier agent of this worker reported last, empty for nothing. Raises AgentError.
-        """
+        """Return what an earlier agent of this worker reported last, empty for nothing. Raises AgentError."""
         with self._lock:
             return self._read_before(SECONDS)
 
@@ -205,9 +185,7 @@ class Reporter:
         return self._spacing if passing else self._rest()
 
     def _rest(self) -> float:
-        """
-        Return the seconds until the object may be changed again, after us or who reported here before us.
-        """
+        """Return the seconds until the object may be changed again, after us or who reported here before us."""
         if self._told >= 0:
             return max(0.0, self._last + self._spacing - time.monotonic())
         at = (self._before or {}).get("at")

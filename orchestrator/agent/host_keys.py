@@ -1,6 +1,4 @@
-"""
-The machine's public host keys, for its report: where guest attributes are closed, nothing else tells them.
-"""
+"""The machine's public host keys, for its report: where guest attributes are closed, nothing else tells them."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ LONGEST = 1000
 
 
 def public_host_keys(environ: Mapping[str, str] = os.environ) -> List[str]:
-    """
-    Return lines such as `ssh-ed25519 AAAA...`, sorted; none where they cannot be read.
-    """
+    """Return lines such as `ssh-ed25519 AAAA...`, sorted; none where they cannot be read."""
     folder = Path(environ.get("TPUCTL_SSH_DIR") or FOLDER)
     found = []
     for path in folder.glob("ssh_host_*_key.pub"):

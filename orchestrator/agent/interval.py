@@ -1,6 +1,4 @@
-"""
-How often to save: the interval at which saves and lost work together cost least.
-"""
+"""How often to save: the interval at which saves and lost work together cost least."""
 
 from __future__ import annotations
 
@@ -20,18 +18,14 @@ RECENT = 20
 
 @dataclass(frozen=True)
 class Life:
-    """
-    Hold one stretch of work: how long it was, and whether its end took work that was not saved.
-    """
+    """Hold one stretch of work: how long it was, and whether its end took work that was not saved."""
 
     seconds: float
     lost: bool
 
 
 def best_interval(save_seconds: float, lifetime: float) -> float:
-    """
-    Return Young's interval between saves, in seconds.
-    """
+    """Return Young's interval between saves, in seconds."""
     return sqrt(2 * save_seconds * lifetime)
 
 
@@ -47,8 +41,6 @@ def expected_life(lives: Iterable[Life]) -> float:
 
 
 def saving_interval(save_seconds: float, lives: Iterable[Life]) -> float:
-    """
-    Return the seconds between two saves for what was seen so far. No save is longer than the work before it.
-    """
+    """Return the seconds between two saves for what was seen so far. No save is longer than the work before it."""
     wanted = best_interval(save_seconds, expected_life(lives))
     return min(max(wanted, save_seconds, SHORTEST), LONGEST)

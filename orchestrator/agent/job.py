@@ -1,6 +1,4 @@
-"""
-The user's command as a process: own session, marked environment, output through a pipe.
-"""
+"""The user's command as a process: own session, marked environment, output through a pipe."""
 
 from __future__ import annotations
 
@@ -52,21 +50,15 @@ class Job:
 
     @property
     def session(self) -> int:
-        """
-        Return the id of the job's session, which is its leader's process id.
-        """
+        """Return the id of the job's session, which is its leader's process id."""
         return self._process.pid
 
     def exit_code(self) -> Optional[int]:
-        """
-        Return the leader's exit status, negative for a signal, None while it runs.
-        """
+        """Return the leader's exit status, negative for a signal, None while it runs."""
         return self._process.poll()
 
     def ask_to_stop(self, number: signal.Signals, seconds: float) -> None:
-        """
-        Send a signal to the job's process group and wait up to *seconds* until no process of the job is left.
-        """
+        """Send a signal to the job's process group and wait up to *seconds* until no process of the job is left."""
         end = time.monotonic() + seconds
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.session, number)
@@ -74,9 +66,7 @@ class Job:
             time.sleep(PAUSE)  # Its children are not ours to wait for: only a look tells that they are gone.
 
     def clear(self) -> List[int]:
-        """
-        Kill whatever is left of the job; return the ids of processes that do not die.
-        """
+        """Kill whatever is left of the job; return the ids of processes that do not die."""
         left = clear(self._root, self.session)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)

@@ -1,6 +1,4 @@
-"""
-What the job finds in its environment, beside what job.env has.
-"""
+"""What the job finds in its environment, beside what job.env has."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The variables that a job finds in its environment, and how they come into the values of `job.env`.
-"""
+"""The variables that a job finds in its environment, and how they come into the values of `job.env`."""
 
 from __future__ import annotations
 
@@ -65,17 +63,13 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def unknown(text: str) -> Tuple[str, ...]:
-    """
-    Return the names in *text* that stay as they are, because no variable of the job has them.
-    """
+    """Return the names in *text* that stay as they are, because no variable of the job has them."""
     names: List[str] = [found[2] or found[3] for found in _WORD.finditer(text) if not found[1]]
     return tuple(dict.fromkeys(name for name in names if name not in VARIABLES))
 
 
 def expanded(environ: Mapping[str, str]) -> Dict[str, str]:
-    """
-    Return an environment in which the values of `job.env` hold what they refer to.
-    """
+    """Return an environment in which the values of `job.env` hold what they refer to."""
     values = {name: environ[name] for name in VARIABLES if name in environ}
     mine = [name for name in environ.get(NAMES, "").split() if name in environ and name not in VARIABLES]
     return {**environ, **{name: expand(environ[name], values) for name in mine}}

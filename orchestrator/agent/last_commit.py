@@ -1,6 +1,4 @@
-"""
-The last commit of a job that is over: patient when the machine stays, bounded when it goes.
-"""
+"""The last commit of a job that is over: patient when the machine stays, bounded when it goes."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ def last_commit(parts: Parts, at_end: bool = False) -> str:
 
 
 def commit_in_time(parts: Parts) -> None:
-    """
-    Try the last commit for as long as a machine that is being taken away may have.
-    """
+    """Try the last commit for as long as a machine that is being taken away may have."""
 
     def commit() -> None:
         try:

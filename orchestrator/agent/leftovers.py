@@ -1,6 +1,4 @@
-"""
-Find what the job has saved and no checkpoint contains, on this machine's disk.
-"""
+"""Find what the job has saved and no checkpoint contains, on this machine's disk."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _FOREIGN = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "l
 
 @dataclass(frozen=True)
 class Found:
-    """
-    Name a file that no checkpoint contains: its place and its path below that, and when it was changed.
-    """
+    """Name a file that no checkpoint contains: its place and its path below that, and when it was changed."""
 
     place: Place
     relative: str
@@ -37,23 +33,17 @@ class Found:
 
     @property
     def name(self) -> str:
-        """
-        Return what the bucket shall call it.
-        """
+        """Return what the bucket shall call it."""
         return f"{self.place.value}/{self.relative}"
 
     @property
     def save_like(self) -> bool:
-        """
-        Say whether its name is a save's.
-        """
+        """Say whether its name is a save's."""
         return save_like(self.path.name)
 
     @property
     def likely(self) -> bool:
-        """
-        Say whether it may hold what was trained, by its name and size; more is likely where saves belong.
-        """
+        """Say whether it may hold what was trained, by its name and size; more is likely where saves belong."""
         try:
             size = self.path.stat().st_size
         except OSError:
@@ -94,9 +84,7 @@ _Wanted = Callable[[str, os.stat_result], bool]
 def _roots(
     settings: Settings, local: LocalCheckpoints, committed: Optional[int], since: float, home: str
 ) -> Iterator[Tuple[Place, Path, _Wanted, Set[Path]]]:
-    """
-    Yield each folder to look through, which of its files count, and which folders below it do not.
-    """
+    """Yield each folder to look through, which of its files count, and which folders below it do not."""
     layout = settings.layout
     ours = {layout.bundles, layout.quarantine, layout.log.parent, layout.status.parent}
     barred: Set[Path] = set()
@@ -126,16 +114,12 @@ def _roots(
 
 
 def _is_model(name: str, size: int) -> bool:
-    """
-    Say whether a file of text in the working folder may be a model: xgboost's `model.json`.
-    """
+    """Say whether a file of text in the working folder may be a model: xgboost's `model.json`."""
     return size > LARGE and name.lower().endswith((".json", ".txt")) and maybe_kept(name, size)
 
 
 def _claimed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[str], bool]:
-    """
-    Return whether a path below the checkpoint folder belongs to a step that is committed or older.
-    """
+    """Return whether a path below the checkpoint folder belongs to a step that is committed or older."""
     if committed is None:
         return lambda name: name.startswith(RESTORING)
     if local.format.at_end:

@@ -1,6 +1,4 @@
-"""
-Symbolic links beside checkpoints: `latest -> step_40` is how many programs find their newest save.
-"""
+"""Symbolic links beside checkpoints: `latest -> step_40` is how many programs find their newest save."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ def links_of(root: Path, unit: Unit) -> Tuple[Tuple[str, str], ...]:
 
 
 def make_links(root: Path, links: Iterable[Tuple[str, str]]) -> None:
-    """
-    Make the links again, in the place of a link only and below folders only. Raises OSError.
-    """
+    """Make the links again, in the place of a link only and below folders only. Raises OSError."""
     top = os.path.realpath(str(root))
     for name, target in links:
         path = root / name
@@ -67,9 +63,7 @@ def _names(root: Path) -> List[str]:
 
 
 def _is_in(unit: Unit, target: str) -> bool:
-    """
-    Say whether a file or a folder belongs to a unit.
-    """
+    """Say whether a file or a folder belongs to a unit."""
     if unit.files is None:
         return target == unit.folder or target.startswith(f"{unit.folder}/")
     start = "" if unit.folder == "." else f"{unit.folder}/"

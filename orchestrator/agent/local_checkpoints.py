@@ -1,6 +1,4 @@
-"""
-Checkpoints on the machine's disk: which steps the job has finished, and where doubtful ones go.
-"""
+"""Checkpoints on the machine's disk: which steps the job has finished, and where doubtful ones go."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ RESTLESS = 4
 
 @dataclass(frozen=True)
 class LocalStep:
-    """
-    Name a step of the job on disk, what it is worth and why.
-    """
+    """Name a step of the job on disk, what it is worth and why."""
 
     step: int
     unit: Unit
@@ -37,24 +33,18 @@ class LocalStep:
 
     @property
     def complete(self) -> bool:
-        """
-        Say whether it may be committed and resumed from.
-        """
+        """Say whether it may be committed and resumed from."""
         return self.state is State.COMPLETE
 
     @property
     def told(self) -> Optional[int]:
-        """
-        Return the step that the save itself tells, None when it tells none.
-        """
+        """Return the step that the save itself tells, None when it tells none."""
         return self.step if self.step >= 0 else None
 
 
 @dataclass(frozen=True)
 class FileState:
-    """
-    Hold what tells whether a file changed: its name in the unit's folder, size, time and inode.
-    """
+    """Hold what tells whether a file changed: its name in the unit's folder, size, time and inode."""
 
     name: str
     size: int
@@ -106,9 +96,7 @@ class LocalCheckpoints:
         self.newest: Optional[int] = None
 
     def steps(self) -> List[LocalStep]:
-        """
-        Return the steps in ascending order, of two with one step the preferred one last. Raises OSError.
-        """
+        """Return the steps in ascending order, of two with one step the preferred one last. Raises OSError."""
         with self._lock:
             units = self.format.find(self.folder)
             found = [step for step in map(self._step, units) if self.format.owns(step.unit)]
@@ -122,9 +110,7 @@ class LocalCheckpoints:
             return found
 
     def forget(self) -> None:
-        """
-        Forget what was newest, because another attempt begins.
-        """
+        """Forget what was newest, because another attempt begins."""
         self.newest = None
         self._at_rest = False
         self._in_order = False
@@ -141,28 +127,20 @@ class LocalCheckpoints:
 
     @property
     def at_rest(self) -> bool:
-        """
-        Say whether no process of the job is left.
-        """
+        """Say whether no process of the job is left."""
         return self._at_rest
 
     @property
     def headless(self) -> bool:
-        """
-        Say whether the newest save, with the files that are replaced in place, has not been whole for long.
-        """
+        """Say whether the newest save, with the files that are replaced in place, has not been whole for long."""
         return time.monotonic() - self._headed_at > LONG * self._look
 
     def chosen(self, step: int) -> Optional[LocalStep]:
-        """
-        Return the complete step of that number, None when it is not on this disk.
-        """
+        """Return the complete step of that number, None when it is not on this disk."""
         return next((one for one in reversed(self.steps()) if one.complete and one.step == step), None)
 
     def why_ignored(self, step: Optional[int]) -> str:
-        """
-        Say why the job has not gone on from the restored *step*: the framework refused it, or nobody read it.
-        """
+        """Say why the job has not gone on from the restored *step*: the framework refused it, or nobody read it."""
         if not self._settings.in_bucket and step is not None:
             with contextlib.suppress(OSError):
                 if self.chosen(step) is None:
@@ -170,16 +148,12 @@ class LocalCheckpoints:
         return "it does not read it"
 
     def target(self) -> Optional[int]:
-        """
-        Return the last step of the training as the newest complete checkpoint knows it.
-        """
+        """Return the last step of the training as the newest complete checkpoint knows it."""
         whole = [one for one in self.steps() if one.complete]
         return self.format.target(self.folder, whole[-1].unit) if whole else None
 
     def files_of(self, unit: Unit) -> Tuple[FileState, ...]:
-        """
-        Return the state of every file of a unit, sorted by name. Raises OSError when one vanishes.
-        """
+        """Return the state of every file of a unit, sorted by name. Raises OSError when one vanishes."""
         if unit.files is None:
             return files_below(self.folder / unit.folder)
         return tuple(_state(self.folder / unit.folder, name) for name in sorted(unit.files))
@@ -210,9 +184,7 @@ class LocalCheckpoints:
         return folder
 
     def put_aside(self, unit: Unit, *, torn: bool) -> Path:
-        """
-        Move a unit to the quarantine as `[torn-]NAME-TIME`, and return where it is. Nothing is deleted.
-        """
+        """Move a unit to the quarantine as `[torn-]NAME-TIME`, and return where it is. Nothing is deleted."""
         name = f"{'torn-' if torn else ''}{unit.name.replace('/', '_')}-{time.time_ns()}"
         try:
             target = self._move(unit, self._quarantine / name)
@@ -236,9 +208,7 @@ class LocalCheckpoints:
         return target
 
     def _thin(self) -> None:
-        """
-        Keep the newest folders in quarantine only, so that a crash loop cannot fill the disk.
-        """
+        """Keep the newest folders in quarantine only, so that a crash loop cannot fill the disk."""
         if not self._quarantine.is_dir():
             return
         held = sorted(self._quarantine.iterdir(), key=lambda one: one.name.rsplit("-", 1)[-1])
@@ -247,9 +217,7 @@ class LocalCheckpoints:
             shutil.rmtree(str(old), ignore_errors=True)
 
     def _step(self, unit: Unit) -> LocalStep:
-        """
-        Judge a unit; one whose files vanish meanwhile is being rotated away by the job.
-        """
+        """Judge a unit; one whose files vanish meanwhile is being rotated away by the job."""
         try:
             pointers = tuple(
                 _state(self.folder, name) for name in self.format.pointers if (self.folder / name).exists()
@@ -269,9 +237,7 @@ class LocalCheckpoints:
         return LocalStep(unit.step if judged.step is None else judged.step, unit, judged.state, judged.why)
 
     def _rested(self, unit: Unit, held: Held) -> Judgement:
-        """
-        Return the judgement, or that the files have to stay as they are for a while before it counts.
-        """
+        """Return the judgement, or that the files have to stay as they are for a while before it counts."""
         judged = held.judged
         if judged.state is not State.COMPLETE or not judged.rest:
             return judged
@@ -294,9 +260,7 @@ class LocalCheckpoints:
 
 
 def files_below(folder: Path) -> Tuple[FileState, ...]:
-    """
-    Return the state of every file under *folder*, sorted by name. Raises OSError when one vanishes.
-    """
+    """Return the state of every file under *folder*, sorted by name. Raises OSError when one vanishes."""
     found = []
     for base, _folders, names in os.walk(str(folder)):
         found += [_state(folder, (Path(base) / name).relative_to(folder).as_posix()) for name in names]
@@ -304,9 +268,7 @@ def files_below(folder: Path) -> Tuple[FileState, ...]:
 
 
 def _is_renewed(before: Seen, now: Seen) -> bool:
-    """
-    Say whether another file was put into the place of one. Pure.
-    """
+    """Say whether another file was put into the place of one. Pure."""
     old = {one.name: one.inode for one in before[0]}
     return any(old.get(one.name, one.inode) != one.inode for one in now[0])
 
@@ -316,9 +278,7 @@ def _sizes(seen: Seen) -> Dict[str, int]:
 
 
 def _key(unit: Unit) -> str:
-    """
-    Return a name that stays: the newest save of single files is called after another file each time.
-    """
+    """Return a name that stays: the newest save of single files is called after another file each time."""
     return "newest single files" if unit.live and unit.files is not None and unit.rank else unit.name
 
 

@@ -1,6 +1,4 @@
-"""
-The job's log: kept on disk in turns, and copied to the bucket in numbered segments.
-"""
+"""The job's log: kept on disk in turns, and copied to the bucket in numbered segments."""
 
 from __future__ import annotations
 
@@ -41,24 +39,18 @@ class JobLog:
         self.last_at = time.monotonic()
 
     def write(self, data: bytes) -> None:
-        """
-        Append output of the job. Never raises.
-        """
+        """Append output of the job. Never raises."""
         with self._lock:
             self.last_at = time.monotonic()
             self._keep(self._stream.feed(data))
 
     def settle(self) -> None:
-        """
-        Write what was held back as the possible beginning of a secret: the job prints no more.
-        """
+        """Write what was held back as the possible beginning of a secret: the job prints no more."""
         with self._lock:
             self._keep(self._stream.end())
 
     def _keep(self, data: bytes) -> None:
-        """
-        Write what may be seen.
-        """
+        """Write what may be seen."""
         if not data:
             return
         self._open += data
@@ -75,45 +67,33 @@ class JobLog:
             self.trouble = f"log/job.log cannot be written: {error}"
 
     def line(self, text: str) -> None:
-        """
-        Append one line of the agent's own; it may stand before bytes of the job that are held back.
-        """
+        """Append one line of the agent's own; it may stand before bytes of the job that are held back."""
         with self._lock:
             self.last_at = time.monotonic()
             self._keep(self._redactor.text(f"{text}\n").encode("utf-8", "surrogateescape"))
 
     def tail(self) -> bytes:
-        """
-        Return the end of what was written since `begin_tail`.
-        """
+        """Return the end of what was written since `begin_tail`."""
         with self._lock:
             return bytes(self._tail)
 
     def begin_tail(self) -> None:
-        """
-        Forget the tail: what comes now belongs to another start.
-        """
+        """Forget the tail: what comes now belongs to another start."""
         with self._lock:
             self._tail.clear()
 
     def waiting(self) -> Tuple[List[bytes], bytes]:
-        """
-        Return the full segments that wait for the bucket, and the one that still grows.
-        """
+        """Return the full segments that wait for the bucket, and the one that still grows."""
         with self._lock:
             return list(self._full), bytes(self._open)
 
     def shipped(self) -> None:
-        """
-        Drop the oldest waiting segment, because the bucket has it.
-        """
+        """Drop the oldest waiting segment, because the bucket has it."""
         with self._lock:
             del self._full[:1]
 
     def _close_segment(self) -> None:
-        """
-        End the growing segment after its last whole line, if it has one.
-        """
+        """End the growing segment after its last whole line, if it has one."""
         cut = self._open.rfind(b"\n", 0, SEGMENT) + 1 or SEGMENT
         self._full.append(bytes(self._open[:cut]))
         del self._open[:cut]
@@ -135,9 +115,7 @@ class JobLog:
 
 
 class LogShipper:
-    """
-    Copy the log to `logs/g<incarnation>/w<worker>/<segment>.log`, after whatever an earlier agent left there.
-    """
+    """Copy the log to `logs/g<incarnation>/w<worker>/<segment>.log`, after whatever an earlier agent left there."""
 
     def __init__(self, settings: Settings, bucket: Bucket, log: JobLog) -> None:
         self._prefix = f"logs/g{settings.incarnation}/w{settings.worker}/"
@@ -148,9 +126,7 @@ class LogShipper:
         self._shown = 0
 
     def ship(self, seconds: float = 30.0) -> None:
-        """
-        Write the full segments and the growing one. Raises AgentError; what is not written stays waiting.
-        """
+        """Write the full segments and the growing one. Raises AgentError; what is not written stays waiting."""
         with self._lock:
             if self._next is None:
                 names = [

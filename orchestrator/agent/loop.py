@@ -1,6 +1,4 @@
-"""
-The agent's life on one machine: boot, attempts until the job is done or given up, and a clear last word.
-"""
+"""The agent's life on one machine: boot, attempts until the job is done or given up, and a clear last word."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ _FINISHED = {kind.value: kind for kind in (Kind.DONE, Kind.UNCLAIMED)}
 
 
 class Agent:
-    """
-    Keep the job running on this worker until it is done, given up, or the machine goes away.
-    """
+    """Keep the job running on this worker until it is done, given up, or the machine goes away."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -102,9 +98,7 @@ class Agent:
         NoticeWatch(parts.metadata, self._preempted).start()
 
     def _live(self) -> Ending:
-        """
-        Return how a finished job ends. Raises Interrupted or UnsafeError for every other end.
-        """
+        """Return how a finished job ends. Raises Interrupted or UnsafeError for every other end."""
         parts = self._parts
         left = clear(self._settings.layout.root, self._player.record.living_session())
         while left:
@@ -140,9 +134,7 @@ class Agent:
                 attempt = parts.patiently("read the gang's attempt", partial(self._latest, attempt))
 
     def _win(self) -> None:
-        """
-        Start nothing when another TPU of the race has the job.
-        """
+        """Start nothing when another TPU of the race has the job."""
         parts, settings = self._parts, self._settings
         if not settings.race:
             return
@@ -160,9 +152,7 @@ class Agent:
             parts.orders.wait(settings.poll)
 
     def _join(self) -> Attempt:
-        """
-        Return the attempt to play first: the gang's, or a new one when this worker has played that already.
-        """
+        """Return the attempt to play first: the gang's, or a new one when this worker has played that already."""
         parts, record = self._parts, self._player.record
         parts.patiently("read the gang", self._check_gang)
         if record.incarnation != self._settings.incarnation:
@@ -192,9 +182,7 @@ class Agent:
         return self._advance.after(latest, Outcome(Verdict.FAILED, why), counted=killed)
 
     def _say_again(self, attempt: Attempt) -> None:
-        """
-        Report the attempt that was finished and what it saved: other workers may still wait to read it.
-        """
+        """Report the attempt that was finished and what it saved: other workers may still wait to read it."""
         self._finish.rescue.recall()
         newest = self._parts.patiently("look for checkpoints", self._parts.catalogue.newest)
         self._parts.status.set(
@@ -211,9 +199,7 @@ class Agent:
         return latest
 
     def _check_gang(self) -> None:
-        """
-        Look whether this machine may go on at all.
-        """
+        """Look whether this machine may go on at all."""
         newer = self._parts.gang.newer_incarnation(10.0)
         if newer is not None:
             self._parts.orders.end(
@@ -263,9 +249,7 @@ class Agent:
         return thread
 
     def _leave(self, ending: Ending) -> None:
-        """
-        Say the last word: on disk, in the log, in the heartbeat; then hold cron back where that is meant.
-        """
+        """Say the last word: on disk, in the log, in the heartbeat; then hold cron back where that is meant."""
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(OSError):
             records.save(layout, self._player.record, ended=ending.kind.value)
@@ -300,7 +284,5 @@ class Agent:
 
 
 def _count(value: object) -> int:
-    """
-    Return a number of a report that an earlier agent wrote, or somebody else; 0 for what is none.
-    """
+    """Return a number of a report that an earlier agent wrote, or somebody else; 0 for what is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,6 +1,4 @@
-"""
-The manifest: the one object that makes a checkpoint of one worker exist.
-"""
+"""The manifest: the one object that makes a checkpoint of one worker exist."""
 
 from __future__ import annotations
 
@@ -71,43 +69,31 @@ class Manifest:
 
     @property
     def proven(self) -> bool:
-        """
-        Say whether the save itself tells that it is of this step.
-        """
+        """Say whether the save itself tells that it is of this step."""
         return self.told == self.step
 
     def text(self) -> str:
-        """
-        Return the manifest as JSON.
-        """
+        """Return the manifest as JSON."""
         return json.dumps({"schema": SCHEMA, **asdict(self)}, sort_keys=True)
 
 
 def folder_name(step: int, incarnation: int) -> str:
-    """
-    Return the prefix under which one incarnation's checkpoint of *step* lies.
-    """
+    """Return the prefix under which one incarnation's checkpoint of *step* lies."""
     return f"{CHECKPOINTS}{step:08d}/g{incarnation}/"
 
 
 def file_name(step: int, incarnation: int, worker: int, relative: str) -> str:
-    """
-    Return the object name of one file of a checkpoint.
-    """
+    """Return the object name of one file of a checkpoint."""
     return f"{folder_name(step, incarnation)}w{worker}/{relative}"
 
 
 def manifest_name(step: int, incarnation: int, worker: int) -> str:
-    """
-    Return the object name of one worker's manifest.
-    """
+    """Return the object name of one worker's manifest."""
     return f"{folder_name(step, incarnation)}w{worker}.manifest.json"
 
 
 def parse_name(name: str) -> Optional[Tuple[int, int, int]]:
-    """
-    Return step, incarnation and worker of a manifest's object name, None for any other name.
-    """
+    """Return step, incarnation and worker of a manifest's object name, None for any other name."""
     match = _NAME.fullmatch(name)
     found = (int(match[1]), int(match[2]), int(match[3])) if match else None
     # `w00`, or digits of another script, would be a second manifest of one worker.
@@ -115,9 +101,7 @@ def parse_name(name: str) -> Optional[Tuple[int, int, int]]:
 
 
 def parse(data: bytes, where: str) -> Manifest:
-    """
-    Return the manifest in *data*. Raises TornError when it is none, or a name leads out of its folder.
-    """
+    """Return the manifest in *data*. Raises TornError when it is none, or a name leads out of its folder."""
     try:
         value: Dict[str, Any] = json.loads(data)
         _check(value)
@@ -165,9 +149,7 @@ def _links(value: Dict[str, Any]) -> Tuple[Tuple[str, str], ...]:
 
 
 def _check_apart(names: Iterable[str]) -> None:
-    """
-    Raise ValueError for names that cannot be beside each other in one folder: a restore would fail for ever.
-    """
+    """Raise ValueError for names that cannot be beside each other in one folder: a restore would fail for ever."""
     listed = list(names)
     taken = {PurePosixPath(name).as_posix() for name in listed}
     if len(taken) < len(listed) or any(taken.intersection(_above(name)) for name in taken):
@@ -177,9 +159,7 @@ def _check_apart(names: Iterable[str]) -> None:
 
 
 def _check_length(*names: str) -> None:
-    """
-    Raise ValueError for places that no disk has.
-    """
+    """Raise ValueError for places that no disk has."""
     for name in names:
         # A name on a disk may be no text at all; Python then writes its bytes as such characters.
         data = name.encode("utf-8", "surrogateescape")
@@ -188,9 +168,7 @@ def _check_length(*names: str) -> None:
 
 
 def _above(name: str) -> List[str]:
-    """
-    Return the folders that a name lies in.
-    """
+    """Return the folders that a name lies in."""
     return [folder.as_posix() for folder in PurePosixPath(name).parents]
 
 
@@ -204,16 +182,12 @@ def _file(value: Dict[str, Any]) -> StoredFile:
 
 
 def size_of(value: Any) -> int:
-    """
-    Return a number of bytes. Raises ValueError, TypeError or OverflowError for what is none.
-    """
+    """Return a number of bytes. Raises ValueError, TypeError or OverflowError for what is none."""
     return _within(int(value), LARGEST_SIZE, "a size that no file has")
 
 
 def time_of(value: Any) -> float:
-    """
-    Return seconds since the epoch. Raises ValueError, TypeError or OverflowError for what are none.
-    """
+    """Return seconds since the epoch. Raises ValueError, TypeError or OverflowError for what are none."""
     return _within(float(value), LATEST_TIME, "its time is none")
 
 
@@ -224,8 +198,6 @@ def _within(number: N, most: float, otherwise: str) -> N:
 
 
 def is_plain(name: str) -> bool:
-    """
-    Say whether a relative name stays inside its folder.
-    """
+    """Say whether a relative name stays inside its folder."""
     parts = PurePosixPath(name).parts
     return bool(parts) and not name.startswith("/") and ".." not in parts and "\0" not in name

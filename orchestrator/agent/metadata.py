@@ -1,6 +1,4 @@
-"""
-The metadata server of the machine: access tokens and the notice of a preemption.
-"""
+"""The metadata server of the machine: access tokens and the notice of a preemption."""
 
 from __future__ import annotations
 
@@ -19,18 +17,14 @@ TOKEN_MARGIN = 120.0
 
 @dataclass(frozen=True)
 class Value:
-    """
-    Hold a metadata value and the etag under which a change can be awaited.
-    """
+    """Hold a metadata value and the etag under which a change can be awaited."""
 
     text: str
     etag: str
 
 
 class Metadata:
-    """
-    Ask the metadata server at *host* (`address` or `address:port`).
-    """
+    """Ask the metadata server at *host* (`address` or `address:port`)."""
 
     def __init__(self, host: str) -> None:
         self._base = f"http://{host}/computeMetadata/v1/"
@@ -38,15 +32,11 @@ class Metadata:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Metadata:
-        """
-        Use the server that GCE_METADATA_HOST names, else the standard one.
-        """
+        """Use the server that GCE_METADATA_HOST names, else the standard one."""
         return cls(environ.get("GCE_METADATA_HOST") or DEFAULT_HOST)
 
     def get(self, path: str, timeout: float = 5.0) -> Value:
-        """
-        Return a value. Raises TransientError for network and 5xx, AgentError for any other refusal.
-        """
+        """Return a value. Raises TransientError for network and 5xx, AgentError for any other refusal."""
         reply = self._transport.send("GET", self._base + path, {"Metadata-Flavor": "Google"}, timeout=timeout)
         if reply.status == 200:
             return Value(reply.body.decode("utf-8", "replace"), reply.headers.get("etag", ""))
@@ -54,9 +44,7 @@ class Metadata:
         raise kind(f"metadata server answers {reply.status} for {path}")
 
     def changed(self, path: str, etag: str, seconds: float) -> Value:
-        """
-        Return a value as soon as its etag is not *etag*, or after *seconds* as it is.
-        """
+        """Return a value as soon as its etag is not *etag*, or after *seconds* as it is."""
         query = f"?wait_for_change=true&last_etag={etag}&timeout_sec={int(seconds)}"
         return self.get(path + query, timeout=seconds + 15)
 
@@ -76,18 +64,14 @@ class Tokens:
         self._until = 0.0
 
     def headers(self) -> Mapping[str, str]:
-        """
-        Return the authorization header. Raises TransientError when no token can be had.
-        """
+        """Return the authorization header. Raises TransientError when no token can be had."""
         with self._lock:
             if time.monotonic() >= self._until:
                 self._renew()
             return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def forget(self) -> None:
-        """
-        Drop the token, because a service refused it.
-        """
+        """Drop the token, because a service refused it."""
         with self._lock:
             self._until = 0.0
 

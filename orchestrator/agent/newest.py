@@ -1,6 +1,4 @@
-"""
-What this worker committed last: the measure for files that are replaced in place.
-"""
+"""What this worker committed last: the measure for files that are replaced in place."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ FILES = "files"
 
 
 class Newest:
-    """
-    Know the manifest of the newest checkpoint, read once for each attempt.
-    """
+    """Know the manifest of the newest checkpoint, read once for each attempt."""
 
     def __init__(self, worker: int, catalogue: Catalogue, local: LocalCheckpoints) -> None:
         self._worker = worker
@@ -30,15 +26,11 @@ class Newest:
         self._manifest: Optional[Manifest] = None
 
     def begin(self, manifest: Optional[Manifest] = None) -> None:
-        """
-        Go on with *manifest*, or forget what was read.
-        """
+        """Go on with *manifest*, or forget what was read."""
         self._manifest = manifest
 
     def manifest(self) -> Optional[Manifest]:
-        """
-        Return this worker's manifest of the newest checkpoint, None when there is none.
-        """
+        """Return this worker's manifest of the newest checkpoint, None when there is none."""
         if self._manifest is None:
             newest = self._catalogue.newest()
             if newest is not None:
@@ -58,9 +50,7 @@ class Newest:
         return last is not None and last.format == FILES
 
     def make_way(self, number: int) -> None:
-        """
-        Set those single files aside that claim to be of step *number* or a later one.
-        """
+        """Set those single files aside that claim to be of step *number* or a later one."""
         for one in [one for one in self._catalogue.complete() if one.step >= number]:
             if self._catalogue.manifest(one.step, one.incarnation, 0).format == FILES:
                 say(f"step {one.step} of single files gives way to step {number}: the job saves otherwise")
@@ -68,16 +58,12 @@ class Newest:
 
 
 def is_earlier(step: LocalStep, last: Manifest) -> bool:
-    """
-    Say whether a save tells an earlier step than the newest commit: then the job has begun again.
-    """
+    """Say whether a save tells an earlier step than the newest commit: then the job has begun again."""
     return step.told is not None and last.told is not None and step.told < last.told
 
 
 def is_same(folder: Path, states: Sequence[FileState], manifest: Manifest) -> bool:
-    """
-    Say whether these files are those of the manifest, whatever lies beside them and grows.
-    """
+    """Say whether these files are those of the manifest, whatever lies beside them and grows."""
     held = {one.name: one for one in manifest.files if manifest.format != FILES or _tells(one.name, one.size)}
     if {one.name for one in states} != set(held):
         return False
@@ -99,25 +85,19 @@ class Looks:
     besides: int = 0
 
     def then(self, states: Sequence[FileState], format_: str) -> Looks:
-        """
-        Return what is held when *states* are committed.
-        """
+        """Return what is held when *states* are committed."""
         found = Looks.of(states, format_)
         return replace(found, besides=self.besides + 1) if found.saves == self.saves else found
 
     @staticmethod
     def of(states: Sequence[FileState], format_: str) -> Looks:
-        """
-        Return what is held when *states* are found to be what is committed.
-        """
+        """Return what is held when *states* are found to be what is committed."""
         saves = tuple(one for one in states if format_ != FILES or is_save(one.name, one.size))
         return Looks(telling(states, format_), saves)
 
 
 def telling(states: Sequence[FileState], format_: str) -> Tuple[FileState, ...]:
-    """
-    Leave out single files that are large and only lie beside the saves: such a one may grow all the time.
-    """
+    """Leave out single files that are large and only lie beside the saves: such a one may grow all the time."""
     return tuple(one for one in states if format_ != FILES or _tells(one.name, one.size))
 
 

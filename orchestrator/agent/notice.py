@@ -1,6 +1,4 @@
-"""
-Watch for the notice of a preemption.
-"""
+"""Watch for the notice of a preemption."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ LAST_LOOK = 1.0
 
 
 def is_preempted(metadata: Metadata) -> bool:
-    """
-    Look once whether the machine is being preempted; a server that does not say so in a second says no.
-    """
+    """Look once whether the machine is being preempted; a server that does not say so in a second says no."""
     try:
         return _says_so(metadata.get(PATH, LAST_LOOK))
     except AgentError:
@@ -27,9 +23,7 @@ def is_preempted(metadata: Metadata) -> bool:
 
 
 class NoticeWatch(threading.Thread):
-    """
-    Call *noticed* once, when the metadata server says that this machine is being preempted.
-    """
+    """Call *noticed* once, when the metadata server says that this machine is being preempted."""
 
     def __init__(self, metadata: Metadata, noticed: Callable[[], None]) -> None:
         super().__init__(name="notice", daemon=True)
@@ -38,9 +32,7 @@ class NoticeWatch(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """
-        Long-poll until the notice; failures are waited out, since a server that is away says nothing.
-        """
+        """Long-poll until the notice; failures are waited out, since a server that is away says nothing."""
         etag, pause = "", 1.0
         while not self._ended.is_set():
             try:
@@ -59,9 +51,7 @@ class NoticeWatch(threading.Thread):
                 self._ended.wait(NOT_SERVED)
 
     def end(self) -> None:
-        """
-        Ask the thread to end; it is a daemon, so nobody waits for a call that is held.
-        """
+        """Ask the thread to end; it is a daemon, so nobody waits for a call that is held."""
         self._ended.set()
 
     def _look(self, etag: str) -> Value:

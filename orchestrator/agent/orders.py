@@ -1,6 +1,4 @@
-"""
-What the rest of the world asks of the running agent: to stop, or to follow the gang.
-"""
+"""What the rest of the world asks of the running agent: to stop, or to follow the gang."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ from typing import Callable, Mapping, Optional
 
 
 class Kind(enum.Enum):
-    """
-    Name why an agent ends. UNCLAIMED: the job is finished, and no checkpoint holds what it trained.
-    """
+    """Name why an agent ends. UNCLAIMED: the job is finished, and no checkpoint holds what it trained."""
 
     DONE = "done"
     UNCLAIMED = "unclaimed"
@@ -28,41 +24,31 @@ class Kind(enum.Enum):
 
     @property
     def phase(self) -> str:
-        """
-        Return the phase that the last heartbeat shows.
-        """
+        """Return the phase that the last heartbeat shows."""
         ends = {Kind.DONE: "done", Kind.UNCLAIMED: "unclaimed", Kind.GAVE_UP: "failed"}
         return ends.get(self, "stopped")
 
     @property
     def holds(self) -> bool:
-        """
-        Say whether cron must not start the agent again.
-        """
+        """Say whether cron must not start the agent again."""
         return self is not Kind.ASKED
 
     @property
     def must_be_told(self) -> bool:
-        """
-        Say whether the controller must learn it before cron is held: a machine nobody needs costs money.
-        """
+        """Say whether the controller must learn it before cron is held: a machine nobody needs costs money."""
         return self in (Kind.DONE, Kind.UNCLAIMED, Kind.GAVE_UP)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """
-    Say why the agent ends.
-    """
+    """Say why the agent ends."""
 
     kind: Kind
     reason: str
 
 
 class Interrupted(Exception):  # noqa: N818 (an order, not an error)
-    """
-    Leave whatever is being waited for, because the agent is to end.
-    """
+    """Leave whatever is being waited for, because the agent is to end."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.reason)
@@ -70,9 +56,7 @@ class Interrupted(Exception):  # noqa: N818 (an order, not an error)
 
 
 class Orders:
-    """
-    Collect orders from signals and side threads; the main thread looks at them wherever it waits.
-    """
+    """Collect orders from signals and side threads; the main thread looks at them wherever it waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,46 +66,34 @@ class Orders:
         self.ended_at: Optional[float] = None
 
     def end(self, kind: Kind, reason: str) -> None:
-        """
-        Ask the agent to end; the first order stands.
-        """
+        """Ask the agent to end; the first order stands."""
         with self._lock:
             if self._ending is None:
                 self._ending, self.ended_at = Ending(kind, reason), time.monotonic()
         self._wake.set()
 
     def saw_attempt(self, number: int) -> None:
-        """
-        Note that the gang has gone on to an attempt.
-        """
+        """Note that the gang has gone on to an attempt."""
         with self._lock:
             self._newest_attempt = max(self._newest_attempt, number)
         self._wake.set()
 
     def overtaken(self, attempt: int) -> bool:
-        """
-        Say whether a later attempt than this one was seen.
-        """
+        """Say whether a later attempt than this one was seen."""
         with self._lock:
             return self._newest_attempt > attempt
 
     def ended(self) -> bool:
-        """
-        Say whether the agent was asked to end.
-        """
+        """Say whether the agent was asked to end."""
         return self._ending is not None
 
     def check(self) -> None:
-        """
-        Raise Interrupted when the agent was asked to end.
-        """
+        """Raise Interrupted when the agent was asked to end."""
         if self._ending is not None:
             raise Interrupted(self._ending)
 
     def wait(self, seconds: float) -> None:
-        """
-        Wait, shorter when an order comes; raises Interrupted.
-        """
+        """Wait, shorter when an order comes; raises Interrupted."""
         self.check()
         self._wake.wait(seconds)
         self._wake.clear()

@@ -1,6 +1,4 @@
-"""
-What the end of a job means. Pure.
-"""
+"""What the end of a job means. Pure."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """
-    Hold what the end of a job means, and why; *code* is the exit status if there was one.
-    """
+    """Hold what the end of a job means, and why; *code* is the exit status if there was one."""
 
     verdict: Verdict
     reason: str
@@ -81,9 +77,7 @@ def judge(
 
 
 def settle(outcome: Outcome, *, committed: Optional[int], saved: bool, output: bytes) -> Outcome:
-    """
-    Return the outcome once it is known what is *committed*, whether anything *saved* is new, and the output.
-    """
+    """Return the outcome once it is known what is *committed*, whether anything *saved* is new, and the output."""
     if outcome.code == 0 and committed is None:
         # To start again from step 0 would do all of it once more, and would end the same way.
         return Outcome(Verdict.ENDED, outcome.reason, outcome.code)
@@ -99,9 +93,7 @@ def settle(outcome: Outcome, *, committed: Optional[int], saved: bool, output: b
 
 
 def describe(exit_code: int) -> str:
-    """
-    Return an exit status in words; a negative one is a signal.
-    """
+    """Return an exit status in words; a negative one is a signal."""
     if exit_code >= 0:
         return f"left with status {exit_code}"
     try:

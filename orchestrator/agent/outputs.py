@@ -1,6 +1,4 @@
-"""
-Outputs of a job without steps that a machine had made before it was taken away: they come back.
-"""
+"""Outputs of a job without steps that a machine had made before it was taken away: they come back."""
 
 from __future__ import annotations
 

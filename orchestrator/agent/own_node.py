@@ -1,6 +1,4 @@
-"""
-The TPU node that this machine is a worker of: its name as the platform tells it, and two calls about it.
-"""
+"""The TPU node that this machine is a worker of: its name as the platform tells it, and two calls about it."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _LINE = re.compile(r"^(\w+): '(.*)'$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class OwnNode:
-    """
-    Name the node.
-    """
+    """Name the node."""
 
     project: str
     zone: str
@@ -31,9 +27,7 @@ class OwnNode:
 
     @property
     def path(self) -> str:
-        """
-        Return the resource name.
-        """
+        """Return the resource name."""
         return f"projects/{self.project}/locations/{self.zone}/nodes/{self.name}"
 
 
@@ -64,17 +58,13 @@ class NodeApi:
         self._transport = Transport()
 
     def get(self, node: OwnNode) -> Tuple[Dict[str, Any], float]:
-        """
-        Return the node's resource and the time by the API's clock.
-        """
+        """Return the node's resource and the time by the API's clock."""
         reply = self._call("GET", node)
         value: Dict[str, Any] = json.loads(reply.body)
         return value, time_of(reply)
 
     def delete(self, node: OwnNode) -> None:
-        """
-        Ask for the node's deletion; one that is gone is fine.
-        """
+        """Ask for the node's deletion; one that is gone is fine."""
         self._call("DELETE", node, gone_is_fine=True)
 
     def _call(self, method: str, node: OwnNode, gone_is_fine: bool = False) -> Reply:
@@ -88,9 +78,7 @@ class NodeApi:
 
 
 def _message(reply: Reply) -> str:
-    """
-    Return Google's sentence, else the beginning of the body.
-    """
+    """Return Google's sentence, else the beginning of the body."""
     try:
         return str(json.loads(reply.body)["error"]["message"])[:300]
     except (ValueError, KeyError, TypeError):

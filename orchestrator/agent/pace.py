@@ -1,6 +1,4 @@
-"""
-How often the job is asked to save: fixed by the deployment file, or learnt while it runs.
-"""
+"""How often the job is asked to save: fixed by the deployment file, or learnt while it runs."""
 
 from __future__ import annotations
 
@@ -42,22 +40,16 @@ class Pace:
 
     @property
     def auto(self) -> bool:
-        """
-        Say whether the interval is learnt.
-        """
+        """Say whether the interval is learnt."""
         return self._settings.checkpoints.every == "auto"
 
     @property
     def file(self) -> Path:
-        """
-        Return the file that tells a running job the interval of the moment.
-        """
+        """Return the file that tells a running job the interval of the moment."""
         return self._settings.layout.save_every
 
     def seconds(self) -> Optional[float]:
-        """
-        Return the seconds between two saves, None when the job decides that.
-        """
+        """Return the seconds between two saves, None when the job decides that."""
         every = self._settings.checkpoints.every
         if every != "auto":
             return float(every) if every else None
@@ -69,32 +61,24 @@ class Pace:
         return saving_interval(cost, lives)
 
     def begin(self) -> None:
-        """
-        Note that the job starts.
-        """
+        """Note that the job starts."""
         with self._lock:
             self._began = time.monotonic()
 
     def end(self, *, lost: bool) -> None:
-        """
-        Note that it has ended, and whether it had gone beyond its last checkpoint.
-        """
+        """Note that it has ended, and whether it had gone beyond its last checkpoint."""
         with self._lock:
             if self._began is not None:
                 self._here.append(Life(time.monotonic() - self._began, lost))
             self._began = None
 
     def saved(self, seconds: float) -> None:
-        """
-        Note for how long a save stopped the training.
-        """
+        """Note for how long a save stopped the training."""
         with self._lock:
             self._saves = [*self._saves, max(0.0, seconds)][-SAVES:]
 
     def tell(self) -> None:
-        """
-        Write the interval where the job finds it, if it has changed. Raises AgentError or OSError.
-        """
+        """Write the interval where the job finds it, if it has changed. Raises AgentError or OSError."""
         if self._earlier is None and self.auto:
             self._earlier = self._lives()
         seconds = self.seconds()
@@ -105,9 +89,7 @@ class Pace:
         self._status.set(save_every=round(seconds))
 
     def _lives(self) -> Tuple[Life, ...]:
-        """
-        Read the lives of earlier machines from the last reports of their worker 0.
-        """
+        """Read the lives of earlier machines from the last reports of their worker 0."""
         numbers = []
         for name in self._bucket.list(PREFIX):
             incarnation, _, worker = name[len(PREFIX) :].partition("/")
@@ -123,9 +105,7 @@ class Pace:
 
 
 def _life(data: bytes) -> Optional[Life]:
-    """
-    Return the life that a last report tells of, None when the job never ran or nobody can read it.
-    """
+    """Return the life that a last report tells of, None when the job never ran or nobody can read it."""
     try:
         report: Any = json.loads(data)
         spawned, at = report["timings"]["spawned"], report["at"]

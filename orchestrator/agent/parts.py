@@ -1,6 +1,4 @@
-"""
-The agent's parts, wired once, and the patience they share.
-"""
+"""The agent's parts, wired once, and the patience they share."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ LONGEST_PAUSE = 15.0
 
 @dataclass(frozen=True)
 class Parts:
-    """
-    Hold the parts of one agent.
-    """
+    """Hold the parts of one agent."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -59,9 +55,7 @@ class Parts:
     events: EventFiles
 
     def newest_to_resume(self, seconds: float = SECONDS) -> Optional[Checkpoint]:
-        """
-        Return the newest complete checkpoint, None without one or for a job that has no steps.
-        """
+        """Return the newest complete checkpoint, None without one or for a job that has no steps."""
         return None if self.format.at_end else self.catalogue.newest(seconds)
 
     def patiently(self, doing: str, call: Callable[[], T]) -> T:
@@ -88,9 +82,7 @@ class Parts:
 
 
 def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
-    """
-    Make the parts.
-    """
+    """Make the parts."""
     own = trusted(environ)
     metadata = Metadata.from_environ(own)
     bucket = Bucket.from_environ(settings.bucket, own, metadata)
@@ -124,8 +116,6 @@ def wire(settings: Settings, environ: Mapping[str, str]) -> Parts:
 
 
 def _event_folders(settings: Settings) -> List[Path]:
-    """
-    Return where a job's event files lie: beside its saves, or in the folder that it runs in.
-    """
+    """Return where a job's event files lie: beside its saves, or in the folder that it runs in."""
     saves = settings.checkpoints
     return [*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]

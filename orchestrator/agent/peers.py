@@ -1,6 +1,4 @@
-"""
-The other workers of the slice: whether their machines live.
-"""
+"""The other workers of the slice: whether their machines live."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ def all_ended(parts: Parts, attempt: Attempt, reason: str) -> bool:
 
 
 def first_ended(parts: Parts, attempt: Attempt) -> bool:
-    """
-    Wait until the job of worker 0 has ended well; return False when the gang goes on instead.
-    """
+    """Wait until the job of worker 0 has ended well; return False when the gang goes on instead."""
     while not parts.patiently("read heartbeats", partial(_has_ended, parts, 0, attempt)):
         if parts.orders.overtaken(attempt.attempt):
             return False
@@ -86,9 +82,7 @@ def _has_ended(parts: Parts, worker: int, attempt: Attempt) -> bool:
 
 
 def _generation(parts: Parts, worker: int) -> str:
-    """
-    Return which write of its report a worker has reached; empty when there is none or nobody can say.
-    """
+    """Return which write of its report a worker has reached; empty when there is none or nobody can say."""
     name = heartbeat_name(parts.settings.incarnation, worker)
     try:
         found: Dict[str, object] = parts.bucket.stat(name) or {}

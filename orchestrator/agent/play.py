@@ -1,6 +1,4 @@
-"""
-One attempt on this worker: restore, set up, spawn, watch, last commit.
-"""
+"""One attempt on this worker: restore, set up, spawn, watch, last commit."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ STALL_GRACE = 5.0
 
 
 class Player:
-    """
-    Play attempts, one after the other; *record* is what is known of the last one.
-    """
+    """Play attempts, one after the other; *record* is what is known of the last one."""
 
     def __init__(self, parts: Parts, record: Record) -> None:
         self._parts = parts
@@ -86,9 +82,7 @@ class Player:
         return target is not None and attempt.resume_step is not None and attempt.resume_step >= target
 
     def _prepare(self, attempt: Attempt) -> Optional[Outcome]:
-        """
-        Restore while the code comes and is set up; return None when the job can start.
-        """
+        """Restore while the code comes and is set up; return None when the job can start."""
         back = BringBack(self._parts, attempt)
         back.start()
         self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
@@ -161,9 +155,7 @@ class Player:
         return conclude(parts, attempt, outcome)
 
     def once_more(self, attempt: Attempt) -> Outcome:
-        """
-        Return how a job ended that an earlier agent has seen leave with status 0.
-        """
+        """Return how a job ended that an earlier agent has seen leave with status 0."""
         status, step = self._parts.status, attempt.resume_step
         status.set(attempt=attempt.attempt, resumed_from=step, committed_step=step, exit_code=0)
         self._parts.committer.begin(attempt.attempt, step, proven=not self._is_beyond(attempt))
@@ -179,9 +171,7 @@ class Player:
         target: Optional[int] = None,
         framework: Optional[Format] = None,
     ) -> Outcome:
-        """
-        Start a command and watch it to its end; *framework* is None for a command that trains nothing.
-        """
+        """Start a command and watch it to its end; *framework* is None for a command that trains nothing."""
         parts, layout = self._parts, self._settings.layout
         with contextlib.suppress(FileNotFoundError):
             layout.progress.unlink()
@@ -227,9 +217,7 @@ class Player:
             parts.status.set(exit_code=job.exit_code())
 
     def _remember(self, **changes: Any) -> None:
-        """
-        Write state/job.json before what it records happens, waiting for a full disk to get room.
-        """
+        """Write state/job.json before what it records happens, waiting for a full disk to get room."""
         save = partial(records.save, self._settings.layout, self.record, **changes)
         self.record = self._parts.patiently("write state/job.json", save)
 
@@ -265,9 +253,7 @@ class Player:
         return time.monotonic() - max(self._follower.moved_at, self._parts.log.last_at) > self._settings.stall
 
     def _clear(self, job: Job) -> None:
-        """
-        Return only when no process of the job is seen: a second job beside the first would write over it.
-        """
+        """Return only when no process of the job is seen: a second job beside the first would write over it."""
         while True:
             left = job.clear()
             self._parts.status.trouble("clear", f"processes {left} do not die" if left else "")

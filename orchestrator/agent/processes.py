@@ -20,9 +20,7 @@ LOOKS = 3
 
 
 def processes_of(root: Path, session: Optional[int]) -> List[int]:
-    """
-    Return the ids of living processes of this machine's jobs; zombies are dead.
-    """
+    """Return the ids of living processes of this machine's jobs; zombies are dead."""
     place = b"TPUCTL_ROOT=" + os.fsencode(str(root))
     me = os.getpid()
     numbers = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
@@ -60,9 +58,7 @@ def start_time(pid: int) -> str:
 
 
 def boot_id() -> str:
-    """
-    Return the kernel's name for this boot.
-    """
+    """Return the kernel's name for this boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -83,9 +79,7 @@ def _belongs(pid: int, place: bytes, session: Optional[int]) -> bool:
 
 
 def _stat(pid: int) -> List[bytes]:
-    """
-    Return the fields of /proc/PID/stat after the name, which may hold blanks: state, parent, group, session.
-    """
+    """Return the fields of /proc/PID/stat after the name, which may hold blanks: state, parent, group, session."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -1,6 +1,4 @@
-"""
-How far the job is, put together from what it reports, prints and saves. Pure, but for reading one file.
-"""
+"""How far the job is, put together from what it reports, prints and saves. Pure, but for reading one file."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class Known:
 
 
 def read_progress(path: Path) -> Progress:
-    """
-    Return what the file says; anything that is not a number is nothing.
-    """
+    """Return what the file says; anything that is not a number is nothing."""
     value = read_json(path)
     step, loss = value.get("step"), _number(value.get("loss"))
     whole = step if isinstance(step, int) and not isinstance(step, bool) and abs(step) < 10**15 else None
@@ -95,9 +91,7 @@ def known(
 
 
 class Rate:
-    """
-    Measure steps a second over the newest WINDOW seconds; None before two steps were seen some time apart.
-    """
+    """Measure steps a second over the newest WINDOW seconds; None before two steps were seen some time apart."""
 
     def __init__(self) -> None:
         self._seen: List[Tuple[float, int]] = []
@@ -105,9 +99,7 @@ class Rate:
         self.value: Optional[float] = None
 
     def at(self, now: float, step: int, source: str) -> None:
-        """
-        Note a step that was seen for the first time *now*, in seconds of a clock that never goes back.
-        """
+        """Note a step that was seen for the first time *now*, in seconds of a clock that never goes back."""
         if source != self._source or (self._seen and step < self._seen[-1][1]):
             self._seen, self._source, self.value = [], source, None
         first = self._seen[0] if self._seen else (now, step)
@@ -120,9 +112,7 @@ class Rate:
 
 
 def _number(value: Any) -> Optional[float]:
-    """
-    Return a finite float or None: NaN is no JSON, and a whole number may be too long for a float.
-    """
+    """Return a finite float or None: NaN is no JSON, and a whole number may be too long for a float."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

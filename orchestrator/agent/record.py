@@ -1,6 +1,4 @@
-"""
-What the agent remembers on disk about the last start of the job (state/job.json).
-"""
+"""What the agent remembers on disk about the last start of the job (state/job.json)."""
 
 from __future__ import annotations
 
@@ -35,37 +33,27 @@ class Record:
     trains_since: float = 0.0
 
     def with_session(self, session: int) -> Record:
-        """
-        Return the record with the job's session.
-        """
+        """Return the record with the job's session."""
         return replace(self, session=session, leader_started=start_time(session))
 
     def living_session(self) -> Optional[int]:
-        """
-        Return the session if its number can still mean the job's: same boot, and no stranger leads it.
-        """
+        """Return the session if its number can still mean the job's: same boot, and no stranger leads it."""
         if self.session is None or self.boot != boot_id():
             return None
         now = start_time(self.session)
         return self.session if now in ("", self.leader_started) else None
 
     def over(self, attempt: int, bundle: str) -> bool:
-        """
-        Say whether the job of this attempt has left with status 0, and needs no start.
-        """
+        """Say whether the job of this attempt has left with status 0, and needs no start."""
         return bool(self.finished) and (self.attempt, self.bundle) == (attempt, bundle)
 
     def killed_on_this_boot(self) -> bool:
-        """
-        Say whether an agent died here while its job ran, with no reboot since.
-        """
+        """Say whether an agent died here while its job ran, with no reboot since."""
         return self.attempt > 0 and not self.ended and self.boot == boot_id()
 
 
 def load(layout: Layout) -> Record:
-    """
-    Return what was recorded, an empty record when there is none.
-    """
+    """Return what was recorded, an empty record when there is none."""
     value = read_json(layout.job)
     known = {key: value[key] for key in Record.__dataclass_fields__ if key in value}
     try:
@@ -75,9 +63,7 @@ def load(layout: Layout) -> Record:
 
 
 def save(layout: Layout, record: Record, **changes: Any) -> Record:
-    """
-    Record durably and return the record with *changes*. Raises OSError.
-    """
+    """Record durably and return the record with *changes*. Raises OSError."""
     changed = replace(record, **changes)
     write_atomically(layout.job, json.dumps(asdict(changed)))
     return changed

@@ -38,16 +38,12 @@ class Shape:
 
     @property
     def whole(self) -> Pattern[bytes]:
-        """
-        Match a token, as far as it goes.
-        """
+        """Match a token, as far as it goes."""
         return re.compile(b"(?<![A-Za-z0-9])%s[%s]{%d,}" % (re.escape(self.start), self.more, self.least))
 
     @property
     def begun(self) -> Pattern[bytes]:
-        """
-        Match the beginning of a token at the end of the text.
-        """
+        """Match the beginning of a token at the end of the text."""
         parts = [re.escape(self.start[:count]) for count in range(1, len(self.start))]
         parts.append(b"%s[%s]{0,%d}" % (re.escape(self.start), self.more, self.least - 1))
         return re.compile(rb"(?<![A-Za-z0-9])(?:%s)\Z" % b"|".join(parts))
@@ -83,9 +79,7 @@ _Looker = Callable[[bytes, int], Optional[_Span]]
 
 
 def shapes_in(text: str, sure_only: bool = False) -> List[str]:
-    """
-    Return what the tokens in *text* look like, each kind once.
-    """
+    """Return what the tokens in *text* look like, each kind once."""
     data = text.encode("utf-8", "replace")
     found = [shape.name for shape, whole, _ in _PATTERNS if shape.start in data and whole.search(data)]
     found += [_KEY] if _BEGIN.search(data) else []
@@ -94,9 +88,7 @@ def shapes_in(text: str, sure_only: bool = False) -> List[str]:
 
 
 def masked(text: str) -> str:
-    """
-    Return *text* without anything that looks like a token.
-    """
+    """Return *text* without anything that looks like a token."""
     return Redactor().text(text)
 
 
@@ -114,9 +106,7 @@ class Redactor:
         self.lookers: Sequence[_Looker] = _SHAPED
 
     def know(self, name: str, value: str) -> None:
-        """
-        Mask *value* from now on, in each way in which programs write it; values before it stay masked too.
-        """
+        """Mask *value* from now on, in each way in which programs write it; values before it stay masked too."""
         with self._lock:
             if value in self._values.setdefault(name, set()):
                 return
@@ -126,18 +116,14 @@ class Redactor:
             self.lookers = (*values, _wrapped(self.forms), *_SHAPED)
 
     def text(self, text: str) -> str:
-        """
-        Return a whole text, masked.
-        """
+        """Return a whole text, masked."""
         stream = Stream(self)
         data = text.encode("utf-8", "surrogateescape")
         return (stream.feed(data) + stream.end()).decode("utf-8", "surrogateescape")
 
 
 class Stream:
-    """
-    Mask one stream. Not safe from several threads.
-    """
+    """Mask one stream. Not safe from several threads."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -147,15 +133,11 @@ class Stream:
         self._key = 0
 
     def feed(self, data: bytes) -> bytes:
-        """
-        Take a piece and return what may be shown of everything so far.
-        """
+        """Take a piece and return what may be shown of everything so far."""
         return self._take(data, last=False)
 
     def end(self) -> bytes:
-        """
-        Return what is held back, masked: nothing more comes.
-        """
+        """Return what is held back, masked: nothing more comes."""
         shown = self._take(b"", last=True)
         self._before, self._held, self._inside, self._key = b"", b"", None, 0
         return shown
@@ -182,9 +164,7 @@ class Stream:
             at = end
 
     def _leave(self, text: bytes, at: int) -> int:
-        """
-        Pass over the rest of a token or key that is masked already; -1 when it does not end in *text*.
-        """
+        """Pass over the rest of a token or key that is masked already; -1 when it does not end in *text*."""
         inside = self._inside
         if inside is None:
             return at
@@ -205,9 +185,7 @@ class Stream:
         return end
 
     def _hits(self, text: bytes, at: int, before: List[Optional[_Span]]) -> List[Optional[_Span]]:
-        """
-        Return the next place of each thing to look for, from *at* on; what was found *before* still counts.
-        """
+        """Return the next place of each thing to look for, from *at* on; what was found *before* still counts."""
         lookers = self._redactor.lookers
         if len(before) != len(lookers):
             return [look(text, at) for look in lookers]
@@ -215,9 +193,7 @@ class Stream:
         return [look(text, at) if passed[n] else before[n] for n, look in enumerate(lookers)]
 
     def _hold(self, text: bytes, at: int) -> int:
-        """
-        Return where the first thing begins that may become a secret with the bytes that are still to come.
-        """
+        """Return where the first thing begins that may become a secret with the bytes that are still to come."""
         first = len(text)
         forms = self._redactor.forms
         for form in forms:
@@ -231,9 +207,7 @@ class Stream:
 
 
 def _order(span: _Span) -> Tuple[int, int]:
-    """
-    Order what is to be masked: the first one first, and of those the longest.
-    """
+    """Order what is to be masked: the first one first, and of those the longest."""
     return span[0], -span[1]
 
 
@@ -246,9 +220,7 @@ def _value(form: bytes, name: str) -> _Looker:
 
 
 def _wrapped(forms: Mapping[bytes, str]) -> _Looker:
-    """
-    Look for values that lines are broken in, by reading the lines as one.
-    """
+    """Look for values that lines are broken in, by reading the lines as one."""
 
     def look(text: bytes, at: int) -> Optional[_Span]:
         if text.find(b"\n", at) < 0:
@@ -265,9 +237,7 @@ def _wrapped(forms: Mapping[bytes, str]) -> _Looker:
 
 
 def _places(text: bytes, at: int, *offsets: int) -> List[int]:
-    """
-    Return where bytes stand in *text* that have these rising *offsets* from *at* on without breaks.
-    """
+    """Return where bytes stand in *text* that have these rising *offsets* from *at* on without breaks."""
     found, gone = [], at
     breaks = iter([(one.start(), one.end()) for one in _BREAK.finditer(text, at)])
     start, end = next(breaks, (len(text), len(text)))
@@ -280,9 +250,7 @@ def _places(text: bytes, at: int, *offsets: int) -> List[int]:
 
 
 def _hexadecimal(text: bytes, at: int) -> Optional[_Span]:
-    """
-    Look for 40 hexadecimal digits that nothing calls a revision: a folder of that name or a commit is none.
-    """
+    """Look for 40 hexadecimal digits that nothing calls a revision: a folder of that name or a commit is none."""
     for match in _HEX.finditer(text, at):
         line = text[max(0, match.start() - CONTEXT) : match.start()].rpartition(b"\n")[2]
         revision = _REVISION.search(line) or text.startswith(b"/", match.end())
@@ -308,9 +276,7 @@ _SHAPED = (
 
 
 def _begun_above(forms: Mapping[bytes, str], text: bytes, at: int) -> int:
-    """
-    Return where a value begins that may go on in the next line; the length of *text* for none.
-    """
+    """Return where a value begins that may go on in the next line; the length of *text* for none."""
     longest = max(map(len, forms), default=0)
     at = max(at, len(text) - 2 * longest)
     if not longest or (text.find(b"\n", at) < 0 and not text.endswith(b"\r")):
@@ -321,9 +287,7 @@ def _begun_above(forms: Mapping[bytes, str], text: bytes, at: int) -> int:
 
 
 def _begun(form: bytes, text: bytes, at: int) -> int:
-    """
-    Return where the longest end of *text* begins that *form* begins with; the length of *text* for none.
-    """
+    """Return where the longest end of *text* begins that *form* begins with; the length of *text* for none."""
     if text[-2:] not in form:
         # Most often so, and told many times faster: no more than its first byte can be there.
         return len(text) - 1 if len(text) > at and text.endswith(form[:1]) else len(text)

@@ -46,16 +46,12 @@ _GOOGLE = ("storage.googleapis.com", "www.googleapis.com")
 
 
 def is_rehearsal(environ: Mapping[str, str]) -> bool:
-    """
-    Say whether the machine belongs to a local cloud.
-    """
+    """Say whether the machine belongs to a local cloud."""
     return any(mark in environ for mark in MARKS)
 
 
 def problems(environ: Mapping[str, str]) -> List[str]:
-    """
-    Return what is wrong with the variables, one text each; nothing outside of a rehearsal.
-    """
+    """Return what is wrong with the variables, one text each; nothing outside of a rehearsal."""
     if not is_rehearsal(environ):
         return []
     missing = [name for name in REQUIRED if not environ.get(name)]
@@ -67,9 +63,7 @@ def problems(environ: Mapping[str, str]) -> List[str]:
 
 
 def check(environ: Mapping[str, str]) -> None:
-    """
-    Raise UnsafeError that names every variable with which a child could leave the rehearsal.
-    """
+    """Raise UnsafeError that names every variable with which a child could leave the rehearsal."""
     found = problems(environ)
     if found:
         raise UnsafeError(
@@ -79,9 +73,7 @@ def check(environ: Mapping[str, str]) -> None:
 
 
 def trusted(environ: Mapping[str, str]) -> Dict[str, str]:
-    """
-    Return the environment for the agent's own calls, which stay here whatever job.env says.
-    """
+    """Return the environment for the agent's own calls, which stay here whatever job.env says."""
     if not is_rehearsal(environ):
         return dict(environ)
     storage, metadata = _first_here(environ, STORAGE), _first_here(environ, METADATA)
@@ -89,39 +81,29 @@ def trusted(environ: Mapping[str, str]) -> Dict[str, str]:
 
 
 def tpu_endpoint(environ: Mapping[str, str]) -> str:
-    """
-    Return where the TPU API is: Google's, or on a machine of a local cloud only the one on this computer.
-    """
+    """Return where the TPU API is: Google's, or on a machine of a local cloud only the one on this computer."""
     return _first_here(environ, TPU).rstrip("/") if is_rehearsal(environ) else GOOGLE_TPU
 
 
 def secret_endpoint(environ: Mapping[str, str]) -> str:
-    """
-    Return where Secret Manager is: Google's, or on a machine of a local cloud only the one on this computer.
-    """
+    """Return where Secret Manager is: Google's, or on a machine of a local cloud only the one on this computer."""
     return _first_here(environ, SECRETS).rstrip("/") if is_rehearsal(environ) else GOOGLE_SECRETS
 
 
 def for_setup(environ: Mapping[str, str]) -> Dict[str, str]:
-    """
-    Return the environment of an install: foreign hosts can be reached, Google's cannot.
-    """
+    """Return the environment of an install: foreign hosts can be reached, Google's cannot."""
     if not is_rehearsal(environ):
         return dict(environ)
     return dict(environ, **dict.fromkeys(PROXIES, environ.get("TPUCTL_SETUP_PROXY", "")))
 
 
 def for_job(environ: Mapping[str, str]) -> Dict[str, str]:
-    """
-    Return the environment of the job, which reaches foreign hosts only when it says so.
-    """
+    """Return the environment of the job, which reaches foreign hosts only when it says so."""
     return for_setup(environ) if environ.get(NETWORK) == "open" else dict(environ)
 
 
 def _fault(name: str, value: str) -> str:
-    """
-    Return what is wrong with a value, empty when it is right.
-    """
+    """Return what is wrong with a value, empty when it is right."""
     if name in ADDRESSES and not _is_here(value):
         return ", which is not on this computer"
     if name in VALUES and value.lower() != VALUES[name]:
@@ -142,9 +124,7 @@ def _is_here(value: str) -> bool:
 
 
 def _covers(word: str) -> bool:
-    """
-    Say whether an entry of no_proxy stands for one of Google's hosts.
-    """
+    """Say whether an entry of no_proxy stands for one of Google's hosts."""
     name = word.lower().partition(":")[0].lstrip("*").lstrip(".")
     if not name:
         return word == "*"

@@ -1,6 +1,4 @@
-"""
-Bring what no checkpoint contains to the bucket, before the machine that holds it goes.
-"""
+"""Bring what no checkpoint contains to the bucket, before the machine that holds it goes."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ PARALLEL = 4
 
 
 class OutOfTimeError(AgentError):
-    """
-    Say that the machine goes before everything is brought.
-    """
+    """Say that the machine goes before everything is brought."""
 
 
 class Rescue:
@@ -65,9 +61,7 @@ class Rescue:
         self._written = 0.0
 
     def found(self, committed: Optional[int], since: float) -> Leftovers:
-        """
-        Return what no commit up to step *committed* contains. Raises OSError.
-        """
+        """Return what no commit up to step *committed* contains. Raises OSError."""
         home = self._parts.environ.get("HOME", "")
         return leftovers(self._settings, self._parts.local, committed, since, home)
 
@@ -97,18 +91,14 @@ class Rescue:
             self._parts.status.trouble("unclaimed", f"not everything is in the bucket: {error}")
 
     def earlier(self) -> Tuple[Unclaimed, ...]:
-        """
-        Return what an earlier machine has kept of this very job, when it had ended with status 0.
-        """
+        """Return what an earlier machine has kept of this very job, when it had ended with status 0."""
         settings = self._settings
         return ended_before(
             self._manifests(), settings.incarnation, settings.bundle, settings.settings_digest
         )
 
     def tell(self, manifest: Unclaimed) -> None:
-        """
-        Show in the heartbeat what lies in the bucket.
-        """
+        """Show in the heartbeat what lies in the bucket."""
         saves = [one.name for one in manifest.files if save_like(one.name.rpartition("/")[2])]
         shown = [*saves, *(one.name for one in manifest.files), ""][0]
         place, _, name = shown.partition("/")
@@ -121,9 +111,7 @@ class Rescue:
         )  # fmt: skip
 
     def state_of(self, place: str, name: str) -> str:
-        """
-        Return what the save is worth that holds a file of the checkpoint folder; empty where none does.
-        """
+        """Return what the save is worth that holds a file of the checkpoint folder; empty where none does."""
         if place != Place.CHECKPOINTS.value or self._settings.checkpoints.in_bucket:
             return ""
         with contextlib.suppress(OSError):
@@ -133,9 +121,7 @@ class Rescue:
         return ""
 
     def recall(self) -> None:
-        """
-        Show what an earlier agent of this machine has brought, if it has.
-        """
+        """Show what an earlier agent of this machine has brought, if it has."""
         name = manifest_name(self._settings.incarnation, self._settings.worker)
         held = self._parts.patiently("read the manifest", lambda: self._parts.bucket.read(name))
         with contextlib.suppress(TornError):
@@ -153,9 +139,7 @@ class Rescue:
         self, found: List[Found], skipped: List[Skipped], manifest: Unclaimed,
         call: Callable[[str, Callable[[], Any]], Any],
     ) -> Unclaimed:  # fmt: skip
-        """
-        Upload what is missing and write the manifest; *call* repeats what the bucket refuses for a moment.
-        """
+        """Upload what is missing and write the manifest; *call* repeats what the bucket refuses for a moment."""
         known: Dict[Tuple[str, int], Kept] = {}
         taken: Dict[str, Kept] = {}
         brought: Dict[str, Kept] = {}
@@ -195,9 +179,7 @@ class Rescue:
         self, one: Found, known: Dict[Tuple[str, int], Kept], taken: Dict[str, Kept],
         call: Callable[[str, Callable[[], Any]], Any],
     ) -> "Kept | Skipped":  # fmt: skip
-        """
-        Return the file as the bucket holds it, uploaded or there already, or why it is not brought.
-        """
+        """Return the file as the bucket holds it, uploaded or there already, or why it is not brought."""
         for _try in range(CHANGES):
             try:
                 kept = self._sent(one, known, taken, call)
@@ -214,9 +196,7 @@ class Rescue:
         self, one: Found, known: Dict[Tuple[str, int], Kept], taken: Dict[str, Kept],
         call: Callable[[str, Callable[[], Any]], Any],
     ) -> Optional[Kept]:  # fmt: skip
-        """
-        Return the file once it is in the bucket, None when other bytes were sent than were read before.
-        """
+        """Return the file once it is in the bucket, None when other bytes were sent than were read before."""
         digest, size = sha256_of(one.path), one.path.stat().st_size
         held = known.get((digest, size))
         if held is not None:
@@ -233,9 +213,7 @@ class Rescue:
             raise TornError(f"{path}: {error}") from error
 
     def _write(self, manifest: Unclaimed, call: Callable[[str, Callable[[], Any]], Any]) -> None:
-        """
-        Write the manifest; what a partial one names is in the bucket already.
-        """
+        """Write the manifest; what a partial one names is in the bucket already."""
         name = manifest_name(manifest.incarnation, manifest.worker)
         call("write the manifest", lambda: self._parts.bucket.write(name, manifest.text().encode()))
         self._written = time.monotonic()
@@ -245,9 +223,7 @@ class Rescue:
         return read_manifests(self._parts.bucket, self._settings.incarnation)
 
     def _in_bucket(self) -> List[Kept]:
-        """
-        Return what the job wrote to the bucket itself: it lies there already, under its own name.
-        """
+        """Return what the job wrote to the bucket itself: it lies there already, under its own name."""
         if not self._settings.checkpoints.in_bucket:
             return []
         prefix = self._parts.catalogue.prefix()
@@ -259,9 +235,7 @@ class Rescue:
         ]
 
     def _hurried(self, doing: str, call: Callable[[], T]) -> T:
-        """
-        Return what *call* returns, trying until the time is over.
-        """
+        """Return what *call* returns, trying until the time is over."""
         pause = 0.5
         while True:
             try:
@@ -278,9 +252,7 @@ class Rescue:
 
 
 def read_manifests(bucket: Bucket, incarnation: int) -> List[Unclaimed]:
-    """
-    Return the manifests up to *incarnation*, the newest last; one that cannot be read counts for nothing.
-    """
+    """Return the manifests up to *incarnation*, the newest last; one that cannot be read counts for nothing."""
     found = []
     named = [one.rstrip("/").rpartition("/g")[2] for one in bucket.level(UNCLAIMED)[1]]
     numbers = sorted(int(one) for one in named if one.isdecimal() and int(one) <= incarnation)

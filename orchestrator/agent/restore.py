@@ -1,6 +1,4 @@
-"""
-Bring the disk to the checkpoint that the attempt names, and move everything doubtful aside.
-"""
+"""Bring the disk to the checkpoint that the attempt names, and move everything doubtful aside."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ class Restored:
 
 
 class Restorer:
-    """
-    Restore this worker's part of a checkpoint.
-    """
+    """Restore this worker's part of a checkpoint."""
 
     def __init__(
         self, settings: Settings, bucket: Bucket, catalogue: Catalogue, local: LocalCheckpoints
@@ -79,9 +75,7 @@ class Restorer:
         return Restored(path, tuple(notes), counted=not manifest.proven)
 
     def discard(self, attempt: Attempt) -> None:
-        """
-        Take a torn checkpoint out of the choice: its manifest is kept under another name, then removed.
-        """
+        """Take a torn checkpoint out of the choice: its manifest is kept under another name, then removed."""
         if attempt.resume_step is None or attempt.resume_incarnation is None:
             return
         name = manifest_name(attempt.resume_step, attempt.resume_incarnation, self._settings.worker)
@@ -114,9 +108,7 @@ class Restorer:
         return notes
 
     def _replace(self, manifest: Manifest, wrong: str) -> List[str]:
-        """
-        Bring the bucket's copy to the place of whatever has its name.
-        """
+        """Bring the bucket's copy to the place of whatever has its name."""
         local, notes = self._local, []
         target = local.folder / manifest.folder
         names = tuple(one.name for one in manifest.files) if manifest.folder == "." else None
@@ -160,9 +152,7 @@ class Restorer:
 
 
 def _difference(folder: Path, manifest: Manifest) -> Optional[str]:
-    """
-    Return how *folder* differs from the manifest, None when every file is the same. Extra files do not count.
-    """
+    """Return how *folder* differs from the manifest, None when every file is the same. Extra files do not count."""
     for file in manifest.files:
         path = folder / file.name
         if not path.is_file():
@@ -175,9 +165,7 @@ def _difference(folder: Path, manifest: Manifest) -> Optional[str]:
 
 
 def _unit_of(manifest: Manifest, units: Sequence[Unit]) -> Unit:
-    """
-    Return the unit on disk that holds the manifest's files, as the format names it, with the manifest's step.
-    """
+    """Return the unit on disk that holds the manifest's files, as the format names it, with the manifest's step."""
     names = {one.name for one in manifest.files}
     for one in units:
         if one.folder == manifest.folder and (one.files is None or names & set(one.files)):
@@ -186,9 +174,7 @@ def _unit_of(manifest: Manifest, units: Sequence[Unit]) -> Unit:
 
 
 def _base_of(manifest: Manifest) -> Optional[str]:
-    """
-    Return the folder that holds the checkpoint, None where the folder of all checkpoints is one itself.
-    """
+    """Return the folder that holds the checkpoint, None where the folder of all checkpoints is one itself."""
     place = manifest.folder if manifest.folder != "." else manifest.files[0].name if manifest.files else ""
     flat = manifest.folder != "." or manifest.format in ("fairseq", "keras", "tf", "torch")
     return place.rpartition("/")[0] if flat else None

@@ -29,9 +29,7 @@ UNFINISHED = 308
 
 
 class SessionGoneError(AgentError):
-    """
-    Say that the service does not know the session any more: all is sent again.
-    """
+    """Say that the service does not know the session any more: all is sent again."""
 
 
 class ResumableUpload:
@@ -108,9 +106,7 @@ class ResumableUpload:
         return str(reply.headers["location"])
 
     def _deliver(self, session: str, data: bytes, start: int, size: int, seconds: float) -> Reply:
-        """
-        Send one part and return the answer; after a failure ask first how much has arrived.
-        """
+        """Send one part and return the answer; after a failure ask first how much has arrived."""
         tries = [0]
 
         def once(left: float) -> Reply:
@@ -144,9 +140,7 @@ def _read(file: IO[bytes], start: int, wanted: int) -> bytes:
 
 
 def _arrived(reply: Reply) -> int:
-    """
-    Return how many bytes the service has; without a Range header none.
-    """
+    """Return how many bytes the service has; without a Range header none."""
     match = re.fullmatch(r"bytes=0-(\d+)", reply.headers.get("range", ""))
     if match is None and reply.headers.get("range"):
         raise AgentError(f"an upload's answer tells the range {reply.headers['range']!r}")

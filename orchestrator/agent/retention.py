@@ -1,6 +1,4 @@
-"""
-Remove old checkpoints from the bucket: manifests first, then files, never the last complete ones.
-"""
+"""Remove old checkpoints from the bucket: manifests first, then files, never the last complete ones."""
 
 from __future__ import annotations
 

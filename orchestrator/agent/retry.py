@@ -1,6 +1,4 @@
-"""
-Try again, within bounds and with full jitter.
-"""
+"""Try again, within bounds and with full jitter."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-The ways in which programs write one value: as it is, quoted, escaped, encoded.
-"""
+"""The ways in which programs write one value: as it is, quoted, escaped, encoded."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _BASH_QUOTED = frozenset(" !\"$&'()*,;<>?[\\]^`{|}")
 
 
 def forms_of(value: str) -> List[bytes]:
-    """
-    Return everything to look for, each once; a value of several lines is looked for by line, too.
-    """
+    """Return everything to look for, each once; a value of several lines is looked for by line, too."""
     texts = [value, *(line for line in value.splitlines() if len(line) > 2 * SHORTEST)]
     whole = {text for text in (*texts, value.strip()) if len(text) >= SHORTEST}
     found = {form for text in whole for form in _forms(text) if len(form) >= SHORTEST}
@@ -51,9 +47,7 @@ def _forms(text: str) -> Iterator[bytes]:
 
 
 def _hex(data: bytes) -> Iterator[bytes]:
-    """
-    Yield the bytes in hexadecimal, in either case, alone or in pairs as `xxd` and OpenSSL write them.
-    """
+    """Yield the bytes in hexadecimal, in either case, alone or in pairs as `xxd` and OpenSSL write them."""
     small = data.hex()
     pairs = [small[at : at + 2] for at in range(0, len(small), 2)]
     for form in (small, ":".join(pairs), " ".join(pairs)):
@@ -62,17 +56,13 @@ def _hex(data: bytes) -> Iterator[bytes]:
 
 
 def _lower_percent(quoted: str) -> str:
-    """
-    Return a URL-encoded text with its escapes in lower case.
-    """
+    """Return a URL-encoded text with its escapes in lower case."""
     first, *rest = quoted.split("%")
     return first + "".join(f"%{part[:2].lower()}{part[2:]}" for part in rest)
 
 
 def _bash(text: str) -> Iterator[str]:
-    """
-    Yield the text as `printf %q` of bash writes it: with backslashes, or inside $'...', where octal may be.
-    """
+    """Yield the text as `printf %q` of bash writes it: with backslashes, or inside $'...', where octal may be."""
     yield "".join(f"\\{sign}" if sign in _BASH_QUOTED else sign for sign in text)
     escaped = "".join(_ANSI_C.get(sign, sign) for sign in text)
     yield escaped
@@ -82,9 +72,7 @@ def _bash(text: str) -> Iterator[str]:
 
 
 def _base64(data: bytes, encode: Callable[[bytes], bytes]) -> Iterator[bytes]:
-    """
-    Yield the value, also as part of a longer text (`Authorization: Basic`): it can begin at three places.
-    """
+    """Yield the value, also as part of a longer text (`Authorization: Basic`): it can begin at three places."""
     yield encode(data).rstrip(b"=")
     for before in (1, 2):
         whole = encode(b"\0" * before + data).rstrip(b"=")

@@ -27,9 +27,7 @@ _NARROW = "ACCESS_TOKEN_SCOPE_INSUFFICIENT"
 
 
 class SecretError(AgentError):
-    """
-    Report a secret that this machine cannot read, and what to do. It is no fault of the job.
-    """
+    """Report a secret that this machine cannot read, and what to do. It is no fault of the job."""
 
     def __init__(self, code: str, name: str, text: str, hint: str) -> None:
         super().__init__(f"{code}: secret {name}: {text}; {hint}")
@@ -37,9 +35,7 @@ class SecretError(AgentError):
 
 @dataclass(frozen=True)
 class Wanted:
-    """
-    Name one variable of the job and the version of the secret that it holds.
-    """
+    """Name one variable of the job and the version of the secret that it holds."""
 
     variable: str
     name: str
@@ -47,9 +43,7 @@ class Wanted:
 
 
 def wanted(environ: Mapping[str, str]) -> "list[Wanted]":
-    """
-    Return what job.env names. Raises AgentError when it cannot be read.
-    """
+    """Return what job.env names. Raises AgentError when it cannot be read."""
     try:
         named: Dict[str, str] = json.loads(environ.get(KEY) or "{}")
         return [_wanted(variable, text) for variable, text in named.items()]
@@ -65,9 +59,7 @@ def _wanted(variable: str, text: str) -> Wanted:
 
 
 class Secrets:
-    """
-    Read the job's secrets and let *redactor* know each value before anybody else has it.
-    """
+    """Read the job's secrets and let *redactor* know each value before anybody else has it."""
 
     def __init__(self, environ: Mapping[str, str], metadata: Metadata, redactor: Redactor) -> None:
         self._environ = environ
@@ -137,9 +129,7 @@ def _error(reply: Reply) -> Dict[str, Any]:
 
 
 def _value(one: Wanted, reply: Reply) -> str:
-    """
-    Return the text; what no environment can carry is refused without showing it.
-    """
+    """Return the text; what no environment can carry is refused without showing it."""
     try:
         value = base64.b64decode(json.loads(reply.body)["payload"]["data"]).decode("utf-8")
     except (ValueError, KeyError, TypeError):

@@ -1,6 +1,4 @@
-"""
-Settings of the agent, from the environment that job.env made.
-"""
+"""Settings of the agent, from the environment that job.env made."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ class CheckpointSettings:
 
     @property
     def in_bucket(self) -> bool:
-        """
-        Say whether the job writes to the bucket itself, so that the agent only reads.
-        """
+        """Say whether the job writes to the bucket itself, so that the agent only reads."""
         return self.folder.startswith("gs://")
 
 
@@ -76,30 +72,22 @@ class Settings:
 
     @property
     def poll(self) -> float:
-        """
-        Return the seconds between two looks at what other workers wrote.
-        """
+        """Return the seconds between two looks at what other workers wrote."""
         return min(1.0, self.heartbeat) if self.heartbeat <= FAST_HEARTBEAT else 5.0
 
     @property
     def longest_pause(self) -> float:
-        """
-        Return the longest pause in seconds before a failed job is started again.
-        """
+        """Return the longest pause in seconds before a failed job is started again."""
         return 5.0 if self.heartbeat <= FAST_HEARTBEAT else 60.0
 
 
 def layout_of(environ: Mapping[str, str]) -> Layout:
-    """
-    Return the machine folder that the environment names.
-    """
+    """Return the machine folder that the environment names."""
     return Layout(Path(environ.get("TPUCTL_ROOT") or DEFAULT_ROOT).absolute())
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """
-    Return the settings; raises AgentError that names every missing or wrong key at once.
-    """
+    """Return the settings; raises AgentError that names every missing or wrong key at once."""
     reader = _Reader(environ)
     layout = layout_of(environ)
     checkpoints = _checkpoints(reader, layout)
@@ -151,18 +139,14 @@ def _every(reader: _Reader) -> str:
 
 
 def _default_grace(checkpoints: CheckpointSettings) -> float:
-    """
-    Return the time that the format's graceful stop takes.
-    """
+    """Return the time that the format's graceful stop takes."""
     if checkpoints.format not in NAMES:
         return STOP_SECONDS
     return format_of(checkpoints.format, checkpoints.marker).grace
 
 
 class _Reader:
-    """
-    Read keys and remember every complaint.
-    """
+    """Read keys and remember every complaint."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ

@@ -1,6 +1,4 @@
-"""
-The deployment's bucket over the JSON API of Cloud Storage.
-"""
+"""The deployment's bucket over the JSON API of Cloud Storage."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ BYTES = {"Content-Type": "application/octet-stream"}
 
 @dataclass(frozen=True)
 class Stored:
-    """
-    Hold an object's bytes and generation.
-    """
+    """Hold an object's bytes and generation."""
 
     data: bytes
     generation: int
@@ -60,9 +56,7 @@ class Bucket:
 
     @classmethod
     def from_environ(cls, name: str, environ: Mapping[str, str], metadata: Metadata) -> Bucket:
-        """
-        Use Cloud Storage, or the emulator that STORAGE_EMULATOR_HOST names.
-        """
+        """Use Cloud Storage, or the emulator that STORAGE_EMULATOR_HOST names."""
         emulator = environ.get("STORAGE_EMULATOR_HOST", "")
         base = emulator if "://" in emulator or not emulator else f"http://{emulator}"
         tokens = Tokens(metadata, optional=bool(emulator))
@@ -70,23 +64,17 @@ class Bucket:
 
     @property
     def patience(self) -> float:
-        """
-        Return for how many seconds a call is worth repeating that nothing goes on without.
-        """
+        """Return for how many seconds a call is worth repeating that nothing goes on without."""
         return max(SECONDS, self._settled_at - time.time())
 
     def read(self, name: str, seconds: float = SECONDS) -> Optional[Stored]:
-        """
-        Return a small object, or None when it is not there; of a larger one its first LARGEST bytes.
-        """
+        """Return a small object, or None when it is not there; of a larger one its first LARGEST bytes."""
         path = f"/download/storage/v1{self._object(name)}?alt=media"
         reply = self._call("GET", path, seconds, limit=LARGEST)
         return None if reply.status == 404 else Stored(reply.body, int(reply.headers["x-goog-generation"]))
 
     def read_from(self, name: str, start: int, length: int, seconds: float = SECONDS) -> bytes:
-        """
-        Return at most *length* bytes of an object from *start* on; nothing when it is gone or ends there.
-        """
+        """Return at most *length* bytes of an object from *start* on; nothing when it is gone or ends there."""
         asked = {"Range": f"bytes={start}-{start + length - 1}"}
         path = f"/download/storage/v1{self._object(name)}?alt=media"
         reply = self._call("GET", path, seconds, more=asked)
@@ -99,9 +87,7 @@ class Bucket:
         )
 
     def stat(self, name: str, seconds: float = SECONDS) -> Optional[Dict[str, Any]]:
-        """
-        Return the object's resource, or None when it is not there.
-        """
+        """Return the object's resource, or None when it is not there."""
         reply = self._call("GET", f"/storage/v1{self._object(name)}", seconds)
         return None if reply.status == 404 else json.loads(reply.body)
 
@@ -120,9 +106,7 @@ class Bucket:
     def write(
         self, name: str, data: bytes, if_generation: Optional[int] = None, seconds: float = SECONDS
     ) -> int:
-        """
-        Write an object from memory and return its generation; *if_generation* 0 means "must not exist".
-        """
+        """Write an object from memory and return its generation; *if_generation* 0 means "must not exist"."""
         query = {"uploadType": "media", "name": name}
         if if_generation is not None:
             query["ifGenerationMatch"] = str(if_generation)
@@ -133,48 +117,36 @@ class Bucket:
         return int(made["generation"])
 
     def delete(self, name: str, if_generation: Optional[int] = None, seconds: float = SECONDS) -> None:
-        """
-        Delete an object; one that is gone is fine.
-        """
+        """Delete an object; one that is gone is fine."""
         query = "" if if_generation is None else f"?ifGenerationMatch={if_generation}"
         self._call("DELETE", f"/storage/v1{self._object(name)}{query}", seconds)
 
     def list(self, prefix: str, seconds: float = SECONDS) -> List[str]:
-        """
-        Return the names of all objects under *prefix*, all pages.
-        """
+        """Return the names of all objects under *prefix*, all pages."""
         return self._pages({"prefix": prefix}, seconds)[0]
 
     def sizes(self, prefix: str, seconds: float = SECONDS) -> Dict[str, int]:
-        """
-        Return the size in bytes of every object under *prefix*, by name.
-        """
+        """Return the size in bytes of every object under *prefix*, by name."""
         found: Dict[str, int] = {}
         for page in self._listed({"prefix": prefix}, seconds):
             found.update((item["name"], int(item["size"])) for item in page.get("items", []))
         return found
 
     def level(self, prefix: str, seconds: float = SECONDS) -> Tuple[List[str], List[str]]:
-        """
-        Return the objects directly under *prefix* and the folders (names with a closing slash).
-        """
+        """Return the objects directly under *prefix* and the folders (names with a closing slash)."""
         return self._pages({"prefix": prefix, "delimiter": "/"}, seconds)
 
     def glance(
         self, prefix: str, *, deep: bool, seconds: float = SECONDS
     ) -> Tuple[List[Dict[str, Any]], List[str]]:
-        """
-        Return one page of objects under *prefix*, and of folders unless *deep*: a bucket may hold millions.
-        """
+        """Return one page of objects under *prefix*, and of folders unless *deep*: a bucket may hold millions."""
         query = {"prefix": prefix, "maxResults": "1000", **({} if deep else {"delimiter": "/"})}
         path = f"/storage/v1/b/{self.name}/o?{urlencode(query)}"
         page = _resource(self._call("GET", path, seconds), path)
         return page.get("items", []), page.get("prefixes", [])
 
     def other(self, name: str) -> Bucket:
-        """
-        Return another bucket of the same service, for the same account.
-        """
+        """Return another bucket of the same service, for the same account."""
         if name == self.name:
             return self
         bucket = Bucket(name, self._base, self._tokens)
@@ -182,9 +154,7 @@ class Bucket:
         return bucket
 
     def objects(self, prefix: str, seconds: float = SECONDS) -> List[Dict[str, Any]]:
-        """
-        Return the resources of all objects under *prefix*; a bucket that is not there is an AgentError.
-        """
+        """Return the resources of all objects under *prefix*; a bucket that is not there is an AgentError."""
         items: List[Dict[str, Any]] = []
         query = {"prefix": prefix, "fields": "items(name,size,md5Hash,crc32c),nextPageToken"}
         while True:
@@ -199,9 +169,7 @@ class Bucket:
                 return items
 
     def upload(self, name: str, path: Path, size: int) -> str:
-        """
-        Write a file of *size* bytes and return the sha256 of what was sent. Raises TornError when it shrank.
-        """
+        """Write a file of *size* bytes and return the sha256 of what was sent. Raises TornError when it shrank."""
         if not gcloud.wanted_for(name, size) and size > self.part:
             return self._upload_in_parts(name, path, size)
         if not gcloud.wanted_for(name, size):
@@ -294,9 +262,7 @@ class Bucket:
         return retrying(once, seconds)
 
     def _check(self, reply: Reply, what: str) -> None:
-        """
-        Raise for every status but 2xx, 404 and 416 (nothing lies behind the start that was asked for).
-        """
+        """Raise for every status but 2xx, 404 and 416 (nothing lies behind the start that was asked for)."""
         if reply.status < 300 or reply.status in (404, 416):
             return
         if reply.status == 401:
@@ -310,9 +276,7 @@ class Bucket:
 
 
 def sha256_of(path: Path) -> str:
-    """
-    Return the sha256 of a file in hex.
-    """
+    """Return the sha256 of a file in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -321,9 +285,7 @@ def sha256_of(path: Path) -> str:
 
 
 def seconds_in(text: str) -> float:
-    """
-    Return a time in seconds since the epoch, 0 for what is none.
-    """
+    """Return a time in seconds since the epoch, 0 for what is none."""
     try:
         return float(text or 0.0)
     except ValueError:
@@ -331,9 +293,7 @@ def seconds_in(text: str) -> float:
 
 
 def seconds_of(text: str) -> float:
-    """
-    Return an RFC 3339 time in UTC as seconds since the epoch. Raises TransientError when it is none.
-    """
+    """Return an RFC 3339 time in UTC as seconds since the epoch. Raises TransientError when it is none."""
     whole, _, _ = text.partition(".")
     try:
         return float(calendar.timegm(time.strptime(whole.rstrip("Z"), "%Y-%m-%dT%H:%M:%S")))
@@ -342,9 +302,7 @@ def seconds_of(text: str) -> float:
 
 
 def _resource(reply: Reply, what: str) -> Dict[str, Any]:
-    """
-    Return the answer's JSON; a 404 where only the bucket can be missing is an error, not emptiness.
-    """
+    """Return the answer's JSON; a 404 where only the bucket can be missing is an error, not emptiness."""
     if reply.status == 404:
         raise TransientError(f"{what.split('?', maxsplit=1)[0]}: 404, the bucket is not there")
     value: Dict[str, Any] = json.loads(reply.body)

@@ -1,6 +1,4 @@
-"""
-Who besides its user may put something into a folder.
-"""
+"""Who besides its user may put something into a folder."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from typing import FrozenSet, List
 
 
 def users() -> FrozenSet[int]:
-    """
-    Return this user and root, and who has become root with sudo.
-    """
+    """Return this user and root, and who has become root with sudo."""
     sudo = os.environ.get("SUDO_UID", "")
     asked = {int(sudo)} if os.geteuid() == 0 and sudo.isdigit() else set()
     return frozenset({os.geteuid(), 0, *asked})

@@ -1,6 +1,4 @@
-"""
-Saves that the job writes to its bucket itself, where nobody looks for them.
-"""
+"""Saves that the job writes to its bucket itself, where nobody looks for them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""
-Side threads that never die of an exception, and what they say when they meet one.
-"""
+"""Side threads that never die of an exception, and what they say when they meet one."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ from .errors import AgentError
 
 
 def say(text: str) -> None:
-    """
-    Print one line of the agent's log. A log that cannot be written (disk full) stops nothing.
-    """
+    """Print one line of the agent's log. A log that cannot be written (disk full) stops nothing."""
     try:
         print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", flush=True)
     except OSError:
@@ -41,9 +37,7 @@ class Repeater(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """
-        Repeat until `end`.
-        """
+        """Repeat until `end`."""
         while not self._ended.is_set():
             try:
                 self._step()
@@ -57,8 +51,6 @@ class Repeater(threading.Thread):
             self.wake.clear()
 
     def end(self) -> None:
-        """
-        Ask the thread to end after its present step.
-        """
+        """Ask the thread to end after its present step."""
         self._ended.set()
         self.wake.set()

@@ -1,6 +1,4 @@
-"""
-One HTTP exchange by the standard library, with every network failure as TransientError.
-"""
+"""One HTTP exchange by the standard library, with every network failure as TransientError."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ _ENDS = (OSError, http.client.HTTPException, EOFError)
 
 @dataclass(frozen=True)
 class Reply:
-    """
-    Hold an answer of any status; header names are lower case.
-    """
+    """Hold an answer of any status; header names are lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -30,9 +26,7 @@ class Reply:
 
 
 def time_of(reply: Reply) -> float:
-    """
-    Return the time by the server's clock, in seconds since the epoch. Raise TransientError without one.
-    """
+    """Return the time by the server's clock, in seconds since the epoch. Raise TransientError without one."""
     try:
         return parsedate_to_datetime(reply.headers["date"]).timestamp()
     except (KeyError, TypeError, ValueError) as error:
@@ -40,9 +34,7 @@ def time_of(reply: Reply) -> float:
 
 
 class Transport:
-    """
-    Send requests. Without *proxies*, the proxy settings of the environment are ignored.
-    """
+    """Send requests. Without *proxies*, the proxy settings of the environment are ignored."""
 
     def __init__(self, proxies: bool = True) -> None:
         handlers = [] if proxies else [urllib.request.ProxyHandler({})]
@@ -83,9 +75,7 @@ class Transport:
 
 
 def _body(answer: http.client.HTTPResponse, limit: Optional[int]) -> bytes:
-    """
-    Return the body, or its first *limit* bytes; read(n) ends silently at a cut connection.
-    """
+    """Return the body, or its first *limit* bytes; read(n) ends silently at a cut connection."""
     if limit is None:
         return answer.read()
     data, length = answer.read(limit), answer.headers.get("content-length")
@@ -95,9 +85,7 @@ def _body(answer: http.client.HTTPResponse, limit: Optional[int]) -> bytes:
 
 
 def _drain(answer: http.client.HTTPResponse, sink: IO[bytes], limit: Optional[int]) -> None:
-    """
-    Copy the body; HTTPResponse.read(n) ends silently at a cut connection, so the length is checked.
-    """
+    """Copy the body; HTTPResponse.read(n) ends silently at a cut connection, so the length is checked."""
     expected = answer.headers.get("content-length")
     received = 0
     while True:

@@ -52,9 +52,7 @@ class Place(enum.Enum):
 
 
 class Skip(enum.Enum):
-    """
-    Name why a file was not brought.
-    """
+    """Name why a file was not brought."""
 
     SYMLINK = "symlink"
     SPECIAL = "special"
@@ -80,9 +78,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Skipped:
-    """
-    Name a file that was not brought.
-    """
+    """Name a file that was not brought."""
 
     name: str
     why: Skip
@@ -112,38 +108,28 @@ class Unclaimed:
 
     @property
     def size(self) -> int:
-        """
-        Return the bytes of all files.
-        """
+        """Return the bytes of all files."""
         return sum(one.size for one in self.files)
 
     def text(self) -> str:
-        """
-        Return the manifest as JSON.
-        """
+        """Return the manifest as JSON."""
         skipped = [{"name": one.name, "why": one.why.value} for one in self.skipped]
         body = {"schema": SCHEMA, **asdict(replace(self, skipped=())), "why": self.why.value}
         return json.dumps({**body, "skipped": skipped}, sort_keys=True)
 
 
 def folder_name(incarnation: int, worker: int, try_: int = 1) -> str:
-    """
-    Return the prefix of one worker's files; later *try_* numbers are for names that are taken.
-    """
+    """Return the prefix of one worker's files; later *try_* numbers are for names that are taken."""
     return f"{UNCLAIMED}g{incarnation}/w{worker}{'' if try_ == 1 else f'.{try_}'}/"
 
 
 def manifest_name(incarnation: int, worker: int) -> str:
-    """
-    Return the object name of one worker's manifest.
-    """
+    """Return the object name of one worker's manifest."""
     return f"{UNCLAIMED}g{incarnation}/w{worker}.manifest.json"
 
 
 def parse_name(name: str) -> Optional[Tuple[int, int]]:
-    """
-    Return incarnation and worker of a manifest's object name, None for any other name.
-    """
+    """Return incarnation and worker of a manifest's object name, None for any other name."""
     match = _NAME.fullmatch(name)
     found = (int(match[1]), int(match[2])) if match else None
     # `w00`, or digits of another script, would be a second manifest of one worker.
@@ -151,9 +137,7 @@ def parse_name(name: str) -> Optional[Tuple[int, int]]:
 
 
 def parse(data: bytes, where: str) -> Unclaimed:
-    """
-    Return the manifest in *data*. Raises TornError when it is none, or a name leads out of its folder.
-    """
+    """Return the manifest in *data*. Raises TornError when it is none, or a name leads out of its folder."""
     try:
         value: Dict[str, Any] = json.loads(data)
         return _unclaimed(value)
@@ -195,9 +179,7 @@ def _kept(value: Mapping[str, Any]) -> Kept:
 
 
 def free_name(incarnation: int, worker: int, name: str, taken: Mapping[str, Kept]) -> str:
-    """
-    Return an object name for a file that no manifest names yet.
-    """
+    """Return an object name for a file that no manifest names yet."""
     try_ = 1
     while folder_name(incarnation, worker, try_) + name in taken:
         try_ += 1

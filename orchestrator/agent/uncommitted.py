@@ -1,6 +1,4 @@
-"""
-Notice, while the job runs, that it saves files which no commit will contain.
-"""
+"""Notice, while the job runs, that it saves files which no commit will contain."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _Named = Tuple[Place, str]
 
 
 class Uncommitted:
-    """
-    Name in the heartbeat a file that looks like a save, as long as nothing at all is committed.
-    """
+    """Name in the heartbeat a file that looks like a save, as long as nothing at all is committed."""
 
     def __init__(self, parts: Parts, rescue: Rescue, since: Callable[[], float]) -> None:
         self._parts = parts
@@ -30,9 +26,7 @@ class Uncommitted:
         self._seen: Dict[_Named, float] = {}
 
     def look(self) -> None:
-        """
-        Look once. Raises OSError or AgentError.
-        """
+        """Look once. Raises OSError or AgentError."""
         status = self._parts.status
         if status.get("phase") != "run" or self._parts.format.at_end:
             return
@@ -52,9 +46,7 @@ class Uncommitted:
         status.set(uncommitted=name, uncommitted_place=place, uncommitted_state=state)
 
     def _names(self) -> List[_Named]:
-        """
-        Return what looks like a save and waits for no commit, newest first.
-        """
+        """Return what looks like a save and waits for no commit, newest first."""
         if self._parts.settings.checkpoints.in_bucket:
             prefix = self._parts.catalogue.prefix()
             names, folders = self._parts.bucket.level(prefix)
@@ -70,9 +62,7 @@ class Uncommitted:
         ]  # fmt: skip
 
     def _whole(self) -> Set[str]:
-        """
-        Return the names of whole saves: they are about to be committed.
-        """
+        """Return the names of whole saves: they are about to be committed."""
         found: Set[str] = set()
         for step in self._parts.local.steps():
             if step.complete and step.unit.files is None:

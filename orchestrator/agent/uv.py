@@ -1,6 +1,4 @@
-"""
-uv, the program that makes Python environments on a machine: one pinned release, checked by its sha256.
-"""
+"""uv, the program that makes Python environments on a machine: one pinned release, checked by its sha256."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ What pip's variables are called in uv, which does not read them.
 
 
 def object_name(digest: str) -> str:
-    """
-    Return where the bucket keeps the program with this sha256, compressed by gzip.
-    """
+    """Return where the bucket keeps the program with this sha256, compressed by gzip."""
     return f"bundles/uv-{digest}.gz"
 
 

@@ -66,16 +66,12 @@ class Wanted:
         return f"py{self.python or version}-{digest.hexdigest()[:40]}"
 
     def words(self) -> str:
-        """
-        Return the names of the lists, for a message.
-        """
+        """Return the names of the lists, for a message."""
         return " ".join(one.name for one in (*self.lists, *self.bare)) or "nothing"
 
 
 def install_command(layout: Layout, agent: Path) -> None:
-    """
-    Put `tpuctl-venv` into the machine's folder of programs. Raises OSError.
-    """
+    """Put `tpuctl-venv` into the machine's folder of programs. Raises OSError."""
     target = commands(layout) / COMMAND
     text = SCRIPT.format(python=shlex.quote(sys.executable), agent=shlex.quote(str(agent)))
     if target.exists() and target.read_text(encoding="utf-8") == text:
@@ -85,16 +81,12 @@ def install_command(layout: Layout, agent: Path) -> None:
 
 
 def commands(layout: Layout) -> Path:
-    """
-    Return the folder of programs that the agent gives to the job.
-    """
+    """Return the folder of programs that the agent gives to the job."""
     return layout.root / "bin"
 
 
 def path_of(layout: Layout, environ: Mapping[str, str]) -> str:
-    """
-    Return the PATH of the setup and of the job.
-    """
+    """Return the PATH of the setup and of the job."""
     own = [str(layout.root / "python/bin")] if environ.get(PYTHON) else []
     return os.pathsep.join([str(commands(layout)), *own, environ.get("PATH") or os.defpath])
 
@@ -125,9 +117,7 @@ def own_python(environ: Mapping[str, str], layout: Layout, bucket: Callable[[], 
 def main(
     argv: Sequence[str], environ: Mapping[str, str], layout: Layout, bucket: Callable[[], Bucket]
 ) -> int:
-    """
-    Make the environment, and become the command in it when one is given. Raises AgentError.
-    """
+    """Make the environment, and become the command in it when one is given. Raises AgentError."""
     wanted, command = _read(argv, environ)
     venv = make(wanted, environ, layout, bucket)
     if not command:
@@ -141,9 +131,7 @@ def main(
 
 
 def inside_of(venv: Path, environ: Mapping[str, str]) -> Dict[str, str]:
-    """
-    Return *environ* with the environment's programs first.
-    """
+    """Return *environ* with the environment's programs first."""
     values = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
     path = os.pathsep.join([str(venv / "bin"), environ.get("PATH", os.defpath)])
     return dict(values, VIRTUAL_ENV=str(venv), PATH=path)
@@ -214,16 +202,12 @@ def run(
 
 
 def base_python() -> str:
-    """
-    Return the interpreter that this one would be outside of any environment.
-    """
+    """Return the interpreter that this one would be outside of any environment."""
     return str(getattr(sys, "_base_executable", "") or sys.executable)
 
 
 def _ways(version: str, environ: Mapping[str, str]) -> str:
-    """
-    Return what to do about a Python that is not there.
-    """
+    """Return what to do about a Python that is not there."""
     if environ.get("UV_PYTHON_DOWNLOADS") == "never":
         here = "a machine of the local cloud has the interpreters of this computer only (PATH, pyenv, uv)"
         return f"Install it there, for example: uv python install {version}; {here}"
@@ -261,9 +245,7 @@ def _flags(lists: Sequence[Path]) -> List[str]:
 
 
 def _ready(venv: Path) -> bool:
-    """
-    Say whether the environment is whole; its interpreter may have been exchanged or taken away since.
-    """
+    """Say whether the environment is whole; its interpreter may have been exchanged or taken away since."""
     kept = _kept(venv / "complete")
     return bool(kept) and kept == _version_of(venv)
 
@@ -289,9 +271,7 @@ def _version_of(venv: Path) -> str:
 
 
 def _texts(path: Path, seen: Set[Path]) -> Iterator[bytes]:
-    """
-    Yield the text of a list and of the lists that it includes, each once.
-    """
+    """Yield the text of a list and of the lists that it includes, each once."""
     if path in seen:
         return
     seen.add(path)

@@ -1,6 +1,4 @@
-"""
-Ring for the controller: one small object tells it to look now, not at its next poll.
-"""
+"""Ring for the controller: one small object tells it to look now, not at its next poll."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""
-The command line: parse, wire, one call, show. Nothing heavy is imported before a command needs it.
-"""
+"""The command line: parse, wire, one call, show. Nothing heavy is imported before a command needs it."""

@@ -1,6 +1,4 @@
-"""
-Build what is pushed: the code bundle and the agent.
-"""
+"""Build what is pushed: the code bundle and the agent."""
 
 import os
 from dataclasses import replace
@@ -28,9 +26,7 @@ from orchestrator.ssh.local_data import DataSet
 
 
 def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[str, str]:
-    """
-    Build bundle and agent into the deployment's folder and return their sha256; *sets* are the job's data.
-    """
+    """Build bundle and agent into the deployment's folder and return their sha256; *sets* are the job's data."""
     if session.choice.cloud == "local":
         need_python(session.spec)
     private_folder(session.bundles)
@@ -48,9 +44,7 @@ def build_artifacts(session: Session, sets: tuple[DataSet, ...] = ()) -> tuple[s
 
 
 def need_python(spec: Spec) -> None:
-    """
-    Raise UsageError when this computer, whose interpreters local machines use, lacks `job.python`.
-    """
+    """Raise UsageError when this computer, whose interpreters local machines use, lacks `job.python`."""
     from orchestrator.emulator.machines.interpreters import interpreters
 
     wanted, here = spec.job.python, interpreters(os.environ)
@@ -81,9 +75,7 @@ def bring_uv(spec: Spec, folder: Path) -> None:
 
 
 def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], history: History) -> History:
-    """
-    Return the history with the end that the workers report, when no `watch` was there to write it down.
-    """
+    """Return the history with the end that the workers report, when no `watch` was there to write it down."""
     found = beats.value if isinstance(beats, Present) else ()
     if history.outcome or not found:
         return history
@@ -101,9 +93,7 @@ def ended(spec: Spec, beats: Sight[tuple[Heartbeat, ...]], history: History) -> 
 
 
 def as_wanted(spec: Spec, history: History, bundle: str, agent: str, now: float) -> History:
-    """
-    Return the history with all that `up` wants: code, agent, the job's settings and the shape of the TPU.
-    """
+    """Return the history with all that `up` wants: code, agent, the job's settings and the shape of the TPU."""
     # A bucket whose machines have other rights than the file gives them gets those first.
     ready = history.bucket_ready and history.grants == grants_mark(spec)
     history = replace(history, bucket_ready=ready)

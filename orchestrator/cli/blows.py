@@ -1,6 +1,4 @@
-"""
-Take machines away at chosen moments of a rehearsal.
-"""
+"""Take machines away at chosen moments of a rehearsal."""
 
 import contextlib
 import random
@@ -31,15 +29,11 @@ AGAIN = Moment(Sign.TIME, 1.0)
 
 
 class JobOverError(Exception):
-    """
-    Say that the job ended before the next failure.
-    """
+    """Say that the job ended before the next failure."""
 
 
 class Blows:
-    """
-    Strike the deployment on a stage while `watch` looks after it.
-    """
+    """Strike the deployment on a stage while `watch` looks after it."""
 
     def __init__(
         self, stage: Stage, watcher: "subprocess.Popen[bytes]", evidence: Evidence, chance: random.Random
@@ -77,9 +71,7 @@ class Blows:
         return blow
 
     def until_over(self) -> int:
-        """
-        Wait for the end of `watch` and return its exit status; look at the job meanwhile.
-        """
+        """Wait for the end of `watch` and return its exit status; look at the job meanwhile."""
         while self._watcher.poll() is None:
             self._evidence.look()
             time.sleep(LOOK)  # Real processes are watched here; no clock of ours could make them faster.
@@ -95,9 +87,7 @@ class Blows:
         return Blow(kill, beat.incarnation, time.time(), beat.step, beat.committed_step)
 
     def _running(self, moment: Moment, other_than: str = "") -> tuple[str, Heartbeat]:
-        """
-        Wait until the job trains on a READY node and *moment* has come.
-        """
+        """Wait until the job trains on a READY node and *moment* has come."""
 
         def ready(world: World) -> tuple[str, Heartbeat] | None:
             node = current_node(world, self._stage.session.record.history)
@@ -111,9 +101,7 @@ class Blows:
         return self._wait(ready, f"the moment {moment} did not come")
 
     def _restoring(self, old: str) -> str:
-        """
-        Wait until the node after *old* has machines that prepare the job.
-        """
+        """Wait until the node after *old* has machines that prepare the job."""
 
         def booting(world: World) -> str | None:
             node = current_node(world, self._stage.session.record.history)
@@ -124,9 +112,7 @@ class Blows:
         return self._wait(booting, "no new machine restored the job")
 
     def _at_a_save(self) -> Heartbeat | None:
-        """
-        Return as soon as a file of a checkpoint changes: the job, or the agent, is in the middle of a save.
-        """
+        """Return as soon as a file of a checkpoint changes: the job, or the agent, is in the middle of a save."""
         before = self._traces()
         end = time.monotonic() + LIMIT
         while time.monotonic() < end:
@@ -137,9 +123,7 @@ class Blows:
         return None
 
     def _traces(self) -> tuple[object, ...]:
-        """
-        Return what a save changes: names and sizes below the machines' checkpoint folders, or in the bucket.
-        """
+        """Return what a save changes: names and sizes below the machines' checkpoint folders, or in the bucket."""
         spec, session = self._stage.session.spec, self._stage.session
         if spec.job.checkpoint.dir == "bucket":
             return tuple(o.name for o in session.cloud.store.list(names.CHECKPOINTS))
@@ -151,9 +135,7 @@ class Blows:
         return min(found, key=newest_step, default=None)
 
     def _stop_vm(self) -> None:
-        """
-        Stop the VM as a preemption or a careless click does, and wait until `watch` has started it again.
-        """
+        """Stop the VM as a preemption or a careless click does, and wait until `watch` has started it again."""
         session = self._stage.session
         vm, zone = names.vm_name(session.spec), names.vm_zone(session.spec)
         self._stage.say(f"the VM {vm} is stopped from outside", style="cyan")
@@ -170,9 +152,7 @@ class Blows:
         self._wait(state(wanted=True), "the VM was not started again")
 
     def _wait(self, ask: Callable[[World], T | None], what: str) -> T:
-        """
-        Look until there is an answer, as long as machines report anything new.
-        """
+        """Look until there is an answer, as long as machines report anything new."""
         signs, end = None, time.monotonic() + LIMIT
         while time.monotonic() < end:
             self._check_watcher()

@@ -1,6 +1,4 @@
-"""
-Where words go: data to stdout, talk to stderr, plain lines when nobody looks at a terminal.
-"""
+"""Where words go: data to stdout, talk to stderr, plain lines when nobody looks at a terminal."""
 
 import json
 import os
@@ -28,17 +26,13 @@ _PADDED_END = re.compile(r"(?:\x1b\[[\d;]*m| )+(?=\n)")
 
 
 def print_json(kind: str, body: dict[str, Any]) -> None:
-    """
-    Print one JSON document to stdout: indented on a terminal, elsewhere on a line of its own.
-    """
+    """Print one JSON document to stdout: indented on a terminal, elsewhere on a line of its own."""
     document = {"schema_version": SCHEMA_VERSION, "kind": kind, **body}
     click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() else None))
 
 
 def columns() -> int:
-    """
-    Return how many characters a line of stdout may have; 0 when nobody reads it on a terminal.
-    """
+    """Return how many characters a line of stdout may have; 0 when nobody reads it on a terminal."""
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
         return 0
     return shutil.get_terminal_size().columns
@@ -61,16 +55,12 @@ def page() -> "Iterator[Console]":
 
 
 def put(text: str, *, err: bool = False) -> None:
-    """
-    Print a line that may repeat what machines, the job or the cloud have said; colours stay, no more.
-    """
+    """Print a line that may repeat what machines, the job or the cloud have said; colours stay, no more."""
     click.echo(clean(text, colours=True), err=err)
 
 
 def say(text: str, *, style: str = "") -> None:
-    """
-    Print talk to stderr, in colour on a terminal that wants it.
-    """
+    """Print talk to stderr, in colour on a terminal that wants it."""
     from rich.console import Console
 
     Console(stderr=True, soft_wrap=True, highlight=False).print(
@@ -98,17 +88,13 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
 
 
 def wants_json(args: Sequence[str]) -> bool:
-    """
-    Say whether the command line asks for JSON; what follows `--` is for another program.
-    """
+    """Say whether the command line asks for JSON; what follows `--` is for another program."""
     own = args[: args.index("--")] if "--" in args else args
     return "--json" in own
 
 
 def show_unexpected(error: Exception, args: Sequence[str]) -> None:
-    """
-    Print what nobody had foreseen: the disk's trouble as such, a bug in one line, its story in a file.
-    """
+    """Print what nobody had foreseen: the disk's trouble as such, a bug in one line, its story in a file."""
     from orchestrator.agent.redact import masked
     from orchestrator.engine.atomic_files import disk_trouble
 
@@ -130,9 +116,7 @@ def show_unexpected(error: Exception, args: Sequence[str]) -> None:
 
 
 def story_of(error: Exception) -> str:
-    """
-    Write the whole story of a bug to a file and return its path; what looks like a token is masked.
-    """
+    """Write the whole story of a bug to a file and return its path; what looks like a token is masked."""
     import platform
     import tempfile
 

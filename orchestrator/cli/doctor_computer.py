@@ -1,6 +1,4 @@
-"""
-What `tpuctl doctor` finds on this computer: programs, libraries, the terminal, the state folder.
-"""
+"""What `tpuctl doctor` finds on this computer: programs, libraries, the terminal, the state folder."""
 
 import os
 import platform
@@ -32,9 +30,7 @@ PROGRAM_SECONDS = 10.0
 
 
 def look_at_computer(cloud: str) -> Computer:
-    """
-    Return what this computer shows.
-    """
+    """Return what this computer shows."""
     folder = state_path(cloud)
     programs = {name: _version(name, words) for name, words in PROGRAMS.items()}
     keys = sorted(folder.glob("*/*/id_ed25519"))
@@ -65,9 +61,7 @@ def _installed(name: str) -> str | None:
 
 
 def _version(name: str, words: tuple[str, ...]) -> str | None:
-    """
-    Return the first line of a program's answer to the question for its version, None when it is not there.
-    """
+    """Return the first line of a program's answer to the question for its version, None when it is not there."""
     path = shutil.which(name)
     if path is None:
         return None
@@ -83,9 +77,7 @@ def _version(name: str, words: tuple[str, ...]) -> str | None:
 
 
 def _gcloud() -> str | None:
-    """
-    Return gcloud's version from its own file: the program itself takes a second to say it.
-    """
+    """Return gcloud's version from its own file: the program itself takes a second to say it."""
     path = shutil.which("gcloud")
     if path is None:
         return None
@@ -103,9 +95,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _problem(folder: Path) -> str:
-    """
-    Say why *folder*, or the nearest one above it that is there, cannot be written; empty when it can.
-    """
+    """Say why *folder*, or the nearest one above it that is there, cannot be written; empty when it can."""
     there = _nearest(folder)
     if not there.is_dir():
         return f"{there} is no folder"
@@ -124,9 +114,7 @@ def _nearest(folder: Path) -> Path:
 
 
 def _kept(folder: Path, now: float) -> tuple[Kept, ...]:
-    """
-    Return the deployments that this computer remembers.
-    """
+    """Return the deployments that this computer remembers."""
     return tuple(_one(path, now) for path in sorted(folder.glob(f"*/*/{KEPT}")))
 
 

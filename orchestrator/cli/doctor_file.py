@@ -1,6 +1,4 @@
-"""
-What `tpuctl doctor` finds in the deployment file and beside it.
-"""
+"""What `tpuctl doctor` finds in the deployment file and beside it."""
 
 from pathlib import Path
 
@@ -16,9 +14,7 @@ NO_FILE = "TPU-111"
 
 
 def look_at_file(choice: Choice) -> File:
-    """
-    Return what the deployment file says; one that is wrong or missing is a finding, not an error.
-    """
+    """Return what the deployment file says; one that is wrong or missing is a finding, not an error."""
     try:
         path, spec = read_spec(choice)
     except ConfigError as error:
@@ -44,9 +40,7 @@ def _size(path: Path, spec: Spec) -> tuple[int | None, str]:
 
 
 def _taken(spec: Spec) -> dict[str, int]:
-    """
-    Return the sidecars whose port another program of this computer holds.
-    """
+    """Return the sidecars whose port another program of this computer holds."""
     from orchestrator.ssh.tunnel import free_port
 
     return {one.name: one.port for one in sidecars(spec, "") if not free_port(one.port)}

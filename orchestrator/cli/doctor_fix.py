@@ -1,6 +1,4 @@
-"""
-What `tpuctl doctor --fix` mends: permissions of our own files, and what a dead local cloud has left.
-"""
+"""What `tpuctl doctor --fix` mends: permissions of our own files, and what a dead local cloud has left."""
 
 from pathlib import Path
 
@@ -8,9 +6,7 @@ from orchestrator.advice.doctor.facts import Facts
 
 
 def mend(facts: Facts) -> list[str]:
-    """
-    Mend what is safe to mend and return what was done, in words.
-    """
+    """Mend what is safe to mend and return what was done, in words."""
     done = []
     here = facts.computer
     if here.state_mode is not None and here.state_mode & 0o022:

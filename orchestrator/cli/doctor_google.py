@@ -1,6 +1,4 @@
-"""
-What `tpuctl doctor` finds of the login and the project: all questions side by side, each with a limit.
-"""
+"""What `tpuctl doctor` finds of the login and the project: all questions side by side, each with a limit."""
 
 import configparser
 import json
@@ -37,9 +35,7 @@ Question = Callable[[], Sight[Any]]
 
 
 def look_at_google(choice: "Choice", spec: "Spec | None") -> Google:
-    """
-    Return what the login and the chosen cloud show.
-    """
+    """Return what the login and the chosen cloud show."""
     account, configured = gcloud_settings()
     if choice.cloud == "local":
         return _local(spec, account, configured)
@@ -80,9 +76,7 @@ def _local(spec: "Spec | None", account: str, configured: str) -> Google:
 
 
 def _nobody(spec: "Spec | None", why: str) -> dict[str, Any]:
-    """
-    Return the answers to all questions of the project when none can be asked.
-    """
+    """Return the answers to all questions of the project when none can be asked."""
     unknown = Unknown(why)
     zones = spec.tpu.zones if spec else ()
     lists = {"offers": dict.fromkeys(zones, unknown), "runtimes": dict.fromkeys(zones, unknown)}
@@ -150,16 +144,12 @@ def _asked(clients: Any, spec: "Spec | None", project: str, endpoint: str) -> di
 
 
 def network_of(spec: "Spec | None") -> NetworkInterface:
-    """
-    Return the network that a deployment's machines get.
-    """
+    """Return the network that a deployment's machines get."""
     return NetworkInterface(spec.network, spec.subnetwork or "", spec.tags) if spec else NetworkInterface()
 
 
 def _of_deployment(probe: Any, spec: "Spec", buckets: Any, project: str) -> dict[str, Question]:
-    """
-    Return the questions that need a deployment file.
-    """
+    """Return the questions that need a deployment file."""
     name = names.bucket_name(spec, project)
     questions: dict[str, Question] = {
         "bucket": lambda: buckets.observe(name),
@@ -183,9 +173,7 @@ def _of_deployment(probe: Any, spec: "Spec", buckets: Any, project: str) -> dict
 
 
 def side_by_side(questions: Mapping[str, Question], seconds: float = SECONDS) -> dict[str, Sight[Any]]:
-    """
-    Ask everything at once; what has no answer after *seconds* is Unknown, and is not waited for.
-    """
+    """Ask everything at once; what has no answer after *seconds* is Unknown, and is not waited for."""
     answers: dict[str, Sight[Any]] = {}
 
     def ask(name: str, question: Question) -> None:
@@ -205,9 +193,7 @@ def side_by_side(questions: Mapping[str, Question], seconds: float = SECONDS) ->
 
 
 def clock_ahead(endpoint: str) -> Sight[float]:
-    """
-    Return by how many seconds this computer's clock is ahead of the one that answers at *endpoint*.
-    """
+    """Return by how many seconds this computer's clock is ahead of the one that answers at *endpoint*."""
     handlers = [urllib.request.ProxyHandler({})] if endpoint.startswith("http://127.") else []
     request = urllib.request.Request(f"{endpoint}/storage/v1/b", method="HEAD")  # noqa: S310 - ours or Google's
     before = time.time()
@@ -225,9 +211,7 @@ def clock_ahead(endpoint: str) -> Sight[float]:
 
 
 def find_login() -> Sight[Login]:
-    """
-    Return application default credentials as their file shows them; only without a file a machine is asked.
-    """
+    """Return application default credentials as their file shows them; only without a file a machine is asked."""
     named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     path = Path(named) if named else _gcloud_folder() / "application_default_credentials.json"
     if path.exists():
@@ -243,9 +227,7 @@ def find_login() -> Sight[Login]:
 
 
 def login_file() -> str:
-    """
-    Return the e-mail in the credentials' file, empty where none is named there; nobody is asked.
-    """
+    """Return the e-mail in the credentials' file, empty where none is named there; nobody is asked."""
     named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     path = Path(named) if named else _gcloud_folder() / "application_default_credentials.json"
     found = _read_login(path)
@@ -267,9 +249,7 @@ def _read_login(path: Path) -> Sight[Login]:
 
 
 def _of_machine() -> Sight[Login]:
-    """
-    Ask the metadata server of a machine at Google, as google-auth does.
-    """
+    """Ask the metadata server of a machine at Google, as google-auth does."""
     import google.auth
     from google.auth.exceptions import GoogleAuthError
 
@@ -281,9 +261,7 @@ def _of_machine() -> Sight[Login]:
 
 
 def gcloud_settings() -> tuple[str, str]:
-    """
-    Return account and project of gcloud's active configuration, empty where there is none.
-    """
+    """Return account and project of gcloud's active configuration, empty where there is none."""
     folder = _gcloud_folder()
     try:
         name = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or (folder / "active_config").read_text().strip()

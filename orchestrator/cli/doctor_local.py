@@ -1,6 +1,4 @@
-"""
-What `tpuctl doctor` finds of the local cloud. It starts nothing.
-"""
+"""What `tpuctl doctor` finds of the local cloud. It starts nothing."""
 
 import importlib.util
 import shutil
@@ -18,9 +16,7 @@ SECONDS = 3.0
 
 
 def look_at_local(cloud: str) -> Local:
-    """
-    Return what the local cloud of this computer needs, and whether one runs.
-    """
+    """Return what the local cloud of this computer needs, and whether one runs."""
     from orchestrator.emulator.places import address_on_machine, local_folder, read_address
 
     folder = local_folder()
@@ -57,9 +53,7 @@ def _namespace(missing: tuple[str, ...]) -> str | None:
 
 
 def _answers(endpoint: str) -> bool:
-    """
-    Say whether the daemon speaks HTTP; which status it gives does not matter.
-    """
+    """Say whether the daemon speaks HTTP; which status it gives does not matter."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         opener.open(f"{endpoint}/storage/v1/b", timeout=SECONDS).close()
@@ -71,9 +65,7 @@ def _answers(endpoint: str) -> bool:
 
 
 def _taken(folder: Path) -> tuple[int, ...]:
-    """
-    Return the ports of the stopped local cloud that somebody else listens on now.
-    """
+    """Return the ports of the stopped local cloud that somebody else listens on now."""
     from orchestrator.emulator.options import PORTS, load_options
 
     if not (folder / "options.json").exists():

@@ -1,6 +1,4 @@
-"""
-What a rehearsal sees of a run while it lasts: steps, checkpoints, log lines, and whether the cloud is there.
-"""
+"""What a rehearsal sees of a run while it lasts: steps, checkpoints, log lines, and whether the cloud is there."""
 
 import contextlib
 import re
@@ -33,9 +31,7 @@ OURS = re.compile(r"--- .* ---$")
 
 
 class Evidence:
-    """
-    Look again and again, and remember what machines showed that are gone by now.
-    """
+    """Look again and again, and remember what machines showed that are gone by now."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -52,9 +48,7 @@ class Evidence:
         self.looks = 0
 
     def look(self, *, at_once: bool = False) -> None:
-        """
-        Look once, unless the last look was a moment ago. Raises TpuctlError when the cloud stays away.
-        """
+        """Look once, unless the last look was a moment ago. Raises TpuctlError when the cloud stays away."""
         now = time.monotonic()
         if self.looks and not at_once and now - self._looked < PACE:
             return
@@ -123,9 +117,7 @@ class Evidence:
         return [Save(step, newest) for step in steps]
 
     def shown(self, beats: list[Heartbeat], moment: Moment) -> Shown:
-        """
-        Return what the machine has shown whose workers' last reports are *beats*.
-        """
+        """Return what the machine has shown whose workers' last reports are *beats*."""
         slowest = min(beats, key=newest_step)
         step = newest_step(slowest)
         incarnation = slowest.incarnation
@@ -148,9 +140,7 @@ class Evidence:
         )
 
     def life(self, outcome: Outcome | None, reason: str) -> Life:
-        """
-        Return the run as it was, once it is over.
-        """
+        """Return the run as it was, once it is over."""
         self.look(at_once=True)
         session = self._stage.session
         store = session.cloud.store
@@ -171,18 +161,14 @@ class Evidence:
         return Life(**{**life.__dict__, "log": self._tail(life.failed)})
 
     def _tail(self, beat: Heartbeat | None) -> tuple[str, ...]:
-        """
-        Return the end of the job's own output on the machine that failed, or on the last one.
-        """
+        """Return the end of the job's own output on the machine that failed, or on the last one."""
         last = max(((number, worker) for number, worker, _ in self._lines), default=(0, 0))
         where = last if beat is None else (beat.incarnation, beat.worker)
         return last_output([line for number, worker, line in self._lines if (number, worker) == where])
 
 
 def last_output(lines: list[str]) -> tuple[str, ...]:
-    """
-    Return the last lines of what the job printed after its last start, from a log with the agent's own lines.
-    """
+    """Return the last lines of what the job printed after its last start, from a log with the agent's own lines."""
     found: list[str] = []
     for line in reversed(lines):
         ours = OURS.match(line)
@@ -194,9 +180,7 @@ def last_output(lines: list[str]) -> tuple[str, ...]:
 
 
 def newest_step(beat: Heartbeat) -> int:
-    """
-    Return the newest step that a worker told or committed, -1 for none.
-    """
+    """Return the newest step that a worker told or committed, -1 for none."""
     return max((n for n in (beat.step, beat.committed_step) if n is not None), default=-1)
 
 
@@ -218,9 +202,7 @@ def _saved_since(moment: float, folder: Path, format_: Format) -> list[int]:
 
 
 def _changed(folder: Path, below: str, files: "tuple[str, ...] | None") -> float:
-    """
-    Return when a file of a unit changed last, in seconds since the epoch. Raises OSError.
-    """
+    """Return when a file of a unit changed last, in seconds since the epoch. Raises OSError."""
     if files is None:
         return max((one.modified for one in files_below(folder / below)), default=0) / 1e9
     return max((folder / below / name).stat().st_mtime for name in files)

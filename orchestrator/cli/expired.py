@@ -1,6 +1,4 @@
-"""
-Deployments of this computer whose time to live is over while nobody watched: their machines are taken away.
-"""
+"""Deployments of this computer whose time to live is over while nobody watched: their machines are taken away."""
 
 import json
 from collections.abc import Iterator
@@ -21,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def remember(session: "Session") -> None:
-    """
-    Keep the spec of a deployment that is coming up, sealed: a changed time to live must not end it.
-    """
+    """Keep the spec of a deployment that is coming up, sealed: a changed time to live must not end it."""
     from orchestrator.cli.quick import keep_mark
     from orchestrator.cli.same_place import keep_account
     from orchestrator.config.adapter import dump
@@ -68,9 +64,7 @@ def sweep_expired(session: "Session") -> None:
 
 
 def _one_try(session: "Session") -> "Pass":
-    """
-    Make one pass. One that breaks off is not made again: the command that was typed has work of its own.
-    """
+    """Make one pass. One that breaks off is not made again: the command that was typed has work of its own."""
     from orchestrator.engine.atomic_files import disk_trouble
     from orchestrator.engine.loop import raise_bucket_gone
     from orchestrator.engine.reconcile import Reconciler
@@ -87,18 +81,14 @@ def _one_try(session: "Session") -> "Pass":
 
 
 def _doubts(result: "Pass") -> list[str]:
-    """
-    Say what kept this pass from ending the deployment: what it could not see, and what was refused.
-    """
+    """Say what kept this pass from ending the deployment: what it could not see, and what was refused."""
     sights = (result.world.nodes, result.world.vm)
     unseen = [sight.why for sight in sights if isinstance(sight, Unknown)]
     return [*unseen, *(failure.error.message for failure in result.failures)]
 
 
 def _expired(folder: Path, now: float) -> Iterator[Spec]:
-    """
-    Yield the specs of deployments whose ttl is over and whose record knows of something that is billed.
-    """
+    """Yield the specs of deployments whose ttl is over and whose record knows of something that is billed."""
     from orchestrator.cli.console import say
     from orchestrator.config.adapter import restore
     from orchestrator.engine.record_store import decode
@@ -121,15 +111,11 @@ def _expired(folder: Path, now: float) -> Iterator[Spec]:
 
 
 def billed(history: History) -> bool:
-    """
-    Say whether something may cost money: a TPU that was asked for may exist though nobody lived to see it.
-    """
+    """Say whether something may cost money: a TPU that was asked for may exist though nobody lived to see it."""
     asked = history.accepted or history.requested_at > 0
     return asked or any(span.until is None for span in history.spans)
 
 
 def _over(spec: Spec, history: History, now: float) -> bool:
-    """
-    Say whether the time to live is over; a deployment that has ended has none.
-    """
+    """Say whether the time to live is over; a deployment that has ended has none."""
     return history.started_at > 0 and now - history.started_at >= spec.watch.ttl

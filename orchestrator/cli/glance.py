@@ -1,6 +1,4 @@
-"""
-One look at a deployment, as a pass does it, and what `status --json` says of it.
-"""
+"""One look at a deployment, as a pass does it, and what `status --json` says of it."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,9 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Glance:
-    """
-    Hold what one look at a deployment has shown, and what a pass would make of it.
-    """
+    """Hold what one look at a deployment has shown, and what a pass would make of it."""
 
     world: "World"
     history: "History"
@@ -25,9 +21,7 @@ class Glance:
 
 
 def glance(session: "Session") -> Glance:
-    """
-    Look once, as a pass does, and change nothing.
-    """
+    """Look once, as a pass does, and change nothing."""
     from orchestrator.engine.observe import observe
     from orchestrator.planning.decide import decide
     from orchestrator.planning.update_record import learn
@@ -40,17 +34,13 @@ def glance(session: "Session") -> Glance:
 
 
 def look(session: "Session") -> dict[str, Any]:
-    """
-    Return what `status --json` prints, as the cloud shows it now.
-    """
+    """Return what `status --json` prints, as the cloud shows it now."""
     seen = glance(session)
     return body_of(session, seen, holder_of(session, seen.world))
 
 
 def body_of(session: "Session", seen: Glance, loop: dict[str, Any] | None) -> dict[str, Any]:
-    """
-    Return what `status --json` prints of one look; *loop* says who takes care of the deployment.
-    """
+    """Return what `status --json` prints of one look; *loop* says who takes care of the deployment."""
     from orchestrator.domain.observation import Present
     from orchestrator.planning.dead_man import alone
     from orchestrator.planning.on_demand import told
@@ -90,9 +80,7 @@ def body_of(session: "Session", seen: Glance, loop: dict[str, Any] | None) -> di
 
 
 def aged(body: dict[str, Any], seconds: float, by: str) -> dict[str, Any]:
-    """
-    Return a published status with the ages that it has *seconds* later; *by* names who had seen it.
-    """
+    """Return a published status with the ages that it has *seconds* later; *by* names who had seen it."""
 
     def older(row: dict[str, Any], *keys: str) -> dict[str, Any]:
         known = {key: round(row[key] + seconds, 1) for key in keys if row.get(key) is not None}
@@ -150,9 +138,7 @@ def _resources(session: "Session", world: "World", history: "History") -> list[d
 
 
 def holder_of(session: "Session", world: "World") -> dict[str, Any] | None:
-    """
-    Say who holds the lease, None when nobody does; *where* is "vm" for the loop on the VM.
-    """
+    """Say who holds the lease, None when nobody does; *where* is "vm" for the loop on the VM."""
     from orchestrator.domain.lease import Holder
     from orchestrator.domain.observation import Present
     from orchestrator.engine.held import current
@@ -164,9 +150,7 @@ def holder_of(session: "Session", world: "World") -> dict[str, Any] | None:
 
 
 def loop_of(holder: Any, age: float) -> dict[str, Any]:
-    """
-    Return a *holder* of the lease, renewed *age* seconds ago, as `status --json` prints it.
-    """
+    """Return a *holder* of the lease, renewed *age* seconds ago, as `status --json` prints it."""
     from orchestrator.domain.lease import LIFE, LOOP
 
     return {
@@ -205,9 +189,7 @@ def _workers(world: "World") -> list[dict[str, Any]]:
 
 
 def _eta(world: "World", target: int | None) -> float | None:
-    """
-    Return the seconds until the job's last step, at its rate of the moment.
-    """
+    """Return the seconds until the job's last step, at its rate of the moment."""
     from orchestrator.domain.job_progress import seconds_left
     from orchestrator.domain.observation import Present
 
@@ -217,7 +199,5 @@ def _eta(world: "World", target: int | None) -> float | None:
 
 
 def _age(now: float, then: float | None) -> float | None:
-    """
-    Return seconds; clocks of two machines may disagree by a little, so never less than none.
-    """
+    """Return seconds; clocks of two machines may disagree by a little, so never less than none."""
     return None if then is None else round(max(0.0, now - then), 1)

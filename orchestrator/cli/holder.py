@@ -1,6 +1,4 @@
-"""
-This process as the holder of a lease, and the lock that keeps a second one of this computer away.
-"""
+"""This process as the holder of a lease, and the lock that keeps a second one of this computer away."""
 
 import getpass
 import os
@@ -16,18 +14,14 @@ from orchestrator.private_folders import private_folder
 
 
 def this_process(command: str, now: float, yields: tuple[str, ...] = ()) -> Holder:
-    """
-    Return this process as a holder.
-    """
+    """Return this process as a holder."""
     who = f"{_user()}@{socket.gethostname()}"
     boot, space = _system()
     return Holder(uuid.uuid4().hex, who, command, now, os.getpid(), boot, space, yields)
 
 
 def gone(holder: Holder) -> bool:
-    """
-    Say whether *holder* was a process of this running system and is no more; elsewhere nobody can tell.
-    """
+    """Say whether *holder* was a process of this running system and is no more; elsewhere nobody can tell."""
     if not holder.boot or (holder.boot, holder.space) != _system() or holder.pid <= 0:
         return False
     try:
@@ -87,9 +81,7 @@ def _user() -> str:
 
 
 def _system() -> tuple[str, str]:
-    """
-    Return what names the running system and its space of process ids; empty where /proc does not tell.
-    """
+    """Return what names the running system and its space of process ids; empty where /proc does not tell."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return boot, str(Path("/proc/self/ns/pid").readlink())

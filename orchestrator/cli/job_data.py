@@ -1,6 +1,4 @@
-"""
-The job's data in commands: what the file names, the list that goes with the code, and the way to the bucket.
-"""
+"""The job's data in commands: what the file names, the list that goes with the code, and the way to the bucket."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,9 +21,7 @@ _SLOW = 1 << 28
 
 
 def read_data(path: Path, spec: "Spec", cloud: str) -> "tuple[DataSet, ...]":
-    """
-    Return the sets of `job.data`, their files read; none without `job.data`. Raise UsageError as `scan` does.
-    """
+    """Return the sets of `job.data`, their files read; none without `job.data`. Raise UsageError as `scan` does."""
     if not spec.job.data:
         return ()
     from orchestrator.cli.console import say
@@ -43,18 +39,14 @@ def read_data(path: Path, spec: "Spec", cloud: str) -> "tuple[DataSet, ...]":
 
 
 def with_code(sets: "tuple[DataSet, ...]") -> dict[str, bytes]:
-    """
-    Return what goes into the bundle beside the code.
-    """
+    """Return what goes into the bundle beside the code."""
     from orchestrator.ssh.local_data import listing
 
     return {LIST_NAME: listing(sets)} if sets else {}
 
 
 def say_what_is_sent(session: "Session", sets: "tuple[DataSet, ...]") -> None:
-    """
-    Say what leaves this computer, and what ignore rules keep.
-    """
+    """Say what leaves this computer, and what ignore rules keep."""
     from orchestrator.cli.console import say
     from orchestrator.cli.sent import what_is_sent
     from orchestrator.cli.source_folder import source_folder
@@ -65,9 +57,7 @@ def say_what_is_sent(session: "Session", sets: "tuple[DataSet, ...]") -> None:
 
 
 def check_sources(session: "Session") -> None:
-    """
-    Raise UsageError when a folder of a bucket is not there or empty; say so when it cannot be seen from here.
-    """
+    """Raise UsageError when a folder of a bucket is not there or empty; say so when it cannot be seen from here."""
     from orchestrator.cli.console import say
     from orchestrator.domain.data_spec import bucket_sources
     from orchestrator.domain.observation import Absent, Present, Unknown
@@ -86,9 +76,7 @@ def check_sources(session: "Session") -> None:
 
 
 def bucket_is_there(session: "Session") -> bool:
-    """
-    Say whether the deployment has its bucket by now. Raise what hides it.
-    """
+    """Say whether the deployment has its bucket by now. Raise what hides it."""
     from orchestrator.domain.observation import Absent, Unknown
     from orchestrator.errors import TransientError
 
@@ -102,9 +90,7 @@ def bucket_is_there(session: "Session") -> bool:
 
 
 def send_data(session: "Session", sets: "tuple[DataSet, ...]", printer: "EventPrinter") -> None:
-    """
-    Bring to the bucket what it does not have; leave when all of it is there. A second try sends the rest.
-    """
+    """Bring to the bucket what it does not have; leave when all of it is there. A second try sends the rest."""
     from orchestrator.cli.console import say
     from orchestrator.cli.leaving import leaving
     from orchestrator.ssh.local_data import DataFile

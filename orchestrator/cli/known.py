@@ -1,6 +1,4 @@
-"""
-Open a deployment by its name: one that this computer has brought up needs no file.
-"""
+"""Open a deployment by its name: one that this computer has brought up needs no file."""
 
 from typing import TYPE_CHECKING
 
@@ -48,9 +46,7 @@ def _kept(cloud: str, name: str) -> "Spec":
 
 
 def spec_in(path: "Path") -> "Spec":
-    """
-    Return what is kept in *path*; raise UsageError when it cannot be read.
-    """
+    """Return what is kept in *path*; raise UsageError when it cannot be read."""
     from orchestrator.config.adapter import restore
     from orchestrator.domain.checksum import unsealed
 

@@ -1,6 +1,4 @@
-"""
-What a command says when Ctrl-C ends it: what stays as it is, and how to go on.
-"""
+"""What a command says when Ctrl-C ends it: what stays as it is, and how to go on."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +10,7 @@ from orchestrator.cli.console import say
 
 @contextmanager
 def leaving(state: str, next_step: str) -> Iterator[None]:
-    """
-    End the command with 130 when somebody presses Ctrl-C inside, and say *state* and *next_step*.
-    """
+    """End the command with 130 when somebody presses Ctrl-C inside, and say *state* and *next_step*."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,6 +1,4 @@
-"""
-Find the machines of a deployment, with their pinned host keys.
-"""
+"""Find the machines of a deployment, with their pinned host keys."""
 
 from orchestrator.cli.wiring import Session
 from orchestrator.domain.observation import Node, World
@@ -13,18 +11,14 @@ from orchestrator.planning.update_record import learn
 
 
 def look(session: Session) -> World:
-    """
-    Return the world of this moment.
-    """
+    """Return the world of this moment."""
     return observe(
         session.cloud, session.spec, session.record.history, session.blueprint.bucket, session.clock.now()
     )
 
 
 def worker_hosts(session: Session) -> list[Host]:
-    """
-    Return the workers of the newest node; raise UsageError when there is none.
-    """
+    """Return the workers of the newest node; raise UsageError when there is none."""
     world = look(session)
     node = current_node(world, learn(session.record.history, world))
     if node is None or not node.workers:
@@ -51,7 +45,5 @@ def _published(session: Session, node: Node, worker: int) -> tuple[str, ...]:
 
 
 def the_vm(session: Session) -> Host:
-    """
-    Return the VM; raise RemoteError when it is not in sight.
-    """
+    """Return the VM; raise RemoteError when it is not in sight."""
     return vm_host(session.cloud, look(session))

@@ -1,6 +1,4 @@
-"""
-The command line's front door: it knows the names of the commands and imports only the one that is run.
-"""
+"""The command line's front door: it knows the names of the commands and imports only the one that is run."""
 
 import importlib
 import sys
@@ -69,20 +67,14 @@ ELSEWHERE = {
 
 
 class LazyGroup(click.Group):
-    """
-    Import a command's module only when that command runs.
-    """
+    """Import a command's module only when that command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """
-        Return the commands in the order of a deployment's life.
-        """
+        """Return the commands in the order of a deployment's life."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """
-        Import and return one command, or None when there is no such command.
-        """
+        """Import and return one command, or None when there is no such command."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"orchestrator.cli.commands.{cmd_name}")
@@ -90,9 +82,7 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """
-        Return the commands that begin so, for the shell's completion, without importing any of them.
-        """
+        """Return the commands that begin so, for the shell's completion, without importing any of them."""
         from click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):
@@ -101,9 +91,7 @@ class LazyGroup(click.Group):
         return [CompletionItem(name, help=text) for name, text in found]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """
-        Resolve a command; a name that is almost right gets a hint.
-        """
+        """Resolve a command; a name that is almost right gets a hint."""
         if args and args[0] not in COMMANDS:
             meant = _meant(args[0])
             hint = f"did you mean `tpuctl {meant}`?" if meant else "see: tpuctl --help"
@@ -113,17 +101,13 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """
-        Write the list of commands without importing any of them.
-        """
+        """Write the list of commands without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
 def _meant(word: str) -> str:
-    """
-    Return the command that *word* is another tool's name for, or almost the name of, else nothing.
-    """
+    """Return the command that *word* is another tool's name for, or almost the name of, else nothing."""
     import difflib
 
     here = {other: ours for ours, others in ELSEWHERE.items() for other in others}
@@ -147,9 +131,7 @@ def cli() -> None:
 
 
 def main(args: list[str] | None = None) -> None:
-    """
-    Run a command and leave with the exit code that belongs to its end.
-    """
+    """Run a command and leave with the exit code that belongs to its end."""
     status = run(args)
     if sys.stderr is not None and sys.stderr.isatty():
         from orchestrator.cli.update import tell
@@ -159,9 +141,7 @@ def main(args: list[str] | None = None) -> None:
 
 
 def run(args: list[str] | None = None) -> int:
-    """
-    Run a command and return its exit code: one place for expected errors, interrupts and bugs.
-    """
+    """Run a command and return its exit code: one place for expected errors, interrupts and bugs."""
     words = sys.argv[1:] if args is None else args
     try:
         # Without standalone mode click returns the status of an Exit instead of raising it.
@@ -194,9 +174,7 @@ def _failed(error: TpuctlError, words: Sequence[str]) -> int:
 
 
 def _in_our_words(error: click.ClickException) -> UsageError:
-    """
-    Return what click found wrong with the command line as an error of ours.
-    """
+    """Return what click found wrong with the command line as an error of ours."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "tpuctl"
     return UsageError(

@@ -1,6 +1,4 @@
-"""
-Metrics of `tpuctl watch` for Prometheus, on the loopback address of this computer.
-"""
+"""Metrics of `tpuctl watch` for Prometheus, on the loopback address of this computer."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -94,15 +92,11 @@ class Metrics:
 
     @property
     def port(self) -> int:
-        """
-        Return the port, also where the system chose it.
-        """
+        """Return the port, also where the system chose it."""
         return int(self._server.server_port)
 
     def update(self, body: Mapping[str, Any], now: float, *, failures: int) -> None:
-        """
-        Take over what one pass has seen, as `status --json` prints it.
-        """
+        """Take over what one pass has seen, as `status --json` prints it."""
         for gauge in self._gauges.values():
             gauge.clear()
         self._set("tpuctl_up", 0 if body["outcome"] else 1)
@@ -121,25 +115,19 @@ class Metrics:
         self._counters["tpuctl_failures_total"].labels(self._name).inc(failures)
 
     def _set(self, name: str, value: float | None, *labels: str) -> None:
-        """
-        Set one figure; one that is not known is left out.
-        """
+        """Set one figure; one that is not known is left out."""
         if value is not None:
             self._gauges[name].labels(self._name, *labels).set(value)
 
     def close(self) -> None:
-        """
-        Stop serving.
-        """
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 def for_no_page(app: "WSGIApplication") -> "WSGIApplication":
-    """
-    Return *app* for Prometheus and people: no web page of another site reads it, under whatever name.
-    """
+    """Return *app* for Prometheus and people: no web page of another site reads it, under whatever name."""
 
     def answer(environ: "WSGIEnvironment", start: "StartResponse") -> "Iterable[bytes]":
         name = environ.get("HTTP_HOST", "").rpartition(":")[0] or environ.get("HTTP_HOST", "")
@@ -153,9 +141,7 @@ def for_no_page(app: "WSGIApplication") -> "WSGIApplication":
 
 
 def metrics_table() -> str:
-    """
-    Return the table of docs/metrics.md.
-    """
+    """Return the table of docs/metrics.md."""
     rows = [
         f"| `{name}` | {', '.join(('deployment', *labels))} | {text} |"
         for name, (text, labels) in GAUGES.items()

@@ -1,6 +1,4 @@
-"""
-Put the loop of `tpuctl watch` on the VM, and take it back.
-"""
+"""Put the loop of `tpuctl watch` on the VM, and take it back."""
 
 from dataclasses import replace
 from typing import Any
@@ -53,9 +51,7 @@ def hand_over(session: Session) -> None:
 
 
 def take_back(session: Session) -> None:
-    """
-    End the loop on the VM and keep cron from starting it.
-    """
+    """End the loop on the VM and keep cron from starting it."""
     host, before = _contact(session)
     with session.alone(HAND_OVER):
         loop_on_vm.stop(session.cloud.remote, host)
@@ -84,9 +80,7 @@ def over(session: Session) -> bool:
 
 
 def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
-    """
-    Return the VM and what it says of its loop; wait for one that boots.
-    """
+    """Return the VM and what it says of its loop; wait for one that boots."""
     end, said = session.clock.now() + BOOT_SECONDS, False
     while True:
         try:
@@ -102,9 +96,7 @@ def _contact(session: Session) -> tuple[Host, loop_on_vm.LoopState]:
 
 
 def _host(session: Session) -> Host:
-    """
-    Return the VM; raise UsageError when there is none that could run the loop.
-    """
+    """Return the VM; raise UsageError when there is none that could run the loop."""
     spec, kept = session.spec, "nothing was changed"
     if not spec.watch.on_vm:
         raise UsageError(
@@ -124,9 +116,7 @@ def _host(session: Session) -> Host:
 
 
 def _packed(session: Session) -> loop_on_vm.Packed:
-    """
-    Return what goes to the VM: tpuctl itself, the deployment file with all overrides in it, and the key.
-    """
+    """Return what goes to the VM: tpuctl itself, the deployment file with all overrides in it, and the key."""
     local = session.choice.cloud == "local"
     project = session.project
     spec = replace(session.spec, project=project, service_account=session.blueprint.service_account)
@@ -151,9 +141,7 @@ def _packed(session: Session) -> loop_on_vm.Packed:
 
 
 def _wait(session: Session, host: Host) -> None:
-    """
-    Wait until the loop holds the lease. Raise RemoteError with its own words when it cannot.
-    """
+    """Wait until the loop holds the lease. Raise RemoteError with its own words when it cannot."""
     end, said, look_at = session.clock.now() + START_SECONDS, "", 0.0
     while not _holds(session):
         now = session.clock.now()

@@ -1,6 +1,4 @@
-"""
-Options that several commands share, with one meaning everywhere.
-"""
+"""Options that several commands share, with one meaning everywhere."""
 
 import sys
 from collections.abc import Callable
@@ -17,9 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def deployment_options(function: F) -> F:
-    """
-    Add what selects a deployment: --file, --set, --cloud, --json.
-    """
+    """Add what selects a deployment: --file, --set, --cloud, --json."""
     override = click.option(
         "--account-override",
         is_flag=True,
@@ -31,9 +27,7 @@ def deployment_options(function: F) -> F:
 
 
 def settings_options(function: F) -> F:
-    """
-    Add what names the deployment file and overrides it: --file, --set.
-    """
+    """Add what names the deployment file and overrides it: --file, --set."""
     file = click.option(
         "--file",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -64,9 +58,7 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 def output_option(default: str) -> Callable[[F], F]:
-    """
-    Add -o/--output, the file to write; *default* tells which one it is otherwise.
-    """
+    """Add -o/--output, the file to write; *default* tells which one it is otherwise."""
     return click.option(
         "-o",
         "--output",
@@ -76,9 +68,7 @@ def output_option(default: str) -> Callable[[F], F]:
 
 
 def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
-    """
-    Ask on a terminal; a no ends the command with 1.
-    """
+    """Ask on a terminal; a no ends the command with 1."""
     must_answer(yes=yes, flag=flag)
     if yes or click.confirm(question, err=True):
         return
@@ -87,9 +77,7 @@ def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
 
 
 def confirm_name(name: str, question: str, *, yes: bool) -> None:
-    """
-    Ask on a terminal for *name* itself, where a yes is too quick; another word ends the command with 1.
-    """
+    """Ask on a terminal for *name* itself, where a yes is too quick; another word ends the command with 1."""
     must_answer(yes=yes)
     if (
         yes
@@ -101,9 +89,7 @@ def confirm_name(name: str, question: str, *, yes: bool) -> None:
 
 
 def must_answer(*, yes: bool, flag: str = "--yes") -> None:
-    """
-    Raise UsageError when a question will come and nobody is there to answer it.
-    """
+    """Raise UsageError when a question will come and nobody is there to answer it."""
     if yes or sys.stdin.isatty():
         return
     raise UsageError(

@@ -1,6 +1,4 @@
-"""
-Where this computer remembers its deployments, and their names; light enough for the completion of a shell.
-"""
+"""Where this computer remembers its deployments, and their names; light enough for the completion of a shell."""
 
 import os
 import secrets
@@ -32,9 +30,7 @@ def state_folder(cloud: str) -> Path:
 
 
 def state_path(cloud: str) -> Path:
-    """
-    Return the path of `state_folder`, whoever owns what is there.
-    """
+    """Return the path of `state_folder`, whoever owns what is there."""
     chosen = os.environ.get("TPUCTL_STATE_DIR")
     if chosen:
         return Path(chosen).absolute() / cloud
@@ -70,23 +66,17 @@ def record_key(cloud: str) -> bytes:
 
 
 def kept_files(cloud: str) -> list[Path]:
-    """
-    Return the kept deployment files, one for each deployment that was brought up here.
-    """
+    """Return the kept deployment files, one for each deployment that was brought up here."""
     return sorted(state_folder(cloud).glob(f"*/*/{KEPT}"))
 
 
 def is_known(cloud: str, name: str) -> bool:
-    """
-    Say whether this computer has brought a deployment of that name up, in whatever project.
-    """
+    """Say whether this computer has brought a deployment of that name up, in whatever project."""
     return any(path.parent.name == name for path in kept_files(cloud))
 
 
 def on_machine() -> bool:
-    """
-    Say whether this computer is a machine in the network of the deployment: the loop on the VM runs there.
-    """
+    """Say whether this computer is a machine in the network of the deployment: the loop on the VM runs there."""
     return bool(os.environ.get("TPUCTL_CONTROLLER"))
 
 
@@ -100,9 +90,7 @@ def own_address() -> str:
 
 
 def complete_name(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> "list[CompletionItem]":
-    """
-    Return the deployments whose name begins so, each with its project, for the shell's completion.
-    """
+    """Return the deployments whose name begins so, each with its project, for the shell's completion."""
     from click.shell_completion import CompletionItem
 
     cloud = str(ctx.params.get("cloud") or os.environ.get("TPUCTL_CLOUD") or "gcp")

@@ -1,6 +1,4 @@
-"""
-A plan in a file: written by `plan --out F`, carried out by `up F`, or refused because something has moved.
-"""
+"""A plan in a file: written by `plan --out F`, carried out by `up F`, or refused because something has moved."""
 
 import hashlib
 import json
@@ -75,17 +73,13 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
 
 
 def _billed_now(history: "History") -> "Span | None":
-    """
-    Return the stretch of the newest TPU that exists, None when there is none.
-    """
+    """Return the stretch of the newest TPU that exists, None when there is none."""
     spans = [span for span in history.spans if span.kind == "node" and span.until is None]
     return max(spans, key=lambda span: span.since, default=None)
 
 
 def read_plan(path: Path) -> Approved:
-    """
-    Read a plan; raise UsageError when the file is none, or is not as it was written.
-    """
+    """Read a plan; raise UsageError when the file is none, or is not as it was written."""
     from orchestrator.domain.checksum import SEAL, checksum
 
     try:
@@ -107,9 +101,7 @@ def _unreadable(path: Path, why: str) -> UsageError:
 
 
 def open_approved(choice: Choice, path: Path, sink: "Sink") -> tuple[Session, Approved]:
-    """
-    Return the session of the deployment that a plan is about; its passes do what the plan holds, or end.
-    """
+    """Return the session of the deployment that a plan is about; its passes do what the plan holds, or end."""
     from orchestrator.config.adapter import restore
 
     if choice.settings or choice.file:
@@ -128,17 +120,13 @@ def open_approved(choice: Choice, path: Path, sink: "Sink") -> tuple[Session, Ap
 
 
 def check(session: Session, approved: Approved, bundle: str, agent: str) -> None:
-    """
-    Raise ConflictError when the plan would be another one now.
-    """
+    """Raise ConflictError when the plan would be another one now."""
     fresh, *_ = _foreseen(session, bundle, agent)
     refuse_moved(approved, fresh)
 
 
 def _foreseen(session: Session, bundle: str, agent: str) -> "tuple[Approved, Plan, World]":
-    """
-    Return what `up` would do now, without doing it, and what it was foreseen from.
-    """
+    """Return what `up` would do now, without doing it, and what it was foreseen from."""
     from orchestrator.cli.artifacts import as_wanted, ended
     from orchestrator.config.adapter import dump
     from orchestrator.config.shipped_catalog import load_catalog

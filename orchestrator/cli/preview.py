@@ -1,6 +1,4 @@
-"""
-Show the plan of a whole `up` without touching anything: no credentials, no network.
-"""
+"""Show the plan of a whole `up` without touching anything: no credentials, no network."""
 
 import os
 import tempfile
@@ -16,9 +14,7 @@ if TYPE_CHECKING:
 
 
 def preview(choice: Choice, *, scripts: bool) -> "Plan":
-    """
-    Print what `up` would do from nothing and return it; *scripts* adds what the machines would run.
-    """
+    """Print what `up` would do from nothing and return it; *scripts* adds what the machines would run."""
     from orchestrator.advice.preflight.rules import preflight
     from orchestrator.advice.preview import preview as preview_of
     from orchestrator.cli.job_data import read_data, with_code
@@ -58,9 +54,7 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
 
 
 def first_scripts(spec: "Spec", project: str, bundle: str, agent: str) -> dict[str, str]:
-    """
-    Return the scripts of the first incarnation's machines by name.
-    """
+    """Return the scripts of the first incarnation's machines by name."""
     from orchestrator.domain.ports import CloudAccount
     from orchestrator.domain.record import History
     from orchestrator.engine.blueprint import Blueprint

@@ -1,6 +1,4 @@
-"""
-Prices that `tpuctl prices refresh` has kept, and the catalogue with them.
-"""
+"""Prices that `tpuctl prices refresh` has kept, and the catalogue with them."""
 
 import json
 import math
@@ -17,16 +15,12 @@ Found = Mapping[tuple[str, str, bool], Price]
 
 
 def cache_file(cloud: str) -> Path:
-    """
-    Return where refreshed prices are kept, for each cloud its own.
-    """
+    """Return where refreshed prices are kept, for each cloud its own."""
     return state_folder(cloud) / "prices.json"
 
 
 def body_of(found: Found, date: str) -> dict[str, Any]:
-    """
-    Return what is kept.
-    """
+    """Return what is kept."""
     rows = [[*place, price.ondemand, price.spot] for place, price in found.items()]
     return {"schema": SCHEMA, "date": date, "prices": rows}
 

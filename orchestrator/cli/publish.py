@@ -1,6 +1,4 @@
-"""
-Publish each look of the loop: for `status` and the dashboard, and as metrics.
-"""
+"""Publish each look of the loop: for `status` and the dashboard, and as metrics."""
 
 from typing import TYPE_CHECKING
 
@@ -15,9 +13,7 @@ if TYPE_CHECKING:
 
 
 class Publication:
-    """
-    Publish what the passes of one command see, as long as it runs.
-    """
+    """Publish what the passes of one command see, as long as it runs."""
 
     def __init__(self, session: "Session", metrics: "Metrics | None" = None) -> None:
         self._session = session
@@ -27,9 +23,7 @@ class Publication:
             self._out.curve = read_curve(session.cloud.store)
 
     def after(self, result: "Pass") -> None:
-        """
-        Publish one pass.
-        """
+        """Publish one pass."""
         session, history, world = self._session, self._session.record.history, result.world
         seen = Glance(world, history, session.cost(history, world.seen_at), result.plan)
         body = body_of(session, seen, loop_of(session.holder, 0.0))
@@ -50,9 +44,7 @@ class Publication:
             self._metrics.update(body, world.seen_at, failures=len(result.failures))
 
     def close(self) -> None:
-        """
-        Say that nobody looks any more.
-        """
+        """Say that nobody looks any more."""
         if self._session.record.history.bucket_seen:
             self._out.save_curve(self._session.clock.now())
         self._out.withdraw()

@@ -25,9 +25,7 @@ NO_SETTINGS = {"TPUCTL_NO_UPDATE_CHECK", "TPUCTL_UPDATE_INDEX"}
 
 
 def keep_mark(session: "Session") -> None:
-    """
-    Remember which file this deployment is of; not one whose project comes from a login, which may change.
-    """
+    """Remember which file this deployment is of; not one whose project comes from a login, which may change."""
     if session.choice.cloud != "local" and not session.spec.project:
         return
     with suppress(OSError):
@@ -37,9 +35,7 @@ def keep_mark(session: "Session") -> None:
 
 
 def seen_here(cloud: str, file: Path | None, name: str | None) -> "Snapshot | None":
-    """
-    Return what a watcher of this computer has published; None when that cannot be told without a closer look.
-    """
+    """Return what a watcher of this computer has published; None when that cannot be told without a closer look."""
     from orchestrator.cli.holder import gone
     from orchestrator.cli.places import kept_files
     from orchestrator.clock import SystemClock
@@ -60,9 +56,7 @@ def _named(kept: list[Path], name: str) -> Path | None:
 
 
 def _of_file(kept: list[Path], file: Path | None) -> Path | None:
-    """
-    Return the folder of the one deployment that is of this file as it is now.
-    """
+    """Return the folder of the one deployment that is of this file as it is now."""
     from orchestrator.config.find import find
     from orchestrator.errors import UsageError
 
@@ -75,9 +69,7 @@ def _of_file(kept: list[Path], file: Path | None) -> Path | None:
 
 
 def _mark(path: Path) -> str:
-    """
-    Return a digest of all that makes a deployment of a file: its bytes, and the variables laid over them.
-    """
+    """Return a digest of all that makes a deployment of a file: its bytes, and the variables laid over them."""
     laid = {
         key: text
         for key, text in os.environ.items()
@@ -94,9 +86,7 @@ def _read(path: Path) -> str:
 
 
 def _may_be_over(kept: Path, now: float) -> bool:
-    """
-    Say whether the time to live of a deployment may be over, so that somebody has to look closer.
-    """
+    """Say whether the time to live of a deployment may be over, so that somebody has to look closer."""
     from orchestrator.domain.checksum import unsealed
     from orchestrator.domain.units import Duration
 

@@ -24,16 +24,12 @@ OVERRIDE = "tpuctl.account_override"
 
 
 def allow(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    """
-    Take the flag --account-override, which every command has and none handles.
-    """
+    """Take the flag --account-override, which every command has and none handles."""
     ctx.meta[OVERRIDE] = value or ctx.meta.get(OVERRIDE, False)
 
 
 def check_place(session: "Session") -> None:
-    """
-    Raise UsageError when this computer knows the deployment under another project or another login.
-    """
+    """Raise UsageError when this computer knows the deployment under another project or another login."""
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(OVERRIDE):
         return
@@ -88,9 +84,7 @@ def check_record(session: "Session") -> None:
 
 
 def own_agent(session: "Session") -> None:
-    """
-    Let the record name an agent that this computer has built: what it names runs as root on the next machine.
-    """
+    """Let the record name an agent that this computer has built: what it names runs as root on the next machine."""
     from dataclasses import replace
 
     from orchestrator.engine.artifacts import agent_file, is_whole
@@ -108,9 +102,7 @@ def own_agent(session: "Session") -> None:
 
 
 def keep_account(session: "Session") -> None:
-    """
-    Remember who brings the deployment up.
-    """
+    """Remember who brings the deployment up."""
     from orchestrator.engine.atomic_files import write_atomically
 
     account = login_of(session.choice.cloud)
@@ -119,9 +111,7 @@ def keep_account(session: "Session") -> None:
 
 
 def login_of(cloud: str) -> str:
-    """
-    Return the e-mail of the login, empty where it is not known; a rehearsal has none.
-    """
+    """Return the e-mail of the login, empty where it is not known; a rehearsal has none."""
     if cloud == "local":
         return ""
     from orchestrator.cli.doctor_google import gcloud_settings, login_file
@@ -137,9 +127,7 @@ def _kept_account(folder: Path) -> str:
 
 
 def _elsewhere(session: "Session") -> list[str]:
-    """
-    Return the other projects in which a deployment of this name is billed, as far as this computer knows.
-    """
+    """Return the other projects in which a deployment of this name is billed, as far as this computer knows."""
     from orchestrator.cli.expired import billed
     from orchestrator.cli.places import kept_files
     from orchestrator.engine.record_store import decode

@@ -1,6 +1,4 @@
-"""
-What a self-test looks at besides the product's own commands: the chips of a TPU, quota, what is left.
-"""
+"""What a self-test looks at besides the product's own commands: the chips of a TPU, quota, what is left."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,21 +16,15 @@ if TYPE_CHECKING:
 
 
 class StepError(Exception):
-    """
-    End a step that did not go as it must.
-    """
+    """End a step that did not go as it must."""
 
 
 class StepSkipError(Exception):
-    """
-    End a step that cannot show anything here; that is no failure.
-    """
+    """End a step that cannot show anything here; that is no failure."""
 
 
 def look(session: "Session", zone: str, kind: str, *, tpu: bool) -> None:
-    """
-    Ask whether all is there that the steps need; raise StepError where it is not, or is not to be seen.
-    """
+    """Ask whether all is there that the steps need; raise StepError where it is not, or is not to be seen."""
     from orchestrator.google.project_probe import Probe
 
     probe, spec = Probe(session.clients), session.spec

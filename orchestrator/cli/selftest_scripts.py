@@ -1,6 +1,4 @@
-"""
-What a self-test runs on machines, what it asks for in vain, and whose names its recording leaves out.
-"""
+"""What a self-test runs on machines, what it asks for in vain, and whose names its recording leaves out."""
 
 import re
 from typing import TYPE_CHECKING
@@ -86,18 +84,14 @@ What a TPU machine sees of its chips with the standard library alone: Google's d
 
 
 def facts(text: str) -> dict[str, str]:
-    """
-    Return what the probe printed; only its own words, with short values.
-    """
+    """Return what the probe printed; only its own words, with short values."""
     asked = {*re.findall(r"\bsay ([a-z-]+) ", PROBE), *re.findall(r"\"([a-z]+)=%", CHIPS), *PROGRAMS.split()}
     pairs = (line.partition("=") for line in text.splitlines())
     return {key: value for key, _, value in pairs if key in asked and _VALUE.fullmatch(value)}
 
 
 def redactor_for(session: "Session") -> Redactor:
-    """
-    Return what knows our own names, which must not pass, and the catalogue's, which may.
-    """
+    """Return what knows our own names, which must not pass, and the catalogue's, which may."""
     account, catalog = session.cloud.account.default_service_account, session.catalog
     zones = set(catalog.zones)
     public = {*zones, *(names.region_of(zone) for zone in zones), *catalog.accelerators, *catalog.runtimes}

@@ -53,9 +53,7 @@ WAIT = 240.0
 
 
 def earlier(cloud: str) -> Iterator[Path]:
-    """
-    Yield the folders of self-tests that have ended without their end: nobody holds their lock.
-    """
+    """Yield the folders of self-tests that have ended without their end: nobody holds their lock."""
     from filelock import FileLock, Timeout
 
     for file in sorted((state_folder(cloud) / FOLDER).glob(f"*/{FILE_NAME}")):
@@ -68,9 +66,7 @@ def earlier(cloud: str) -> Iterator[Path]:
 
 
 def take_down(folder: Path, cloud: str) -> int:
-    """
-    Delete a self-test's deployment with its data, and forget it when that worked. Return the exit code.
-    """
+    """Delete a self-test's deployment with its data, and forget it when that worked. Return the exit code."""
     from orchestrator.cli.main import run
 
     file = str(folder / FILE_NAME)
@@ -81,9 +77,7 @@ def take_down(folder: Path, cloud: str) -> int:
 
 
 class Run:
-    """
-    Run one self-test. *tpu* is False without TPU quota.
-    """
+    """Run one self-test. *tpu* is False without TPU quota."""
 
     def __init__(
         self, name: str, cloud: str, project: str | None, zone: str, kind: str, *, tpu: bool
@@ -98,9 +92,7 @@ class Run:
         )
 
     def price(self, budget: float) -> Hourly:
-        """
-        Return the prices of all machines. The deployment file is checked for that, and not kept.
-        """
+        """Return the prices of all machines. The deployment file is checked for that, and not kept."""
         self._write(3600.0, budget)
         try:
             return hourly(self.session.spec, self.session.catalog, self.zone)
@@ -109,16 +101,12 @@ class Run:
 
     @cached_property
     def session(self) -> Session:
-        """
-        Return the deployment for questions between the commands.
-        """
+        """Return the deployment for questions between the commands."""
         return Session(Choice(self.file, (), self.cloud), lambda _: None)
 
     @contextmanager
     def begun(self, ttl: float, budget: float) -> Iterator[None]:
-        """
-        Write the deployment file with its limits; from here on the next self-test would take it down.
-        """
+        """Write the deployment file with its limits; from here on the next self-test would take it down."""
         from filelock import FileLock
 
         self._write(ttl, budget)
@@ -150,9 +138,7 @@ class Run:
     # The steps.
 
     def steps(self, ttl: float) -> None:
-        """
-        Run all steps in order; one that fails stops nothing but those that need what it makes.
-        """
+        """Run all steps in order; one that fails stops nothing but those that need what it makes."""
         from orchestrator.google.exchange_recorder import Recorder, hearing
 
         clock = self.session.clock
@@ -207,9 +193,7 @@ class Run:
         }  # fmt: skip
 
     def _do(self, *words: str) -> None:
-        """
-        Run a command; raise StepError when it fails, and KeyboardInterrupt when Ctrl-C has ended it.
-        """
+        """Run a command; raise StepError when it fails, and KeyboardInterrupt when Ctrl-C has ended it."""
         code = self._run(*words)
         if code == 130:
             raise KeyboardInterrupt
@@ -224,9 +208,7 @@ class Run:
         return run([*words[:flags], *own, *words[flags:]])
 
     def _heard(self, *words: str) -> str:
-        """
-        Run a command and return what it prints to stdout.
-        """
+        """Run a command and return what it prints to stdout."""
         with redirect_stdout(StringIO()) as out:
             self._do(*words)
         return out.getvalue()
@@ -235,9 +217,7 @@ class Run:
         look(self.session, self.zone, self.kind, tpu=self.tpu)
 
     def _bucket(self) -> None:
-        """
-        Write one object as fast as it goes, and see that a wrong generation is refused.
-        """
+        """Write one object as fast as it goes, and see that a wrong generation is refused."""
         store, name = self.session.store, f"{FOLDER}/burst"
         generation = 0
         for number in range(BURST):
@@ -250,9 +230,7 @@ class Run:
         raise StepError("a write with a wrong generation was taken")
 
     def _refusals(self) -> None:
-        """
-        Ask for what does not exist. A type that exists is never asked for: it might be granted, and cost.
-        """
+        """Ask for what does not exist. A type that exists is never asked for: it might be granted, and cost."""
         session = self.session
         order = session.blueprint.node_order(session.record.history, self.zone, 1)
         order = replace(order, name=f"{self.name}-tpu-refused")
@@ -275,18 +253,14 @@ class Run:
         say(ask_beyond_quota(self.session, self.zone, self.kind))
 
     def _chips(self) -> None:
-        """
-        Run a program with what the image has: no package, no network. The job must not hold the chips.
-        """
+        """Run a program with what the image has: no package, no network. The job must not hold the chips."""
         self._probe("chips", script=CHIPS)
         found = self.session.catalog.accelerator(self.kind)
         wanted = found.chips_per_host if found else 1
         say(chips_seen(self.recording.machines["chips"], wanted, local=self.cloud == "local"))
 
     def _job(self) -> None:
-        """
-        Let the job save, kill it, and see that it goes on.
-        """
+        """Let the job save, kill it, and see that it goes on."""
         first = self._saved(0)
         self._run("exec", "--", "pkill -KILL -f '[t]rain.py'")
         self._saved(first)
@@ -295,9 +269,7 @@ class Run:
         self._do("fetch", "--output", str(self.folder / "model"))
 
     def _saved(self, before: int) -> int:
-        """
-        Wait for a complete checkpoint after step *before*; return its step.
-        """
+        """Wait for a complete checkpoint after step *before*; return its step."""
         from orchestrator.engine.checkpoints import read_checkpoints
 
         clock, store = self.session.clock, self.session.store
@@ -310,9 +282,7 @@ class Run:
         raise StepError(f"no checkpoint after step {before} within {WAIT:.0f} s")
 
     def _lost(self) -> None:
-        """
-        Delete the TPU as a stranger would, and let `up` bring another one.
-        """
+        """Delete the TPU as a stranger would, and let `up` bring another one."""
         for node in self._nodes():
             self.session.cloud.nodes.delete(node, self.zone)
         clock = self.session.clock
@@ -334,9 +304,7 @@ class Run:
         self._do("fetch", "--output", str(self.folder / "last"))
 
     def _early(self) -> None:
-        """
-        Ask for a TPU and take it back while it is being made.
-        """
+        """Ask for a TPU and take it back while it is being made."""
         from orchestrator.cli.commands.up import Goal, bring_up
 
         self._do("down", "--yes")
@@ -350,9 +318,7 @@ class Run:
     # The end.
 
     def end(self) -> list[str]:
-        """
-        Delete everything, look for what carries our label, and return what is left or could not be seen.
-        """
+        """Delete everything, look for what carries our label, and return what is left or could not be seen."""
         say("\n== down: everything goes, and lists prove it", style="bold")
         clock = self.session.clock
         began = clock.monotonic()
@@ -366,15 +332,11 @@ class Run:
         return left
 
     def _anew(self) -> Session:
-        """
-        Return the deployment once more: the last `down` has stopped a local cloud that was idle.
-        """
+        """Return the deployment once more: the last `down` has stopped a local cloud that was idle."""
         return Session(self.session.choice, lambda _: None, self.session.spec)
 
     def _left(self, session: Session, bucket: str) -> list[str]:
-        """
-        Return what the lists do not prove to be gone, and what is left on this computer.
-        """
+        """Return what the lists do not prove to be gone, and what is left on this computer."""
         left = still_there(session, self.name, self.zone, bucket)
         if not left and self.folder.exists():
             left.append(f"the folder {self.folder}")

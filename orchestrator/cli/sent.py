@@ -40,9 +40,7 @@ class Sent:
     hooks: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """
-        Return what `--json` prints.
-        """
+        """Return what `--json` prints."""
         return {
             "sent": {
                 "files": len(self.code),
@@ -67,9 +65,7 @@ class Sent:
         }  # fmt: skip
 
     def lines(self) -> Iterator[str]:
-        """
-        Yield what people read: the code, each set of data, and what stays at home with its rule.
-        """
+        """Yield what people read: the code, each set of data, and what stays at home with its rule."""
         from orchestrator.cli.commands.checkpoints import size_text
 
         total = sum(entry.size for entry in self.code)
@@ -105,9 +101,7 @@ class Sent:
 def what_is_sent(
     path: Path, spec: "Spec", source: Path, sets: "tuple[DataSet, ...]", usd: float | None = None
 ) -> Sent:
-    """
-    Look at the folder *source*; what a set of data brings does not count as staying at home.
-    """
+    """Look at the folder *source*; what a set of data brings does not count as staying at home."""
     from orchestrator.ssh.source_folder import look
 
     found = look(source)
@@ -132,9 +126,7 @@ def what_is_sent(
 
 
 def render(sent: Sent, console: "Console", width: int) -> None:
-    """
-    Print it as a part of a plan.
-    """
+    """Print it as a part of a plan."""
     console.print()
     for line in sent.lines():
         console.print(line, markup=False, width=min(width, console.width), overflow="fold")
@@ -145,9 +137,7 @@ def _files(count: int) -> str:
 
 
 def _leads(base: Path, sets: "tuple[DataSet, ...]") -> Iterator[tuple[str, str]]:
-    """
-    Yield where links lead each set out of the project; nothing for one that is named where it lies.
-    """
+    """Yield where links lead each set out of the project; nothing for one that is named where it lies."""
     project = base.resolve()
     for one in sets:
         named = Path(os.path.normpath(base / Path(one.source).expanduser()))
@@ -159,9 +149,7 @@ def _leads(base: Path, sets: "tuple[DataSet, ...]") -> Iterator[tuple[str, str]]
 
 
 def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
-    """
-    Yield one line for each program, with its events.
-    """
+    """Yield one line for each program, with its events."""
     for command in dict.fromkeys(hooks.values()):
         events = ", ".join(event for event, one in hooks.items() if one == command)
         yield f"Runs on this computer, as you, when told {events}: {command}"

@@ -1,6 +1,4 @@
-"""
-Find a service on a machine, wait until it answers, and keep a tunnel to it while machines come and go.
-"""
+"""Find a service on a machine, wait until it answers, and keep a tunnel to it while machines come and go."""
 
 import json
 from collections.abc import Callable
@@ -44,9 +42,7 @@ LONGEST_STATE = 16 << 10
 
 @dataclass(frozen=True)
 class State:
-    """
-    Hold what a machine tells of a sidecar; *word* is installing, running, or how it failed.
-    """
+    """Hold what a machine tells of a sidecar; *word* is installing, running, or how it failed."""
 
     word: str
     address: str
@@ -56,9 +52,7 @@ class State:
 
 @dataclass(frozen=True)
 class Service:
-    """
-    Hold what is to be reached: a sidecar of this *name*, or any program on *port*.
-    """
+    """Hold what is to be reached: a sidecar of this *name*, or any program on *port*."""
 
     name: str
     role: str
@@ -68,9 +62,7 @@ class Service:
 
 
 def find_service(spec: Spec, text: str, *, on_vm: bool, worker: int) -> Service:
-    """
-    Return what the command line means. Raise UsageError when there is no such thing.
-    """
+    """Return what the command line means. Raise UsageError when there is no such thing."""
     if text not in REQUIREMENTS:
         if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
             raise UsageError(
@@ -145,9 +137,7 @@ def _say_once(said: str, text: str) -> str:
 
 
 def _over(session: Session, service: Service) -> UsageError | None:
-    """
-    Say that no machine will come back, when the deployment has ended.
-    """
+    """Say that no machine will come back, when the deployment has ended."""
     # The local cloud stops with its last machine; the record's copy on this computer is then the only one.
     history = session.record.load(forgiving=session.choice.cloud == "local")
     if history.outcome:
@@ -208,9 +198,7 @@ def _words(state: str) -> str:
 
 
 def _answers(target: Target, service: Service) -> bool:
-    """
-    Say whether the service is there; a notebook that lets everybody in is refused.
-    """
+    """Say whether the service is there; a notebook that lets everybody in is refused."""
     if service.name != "jupyter":
         return bool(target.answers("/"))
     status = target.answers("/api/status")
@@ -233,9 +221,7 @@ def _state(link: Link, service: Service) -> State:
 
 
 def state_of(text: str) -> State:
-    """
-    Return what a machine tells of a sidecar. Raise one of UNFORESEEN for what is no such thing.
-    """
+    """Return what a machine tells of a sidecar. Raise one of UNFORESEEN for what is no such thing."""
     if len(text) > LONGEST_STATE:
         raise ValueError(f"{len(text)} characters")
     told = json.loads(text)
@@ -246,9 +232,7 @@ def state_of(text: str) -> State:
 
 
 def _address(text: str) -> str:
-    """
-    Return where programs of a machine listen: an address of IP, loopback where it tells none.
-    """
+    """Return where programs of a machine listen: an address of IP, loopback where it tells none."""
     try:
         return str(ip_address(text.strip()))
     except ValueError:

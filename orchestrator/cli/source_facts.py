@@ -1,6 +1,4 @@
-"""
-One bounded look at the source folder for the rules of `tpuctl check`: what would be pushed, and nothing else.
-"""
+"""One bounded look at the source folder for the rules of `tpuctl check`: what would be pushed, and nothing else."""
 
 import contextlib
 import re
@@ -51,9 +49,7 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
 
 
 def _keys(root: Path, entries: Sequence[Entry]) -> Iterator[KeyFile]:
-    """
-    Yield what would be sent and is a key: by its content, else by its name.
-    """
+    """Yield what would be sent and is a key: by its content, else by its name."""
     for entry in entries:
         kinds: list[str] = []
         if entry.size <= SMALL:
@@ -66,9 +62,7 @@ def _keys(root: Path, entries: Sequence[Entry]) -> Iterator[KeyFile]:
 
 
 class _Look:
-    """
-    Collect facts file by file, within the bounds.
-    """
+    """Collect facts file by file, within the bounds."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -83,9 +77,7 @@ class _Look:
         self._files = 0
 
     def facts(self) -> SourceFacts:
-        """
-        Return what was seen.
-        """
+        """Return what was seen."""
         return SourceFacts(
             tuple(self._code),
             tuple(self._lines),
@@ -97,9 +89,7 @@ class _Look:
         )
 
     def at(self, entry: Entry) -> None:
-        """
-        Take in one file.
-        """
+        """Take in one file."""
         path = PurePosixPath(entry.path)
         listed = _LIST.search(path.name) is not None
         if path.suffix in _TEXT and not listed:
@@ -125,9 +115,7 @@ class _Look:
             self._python(entry.path, text)
 
     def _is_script(self, entry: Entry) -> bool:
-        """
-        Say whether a file that can be run, and has no ending, begins as scripts do.
-        """
+        """Say whether a file that can be run, and has no ending, begins as scripts do."""
         if "." in PurePosixPath(entry.path).name or not entry.mode & 0o100:
             return False
         try:
@@ -143,9 +131,7 @@ class _Look:
             self._unread.append(path)
 
     def _text(self, entry: Entry) -> str | None:
-        """
-        Return the file's text, or None when it is beyond the bounds or cannot be read.
-        """
+        """Return the file's text, or None when it is beyond the bounds or cannot be read."""
         self._files += 1
         if entry.size > FILE_BYTES or self._read + entry.size > ALL_BYTES or self._files > MOST_FILES:
             return None
@@ -157,9 +143,7 @@ class _Look:
 
 
 def _lines(path: str, text: str) -> Iterator[Line]:
-    """
-    Yield the lines of a file; what a backslash continues is one line, at its first number.
-    """
+    """Yield the lines of a file; what a backslash continues is one line, at its first number."""
     first, so_far = 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         first = first or number

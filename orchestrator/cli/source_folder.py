@@ -1,6 +1,4 @@
-"""
-Which folder is pushed: one of the project, never what lies above it.
-"""
+"""Which folder is pushed: one of the project, never what lies above it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,6 +1,4 @@
-"""
-A stage: a local cloud of its own, and the public commands run on it as a user would.
-"""
+"""A stage: a local cloud of its own, and the public commands run on it as a user would."""
 
 import json
 import os
@@ -56,73 +54,53 @@ class Stage:
 
     @property
     def cloud(self) -> Path:
-        """
-        Return the folder of the local cloud.
-        """
+        """Return the folder of the local cloud."""
         return self.folder / "cloud"
 
     def take(self, settings: Sequence[str]) -> None:
-        """
-        Use other settings from now on, for another deployment.
-        """
+        """Use other settings from now on, for another deployment."""
         self._settings = tuple(settings)
         self.__dict__.pop("session", None)
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """
-        Return the settings as flags for a command.
-        """
+        """Return the settings as flags for a command."""
         return tuple(part for setting in self._settings for part in ("--set", setting))
 
     def say(self, text: str, style: str = "bold") -> None:
-        """
-        Print one line of our own, over the live line of a command that runs meanwhile.
-        """
+        """Print one line of our own, over the live line of a command that runs meanwhile."""
         if wanted():
             click.echo("\r\x1b[2K", err=True, nl=False)
         say(text, style=style)
 
     def scene(self, title: str) -> None:
-        """
-        Announce a part.
-        """
+        """Announce a part."""
         click.echo("", err=True)
         self.say(f"== {title}")
 
     def start_cloud(self, *words: str) -> None:
-        """
-        Start the local cloud, and know from now on which process it is.
-        """
+        """Start the local cloud, and know from now on which process it is."""
         self.run("local", "start", *words)
         self.address = control.running()
 
     def run(self, *words: str) -> None:
-        """
-        Run one command; raise Exit with its code when it fails.
-        """
+        """Run one command; raise Exit with its code when it fails."""
         code = self.call(*words)
         if code != 0:
             raise click.exceptions.Exit(code)
 
     def call(self, *words: str) -> int:
-        """
-        Run one command and return its exit status.
-        """
+        """Run one command and return its exit status."""
         return self.start(*words).wait()
 
     def start(self, *words: str) -> "subprocess.Popen[bytes]":
-        """
-        Show and start one command.
-        """
+        """Show and start one command."""
         self._show(words)
         where = self.work if self.work.exists() else self.folder
         return subprocess.Popen(modules.command("orchestrator", *words), cwd=where, stdout=self._output)
 
     def run_beside(self, *words: str) -> None:
-        """
-        Run one command while another one draws its live line; raise Exit with its code when it fails.
-        """
+        """Run one command while another one draws its live line; raise Exit with its code when it fails."""
         self._show(words)
         done = subprocess.run(
             modules.command("orchestrator", *words), cwd=self.work,
@@ -138,9 +116,7 @@ class Stage:
         self.say(f"$ tpuctl {shown}", style="cyan")
 
     def end(self, process: "subprocess.Popen[bytes]") -> None:
-        """
-        Make sure that a started command is over.
-        """
+        """Make sure that a started command is over."""
         if process.poll() is None:
             process.terminate()
             try:
@@ -150,9 +126,7 @@ class Stage:
                 process.wait()
 
     def warm_up(self) -> None:
-        """
-        Import Google's clients while the first commands run, so that the first look is quick.
-        """
+        """Import Google's clients while the first commands run, so that the first look is quick."""
         names = ("google.cloud.storage", "google.cloud.tpu_v2", "fabric")
 
         def load() -> None:
@@ -163,9 +137,7 @@ class Stage:
         threading.Thread(target=load, daemon=True).start()
 
     def status(self) -> dict[str, Any]:
-        """
-        Return what `tpuctl status --json` says, or nothing when it fails.
-        """
+        """Return what `tpuctl status --json` says, or nothing when it fails."""
         try:
             self.session.record.load()
             return look(self.session)
@@ -174,9 +146,7 @@ class Stage:
 
     @cached_property
     def session(self) -> Session:
-        """
-        Return the deployment, for looking at it.
-        """
+        """Return the deployment, for looking at it."""
         return Session(Choice(self.work / FILE_NAME, self._settings, "local"), lambda _: None)
 
     def wait_for_step(
@@ -204,9 +174,7 @@ class Stage:
         )
 
     def clear(self) -> None:
-        """
-        Remove the local cloud with all machines.
-        """
+        """Remove the local cloud with all machines."""
         options = self.cloud / "options.json"
         if options.exists():
             self._marker = json.loads(options.read_text())["cloud_id"]
@@ -216,9 +184,7 @@ class Stage:
         )  # fmt: skip
 
     def leftovers(self) -> list[str]:
-        """
-        Return processes that carry the local cloud's marker and mounts below the folder.
-        """
+        """Return processes that carry the local cloud's marker and mounts below the folder."""
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         left = [mount for mount in mounts if mount.startswith(str(self.folder))]
         mark = self._marker.encode()
@@ -228,9 +194,7 @@ class Stage:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """
-    Let a termination and a closed terminal end the block as Ctrl-C does, so that its clean-up runs.
-    """
+    """Let a termination and a closed terminal end the block as Ctrl-C does, so that its clean-up runs."""
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
@@ -241,9 +205,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """
-    Keep signals of the terminal away from the block, and from the commands that it starts.
-    """
+    """Keep signals of the terminal away from the block, and from the commands that it starts."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
@@ -265,9 +227,7 @@ def _environ(process: Path) -> bytes:
 
 
 def _ready(status: dict[str, Any]) -> tuple[str, int]:
-    """
-    Return the name of the node that is READY, empty if none is, and the step that its job reports.
-    """
+    """Return the name of the node that is READY, empty if none is, and the step that its job reports."""
     ready = [r["name"] for r in status.get("resources", ()) if r["kind"] == "TPU" and r["state"] == "READY"]
     steps = [w["step"] or 0 for w in status.get("workers", ()) if w["phase"] == "run"]
     return (ready[0] if len(ready) == 1 else ""), min(steps, default=0)

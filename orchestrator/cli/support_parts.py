@@ -1,6 +1,4 @@
-"""
-What a maintainer needs to understand a deployment that went wrong; nothing is changed or started for it.
-"""
+"""What a maintainer needs to understand a deployment that went wrong; nothing is changed or started for it."""
 
 import json
 import os
@@ -32,9 +30,7 @@ _ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|\"[^\"]*\"|\S+)")
 
 @dataclass(frozen=True)
 class Part:
-    """
-    Hold one file of the archive: its name, what it is in words, and its text without secrets.
-    """
+    """Hold one file of the archive: its name, what it is in words, and its text without secrets."""
 
     name: str
     what: str
@@ -43,18 +39,14 @@ class Part:
 
 @dataclass
 class Collection:
-    """
-    Hold the parts that could be read, and why others could not.
-    """
+    """Hold the parts that could be read, and why others could not."""
 
     redactor: Redactor = field(default_factory=Redactor)
     parts: list[Part] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, what: str, read: Callable[[], Any]) -> None:
-        """
-        Add what *read* returns: a text, or values for JSON. What fails is noted, a bug of ours too.
-        """
+        """Add what *read* returns: a text, or values for JSON. What fails is noted, a bug of ours too."""
         try:
             value = read()
         except Exception as error:  # The archive is made because something is wrong; this may be it.
@@ -67,9 +59,7 @@ class Collection:
         self.parts.append(Part(name, what, text[-MOST:]))
 
     def _clean(self, value: Any) -> Any:
-        """
-        Return JSON's values with every text in them masked, keys too; so it stays JSON.
-        """
+        """Return JSON's values with every text in them masked, keys too; so it stays JSON."""
         if isinstance(value, str):
             return self.redactor.text(value)
         if isinstance(value, dict):
@@ -80,9 +70,7 @@ class Collection:
 
 
 def collect(choice: "Choice", name: str | None) -> Collection:
-    """
-    Read everything that can be read of one deployment and of this computer.
-    """
+    """Read everything that can be read of one deployment and of this computer."""
     from orchestrator.cli.known import open_session
 
     found = Collection()
@@ -104,9 +92,7 @@ def collect(choice: "Choice", name: str | None) -> Collection:
 
 
 def _add_deployment(found: Collection, session: "Session") -> None:
-    """
-    Add what is known of one deployment here, in its bucket and in the cloud.
-    """
+    """Add what is known of one deployment here, in its bucket and in the cloud."""
     session.only_looks = True
     found.add("settings.json", "the settings; values of job.env left out", lambda: _settings(session.spec))
     if session.choice.cloud == "local" and not _local_runs():
@@ -125,18 +111,14 @@ def _add_deployment(found: Collection, session: "Session") -> None:
 
 
 def _know_environment(redactor: Redactor) -> None:
-    """
-    Mask the values of variables whose names say that they are secrets.
-    """
+    """Mask the values of variables whose names say that they are secrets."""
     for name, text in os.environ.items():
         if _SECRET_NAME.search(name) and not name.startswith("GOOGLE_APPLICATION_"):
             redactor.know(name, text)
 
 
 def _know_spec(redactor: Redactor, spec: "Spec") -> None:
-    """
-    Mask what people write where a secret may stand although it should not: variables, addresses, hooks.
-    """
+    """Mask what people write where a secret may stand although it should not: variables, addresses, hooks."""
     for name, text in spec.job.env.items():
         redactor.know(f"job.env.{name}", text)
     for text in (spec.job.command, spec.job.setup):
@@ -202,9 +184,7 @@ def _object(path: Path) -> Any:
 
 
 def _lines(path: Path) -> list[Any]:
-    """
-    Return the newest lines of a file of JSON objects; the first one may be cut.
-    """
+    """Return the newest lines of a file of JSON objects; the first one may be cut."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, 2) - MOST // 2))
         lines = file.read().decode(errors="replace").splitlines()
@@ -261,9 +241,7 @@ def _logs(session: "Session") -> str:
 
 
 def _bugs() -> list[Path]:
-    """
-    Return the newest stories of bugs that this user's tpuctl has left.
-    """
+    """Return the newest stories of bugs that this user's tpuctl has left."""
     import tempfile
 
     found = []

@@ -42,9 +42,7 @@ def tell(words: Sequence[str], version: str) -> None:
 
 
 def wanted(words: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """
-    Say whether an index is named, and somebody reads who may want to know: no program, no CI, no rehearsal.
-    """
+    """Say whether an index is named, and somebody reads who may want to know: no program, no CI, no rehearsal."""
     if not environment.get(INDEX):
         return False
     quiet = any(environment.get(name) for name in (OFF, "CI", "_TPUCTL_COMPLETE"))
@@ -53,9 +51,7 @@ def wanted(words: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 
 def newer(found: object, version: str) -> bool:
-    """
-    Say whether *found* is the number of a later release; what is no plain number is none.
-    """
+    """Say whether *found* is the number of a later release; what is no plain number is none."""
     return isinstance(found, str) and bool(_VERSION.fullmatch(found)) and _parts(found) > _parts(version)
 
 
@@ -86,9 +82,7 @@ def _tell(place: Path, version: str, now: float) -> None:
 
 
 def _is_due(last: object, now: float) -> bool:
-    """
-    Say whether a day has passed; a time in the future was another clock's.
-    """
+    """Say whether a day has passed; a time in the future was another clock's."""
     return not isinstance(last, float) or not 0 <= now - last < DAY
 
 
@@ -107,9 +101,7 @@ def _keep(place: Path, held: Mapping[str, Any]) -> None:
 
 
 def _look_up(place: Path) -> None:
-    """
-    Start what asks the index. It outlives this process, and imports nothing from the folder it is started in.
-    """
+    """Start what asks the index. It outlives this process, and imports nothing from the folder it is started in."""
     subprocess.Popen(
         [sys.executable, "-I", __file__, os.environ[INDEX], str(place)],
         stdin=subprocess.DEVNULL,
@@ -120,9 +112,7 @@ def _look_up(place: Path) -> None:
 
 
 def latest(address: str) -> str:
-    """
-    Return the version that the index calls the newest; raise OSError or ValueError when it says none.
-    """
+    """Return the version that the index calls the newest; raise OSError or ValueError when it says none."""
     import urllib.request
 
     if not address.startswith(("https://", "http://")):

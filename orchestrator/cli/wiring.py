@@ -1,6 +1,4 @@
-"""
-The one place where real parts meet: clock, cloud, SSH, record, engine.
-"""
+"""The one place where real parts meet: clock, cloud, SSH, record, engine."""
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -45,9 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choice:
-    """
-    Hold what the user chose on the command line.
-    """
+    """Hold what the user chose on the command line."""
 
     file: Path | None
     settings: Sequence[str]
@@ -56,9 +52,7 @@ class Choice:
 
 
 def read_spec(choice: Choice) -> tuple[Path, Spec]:
-    """
-    Return the deployment file and the spec with the catalogue's runtime filled in.
-    """
+    """Return the deployment file and the spec with the catalogue's runtime filled in."""
     path = choice.file or find(Path.cwd())
     spec = load(path, overrides_of(choice.settings))
     runtime = spec.tpu.runtime or load_catalog().runtime_for(spec.tpu.type)
@@ -66,9 +60,7 @@ def read_spec(choice: Choice) -> tuple[Path, Spec]:
 
 
 class Session:
-    """
-    Hold one deployment with everything that acts on it. Parts are made when first used.
-    """
+    """Hold one deployment with everything that acts on it. Parts are made when first used."""
 
     def __init__(self, choice: Choice, sink: Sink, spec: Spec | None = None) -> None:
         self.choice = choice
@@ -87,9 +79,7 @@ class Session:
 
     @cached_property
     def project(self) -> str:
-        """
-        Return the project: the local cloud's own, the file's, the environment's or the credentials'.
-        """
+        """Return the project: the local cloud's own, the file's, the environment's or the credentials'."""
         if self.choice.cloud == "local":
             return self._local.project
         if self.spec.project:
@@ -114,16 +104,12 @@ class Session:
 
     @cached_property
     def folder(self) -> Path:
-        """
-        Return the folder for this deployment's key, record and bundles on this computer.
-        """
+        """Return the folder for this deployment's key, record and bundles on this computer."""
         return state_folder(self.choice.cloud) / self.project / self.spec.name
 
     @cached_property
     def ssh(self) -> "Ssh":
-        """
-        Return the SSH side.
-        """
+        """Return the SSH side."""
         from orchestrator.domain.names import SSH_USER
         from orchestrator.ssh.fleet import Ssh
         from orchestrator.ssh.keys import ensure_key
@@ -135,30 +121,22 @@ class Session:
         return Ssh(settings)
 
     def _tell(self, text: str) -> None:
-        """
-        Tell the user at once of what no command fails for.
-        """
+        """Tell the user at once of what no command fails for."""
         self._sink(Event(self.clock.now(), "failure", text))
 
     @cached_property
     def cloud(self) -> "Cloud":
-        """
-        Return the adapters of the chosen cloud.
-        """
+        """Return the adapters of the chosen cloud."""
         return self._open(ask_account=not self.only_looks)
 
     @cached_property
     def store(self) -> "Store":
-        """
-        Return the objects of the bucket alone, without a call and without the client of Compute Engine.
-        """
+        """Return the objects of the bucket alone, without a call and without the client of Compute Engine."""
         return self._open(ask_account=False).store
 
     @cached_property
     def clients(self) -> "Clients":
-        """
-        Return Google's clients for the chosen cloud, for what no adapter is about.
-        """
+        """Return Google's clients for the chosen cloud, for what no adapter is about."""
         from orchestrator.google.clients import Clients
 
         return Clients(self._settings())
@@ -191,18 +169,14 @@ class Session:
 
     @cached_property
     def blueprint(self) -> Blueprint:
-        """
-        Return what builds our orders.
-        """
+        """Return what builds our orders."""
         from orchestrator.ssh.keys import ensure_key
 
         return Blueprint(self.spec, self.cloud.account, ensure_key(self.folder).metadata_line())
 
     @cached_property
     def record(self) -> Record:
-        """
-        Return the deployment record, loaded.
-        """
+        """Return the deployment record, loaded."""
         path, name = self.folder / "record.json", self.spec.name
         record = Record(path, self.cloud.store, name, self.key, self.clock.now)
         record.load(forgiving=self.needs_no_record)
@@ -212,49 +186,35 @@ class Session:
 
     @cached_property
     def key(self) -> bytes:
-        """
-        Return the key by which records and snapshots prove who has written them.
-        """
+        """Return the key by which records and snapshots prove who has written them."""
         return record_key(self.choice.cloud)
 
     @cached_property
     def journal(self) -> Journal:
-        """
-        Return the intent journal.
-        """
+        """Return the intent journal."""
         return Journal(self.folder / "journal.jsonl", self.cloud.store, self.clock)
 
     @cached_property
     def sink(self) -> EventLog:
-        """
-        Return where events go: to the user at once, to the bucket after each pass.
-        """
+        """Return where events go: to the user at once, to the bucket after each pass."""
         return EventLog(self.cloud.store, self._sink, lambda: self.record.history.bucket_seen)
 
     @property
     def bundles(self) -> Path:
-        """
-        Return the folder of built bundles and agents.
-        """
+        """Return the folder of built bundles and agents."""
         return self.folder / "bundles"
 
     def cost(self, history: History, now: float) -> float:
-        """
-        Return the estimated cost up to *now* in USD.
-        """
+        """Return the estimated cost up to *now* in USD."""
         return spent(self.spec, self.catalog, history, now).known_usd
 
     def cost_at_most(self, history: History, now: float) -> float:
-        """
-        Return the estimated cost up to *now* in USD at the upper end of the prices, as budgets count it.
-        """
+        """Return the estimated cost up to *now* in USD at the upper end of the prices, as budgets count it."""
         return spent(self.spec, self.catalog, history, now).most_usd
 
     @cached_property
     def deployment(self) -> Deployment:
-        """
-        Return the parts that a pass needs.
-        """
+        """Return the parts that a pass needs."""
         return Deployment(
             spec=self.spec,
             cloud=self.cloud,
@@ -274,31 +234,23 @@ class Session:
 
     @cached_property
     def notifier(self) -> "Notifier":
-        """
-        Return what tells people; hooks are programs of the user's computer, so not in the loop on the VM.
-        """
+        """Return what tells people; hooks are programs of the user's computer, so not in the loop on the VM."""
         from orchestrator.cli.commands.notify import Notifier
         from orchestrator.domain.lease import LOOP
 
         return Notifier(self, hooks=self.holder.command != LOOP)
 
     def watcher(self) -> Watcher:
-        """
-        Return the loop over passes.
-        """
+        """Return the loop over passes."""
         return Watcher(self.deployment)
 
     @cached_property
     def lease(self) -> Lease:
-        """
-        Return the lease on the deployment, not yet acquired.
-        """
+        """Return the lease on the deployment, not yet acquired."""
         return Lease(self.cloud.store, self.clock, self.holder, self.ended)
 
     def ended(self, holder: Holder) -> bool:
-        """
-        Say whether *holder* was a process of this computer that no longer runs.
-        """
+        """Say whether *holder* was a process of this computer that no longer runs."""
         return gone(holder)
 
     @contextmanager

@@ -1,3 +1,1 @@
-"""
-From the deployment file, the environment and flags to a Spec; every complaint with its place.
-"""
+"""From the deployment file, the environment and flags to a Spec; every complaint with its place."""

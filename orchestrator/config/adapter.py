@@ -1,6 +1,4 @@
-"""
-pydantic's view of the Spec: validate, dump and restore.
-"""
+"""pydantic's view of the Spec: validate, dump and restore."""
 
 import json
 import re
@@ -13,18 +11,14 @@ from orchestrator.domain.spec import Spec
 
 @cache
 def adapter() -> Any:
-    """
-    Return the validator of a Spec; pydantic is imported here, when it is first needed.
-    """
+    """Return the validator of a Spec; pydantic is imported here, when it is first needed."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(Spec)
 
 
 def dump(spec: Spec) -> dict[str, Any]:
-    """
-    Return *spec* as plain values for JSON or YAML.
-    """
+    """Return *spec* as plain values for JSON or YAML."""
     data: dict[str, Any] = adapter().dump_python(spec, mode="json")
     return data
 
@@ -40,8 +34,6 @@ def document_of(spec: Spec) -> str:
 
 
 def restore(data: Mapping[str, Any]) -> Spec:
-    """
-    Return the Spec that `dump` wrote; pydantic's ValidationError tells of data that is not one.
-    """
+    """Return the Spec that `dump` wrote; pydantic's ValidationError tells of data that is not one."""
     spec: Spec = adapter().validate_python(dict(data))
     return spec

@@ -1,6 +1,4 @@
-"""
-What is wrong with a deployment file, said all at once.
-"""
+"""What is wrong with a deployment file, said all at once."""
 
 from dataclasses import asdict, dataclass
 
@@ -32,9 +30,7 @@ class Complaint:
 
 
 class ConfigError(UsageError):
-    """
-    Refuse a deployment file with every complaint about it.
-    """
+    """Refuse a deployment file with every complaint about it."""
 
     code = "TPU-110"
 
@@ -47,7 +43,5 @@ class ConfigError(UsageError):
         self.complaints = complaints
 
     def as_dict(self) -> dict[str, object]:
-        """
-        Return the error as `--json` prints it, with the complaints apart.
-        """
+        """Return the error as `--json` prints it, with the complaints apart."""
         return {**super().as_dict(), "complaints": [asdict(complaint) for complaint in self.complaints]}

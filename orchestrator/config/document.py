@@ -1,6 +1,4 @@
-"""
-YAML text to plain values, with line and column of each.
-"""
+"""YAML text to plain values, with line and column of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,9 +18,7 @@ _TAG_PREFIX = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True)
 class Mark:
-    """
-    Hold the line and column, from 1, of a key (for an item of a list: of the item) and of its value.
-    """
+    """Hold the line and column, from 1, of a key (for an item of a list: of the item) and of its value."""
 
     key: tuple[int, int]
     value: tuple[int, int]
@@ -30,9 +26,7 @@ class Mark:
 
 @dataclass
 class Document:
-    """
-    Hold the plain data of a file, the marks of its parts and what is wrong with its form.
-    """
+    """Hold the plain data of a file, the marks of its parts and what is wrong with its form."""
 
     name: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -40,16 +34,12 @@ class Document:
     complaints: list[Complaint] = field(default_factory=list)
 
     def complain(self, place: tuple[int, int], path: Path, message: str, hint: str = "") -> None:
-        """
-        Note a complaint at a place.
-        """
+        """Note a complaint at a place."""
         self.complaints.append(Complaint(self.name, *place, dotted(path), message, hint))
 
 
 def parse(raw: bytes, name: str) -> Document:
-    """
-    Read a deployment file; raise ConfigError when it is not one YAML mapping.
-    """
+    """Read a deployment file; raise ConfigError when it is not one YAML mapping."""
     text = _decode(raw, name)
     node, resolve = _compose(text, name)
     document = Document(name)
@@ -75,9 +65,7 @@ def _decode(raw: bytes, name: str) -> str:
 
 
 def _compose(text: str, name: str) -> tuple[Any, Any]:
-    """
-    Return the root node (None when the file is empty) and a function that makes a scalar's value.
-    """
+    """Return the root node (None when the file is empty) and a function that makes a scalar's value."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
@@ -134,9 +122,7 @@ def _place_at(before: str) -> tuple[int, int]:
 
 
 class _Reader:
-    """
-    Turn nodes into plain values and note where each stands.
-    """
+    """Turn nodes into plain values and note where each stands."""
 
     def __init__(self, document: Document, resolve: Any) -> None:
         self._document = document
@@ -144,9 +130,7 @@ class _Reader:
         self._count = 0
 
     def read(self, node: Any, path: Path) -> Any:
-        """
-        Return the value of *node*.
-        """
+        """Return the value of *node*."""
         self._count += 1
         if self._count > _MOST_NODES or len(path) > 20:
             raise _refuse(

@@ -1,6 +1,4 @@
-"""
-Find the deployment file; light, because `tpuctl status` does so before anything else is imported.
-"""
+"""Find the deployment file; light, because `tpuctl status` does so before anything else is imported."""
 
 from pathlib import Path
 

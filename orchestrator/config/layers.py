@@ -19,9 +19,7 @@ ENV_KEY = "job.env"
 
 
 def lay(document: Document, overrides: Mapping[str, str], environ: Mapping[str, str]) -> dict[Path, str]:
-    """
-    Put variables, then flags into the document's data; return the origin of each value put.
-    """
+    """Put variables, then flags into the document's data; return the origin of each value put."""
     origins: dict[Path, str] = {}
     for key, text, origin in (*_variables(environ), *_flags(overrides)):
         path = _put(document, key, text, origin)
@@ -34,9 +32,7 @@ def lay(document: Document, overrides: Mapping[str, str], environ: Mapping[str, 
 
 
 def overrides_of(settings: Sequence[str]) -> dict[str, str]:
-    """
-    Return what --set says, by key; raise UsageError when one has no value.
-    """
+    """Return what --set says, by key; raise UsageError when one has no value."""
     return dict(_override(text) for text in settings)
 
 
@@ -68,9 +64,7 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _put(document: Document, key: str, text: str, origin: str) -> Path | None:
-    """
-    Put one value into the data; return its path, or None after a complaint.
-    """
+    """Put one value into the data; return its path, or None after a complaint."""
     setting = settings().get(key)
     named = key.startswith(f"{ENV_KEY}.")
     if setting is None and not named:

@@ -1,6 +1,4 @@
-"""
-Find, read and check the deployment file.
-"""
+"""Find, read and check the deployment file."""
 
 import os
 from collections.abc import Mapping
@@ -41,9 +39,7 @@ def read(
     overrides: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Spec:
-    """
-    Return the deployment in *raw*; *name* stands in complaints. Raise ConfigError as `load` does.
-    """
+    """Return the deployment in *raw*; *name* stands in complaints. Raise ConfigError as `load` does."""
     document = parse(raw, name)
     origins = lay(document, overrides or {}, os.environ if environ is None else environ)
     spec, complaints = validate(document, origins)
@@ -53,9 +49,7 @@ def read(
 
 
 def shown(path: Path) -> str:
-    """
-    Return the path as people see it: relative when it lies below the working folder.
-    """
+    """Return the path as people see it: relative when it lies below the working folder."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except (ValueError, OSError):

@@ -1,6 +1,4 @@
-"""
-Where each setting of a deployment comes from: flag, variable, line of the file, or default.
-"""
+"""Where each setting of a deployment comes from: flag, variable, line of the file, or default."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -20,9 +18,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Origin:
-    """
-    Hold one setting as it is used, and where it comes from.
-    """
+    """Hold one setting as it is used, and where it comes from."""
 
     key: str
     value: Any
@@ -57,8 +53,6 @@ def _leaves(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[
 
 
 def _in_file(document: Document, place: tuple[str, ...]) -> str:
-    """
-    Return file:line:col of the key, or of the section that was written as one word.
-    """
+    """Return file:line:col of the key, or of the section that was written as one word."""
     mark = document.marks.get(place)
     return f"{document.name}:{mark.key[0]}:{mark.key[1]}" if mark else DEFAULT

@@ -1,6 +1,4 @@
-"""
-The JSON Schema of the deployment file: for editors, and for those who write files by program.
-"""
+"""The JSON Schema of the deployment file: for editors, and for those who write files by program."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -19,9 +17,7 @@ SCHEMA_FILE = "tpuctl.schema.json"
 
 
 def json_schema() -> dict[str, Any]:
-    """
-    Return the schema (draft 2020-12), with the types and zones of the catalogue for completion.
-    """
+    """Return the schema (draft 2020-12), with the types and zones of the catalogue for completion."""
     schema = adapter().json_schema()
     for key, setting in settings().items():
         place = _property(schema, key)
@@ -39,9 +35,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def describe(key: str) -> str:
-    """
-    Return the description of a setting.
-    """
+    """Return the description of a setting."""
     return _descriptions()[key]
 
 
@@ -52,9 +46,7 @@ def _descriptions() -> Mapping[str, str]:
 
 
 def _property(schema: dict[str, Any], key: str) -> dict[str, Any]:
-    """
-    Return the part of the schema that describes *key*, through references and alternatives.
-    """
+    """Return the part of the schema that describes *key*, through references and alternatives."""
     place: dict[str, Any] = schema
     for part in key.split("."):
         for kind in (place, *place.get("anyOf", ())):
@@ -65,9 +57,7 @@ def _property(schema: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _limit(place: dict[str, Any], setting: Setting) -> None:
-    """
-    Add the limits that the rules of core hold, so that an editor shows them while one types.
-    """
+    """Add the limits that the rules of core hold, so that an editor shows them while one types."""
     catalog = load_catalog()
     limits: Mapping[str, dict[str, Any]] = {
         "name": {"pattern": f"^{NAME_PATTERN}$", "maxLength": NAME_LENGTH},

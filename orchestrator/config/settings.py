@@ -1,6 +1,4 @@
-"""
-The settings of a deployment file, read off the dataclasses of the Spec.
-"""
+"""The settings of a deployment file, read off the dataclasses of the Spec."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -16,9 +14,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Setting:
-    """
-    Describe one key. *default* is MISSING when the key is required; *section* holds the keys below it.
-    """
+    """Describe one key. *default* is MISSING when the key is required; *section* holds the keys below it."""
 
     key: str
     type: Any
@@ -27,68 +23,50 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """
-        Return the last part of the key.
-        """
+        """Return the last part of the key."""
         return self.key.rsplit(".", 1)[-1]
 
     @property
     def required(self) -> bool:
-        """
-        Say whether the file must have it.
-        """
+        """Say whether the file must have it."""
         return self.default is MISSING
 
     @property
     def optional(self) -> bool:
-        """
-        Say whether it may be null.
-        """
+        """Say whether it may be null."""
         return NoneType in get_args(self.type)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """
-        Return the words that it accepts, or none when any text will do.
-        """
+        """Return the words that it accepts, or none when any text will do."""
         kinds = (self.type, *get_args(self.type))
         return tuple(word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
 
     @property
     def listed(self) -> bool:
-        """
-        Say whether it is a list.
-        """
+        """Say whether it is a list."""
         return get_origin(self.type) is tuple
 
     @property
     def mapped(self) -> bool:
-        """
-        Say whether it is a mapping with free names.
-        """
+        """Say whether it is a mapping with free names."""
         return get_origin(self.type) is Mapping
 
 
 @cache
 def settings() -> Mapping[str, Setting]:
-    """
-    Return every setting by its dotted key, sections before their keys.
-    """
+    """Return every setting by its dotted key, sections before their keys."""
     return {setting.key: setting for setting in _walk(Spec, "")}
 
 
 def keys_in(section: str) -> tuple[str, ...]:
-    """
-    Return the names of the keys directly in a section; the empty text is the whole file.
-    """
+    """Return the names of the keys directly in a section; the empty text is the whole file."""
     found = (key.rpartition(".") for key in settings())
     return tuple(name for parent, _, name in found if parent == section)
 
 
 def dotted(path: Path) -> str:
-    """
-    Write a path as people read it: `tpu.zones[0]`.
-    """
+    """Write a path as people read it: `tpu.zones[0]`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 

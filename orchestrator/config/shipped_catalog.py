@@ -1,6 +1,4 @@
-"""
-The catalogue that ships with the package, read once when first needed.
-"""
+"""The catalogue that ships with the package, read once when first needed."""
 
 from functools import cache
 from importlib.resources import files
@@ -11,23 +9,17 @@ _IN_USE: list[Catalog] = []
 
 
 def load_catalog() -> Catalog:
-    """
-    Return the catalogue in use: with refreshed prices where a command has found some, else the shipped one.
-    """
+    """Return the catalogue in use: with refreshed prices where a command has found some, else the shipped one."""
     return _IN_USE[0] if _IN_USE else shipped_catalog()
 
 
 def use_catalog(catalog: Catalog) -> None:
-    """
-    Let all of this process use *catalog*.
-    """
+    """Let all of this process use *catalog*."""
     _IN_USE[:] = [catalog]
 
 
 @cache
 def shipped_catalog() -> Catalog:
-    """
-    Return the catalogue built from `orchestrator/data/*.csv`.
-    """
+    """Return the catalogue built from `orchestrator/data/*.csv`."""
     folder = files("orchestrator") / "data"
     return build({name: (folder / f"{name}.csv").read_text(encoding="utf-8") for name in TABLES})

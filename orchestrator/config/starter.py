@@ -1,6 +1,4 @@
-"""
-The commented deployment file that `tpuctl init` writes.
-"""
+"""The commented deployment file that `tpuctl init` writes."""
 
 import json
 import re
@@ -87,9 +85,7 @@ def init_text(
 
 
 def _first_zone(tpu_type: str) -> str:
-    """
-    Return where to start: a zone that the documentation lists, at the lowest known spot price.
-    """
+    """Return where to start: a zone that the documentation lists, at the lowest known spot price."""
     catalog = load_catalog()
     zones = catalog.zones_of(tpu_type)
 
@@ -111,9 +107,7 @@ def _file(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _setting(key: str, values: Mapping[str, Any], indent: str, *, off: bool) -> Iterator[str]:
-    """
-    Yield the lines of one setting; *off* when a section around it is commented out as a whole.
-    """
+    """Yield the lines of one setting; *off* when a section around it is commented out as a whole."""
     setting = settings()[key]
     given = any(name == key or name.startswith(f"{key}.") for name in values)
     lead = "# " if off or not given else ""
@@ -139,16 +133,12 @@ def _setting(key: str, values: Mapping[str, Any], indent: str, *, off: bool) -> 
 
 
 def _shift(line: str, indent: str) -> str:
-    """
-    Put the comment sign of a section's line where its heading has it.
-    """
+    """Put the comment sign of a section's line where its heading has it."""
     return f"{indent}# {line.removeprefix('# ').removeprefix(indent)}"
 
 
 def _yaml(value: Any) -> str:
-    """
-    Write a value on one line of YAML.
-    """
+    """Write a value on one line of YAML."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(_yaml(item) for item in value)}]"
     if isinstance(value, Duration):

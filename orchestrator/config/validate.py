@@ -30,9 +30,7 @@ _START = Mark((1, 1), (1, 1))
 
 
 def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | None, tuple[Complaint, ...]]:
-    """
-    Return the Spec and no complaint, or None and all of them, in the order of their places.
-    """
+    """Return the Spec and no complaint, or None and all of them, in the order of their places."""
     data = _with_types(_without_empty_sections(document.data))
     spec, refused = _try(data)
     complaints = list(document.complaints)
@@ -53,9 +51,7 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
 
 
 def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[Path, Wording]]:
-    """
-    Validate once; return the Spec, or what was refused, by path.
-    """
+    """Validate once; return the Spec, or what was refused, by path."""
     from pydantic import ValidationError
 
     try:
@@ -70,9 +66,7 @@ def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[Path, Wording]]:
 
 
 def _without_empty_sections(data: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Treat a section whose keys are all commented out as one with defaults; `vm` must say which it is.
-    """
+    """Treat a section whose keys are all commented out as one with defaults; `vm` must say which it is."""
     clean: dict[str, Any] = deepcopy(dict(data))
     for key, setting in settings().items():
         *parents, name = key.split(".")
@@ -86,9 +80,7 @@ def _without_empty_sections(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_types(data: dict[str, Any]) -> dict[str, Any]:
-    """
-    Write the short form `type: [A, B]` out; a list beside other_types is left to be complained about.
-    """
+    """Write the short form `type: [A, B]` out; a list beside other_types is left to be complained about."""
     tpu = data.get("tpu")
     types = tpu.get("type") if isinstance(tpu, dict) else None
     if isinstance(tpu, dict) and isinstance(types, list) and types and "other_types" not in tpu:
@@ -97,9 +89,7 @@ def _with_types(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _real_path(loc: Iterable[str | int], data: Any) -> Path | None:
-    """
-    Drop the names of alternatives that pydantic puts into a path; None for the alternative not meant.
-    """
+    """Drop the names of alternatives that pydantic puts into a path; None for the alternative not meant."""
     path: list[str | int] = []
     place = data
     for part in loc:
@@ -124,9 +114,7 @@ def _below(place: Any, part: str | int) -> Any:
 
 
 def _mended(data: Mapping[str, Any], refused: Mapping[Path, Wording]) -> dict[str, Any]:
-    """
-    Return a copy where stand-ins or defaults replace what was refused.
-    """
+    """Return a copy where stand-ins or defaults replace what was refused."""
     copy: dict[str, Any] = deepcopy(dict(data))
     # A name that a mapping may not have takes its value with it.
     places = {path[:-1] if path[-1] == _NAME else path for path in refused}
@@ -147,9 +135,7 @@ def _mended(data: Mapping[str, Any], refused: Mapping[Path, Wording]) -> dict[st
 
 
 def _meant(path: Path) -> set[str]:
-    """
-    Return the keys that an unknown key may stand for: their values are not known either.
-    """
+    """Return the keys that an unknown key may stand for: their values are not known either."""
     section = dotted(path[:-1])
     return {dotted((*path[:-1], name)) for name in closest(str(path[-1]), keys_in(section))}
 
@@ -163,9 +149,7 @@ def _complaint(document: Document, origins: Mapping[Path, str], path: Path, word
 
 
 def _place(marks: Mapping[Path, Mark], path: Path, *, of_key: bool) -> tuple[int, int]:
-    """
-    Return the place of a value; of its key; or, for what is not in the file, of the nearest parent's key.
-    """
+    """Return the place of a value; of its key; or, for what is not in the file, of the nearest parent's key."""
     if path in marks:
         return marks[path].key if of_key else marks[path].value
     for length in range(len(path) - 1, 0, -1):
@@ -175,7 +159,5 @@ def _place(marks: Mapping[Path, Mark], path: Path, *, of_key: bool) -> tuple[int
 
 
 def _path(key: str, marks: Mapping[Path, Mark]) -> Path:
-    """
-    Return the path of a dotted key of a rule; names of environment variables may hold dots themselves.
-    """
+    """Return the path of a dotted key of a rule; names of environment variables may hold dots themselves."""
     return next((path for path in marks if dotted(path) == key), tuple(key.split(".")))

@@ -1,6 +1,4 @@
-"""
-Our words for what pydantic refuses.
-"""
+"""Our words for what pydantic refuses."""
 
 import json
 from collections.abc import Mapping
@@ -22,9 +20,7 @@ _EXPECTED = {
 
 @dataclass(frozen=True)
 class Wording:
-    """
-    Hold message and hint. *unknown* marks a key that should not be there, *missing* one that should.
-    """
+    """Hold message and hint. *unknown* marks a key that should not be there, *missing* one that should."""
 
     message: str
     hint: str = ""
@@ -33,9 +29,7 @@ class Wording:
 
 
 def reword(entry: Mapping[str, Any], path: Path) -> Wording:
-    """
-    Return the wording for one entry of pydantic's `ValidationError.errors()`.
-    """
+    """Return the wording for one entry of pydantic's `ValidationError.errors()`."""
     kind, value = str(entry["type"]), entry.get("input")
     setting = settings().get(dotted(tuple(part for part in path if isinstance(part, str))))
     if kind == "unexpected_keyword_argument":
@@ -73,9 +67,7 @@ def _stray(path: Path) -> Wording:
 
 
 def _elsewhere(key: str) -> str:
-    """
-    Say where a key of this very name belongs, for one that slipped into another section.
-    """
+    """Say where a key of this very name belongs, for one that slipped into another section."""
     homes = [setting.key for setting in settings().values() if setting.name == key]
     return f"it belongs at {join(homes)}" if homes else ""
 
@@ -117,7 +109,5 @@ def _example(setting: Setting | None) -> str:
 
 
 def shown(value: Any) -> str:
-    """
-    Write a value as the file has it, cut at 60 characters.
-    """
+    """Write a value as the file has it, cut at 60 characters."""
     return json.dumps(value, ensure_ascii=False, default=str)[:60]

@@ -1,6 +1,4 @@
-"""
-One list over all zones of a project: what it showed, and where it could not look.
-"""
+"""One list over all zones of a project: what it showed, and where it could not look."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -15,15 +13,11 @@ ALL_ZONES = "-"
 
 
 class Placed(Protocol):
-    """
-    Name the zone of something.
-    """
+    """Name the zone of something."""
 
     @property
     def zone(self) -> str:
-        """
-        Return the zone.
-        """
+        """Return the zone."""
 
 
 T = TypeVar("T", bound=Placed)
@@ -31,9 +25,7 @@ T = TypeVar("T", bound=Placed)
 
 @dataclass(frozen=True)
 class Everywhere(Generic[T]):
-    """
-    Hold what the list showed. In *unreachable* places nobody knows what there is.
-    """
+    """Hold what the list showed. In *unreachable* places nobody knows what there is."""
 
     found: tuple[T, ...]
     unreachable: tuple[str, ...] = ()
@@ -43,9 +35,7 @@ Survey = Present[Everywhere[T]] | Unknown
 
 
 def within(seen: Survey[T], zones: Collection[str]) -> Sight[tuple[T, ...]]:
-    """
-    Return what is in *zones*; Unknown when one of them was not reached: unknown is not absent.
-    """
+    """Return what is in *zones*; Unknown when one of them was not reached: unknown is not absent."""
     if isinstance(seen, Unknown):
         return seen
     silent = [
@@ -57,16 +47,12 @@ def within(seen: Survey[T], zones: Collection[str]) -> Sight[tuple[T, ...]]:
 
 
 def outside(seen: Everywhere[T], zones: Collection[str]) -> tuple[T, ...]:
-    """
-    Return what is in none of *zones*.
-    """
+    """Return what is in none of *zones*."""
     return tuple(one for one in seen.found if one.zone not in zones)
 
 
 def both(one: Sight[tuple[T, ...]], other: Sight[tuple[T, ...]]) -> Sight[tuple[T, ...]]:
-    """
-    Return two lists as one; it is Unknown when one of them is.
-    """
+    """Return two lists as one; it is Unknown when one of them is."""
     for seen in (one, other):
         if isinstance(seen, Unknown):
             return seen
@@ -75,9 +61,7 @@ def both(one: Sight[tuple[T, ...]], other: Sight[tuple[T, ...]]) -> Sight[tuple[
 
 
 def expected_in(history: History, zones: Sequence[str]) -> tuple[str, ...]:
-    """
-    Return those of *zones* where a TPU of the record should be: only a zone's own list shows its absence.
-    """
+    """Return those of *zones* where a TPU of the record should be: only a zone's own list shows its absence."""
     racing = {rival.zone for rival in history.rivals}
     running = {span.zone for span in history.spans if span.kind == "node" and span.until is None}
     newest = {history.zone} if history.incarnation else set()
@@ -85,9 +69,7 @@ def expected_in(history: History, zones: Sequence[str]) -> tuple[str, ...]:
 
 
 def deletion_command(machine: Node | Vm, project: str) -> str:
-    """
-    Return the command with which the user deletes a machine that nobody here may delete.
-    """
+    """Return the command with which the user deletes a machine that nobody here may delete."""
     if isinstance(machine, Vm):
         where = f"--zone {machine.zone} --project {project or 'PROJECT'}"
         return f"gcloud compute instances delete {machine.name} {where}"

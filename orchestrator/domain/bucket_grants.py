@@ -25,9 +25,7 @@ DESCRIPTION = "Machines write neither records nor code."
 
 @dataclass(frozen=True)
 class Grant:
-    """
-    Hold one role of one account on the bucket; without an *expression* it holds for every object.
-    """
+    """Hold one role of one account on the bucket; without an *expression* it holds for every object."""
 
     role: str
     account: str
@@ -35,25 +33,19 @@ class Grant:
 
     @property
     def member(self) -> str:
-        """
-        Return the account as a policy names it.
-        """
+        """Return the account as a policy names it."""
         return f"serviceAccount:{self.account}"
 
     @property
     def condition(self) -> dict[str, str]:
-        """
-        Return the binding's condition, empty when there is none.
-        """
+        """Return the binding's condition, empty when there is none."""
         if not self.expression:
             return {}
         return {"title": TITLE, "description": DESCRIPTION, "expression": self.expression}
 
 
 def settling(granted_at: float, now: float) -> bool:
-    """
-    Say whether a refusal may be that of a role given at *granted_at* which does not count everywhere yet.
-    """
+    """Say whether a refusal may be that of a role given at *granted_at* which does not count everywhere yet."""
     return now - granted_at < GRANT_SETTLES
 
 
@@ -79,9 +71,7 @@ def grants(bucket: str, tpu: str, vm: str = "", *, loop: bool = False) -> tuple[
 
 
 def not_controlled(bucket: str) -> str:
-    """
-    Return the condition, in the Common Expression Language, that an object is none of the controller's.
-    """
+    """Return the condition, in the Common Expression Language, that an object is none of the controller's."""
     controlled, reported = _any_of(bucket, CONTROLLED), _any_of(bucket, REPORTED)
     return f"!({controlled}) || {reported}"
 
@@ -92,23 +82,17 @@ def _any_of(bucket: str, prefixes: Iterable[str]) -> str:
 
 
 def vm_account(spec: Spec) -> str | None:
-    """
-    Return the account that the file names for the VM; None where it is that of all machines.
-    """
+    """Return the account that the file names for the VM; None where it is that of all machines."""
     own = spec.vm.service_account if isinstance(spec.vm, VmSpec) else None
     return own or spec.service_account
 
 
 def shares_account(spec: Spec) -> bool:
-    """
-    Say whether the job runs as the account of a loop on the VM, and so may do what the loop may.
-    """
+    """Say whether the job runs as the account of a loop on the VM, and so may do what the loop may."""
     return spec.watch.on_vm and (spec.job.run_on == "vm" or vm_account(spec) == spec.service_account)
 
 
 def grants_mark(spec: Spec) -> str:
-    """
-    Return a mark of what the file asks for: where the record has another, `up` sets the bucket up anew.
-    """
+    """Return a mark of what the file asks for: where the record has another, `up` sets the bucket up anew."""
     accounts = f"{spec.service_account or ''}:{vm_account(spec) or ''}"
     return f"2:{accounts}:{int(spec.watch.on_vm)}:{int(spec.bucket.soft_delete or 0)}"

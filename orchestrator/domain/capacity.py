@@ -50,16 +50,12 @@ Places = tuple[Place, ...]
 
 
 def place_of(places: Places, zone: str, kind: str) -> Place:
-    """
-    Return what is known of a zone.
-    """
+    """Return what is known of a zone."""
     return next((p for p in places if (p.zone, p.type) == (zone, kind)), Place(zone, kind))
 
 
 def after_refusal(places: Places, zone: str, kind: str, at: float) -> Places:
-    """
-    Return the memory after a zone has refused for want of capacity or quota.
-    """
+    """Return the memory after a zone has refused for want of capacity or quota."""
     one = place_of(places, zone, kind)
     again = one.out_at > 0 and int(one.out_at // HOUR) == int(at // HOUR)
     hours = one.hours if again else _noted(one.hours, at, granted=0, out=1)
@@ -71,25 +67,19 @@ def after_refusal(places: Places, zone: str, kind: str, at: float) -> Places:
 
 
 def after_full(places: Places, zone: str, kind: str, at: float) -> Places:
-    """
-    Return the memory after quota has refused a TPU in a zone that still had one of ours.
-    """
+    """Return the memory after quota has refused a TPU in a zone that still had one of ours."""
     one = place_of(places, zone, kind)
     return _with(places, replace(one, full_at=at)) if at > one.full_at else places
 
 
 def holds_one(places: Places, zone: str, kind: str, now: float) -> bool:
-    """
-    Say whether the zone's quota is known to have no room for a TPU beside one of ours.
-    """
+    """Say whether the zone's quota is known to have no room for a TPU beside one of ours."""
     known = place_of(places, zone, kind).full_at
     return known > 0 and now - known < FULL_FOR
 
 
 def after_grant(places: Places, zone: str, kind: str, at: float) -> Places:
-    """
-    Return the memory after a TPU has become READY.
-    """
+    """Return the memory after a TPU has become READY."""
     one = place_of(places, zone, kind)
     hours = _noted(one.hours, at, granted=1, out=0)
     there = replace(one, out_since=0.0, out_at=0.0, granted_at=at)
@@ -97,18 +87,14 @@ def after_grant(places: Places, zone: str, kind: str, at: float) -> Places:
 
 
 def after_loss(places: Places, zone: str, kind: str, at: float, lived: float) -> Places:
-    """
-    Return the memory after a TPU that has *lived* so long was taken away.
-    """
+    """Return the memory after a TPU that has *lived* so long was taken away."""
     one = place_of(places, zone, kind)
     worn = replace(one, out_since=at, out_at=at, out_by_loss=True)
     return _with(places, replace(worn, lives=one.lives + 1, lived=one.lived + max(0.0, lived)))
 
 
 def merged(places: Places, others: Places, now: float) -> Places:
-    """
-    Return *places* with what *others* know better: a place with a later event, of which none is yet to come.
-    """
+    """Return *places* with what *others* know better: a place with a later event, of which none is yet to come."""
     known = {(one.zone, one.type): _last(one) for one in places}
     newer = [one for one in others if known.get((one.zone, one.type), 0.0) < _last(one) <= now]
     for one in sorted(newer, key=_last):
@@ -137,9 +123,7 @@ def _noted(
 
 
 def emptiness(one: Place, now: float) -> float:
-    """
-    Return how likely the zone is still empty: an outage goes on for about as long as it has lasted.
-    """
+    """Return how likely the zone is still empty: an outage goes on for about as long as it has lasted."""
     if not one.out_at:
         return 0.0
     lasted = SHORTEST_OUTAGE + max(0.0, one.out_at - one.out_since)
@@ -147,9 +131,7 @@ def emptiness(one: Place, now: float) -> float:
 
 
 def worth(one: Place, now: float) -> float:
-    """
-    Return what asking this zone now is worth, from 0 to 1.
-    """
+    """Return what asking this zone now is worth, from 0 to 1."""
     life = (CERTAINTY * USUAL_LIFE + one.lived) / (CERTAINTY + one.lives)
     hour = int(now // HOUR) % 24
     _, granted, out = next((h for h in one.hours if h[0] == hour), (hour, 0, 0))
@@ -189,18 +171,14 @@ def passed_over(
     chosen: str,
     nearness: Mapping[str, float] | None = None,
 ) -> str:
-    """
-    Say why zones that the file names earlier are not asked first; empty when there is none.
-    """
+    """Say why zones that the file names earlier are not asked first; empty when there is none."""
     earlier = zones[: zones.index(chosen)] if chosen in zones else ()
     far = {zone for zone in earlier if (nearness or {}).get(zone, 1.0) < 1.0}
     return ", ".join(f"{z} {_fault(place_of(places, z, kind), now, far=z in far)}" for z in earlier)
 
 
 def told(one: Place) -> str:
-    """
-    Say what is remembered of a zone.
-    """
+    """Say what is remembered of a zone."""
     lives = f", {one.lives} lost after {_span(one.lived / one.lives)} on average" if one.lives else ""
     return f"{one.granted} granted, {one.refused} refused{lives}"
 

@@ -55,23 +55,17 @@ class Accelerator:
 
     @property
     def devices_per_chip(self) -> int:
-        """
-        Return how many devices a framework sees on a chip: two cores with half the memory each on v2 and v3.
-        """
+        """Return how many devices a framework sees on a chip: two cores with half the memory each on v2 and v3."""
         return 2 if self.generation in ("v2", "v3") else 1
 
     @property
     def counted(self) -> int:
-        """
-        Return what quota counts: chips for v5e and v6e, cores for the others (docs/facts.md 1.6).
-        """
+        """Return what quota counts: chips for v5e and v6e, cores for the others (docs/facts.md 1.6)."""
         return self.chips if self.generation in BY_CHIPS else self.cores
 
     @property
     def size(self) -> int:
-        """
-        Return the number in the type's name (cores or chips, by generation), 0 where it is a topology.
-        """
+        """Return the number in the type's name (cores or chips, by generation), 0 where it is a topology."""
         tail = self.type.rsplit("-", 1)[-1]
         return int(tail) if tail.isdigit() else 0
 
@@ -92,26 +86,20 @@ class TpuQuota:
 
 @dataclass(frozen=True)
 class Price:
-    """
-    Hold a price in USD, on demand and spot; None means that the table does not say.
-    """
+    """Hold a price in USD, on demand and spot; None means that the table does not say."""
 
     ondemand: float | None
     spot: float | None
 
     def or_else(self, other: "Price") -> "Price":
-        """
-        Return this price, with that of *other* where it is unknown.
-        """
+        """Return this price, with that of *other* where it is unknown."""
         return Price(
             other.ondemand if self.ondemand is None else self.ondemand,
             other.spot if self.spot is None else self.spot,
         )
 
     def of(self, spot: bool) -> float | None:
-        """
-        Return the spot or the on-demand price.
-        """
+        """Return the spot or the on-demand price."""
         return self.spot if spot else self.ondemand
 
 
@@ -145,40 +133,28 @@ class Catalog:
     quotas: Mapping[tuple[str, str, bool], TpuQuota] = field(default_factory=dict)
 
     def accelerator(self, name: str) -> Accelerator | None:
-        """
-        Return the accelerator type, or None when the table does not have it.
-        """
+        """Return the accelerator type, or None when the table does not have it."""
         return self.accelerators.get(name)
 
     def served(self) -> tuple[str, ...]:
-        """
-        Return the types that the TPU API serves, in the order of the table.
-        """
+        """Return the types that the TPU API serves, in the order of the table."""
         return tuple(name for name, kind in self.accelerators.items() if kind.tpu_api)
 
     def zones_of(self, accelerator_type: str) -> tuple[str, ...]:
-        """
-        Return the zones that list the type.
-        """
+        """Return the zones that list the type."""
         return tuple(zone for zone, types in self.zones.items() if accelerator_type in types)
 
     def is_documented(self, accelerator_type: str, zone: str) -> bool:
-        """
-        Say whether Google's documentation lists the type's generation in the zone for everybody.
-        """
+        """Say whether Google's documentation lists the type's generation in the zone for everybody."""
         found = self.accelerators.get(accelerator_type)
         return found is not None and (zone, found.generation) in self.documented
 
     def types_in(self, zone: str) -> tuple[str, ...]:
-        """
-        Return the types that the zone lists; none for a zone that the table does not have.
-        """
+        """Return the types that the zone lists; none for a zone that the table does not have."""
         return self.zones.get(zone, ())
 
     def quota_of(self, accelerator_type: str, *, spot: bool) -> TpuQuota | None:
-        """
-        Return the quota that the type counts against, or None when it is not known.
-        """
+        """Return the quota that the type counts against, or None when it is not known."""
         found = self.accelerators.get(accelerator_type)
         if found is None:
             return None
@@ -187,9 +163,7 @@ class Catalog:
         return exact or self.quotas.get((found.generation, "any", spot))
 
     def within_quota(self, accelerator_type: str, zone: str, limit: int) -> str:
-        """
-        Return the largest type in *zone* that a limit of the type's own quota admits, or "".
-        """
+        """Return the largest type in *zone* that a limit of the type's own quota admits, or ""."""
         wanted, quota = self.accelerator(accelerator_type), self.quota_of(accelerator_type, spot=True)
         known = (self.accelerator(name) for name in self.types_in(zone))
         same = [one for one in known if one and quota and self.quota_of(one.type, spot=True) == quota]
@@ -197,9 +171,7 @@ class Catalog:
         return max(fits, key=lambda one: one.counted).type if fits else ""
 
     def runtime_for(self, accelerator_type: str) -> str | None:
-        """
-        Return the usual TPU software version for the type, or None when it is not known.
-        """
+        """Return the usual TPU software version for the type, or None when it is not known."""
         found = self.accelerators.get(accelerator_type)
         return found.runtime if found else None
 
@@ -238,41 +210,29 @@ class Catalog:
         return replace(self, tpu_prices=table, published=doubts, dates=dates)
 
     def vm_price(self, machine: str, region: str, spot: bool) -> float | None:
-        """
-        Return USD per hour for a machine type, or None when the price is unknown.
-        """
+        """Return USD per hour for a machine type, or None when the price is unknown."""
         return self.machines.get((machine, region), UNKNOWN_PRICE).of(spot)
 
     def disk_price(self, disk_type: str, region: str) -> float | None:
-        """
-        Return USD per GiB-month, or None when the price is unknown.
-        """
+        """Return USD per GiB-month, or None when the price is unknown."""
         return self.others.get(("disk", disk_type, region), UNKNOWN_PRICE).ondemand
 
     def address_price(self, region: str) -> float | None:
-        """
-        Return USD per hour for an external IPv4 address in use, or None when the price is unknown.
-        """
+        """Return USD per hour for an external IPv4 address in use, or None when the price is unknown."""
         return self.others.get(("ip", "external ip vm", region), UNKNOWN_PRICE).ondemand
 
     def storage_price(self, region: str) -> float | None:
-        """
-        Return USD per GiB-month of standard storage, or None when the price is unknown.
-        """
+        """Return USD per GiB-month of standard storage, or None when the price is unknown."""
         multi = self.others.get(("gcs", f"standard multi-region {region}", region), UNKNOWN_PRICE)
         return self.others.get(("gcs", "standard", region), multi).ondemand
 
     def egress_price(self, route: str) -> float | None:
-        """
-        Return USD per GiB on a route such as `between regions, Europe`, or None when it is unknown.
-        """
+        """Return USD per GiB on a route such as `between regions, Europe`, or None when it is unknown."""
         return self.others.get(("egress", route, "any"), UNKNOWN_PRICE).ondemand
 
 
 def build(tables: Mapping[str, str]) -> Catalog:
-    """
-    Build the catalogue from the texts of the tables, by the names in TABLES.
-    """
+    """Build the catalogue from the texts of the tables, by the names in TABLES."""
     rows = {name: _rows(tables[name]) for name in TABLES}
     runtimes = {row["generation"]: row["runtime_version"] for row in reversed(rows["runtime_versions"])}
     accelerators = {a.type: a for a in (_accelerator(row, runtimes) for row in rows["accelerators"])}
@@ -340,9 +300,7 @@ def _accelerator(row: Mapping[str, str], runtimes: Mapping[str, str]) -> Acceler
 
 
 def _listed(row: Mapping[str, str], accelerators: Iterable[Accelerator]) -> list[str]:
-    """
-    Return the types of a zone's row; a note such as `v2-32..512 only` narrows the sizes.
-    """
+    """Return the types of a zone's row; a note such as `v2-32..512 only` narrows the sizes."""
     kinds = [kind for kind in accelerators if kind.generation == row["generation"] and kind.tpu_api]
     sizes = _SIZES.match(row["note"])
     if not sizes:
@@ -352,9 +310,7 @@ def _listed(row: Mapping[str, str], accelerators: Iterable[Accelerator]) -> list
 
 
 def _literal(row: Mapping[str, str]) -> bool:
-    """
-    Say whether the row names one runtime version of the TPU API, not a pattern or an image.
-    """
+    """Say whether the row names one runtime version of the TPU API, not a pattern or an image."""
     return "(" not in row["generation"] and not re.search(r"[\s\[/]|x\.y\.z", row["runtime_version"])
 
 
@@ -378,7 +334,5 @@ def _usd(text: str) -> float | None:
 
 
 def region_zones(catalog: Catalog, region: str) -> tuple[str, ...]:
-    """
-    Return the TPU zones of a region.
-    """
+    """Return the TPU zones of a region."""
     return tuple(zone for zone in catalog.zones if region_of(zone) == region)

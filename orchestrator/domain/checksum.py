@@ -1,6 +1,4 @@
-"""
-A seal on what is stored as JSON: a checksum over everything else in it, so that no byte changes unseen.
-"""
+"""A seal on what is stored as JSON: a checksum over everything else in it, so that no byte changes unseen."""
 
 import hashlib
 import hmac
@@ -15,9 +13,7 @@ PROOF = "proof"
 
 
 class Origin(Enum):
-    """
-    Say what is known of the writer of a stored body.
-    """
+    """Say what is known of the writer of a stored body."""
 
     OURS = "ours"
     UNKEYED = "unkeyed"
@@ -25,41 +21,31 @@ class Origin(Enum):
 
 
 def checksum(body: Mapping[str, Any]) -> str:
-    """
-    Return the sha256 of everything but the seal, whatever the white space and the order of the keys.
-    """
+    """Return the sha256 of everything but the seal, whatever the white space and the order of the keys."""
     rest = {key: value for key, value in body.items() if key != SEAL}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def sealed(body: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return *body* with its seal.
-    """
+    """Return *body* with its seal."""
     return {**body, SEAL: checksum(body)}
 
 
 def sealed_bytes(body: Mapping[str, Any]) -> bytes:
-    """
-    Return *body*, which is not empty, with its seal as JSON; it is written out once for both.
-    """
+    """Return *body*, which is not empty, with its seal as JSON; it is written out once for both."""
     text = json.dumps(body, sort_keys=True)
     seal = hashlib.sha256(text.encode()).hexdigest()
     return f'{{"{SEAL}": "{seal}", {text[1:]}'.encode()
 
 
 def proven(body: Mapping[str, Any], key: bytes) -> dict[str, Any]:
-    """
-    Return *body* with the proof that a holder of *key* has written it.
-    """
+    """Return *body* with the proof that a holder of *key* has written it."""
     proof = {"key": _name_of(key), "mac": _mac(body, key)}
     return {**body, PROOF: proof}
 
 
 def origin_of(body: Mapping[str, Any], key: bytes) -> Origin:
-    """
-    Say whether a holder of *key* has written *body*, seal or not.
-    """
+    """Say whether a holder of *key* has written *body*, seal or not."""
     proof = body.get(PROOF)
     if proof is None:
         return Origin.UNKEYED

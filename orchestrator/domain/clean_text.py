@@ -1,6 +1,4 @@
-"""
-Text that others have written: machines, the job, the cloud. It is shown, and never steers the terminal.
-"""
+"""Text that others have written: machines, the job, the cloud. It is shown, and never steers the terminal."""
 
 import re
 
@@ -44,9 +42,7 @@ def cut(text: str, most: int = LONGEST) -> str:
 
 
 def indented(text: str, width: int) -> str:
-    """
-    Return *text* with its further lines moved to the right, so that none of them passes for one of ours.
-    """
+    """Return *text* with its further lines moved to the right, so that none of them passes for one of ours."""
     return text.replace("\n", "\n" + " " * width)
 
 

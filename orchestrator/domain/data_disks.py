@@ -1,6 +1,4 @@
-"""
-Disks that exist already and are attached to each TPU: never made, formatted or deleted by us.
-"""
+"""Disks that exist already and are attached to each TPU: never made, formatted or deleted by us."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,32 +10,24 @@ WRITES, READS = "read-write", "read-only"
 
 @dataclass(frozen=True)
 class DataDisk:
-    """
-    Describe one disk of `tpu.disks`; *writable* says that the TPU has it for itself.
-    """
+    """Describe one disk of `tpu.disks`; *writable* says that the TPU has it for itself."""
 
     name: str
     writable: bool = False
 
     @property
     def mode(self) -> str:
-        """
-        Return the mode as the API names it (tpu v2 AttachedDisk.DiskMode).
-        """
+        """Return the mode as the API names it (tpu v2 AttachedDisk.DiskMode)."""
         return "READ_WRITE" if self.writable else "READ_ONLY"
 
 
 def data_disks(spec: Spec) -> tuple[DataDisk, ...]:
-    """
-    Return the disks in the order of the file, which is the order of the devices on the machine.
-    """
+    """Return the disks in the order of the file, which is the order of the devices on the machine."""
     parts = (text.partition(":") for text in spec.tpu.disks)
     return tuple(DataDisk(name, mode == WRITES) for name, _, mode in parts)
 
 
 def told(spec: Spec) -> Iterator[str]:
-    """
-    Yield what people are told of each disk.
-    """
+    """Yield what people are told of each disk."""
     for disk in data_disks(spec):
         yield f"{disk.name} ({WRITES if disk.writable else READS})"

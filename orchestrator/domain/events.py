@@ -1,6 +1,4 @@
-"""
-What happened, as values: shown to people at once, kept in the bucket for later.
-"""
+"""What happened, as values: shown to people at once, kept in the bucket for later."""
 
 import json
 from collections.abc import Callable
@@ -10,9 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Event:
-    """
-    Hold one thing that happened. *at* is in seconds since the epoch, *kind* a stable word for machines.
-    """
+    """Hold one thing that happened. *at* is in seconds since the epoch, *kind* a stable word for machines."""
 
     at: float
     kind: str
@@ -20,17 +16,13 @@ class Event:
     data: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """
-        Return the event as one JSON object.
-        """
+        """Return the event as one JSON object."""
         body = {"schema": 1, "at": self.at, "kind": self.kind, "text": self.text, "data": self.data}
         return json.dumps(body, sort_keys=True).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> "Event":
-        """
-        Read an event; raise ValueError when the text is not one.
-        """
+        """Read an event; raise ValueError when the text is not one."""
         body = json.loads(text)
         return cls(float(body["at"]), str(body["kind"]), str(body["text"]), dict(body.get("data", {})))
 

@@ -74,9 +74,7 @@ def exposures(text: str, *, about: bool = False) -> Iterator[str]:
 
 
 def job_texts(spec: Spec) -> Iterator[tuple[str, str, bool]]:
-    """
-    Yield key and text of all that the deployment file lets a shell see, and whether Jupyter is meant.
-    """
+    """Yield key and text of all that the deployment file lets a shell see, and whether Jupyter is meant."""
     job = spec.job
     texts = {"job.command": joined(job.command), "job.setup": joined(job.setup)}
     about = any(JUPYTER.search(_INSTALL.sub("", text)) for text in texts.values())
@@ -85,9 +83,7 @@ def job_texts(spec: Spec) -> Iterator[tuple[str, str, bool]]:
 
 
 def joined(text: str) -> str:
-    """
-    Return a command with lines that a backslash continues put together.
-    """
+    """Return a command with lines that a backslash continues put together."""
     return text.replace("\\\n", " ")
 
 
@@ -103,9 +99,7 @@ def _notebook(text: str, *, about: bool) -> Iterator[str]:
 
 
 def _commands(text: str) -> Iterator[str]:
-    """
-    Yield the simple commands that start Jupyter: elsewhere --ip may mean anything.
-    """
+    """Yield the simple commands that start Jupyter: elsewhere --ip may mean anything."""
     return (part for part in re.split(r"[;&|\n]+", text) if JUPYTER.search(part))
 
 
@@ -114,9 +108,7 @@ def _foreign(text: str, form: "re.Pattern[str]") -> bool:
 
 
 def _board(command: str) -> bool:
-    """
-    Say whether a command that names TensorBoard after its options opens it; a value of another flag does not.
-    """
+    """Say whether a command that names TensorBoard after its options opens it; a value of another flag does not."""
     start = _BOARD.search(command)
     if start is None or re.search(r"--[\w-]+[=\s]*$", command[: start.start()]):
         return False

@@ -1,6 +1,4 @@
-"""
-What is known of a job's progress, so that a deadline can be kept: learned from the reports of its workers.
-"""
+"""What is known of a job's progress, so that a deadline can be kept: learned from the reports of its workers."""
 
 from dataclasses import dataclass, replace
 
@@ -31,9 +29,7 @@ class Progress:
 
 
 def with_reports(known: Progress, beats: tuple[Heartbeat, ...], node: Node | None) -> Progress:
-    """
-    Return the progress with what the workers of the newest TPU report.
-    """
+    """Return the progress with what the workers of the newest TPU report."""
     if not beats:
         return known
     last = min(beats, key=lambda beat: beat.step or 0)
@@ -57,16 +53,12 @@ def _committed(known: Progress, beat: Heartbeat, step: int, node: Node | None) -
 
 
 def last_step(beat: Heartbeat, target: int | None) -> int | None:
-    """
-    Return the step at which the job ends: the *target* of the deployment file, else what the job says.
-    """
+    """Return the step at which the job ends: the *target* of the deployment file, else what the job says."""
     return beat.total_steps if target is None else target
 
 
 def seconds_left(beats: tuple[Heartbeat, ...], target: int | None) -> float | None:
-    """
-    Return how long the slowest worker trains on at its rate, None where that is not known, or is no time.
-    """
+    """Return how long the slowest worker trains on at its rate, None where that is not known, or is no time."""
     left: list[float] = []
     for beat in beats:
         last = last_step(beat, target)
@@ -78,9 +70,7 @@ def seconds_left(beats: tuple[Heartbeat, ...], target: int | None) -> float | No
 
 
 def _pace(beat: Heartbeat) -> float:
-    """
-    Return the seconds per step since the first step that this start of the job has reported, 0 if unknown.
-    """
+    """Return the seconds per step since the first step that this start of the job has reported, 0 if unknown."""
     if beat.rate:
         return 1 / beat.rate
     first, last = beat.timings.get("first_step"), beat.progress_at

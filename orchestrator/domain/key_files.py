@@ -1,6 +1,4 @@
-"""
-Which files of a source folder are keys: by their names, and by what stands in them.
-"""
+"""Which files of a source folder are keys: by their names, and by what stands in them."""
 
 import re
 from typing import Final
@@ -23,8 +21,6 @@ _BODY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:\s|\\[n
 
 
 def keys_in(text: str) -> list[str]:
-    """
-    Return what kinds of keys stand in *text*; code that only knows how a private key begins holds none.
-    """
+    """Return what kinds of keys stand in *text*; code that only knows how a private key begins holds none."""
     found = shapes_in(text, sure_only=True)
     return [kind for kind in found if kind != _PRIVATE or _BODY.search(text)]

@@ -1,6 +1,4 @@
-"""
-Who may act on a deployment: the content of the lease object, and the times that go with it.
-"""
+"""Who may act on a deployment: the content of the lease object, and the times that go with it."""
 
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
@@ -53,9 +51,7 @@ class Holder:
     yields: tuple[str, ...] = ()
 
     def to_json(self) -> bytes:
-        """
-        Return the bytes of the lease object.
-        """
+        """Return the bytes of the lease object."""
         return _text(self)
 
     @classmethod
@@ -75,15 +71,11 @@ class Holder:
 
     @classmethod
     def nobody_known(cls) -> "Holder":
-        """
-        Return the holder whose lease cannot be read.
-        """
+        """Return the holder whose lease cannot be read."""
         return cls("", "somebody (the lease object cannot be read)", "?", 0.0)
 
     def checked(self) -> "Holder":
-        """
-        Return the holder with text that can be shown; nobody known when a field has another type.
-        """
+        """Return the holder with text that can be shown; nobody known when a field has another type."""
         texts = (self.id, self.who, self.command, self.boot, self.space, *self.yields)
         whole = isinstance(self.pid, int) and not isinstance(self.pid, bool) and 0 <= self.pid <= 1 << 22
         timed = isinstance(self.since, int | float) and 0 <= self.since <= LATEST
@@ -98,9 +90,7 @@ def _text(holder: Holder) -> bytes:
 
 
 def held_by(holder: Holder, age: float) -> LeaseHeldError:
-    """
-    Return the error that says who holds the lease.
-    """
+    """Return the error that says who holds the lease."""
     since = datetime.fromtimestamp(holder.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f" since {since}" if holder.since else ""
     left = max(0.0, LIFE - age)

@@ -45,9 +45,7 @@ def maintenance_of(shown: Any) -> Maintenance | None:
 
 
 def maintenance_text(found: Maintenance | None) -> str:
-    """
-    Say when a maintenance is; empty for none.
-    """
+    """Say when a maintenance is; empty for none."""
     if found is None:
         return ""
     kind = f"{found.kind.lower()} " if found.kind else ""
@@ -63,9 +61,7 @@ def _at(word: str, seconds: float) -> str:
 
 
 def _time(text: Any) -> float:
-    """
-    Return an RFC 3339 time in seconds since the epoch, 0 for none.
-    """
+    """Return an RFC 3339 time in seconds since the epoch, 0 for none."""
     # Python reads at most six digits of a second, and the API writes nine.
     whole, _, rest = str(text or "").partition(".")
     zone = rest.lstrip("0123456789") if rest else ""

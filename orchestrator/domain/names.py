@@ -1,6 +1,4 @@
-"""
-Deterministic names and labels: what lets us find again what we made.
-"""
+"""Deterministic names and labels: what lets us find again what we made."""
 
 import hashlib
 import re
@@ -40,59 +38,43 @@ LOGS = "logs/"
 
 
 def region_of(zone: str) -> str:
-    """
-    Return the region of a zone, AI zones such as `us-central1-ai1a` included.
-    """
+    """Return the region of a zone, AI zones such as `us-central1-ai1a` included."""
     return zone.rsplit("-", 1)[0]
 
 
 def home_region(spec: Spec) -> str:
-    """
-    Return where the bucket lies: the region of the first zone, or what the file names.
-    """
+    """Return where the bucket lies: the region of the first zone, or what the file names."""
     return (spec.bucket.location or region_of(spec.tpu.zones[0])).lower()
 
 
 def regions(spec: Spec) -> tuple[str, ...]:
-    """
-    Return the regions of the TPU's zones, the first zone's first.
-    """
+    """Return the regions of the TPU's zones, the first zone's first."""
     return tuple(dict.fromkeys(region_of(zone) for zone in spec.tpu.zones))
 
 
 def node_name(spec: Spec, incarnation: int) -> str:
-    """
-    Return the TPU node's name: one new name for each incarnation, so that create needs no request id.
-    """
+    """Return the TPU node's name: one new name for each incarnation, so that create needs no request id."""
     return f"{spec.name}-tpu-g{incarnation}"
 
 
 def vm_name(spec: Spec) -> str:
-    """
-    Return the VM's name; a VM keeps its name and disk for the life of the deployment.
-    """
+    """Return the VM's name; a VM keeps its name and disk for the life of the deployment."""
     return f"{spec.name}-vm"
 
 
 def vm_zone(spec: Spec) -> str:
-    """
-    Return the VM's zone.
-    """
+    """Return the VM's zone."""
     return (spec.vm.zone if spec.vm != "none" else None) or spec.tpu.zones[0]
 
 
 def bucket_name(spec: Spec, project: str) -> str:
-    """
-    Return the bucket's name; a digest of project and deployment keeps the global name ours.
-    """
+    """Return the bucket's name; a digest of project and deployment keeps the global name ours."""
     digest = hashlib.sha256(f"{project}/{spec.name}".encode()).hexdigest()[:10]
     return spec.bucket.name or f"tpuctl-{spec.name}-{digest}"
 
 
 def labels(spec: Spec, role: str, incarnation: int | None = None, race: int = 0) -> dict[str, str]:
-    """
-    Return the labels that mark a resource as ours; *race* is the race that a TPU runs in, 0 for none.
-    """
+    """Return the labels that mark a resource as ours; *race* is the race that a TPU runs in, 0 for none."""
     marks = {DEPLOYMENT_LABEL: spec.name, ROLE_LABEL: role}
     if race:
         marks[ROUND_LABEL] = str(race)
@@ -100,17 +82,13 @@ def labels(spec: Spec, role: str, incarnation: int | None = None, race: int = 0)
 
 
 def round_of(resource_labels: Mapping[str, str]) -> int:
-    """
-    Return the race that a TPU was made for, 0 for none.
-    """
+    """Return the race that a TPU was made for, 0 for none."""
     label = resource_labels.get(ROUND_LABEL, "")
     return int(label) if label.isdigit() else 0
 
 
 def incarnation_of(name: str, resource_labels: dict[str, str]) -> int | None:
-    """
-    Return the incarnation a node was made for: from its label, else from its name, else None.
-    """
+    """Return the incarnation a node was made for: from its label, else from its name, else None."""
     label = resource_labels.get(INCARNATION_LABEL, "")
     match = re.search(r"-tpu-g(\d+)$", name)
     if label.isdigit():

@@ -29,29 +29,21 @@ _CONTINENTS = {
 
 @dataclass(frozen=True)
 class Prices:
-    """
-    Hold USD per hour of a TPU by (type, zone), and USD per GiB between a zone and the bucket.
-    """
+    """Hold USD per hour of a TPU by (type, zone), and USD per GiB between a zone and the bucket."""
 
     tpus: Mapping[tuple[str, str], Price] = field(default_factory=dict)
     egress: Mapping[str, float | None] = field(default_factory=dict)
 
     def tpu(self, kind: str, zone: str) -> Price:
-        """
-        Return the price of a type in a zone.
-        """
+        """Return the price of a type in a zone."""
         return self.tpus.get((kind, zone), UNKNOWN_PRICE)
 
     def egress_hour(self, zone: str) -> float:
-        """
-        Return what an hour of a job's traffic is held to cost, 0 where the price is unknown.
-        """
+        """Return what an hour of a job's traffic is held to cost, 0 where the price is unknown."""
         return (self.egress.get(zone, 0.0) or 0.0) * MOVED_GIB
 
     def nearness(self, kind: str, zone: str, *, spot: bool) -> float:
-        """
-        Return what a zone is worth because of its way to the bucket: 1 beside it, less elsewhere.
-        """
+        """Return what a zone is worth because of its way to the bucket: 1 beside it, less elsewhere."""
         if self.egress.get(zone, 0.0) == 0.0:
             return 1.0
         usd = self.tpu(kind, zone).of(spot)
@@ -59,9 +51,7 @@ class Prices:
 
 
 def prices(catalog: Catalog, kinds: Sequence[str], zones: Sequence[str], bucket: str) -> Prices:
-    """
-    Return the prices of *kinds* in *zones*, for a bucket in the region or multi-region *bucket*.
-    """
+    """Return the prices of *kinds* in *zones*, for a bucket in the region or multi-region *bucket*."""
     dear, cheap = partial(catalog.tpu_price, spot=False), partial(catalog.tpu_price, spot=True)
     places = [(kind, zone) for kind in kinds for zone in zones]
     tpus = {place: Price(dear(*place), cheap(*place)) for place in places}
@@ -82,17 +72,13 @@ def egress_usd(catalog: Catalog, region: str, bucket: str) -> float | None:
 
 
 def ways_to_bucket(spec: Spec, catalog: Catalog) -> dict[str, float | None]:
-    """
-    Return USD per GiB between the bucket and each region of the file in which it does not lie.
-    """
+    """Return USD per GiB between the bucket and each region of the file in which it does not lie."""
     home = home_region(spec)
     return {region: egress_usd(catalog, region, home) for region in regions(spec) if region != home}
 
 
 def _route(ends: set[str]) -> str:
-    """
-    Return the row of the price table for two continents, or for one; empty where there is none.
-    """
+    """Return the row of the price table for two continents, or for one; empty where there is none."""
     if "" in ends:
         return ""
     if "South America" in ends:

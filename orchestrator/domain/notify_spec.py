@@ -1,6 +1,4 @@
-"""
-The part of the deployment file that says whom to tell what.
-"""
+"""The part of the deployment file that says whom to tell what."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,9 +11,7 @@ EVENTS: tuple[EventName, ...] = ("up", "preempted", "resumed", "stalled", "budge
 
 @dataclass(frozen=True)
 class NotifySpec:
-    """
-    Describe who is told when something happens. `tpuctl notify test` tries it.
-    """
+    """Describe who is told when something happens. `tpuctl notify test` tries it."""
 
     __pydantic_config__ = STRICT
 

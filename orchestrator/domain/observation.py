@@ -20,18 +20,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Present(Generic[T]):
-    """
-    Hold what the cloud showed.
-    """
+    """Hold what the cloud showed."""
 
     value: T
 
 
 @dataclass(frozen=True)
 class Absent:
-    """
-    Say that the cloud answered, completely, and the thing was not there.
-    """
+    """Say that the cloud answered, completely, and the thing was not there."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +48,7 @@ Sight = Present[T] | Absent | Unknown
 
 
 class NodeState(Enum):
-    """
-    Name the states of a TPU node (tpu v2 Node.State).
-    """
+    """Name the states of a TPU node (tpu v2 Node.State)."""
 
     STATE_UNSPECIFIED = 0
     CREATING = 1
@@ -75,9 +69,7 @@ class NodeState(Enum):
 
 
 class VmState(Enum):
-    """
-    Name the states of a Compute Engine VM.
-    """
+    """Name the states of a Compute Engine VM."""
 
     PROVISIONING = "PROVISIONING"
     STAGING = "STAGING"
@@ -95,9 +87,7 @@ class VmState(Enum):
 
 @dataclass(frozen=True)
 class Worker:
-    """
-    Name one machine of a slice and its addresses.
-    """
+    """Name one machine of a slice and its addresses."""
 
     index: int
     internal_ip: str
@@ -133,9 +123,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Vm:
-    """
-    Describe a VM as the API shows it; *machine* is empty and *disk_gb* is 0 where that is not known.
-    """
+    """Describe a VM as the API shows it; *machine* is empty and *disk_gb* is 0 where that is not known."""
 
     name: str
     zone: str
@@ -150,9 +138,7 @@ class Vm:
 
 @dataclass(frozen=True)
 class Bucket:
-    """
-    Describe a bucket as the API shows it; *location* is lower case.
-    """
+    """Describe a bucket as the API shows it; *location* is lower case."""
 
     name: str
     location: str
@@ -242,9 +228,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Operation:
-    """
-    Refer to a long-running operation that a pass started and later passes poll.
-    """
+    """Refer to a long-running operation that a pass started and later passes poll."""
 
     id: str
     kind: str
@@ -257,9 +241,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class OperationResult:
-    """
-    Hold what a poll of an operation showed; *retry*, *message* and the next step are set when it failed.
-    """
+    """Hold what a poll of an operation showed; *retry*, *message* and the next step are set when it failed."""
 
     operation: Operation
     done: bool
@@ -271,9 +253,7 @@ class OperationResult:
 
 @dataclass(frozen=True)
 class Claim:
-    """
-    Hold which incarnation has won a race (object `.tpuctl/claim/<round>`, written once).
-    """
+    """Hold which incarnation has won a race (object `.tpuctl/claim/<round>`, written once)."""
 
     round: int
     incarnation: int

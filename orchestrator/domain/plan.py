@@ -1,6 +1,4 @@
-"""
-The plan: what one pass will change, in order, and why; or why nothing.
-"""
+"""The plan: what one pass will change, in order, and why; or why nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,9 +6,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """
-    Name what a change is about.
-    """
+    """Name what a change is about."""
 
     BUCKET = "bucket"
     VM = "vm"
@@ -21,9 +17,7 @@ class Kind(Enum):
 
 
 class Verb(Enum):
-    """
-    Name a change; the value is the sign that people see.
-    """
+    """Name a change; the value is the sign that people see."""
 
     CREATE = "+"
     DELETE = "-"
@@ -67,15 +61,11 @@ class Change:
 
     @property
     def lane(self) -> tuple[Kind, str]:
-        """
-        Return what is done one after the other: a zone that does not answer keeps no other from its race.
-        """
+        """Return what is done one after the other: a zone that does not answer keeps no other from its race."""
         return self.kind, self.zone if self.round else ""
 
     def as_dict(self) -> dict[str, object]:
-        """
-        Return the change as `--json` prints it.
-        """
+        """Return the change as `--json` prints it."""
         race: dict[str, object] = {"round": self.round} if self.round else {}
         kind = {"type": self.type} if self.type else {}
         return {
@@ -107,15 +97,11 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """
-        Say whether nothing would be changed.
-        """
+        """Say whether nothing would be changed."""
         return not self.changes
 
     def making(self, kinds: frozenset[Kind]) -> "Plan":
-        """
-        Return the plan without what it would make of other kinds; what it takes away or stops stays.
-        """
+        """Return the plan without what it would make of other kinds; what it takes away or stops stays."""
         ends = {Verb.DELETE, Verb.STOP}
         changes = tuple(c for c in self.changes if c.kind in kinds or c.verb in ends)
         return self if len(changes) == len(self.changes) else replace(self, changes=changes)

@@ -55,9 +55,7 @@ class BucketOrder:
 
 @dataclass(frozen=True)
 class NetworkInterface:
-    """
-    Describe the network of a machine: names or paths of network and subnetwork (may be empty), network tags.
-    """
+    """Describe the network of a machine: names or paths of network and subnetwork (may be empty), network tags."""
 
     network: str = "default"
     subnetwork: str = ""
@@ -66,9 +64,7 @@ class NetworkInterface:
 
 @dataclass(frozen=True)
 class VmOrder:
-    """
-    Describe the VM to create. *ttl* in seconds becomes maxRunDuration: DELETE, or STOP for spot.
-    """
+    """Describe the VM to create. *ttl* in seconds becomes maxRunDuration: DELETE, or STOP for spot."""
 
     name: str
     zone: str
@@ -112,128 +108,80 @@ class NodeOrder:
 
 
 class Buckets(Protocol):
-    """
-    Observe, create and delete buckets.
-    """
+    """Observe, create and delete buckets."""
 
     def observe(self, name: str) -> Sight[Bucket]:
-        """
-        Look at one bucket; errors become Unknown.
-        """
+        """Look at one bucket; errors become Unknown."""
 
     def create(self, order: BucketOrder) -> None:
-        """
-        Create the bucket and grant the writer; raise ConflictError when the name is somebody else's.
-        """
+        """Create the bucket and grant the writer; raise ConflictError when the name is somebody else's."""
 
     def delete(self, name: str) -> None:
-        """
-        Delete the bucket with all objects in it; a bucket that is gone is fine.
-        """
+        """Delete the bucket with all objects in it; a bucket that is gone is fine."""
 
 
 class Vms(Protocol):
-    """
-    Observe, create, start and delete VMs.
-    """
+    """Observe, create, start and delete VMs."""
 
     def everywhere(self, label: str, value: str) -> Survey[Vm]:
-        """
-        List the VMs that carry the label in all zones, by one call; places without an answer are named.
-        """
+        """List the VMs that carry the label in all zones, by one call; places without an answer are named."""
 
     def observe(self, name: str, zone: str) -> Sight[Vm]:
-        """
-        Look at one VM; errors become Unknown.
-        """
+        """Look at one VM; errors become Unknown."""
 
     def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
-        """
-        Look at a disk of any owner: Present with the names of who has it, Absent when there is none.
-        """
+        """Look at a disk of any owner: Present with the names of who has it, Absent when there is none."""
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
-        """
-        List the VMs that carry the label in *zones*, all pages.
-        """
+        """List the VMs that carry the label in *zones*, all pages."""
 
     def create(self, order: VmOrder) -> Operation:
-        """
-        Ask for the VM; raise ConflictError when the name is taken.
-        """
+        """Ask for the VM; raise ConflictError when the name is taken."""
 
     def start(self, name: str, zone: str) -> Operation:
-        """
-        Ask for the start of a stopped VM.
-        """
+        """Ask for the start of a stopped VM."""
 
     def stop(self, name: str, zone: str) -> Operation | None:
-        """
-        Ask for the stop of a running VM, which keeps its disk; None when it is gone.
-        """
+        """Ask for the stop of a running VM, which keeps its disk; None when it is gone."""
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """
-        Ask for deletion; None when it is gone already.
-        """
+        """Ask for deletion; None when it is gone already."""
 
     def poll(self, operation: Operation) -> OperationResult:
-        """
-        Look at an operation once; a DONE operation that carries an error is a failure.
-        """
+        """Look at an operation once; a DONE operation that carries an error is a failure."""
 
     def host_keys(self, name: str, zone: str) -> tuple[str, ...]:
-        """
-        Return the public host keys (`ssh-ed25519 AAAA...`); NotFoundError while there are none.
-        """
+        """Return the public host keys (`ssh-ed25519 AAAA...`); NotFoundError while there are none."""
 
 
 class Nodes(Protocol):
-    """
-    Observe, create and delete TPU nodes.
-    """
+    """Observe, create and delete TPU nodes."""
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
-        """
-        List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown.
-        """
+        """List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown."""
 
     def everywhere(self, label: str, value: str) -> Survey[Node]:
-        """
-        List the nodes that carry the label in all zones, by one call; places without an answer are named.
-        """
+        """List the nodes that carry the label in all zones, by one call; places without an answer are named."""
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
-        """
-        Look at one node of any owner; errors become Unknown.
-        """
+        """Look at one node of any owner; errors become Unknown."""
 
     def create(self, order: NodeOrder) -> Operation:
-        """
-        Ask for the node; raise ConflictError when the name is taken.
-        """
+        """Ask for the node; raise ConflictError when the name is taken."""
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """
-        Ask for deletion; None when it is gone already.
-        """
+        """Ask for deletion; None when it is gone already."""
 
     def poll(self, operation: Operation) -> OperationResult:
-        """
-        Look at an operation once.
-        """
+        """Look at an operation once."""
 
     def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
-        """
-        Return one worker's public host keys from its guest attributes; NotFoundError while there are none.
-        """
+        """Return one worker's public host keys from its guest attributes; NotFoundError while there are none."""
 
 
 @dataclass(frozen=True)
 class StoredObject:
-    """
-    Describe one object of the bucket; *updated* is the bucket's time in seconds since the epoch.
-    """
+    """Describe one object of the bucket; *updated* is the bucket's time in seconds since the epoch."""
 
     name: str
     size: int
@@ -249,9 +197,7 @@ MOST_OBJECTS = 1_000_000
 
 
 class Store(Protocol):
-    """
-    Read and write objects of the deployment's bucket.
-    """
+    """Read and write objects of the deployment's bucket."""
 
     def read(self, name: str, offset: int = 0, limit: int = LARGEST) -> StoredObject | None:
         """
@@ -261,9 +207,7 @@ class Store(Protocol):
         """
 
     def sha256(self, name: str) -> str | None:
-        """
-        Read an object of any size and return the sha256 of its bytes in hex, None when it is not there.
-        """
+        """Read an object of any size and return the sha256 of its bytes in hex, None when it is not there."""
 
     def download(self, name: str, path: Path, sized: Callable[[int], object] | None = None) -> str | None:
         """
@@ -273,24 +217,16 @@ class Store(Protocol):
         """
 
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
-        """
-        Write an object, return its generation; 0: "must not exist". PreconditionError: it is another.
-        """
+        """Write an object, return its generation; 0: "must not exist". PreconditionError: it is another."""
 
     def upload(self, name: str, path: Path) -> int:
-        """
-        Write a file unless an object of that name exists; return the object's generation.
-        """
+        """Write a file unless an object of that name exists; return the object's generation."""
 
     def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
-        """
-        List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*.
-        """
+        """List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*."""
 
     def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:
-        """
-        Return size and crc32c (base64, as the bucket shows it) of all objects under *prefix* by name.
-        """
+        """Return size and crc32c (base64, as the bucket shows it) of all objects under *prefix* by name."""
 
     def delete(self, name: str, if_generation: int | None = None, *, patient: bool = True) -> None:
         """
@@ -302,9 +238,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class CloudAccount:
-    """
-    Say who we are: project and the account that machines run as by default.
-    """
+    """Say who we are: project and the account that machines run as by default."""
 
     project: str
     default_service_account: str

@@ -1,6 +1,4 @@
-"""
-What was seen of a queued resource: a request for a TPU node that waits until there is one.
-"""
+"""What was seen of a queued resource: a request for a TPU node that waits until there is one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,9 +10,7 @@ KIND = "queued resource"  # the kind of its operations
 
 
 class QueuedState(Enum):
-    """
-    Name the states of a queued resource (tpu v2 QueuedResourceState.State).
-    """
+    """Name the states of a queued resource (tpu v2 QueuedResourceState.State)."""
 
     STATE_UNSPECIFIED = 0
     CREATING = 1

@@ -40,9 +40,7 @@ class Refusal:
 
     @property
     def full(self) -> bool:
-        """
-        Say whether our own TPU may have held the quota: this tells nothing of the zone's capacity.
-        """
+        """Say whether our own TPU may have held the quota: this tells nothing of the zone's capacity."""
         return self.kind is Kind.NODE and self.retry is Retry.QUOTA and self.beside
 
 
@@ -66,9 +64,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Candidate:
-    """
-    Remember a TPU that was asked for in a race and is not the newest one.
-    """
+    """Remember a TPU that was asked for in a race and is not the newest one."""
 
     incarnation: int
     zone: str
@@ -150,71 +146,53 @@ class History:
 
 
 def current_node(world: World, history: History) -> Node | None:
-    """
-    Return the node of the newest incarnation, if it is in sight.
-    """
+    """Return the node of the newest incarnation, if it is in sight."""
     if not isinstance(world.nodes, Present):
         return None
     return next((n for n in world.nodes.value if n.incarnation == history.incarnation), None)
 
 
 def noted(history: History, **fields: Any) -> History:
-    """
-    Return the record with *fields*; the same one where nothing is new, which is cheaper by far.
-    """
+    """Return the record with *fields*; the same one where nothing is new, which is cheaper by far."""
     new = any(getattr(history, name) != value for name, value in fields.items())
     return replace(history, **fields) if new else history
 
 
 def newest_incarnation(history: History) -> int:
-    """
-    Return the largest number that a TPU was ever given: the next one gets a larger one.
-    """
+    """Return the largest number that a TPU was ever given: the next one gets a larger one."""
     return max(history.highest, history.incarnation, *(r.incarnation for r in history.rivals), 0)
 
 
 def strangers(world: World, history: History) -> tuple[Node, ...]:
-    """
-    Return TPUs with a larger number than the record ever gave; an old list may show one that is gone.
-    """
+    """Return TPUs with a larger number than the record ever gave; an old list may show one that is gone."""
     if not isinstance(world.nodes, Present) or history.incarnation == 0:
         return ()
     return tuple(n for n in world.nodes.value if (n.incarnation or 0) > newest_incarnation(history))
 
 
 def stranger_key(node: Node) -> str:
-    """
-    Return the key of the sighting that says since when a stranger is in sight.
-    """
+    """Return the key of the sighting that says since when a stranger is in sight."""
     return f"stranger:{node.name}"
 
 
 def lasted(history: History, world: World, key: str, seconds: float) -> bool:
-    """
-    Say whether a doubtful state was seen at least twice, *seconds* apart, without a break.
-    """
+    """Say whether a doubtful state was seen at least twice, *seconds* apart, without a break."""
     since = history.sightings.get(key)
     return since is not None and world.seen_at - since >= seconds
 
 
 def deletion_key(name: str) -> str:
-    """
-    Return the key of the sighting that says since when a node is being deleted, by its last request.
-    """
+    """Return the key of the sighting that says since when a node is being deleted, by its last request."""
     return f"deleting:{name}"
 
 
 def deletion_asked(history: History, name: str, now: float) -> History:
-    """
-    Return the history with the time of the last request to delete a node.
-    """
+    """Return the history with the time of the last request to delete a node."""
     return replace(history, sightings={**history.sightings, deletion_key(name): now})
 
 
 def forgiven(history: History, kind: Kind) -> History:
-    """
-    Return the history without the refusals of *kind*: what was refused has succeeded.
-    """
+    """Return the history without the refusals of *kind*: what was refused has succeeded."""
     return noted(history, refusals=tuple(r for r in history.refusals if r.kind is not kind))
 
 

@@ -49,21 +49,15 @@ What the VM's account needs for the loop, which calls what a person's tpuctl cal
 
 
 def vm_scopes(spec: Spec) -> tuple[str, ...]:
-    """
-    Return the VM's scopes: wide only for the loop on the VM, or for a job there that has secrets.
-    """
+    """Return the VM's scopes: wide only for the loop on the VM, or for a job there that has secrets."""
     return (CLOUD_PLATFORM,) if spec.watch.on_vm or _reads_secrets(spec, "vm") else MACHINE_SCOPES
 
 
 def node_scopes(spec: Spec) -> tuple[str, ...]:
-    """
-    Return the scopes of TPU workers: wide only where they delete themselves, or the job has secrets.
-    """
+    """Return the scopes of TPU workers: wide only where they delete themselves, or the job has secrets."""
     return (CLOUD_PLATFORM,) if spec.watch.self_delete or _reads_secrets(spec, "tpu") else MACHINE_SCOPES
 
 
 def _reads_secrets(spec: Spec, role: str) -> bool:
-    """
-    Say whether the machine runs a job with secrets: Secret Manager knows no narrower scope.
-    """
+    """Say whether the machine runs a job with secrets: Secret Manager knows no narrower scope."""
     return bool(spec.job.secrets) and spec.job.run_on == role

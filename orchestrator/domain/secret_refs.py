@@ -1,6 +1,4 @@
-"""
-Secrets by reference: the deployment file names them, and only the machine that needs one reads it.
-"""
+"""Secrets by reference: the deployment file names them, and only the machine that needs one reads it."""
 
 import re
 from collections.abc import Iterator
@@ -22,54 +20,40 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True)
 class SecretRef:
-    """
-    Name one secret of the deployment's project in Secret Manager; *version* is a number or `latest`.
-    """
+    """Name one secret of the deployment's project in Secret Manager; *version* is a number or `latest`."""
 
     name: str
     version: str = "latest"
 
     @property
     def text(self) -> str:
-        """
-        Return the reference as the deployment file writes it.
-        """
+        """Return the reference as the deployment file writes it."""
         return SCHEME + self.name + ("" if self.version == "latest" else f"/versions/{self.version}")
 
     def path(self, project: str) -> str:
-        """
-        Return the resource name of the version.
-        """
+        """Return the resource name of the version."""
         return f"projects/{project}/secrets/{self.name}/versions/{self.version}"
 
 
 def reference(text: str) -> SecretRef | None:
-    """
-    Read `secret://NAME` or `secret://NAME/versions/N`; None for anything else.
-    """
+    """Read `secret://NAME` or `secret://NAME/versions/N`; None for anything else."""
     found = _REFERENCE.fullmatch(text)
     return SecretRef(found["name"], found["version"] or "latest") if found else None
 
 
 def job_secrets(spec: Spec) -> dict[str, SecretRef]:
-    """
-    Return the job's secrets by variable; what is no reference is left out, `check` refuses it.
-    """
+    """Return the job's secrets by variable; what is no reference is left out, `check` refuses it."""
     found = {name: reference(text) for name, text in spec.job.secrets.items()}
     return {name: ref for name, ref in found.items() if ref is not None}
 
 
 def secret_names(spec: Spec) -> Iterator[str]:
-    """
-    Yield the name of each secret of the job once, in the order of the file.
-    """
+    """Yield the name of each secret of the job once, in the order of the file."""
     yield from dict.fromkeys(ref.name for ref in job_secrets(spec).values())
 
 
 def told(spec: Spec, role: str) -> dict[str, str]:
-    """
-    Return what `plan` says of the secrets that a kind of machine reads: names only.
-    """
+    """Return what `plan` says of the secrets that a kind of machine reads: names only."""
     held = job_secrets(spec) if spec.job.run_on == role else {}
     if not held:
         return {}
@@ -79,9 +63,7 @@ def told(spec: Spec, role: str) -> dict[str, str]:
 
 
 def grant_line(name: str, account: str, project: str = "") -> str:
-    """
-    Return the gcloud command that lets *account* read one secret.
-    """
+    """Return the gcloud command that lets *account* read one secret."""
     where = f" --project={project}" if project else ""
     return (
         f"gcloud secrets add-iam-policy-binding {name}{where} "

@@ -17,9 +17,7 @@ STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 @dataclass(frozen=True)
 class TpuSpec:
-    """
-    Describe the TPU slice.
-    """
+    """Describe the TPU slice."""
 
     __pydantic_config__ = STRICT
 
@@ -53,9 +51,7 @@ class TpuSpec:
 
 @dataclass(frozen=True)
 class VmSpec:
-    """
-    Describe the controller VM in the TPU's region.
-    """
+    """Describe the controller VM in the TPU's region."""
 
     __pydantic_config__ = STRICT
 
@@ -77,9 +73,7 @@ class VmSpec:
 
 @dataclass(frozen=True)
 class BucketSpec:
-    """
-    Describe the bucket for checkpoints, bundles, journal and logs.
-    """
+    """Describe the bucket for checkpoints, bundles, journal and logs."""
 
     __pydantic_config__ = STRICT
 
@@ -95,9 +89,7 @@ class BucketSpec:
 
 @dataclass(frozen=True)
 class CheckpointSpec:
-    """
-    Describe how the job saves its progress.
-    """
+    """Describe how the job saves its progress."""
 
     __pydantic_config__ = STRICT
 
@@ -120,9 +112,7 @@ class CheckpointSpec:
 
 @dataclass(frozen=True)
 class MemorySpec:
-    """
-    Describe how much the job needs. Only `tpuctl check` reads it; what is left out is not checked.
-    """
+    """Describe how much the job needs. Only `tpuctl check` reads it; what is left out is not checked."""
 
     __pydantic_config__ = STRICT
 
@@ -142,9 +132,7 @@ class MemorySpec:
 
 @dataclass(frozen=True)
 class ProgressSpec:
-    """
-    Describe how the job's output tells its progress: patterns of Python's `re`, each with one group.
-    """
+    """Describe how the job's output tells its progress: patterns of Python's `re`, each with one group."""
 
     __pydantic_config__ = STRICT
 
@@ -158,9 +146,7 @@ class ProgressSpec:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """
-    Describe the training job.
-    """
+    """Describe the training job."""
 
     __pydantic_config__ = STRICT
 
@@ -201,9 +187,7 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class WatchSpec:
-    """
-    Describe how the deployment is watched and when it stops.
-    """
+    """Describe how the deployment is watched and when it stops."""
 
     __pydantic_config__ = STRICT
 
@@ -229,9 +213,7 @@ class WatchSpec:
 
 @dataclass(frozen=True)
 class TensorboardSpec:
-    """
-    Describe the TensorBoard that shows the deployment's logs; see it through `tpuctl tunnel tensorboard`.
-    """
+    """Describe the TensorBoard that shows the deployment's logs; see it through `tpuctl tunnel tensorboard`."""
 
     __pydantic_config__ = STRICT
 
@@ -245,9 +227,7 @@ class TensorboardSpec:
 
 @dataclass(frozen=True)
 class JupyterSpec:
-    """
-    Describe the JupyterLab of the deployment; open it through `tpuctl tunnel jupyter`.
-    """
+    """Describe the JupyterLab of the deployment; open it through `tpuctl tunnel jupyter`."""
 
     __pydantic_config__ = STRICT
 
@@ -259,9 +239,7 @@ class JupyterSpec:
 
 @dataclass(frozen=True)
 class SidecarsSpec:
-    """
-    Describe the helpers that run beside the job. A failed one never touches the job.
-    """
+    """Describe the helpers that run beside the job. A failed one never touches the job."""
 
     __pydantic_config__ = STRICT
 
@@ -273,9 +251,7 @@ class SidecarsSpec:
 
 @dataclass(frozen=True)
 class Spec:
-    """
-    Hold one deployment file, validated and with defaults filled in.
-    """
+    """Hold one deployment file, validated and with defaults filled in."""
 
     __pydantic_config__ = STRICT
 

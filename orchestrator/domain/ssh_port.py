@@ -1,6 +1,4 @@
-"""
-The seam between the engine and machines that are reached over SSH.
-"""
+"""The seam between the engine and machines that are reached over SSH."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Iap:
-    """
-    Name an instance as Google's Identity-Aware Proxy knows it; *relay* is a local cloud's, else empty.
-    """
+    """Name an instance as Google's Identity-Aware Proxy knows it; *relay* is a local cloud's, else empty."""
 
     project: str
     zone: str
@@ -38,9 +34,7 @@ class Host:
 
 @dataclass(frozen=True)
 class RunResult:
-    """
-    Hold the end of a remote command.
-    """
+    """Hold the end of a remote command."""
 
     exit_code: int
     stdout: str = ""
@@ -49,9 +43,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class PushResult:
-    """
-    Hold what a push did on one machine; *sent_bytes* is 0 when the tree was there already.
-    """
+    """Hold what a push did on one machine; *sent_bytes* is 0 when the tree was there already."""
 
     host: str
     sent_bytes: int
@@ -60,26 +52,16 @@ class PushResult:
 
 
 class Remote(Protocol):
-    """
-    Reach machines over SSH, all of them in parallel, each step with a deadline.
-    """
+    """Reach machines over SSH, all of them in parallel, each step with a deadline."""
 
     def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str) -> list[PushResult]:
-        """
-        Put the bundle (a tar.gz) under `<root>/bundle/<sha256>` on every host: all of it, or nothing.
-        """
+        """Put the bundle (a tar.gz) under `<root>/bundle/<sha256>` on every host: all of it, or nothing."""
 
     def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int) -> None:
-        """
-        Put a small file at *target* below the machine folder of every host, whole or not at all.
-        """
+        """Put a small file at *target* below the machine folder of every host, whole or not at all."""
 
     def run(self, hosts: Sequence[Host], command: str, deadline: float, stdin: str = "") -> list[RunResult]:
-        """
-        Run a shell command on every host; a lost channel raises RemoteError, it is never success.
-        """
+        """Run a shell command on every host; a lost channel raises RemoteError, it is never success."""
 
     def run_elevated(self, hosts: Sequence[Host], script: str, deadline: float) -> list[RunResult]:
-        """
-        Run a bash script with the rights that the machine folder needs; `$1` is that folder.
-        """
+        """Run a bash script with the rights that the machine folder needs; `$1` is that folder."""

@@ -1,14 +1,10 @@
-"""
-The way to a machine over SSH, from where the controller runs.
-"""
+"""The way to a machine over SSH, from where the controller runs."""
 
 from enum import Enum
 
 
 class Road(Enum):
-    """
-    Name a way: to the external or the internal address, through the VM, or through Identity-Aware Proxy.
-    """
+    """Name a way: to the external or the internal address, through the VM, or through Identity-Aware Proxy."""
 
     OUTSIDE = "external address"
     INSIDE = "internal address"
@@ -17,9 +13,7 @@ class Road(Enum):
 
 
 def road_to_vm(external_ip: str, *, inside: bool) -> Road:
-    """
-    Return the way to the VM; *inside* says that we run on a machine of the same network.
-    """
+    """Return the way to the VM; *inside* says that we run on a machine of the same network."""
     if inside:
         return Road.INSIDE
     return Road.OUTSIDE if external_ip else Road.IAP

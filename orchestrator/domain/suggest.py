@@ -1,6 +1,4 @@
-"""
-Guess what a mistyped word was meant to be.
-"""
+"""Guess what a mistyped word was meant to be."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -9,9 +7,7 @@ MAX_EDITS = 2
 
 
 def edits(left: str, right: str) -> int:
-    """
-    Count the edits between two words: insert, delete, replace, or swap of neighbours.
-    """
+    """Count the edits between two words: insert, delete, replace, or swap of neighbours."""
     older: list[int] = []
     previous = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):
@@ -26,9 +22,7 @@ def edits(left: str, right: str) -> int:
 
 
 def closest(word: str, options: Iterable[str], limit: int = 3) -> list[str]:
-    """
-    Return the options nearest to *word*: at most two edits away, else of similar look, else none.
-    """
+    """Return the options nearest to *word*: at most two edits away, else of similar look, else none."""
     known = sorted(set(options))
     # Words of very different length cannot be near; this also bounds the work on absurd input.
     comparable = [name for name in known if abs(len(name) - len(word)) <= MAX_EDITS]
@@ -41,16 +35,12 @@ def closest(word: str, options: Iterable[str], limit: int = 3) -> list[str]:
 
 
 def join(words: Iterable[str], last: str = "or") -> str:
-    """
-    Join words as English does: `a, b or c`.
-    """
+    """Join words as English does: `a, b or c`."""
     items = list(words)
     return f" {last} ".join(part for part in (", ".join(items[:-1]), *items[-1:]) if part)
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """
-    Return `did you mean a or b?`, or an empty text when nothing is near.
-    """
+    """Return `did you mean a or b?`, or an empty text when nothing is near."""
     near = closest(word, options)
     return f"did you mean {join(near)}?" if near else ""

@@ -1,15 +1,11 @@
-"""
-What a deployment's TPU takes of the project's quota.
-"""
+"""What a deployment's TPU takes of the project's quota."""
 
 from orchestrator.domain.catalog import Catalog, TpuQuota
 from orchestrator.domain.spec import Spec
 
 
 def taken(spec: Spec, catalog: Catalog) -> tuple[int, TpuQuota] | None:
-    """
-    Return how much of which quota; None where it is not known, and for a reservation, which counts apart.
-    """
+    """Return how much of which quota; None where it is not known, and for a reservation, which counts apart."""
     kind = catalog.accelerator(spec.tpu.type)
     # Google gives flex-start out of the preemptible quota (docs/facts.md 1.5).
     spot = spec.tpu.spot or spec.tpu.request == "flex-start"
@@ -31,9 +27,7 @@ def beyond(catalog: Catalog, accelerator_type: str, zone: str, limit: int) -> st
 
 
 def beyond_a_new_project(spec: Spec, catalog: Catalog) -> tuple[str, ...]:
-    """
-    Say that Google grants less to a new project; what this one has is not known without asking.
-    """
+    """Say that Google grants less to a new project; what this one has is not known without asking."""
     found = taken(spec, catalog)
     if found is None or found[0] <= found[1].fresh:
         return ()

@@ -1,6 +1,4 @@
-"""
-The shape of the TPU: what a node cannot change while it exists, so that another one takes its place.
-"""
+"""The shape of the TPU: what a node cannot change while it exists, so that another one takes its place."""
 
 from dataclasses import replace
 
@@ -11,9 +9,7 @@ SPOT = "spot"
 
 
 def shape_of(spec: Spec) -> str:
-    """
-    Return the shape that a deployment file asks for, in words.
-    """
+    """Return the shape that a deployment file asks for, in words."""
     tpu = spec.tpu
     price = SPOT if tpu.spot else "on demand"
     return f"{tpu.type}, {tpu.runtime}, {price}, external address {'yes' if tpu.external_ip else 'no'}"
@@ -33,9 +29,7 @@ def reshaped(history: History, shape: str) -> History:
 
 
 def _priced_by(shape: str, span: Span) -> Span:
-    """
-    Return the span of a TPU with the type and the price class of *shape*, unless it has its own.
-    """
+    """Return the span of a TPU with the type and the price class of *shape*, unless it has its own."""
     if span.kind != "node":
         return span
     words = shape.split(", ")
@@ -43,7 +37,5 @@ def _priced_by(shape: str, span: Span) -> Span:
 
 
 def unwanted(history: History) -> bool:
-    """
-    Say whether the newest incarnation has another shape than the wanted one.
-    """
+    """Say whether the newest incarnation has another shape than the wanted one."""
     return 0 < history.incarnation <= history.unwanted

@@ -1,6 +1,4 @@
-"""
-Quantities that people write with a unit.
-"""
+"""Quantities that people write with a unit."""
 
 import re
 from datetime import datetime
@@ -12,15 +10,11 @@ _LONGEST = 100 * 365 * 86400
 
 
 class Duration(float):
-    """
-    Hold seconds, written as `15s`, `60m`, `12h` or `7d`.
-    """
+    """Hold seconds, written as `15s`, `60m`, `12h` or `7d`."""
 
     @classmethod
     def parse(cls, text: object) -> "Duration":
-        """
-        Read a duration; raise ValueError when *text* is not a positive number with a unit.
-        """
+        """Read a duration; raise ValueError when *text* is not a positive number with a unit."""
         if isinstance(text, Duration):
             return text
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", str(text).strip())
@@ -30,9 +24,7 @@ class Duration(float):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """
-        Tell pydantic how to validate a duration, without importing it for those who do not need it.
-        """
+        """Tell pydantic how to validate a duration, without importing it for those who do not need it."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(
@@ -41,9 +33,7 @@ class Duration(float):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
-        """
-        Describe a duration in the published JSON Schema.
-        """
+        """Describe a duration in the published JSON Schema."""
         return {"type": "string", "pattern": r"^\d+(\.\d+)?[smhd]$", "examples": ["15s", "60m", "7d"]}
 
     def __str__(self) -> str:
@@ -54,24 +44,18 @@ class Duration(float):
 
 
 class Until(str):
-    """
-    Hold a point in time as people write it: a duration such as `36h`, or a date with time and time zone.
-    """
+    """Hold a point in time as people write it: a duration such as `36h`, or a date with time and time zone."""
 
     __slots__ = ()
 
     @property
     def after(self) -> float | None:
-        """
-        Return the seconds from the start, None for a date.
-        """
+        """Return the seconds from the start, None for a date."""
         return Duration.parse(self) if re.fullmatch(r"[0-9.]+[smhd]", self) else None
 
     @classmethod
     def parse(cls, text: object) -> "Until":
-        """
-        Read one; raise ValueError when *text* is neither.
-        """
+        """Read one; raise ValueError when *text* is neither."""
         if isinstance(text, datetime):
             text = text.isoformat()
         found = cls(str(text).strip())
@@ -79,9 +63,7 @@ class Until(str):
         return found
 
     def at(self, start: float) -> float:
-        """
-        Return the point in seconds since the epoch; a duration counts from *start*.
-        """
+        """Return the point in seconds since the epoch; a duration counts from *start*."""
         if self.after is not None:
             return start + self.after
         problem = "write a time from the first up such as 36h, or a date such as 2030-01-31T18:00Z"
@@ -95,9 +77,7 @@ class Until(str):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """
-        Tell pydantic how to validate one, without importing it for those who do not need it.
-        """
+        """Tell pydantic how to validate one, without importing it for those who do not need it."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(
@@ -106,7 +86,5 @@ class Until(str):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
-        """
-        Describe one in the published JSON Schema.
-        """
+        """Describe one in the published JSON Schema."""
         return {"type": "string", "examples": ["36h", "2030-01-31T18:00:00Z"]}

@@ -1,6 +1,4 @@
-"""
-Machine types of the VM where the usual ones may not exist.
-"""
+"""Machine types of the VM where the usual ones may not exist."""
 
 from orchestrator.domain.names import region_of
 
@@ -9,8 +7,6 @@ _INSTEAD = {"us-central2": ("e2-", "n1-standard-1")}
 
 
 def instead(machine: str, zone: str) -> str:
-    """
-    Return the type to take instead of *machine* in a zone that may not have it, "" where nothing is known.
-    """
+    """Return the type to take instead of *machine* in a zone that may not have it, "" where nothing is known."""
     lacking, there = _INSTEAD.get(region_of(zone), ("-", ""))
     return there if machine.startswith(lacking) else ""

@@ -1,6 +1,4 @@
-"""
-The control routes that `tpuctl local` uses: /_local/...
-"""
+"""The control routes that `tpuctl local` uses: /_local/..."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -85,9 +83,7 @@ def admin_routes(
 
 
 def asdict_text(fault: object) -> str:
-    """
-    Return a fault as `tpuctl local fault` takes it.
-    """
+    """Return a fault as `tpuctl local fault` takes it."""
     kind = getattr(fault, "kind", None)
     case = getattr(fault, "case", "")
     return str(case or getattr(kind, "value", kind))

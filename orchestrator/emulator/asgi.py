@@ -1,6 +1,4 @@
-"""
-Serve requests-as-values over ASGI.
-"""
+"""Serve requests-as-values over ASGI."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -49,9 +47,7 @@ def asgi_app(
 
 
 def server(app: App) -> "uvicorn.Server":
-    """
-    Return a server of *app* for a socket that already listens.
-    """
+    """Return a server of *app* for a socket that already listens."""
     import uvicorn
 
     # No header may say who the client is: a machine could name the user's connection.
@@ -62,9 +58,7 @@ def server(app: App) -> "uvicorn.Server":
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """
-    Collect the request's body; None when the client has left.
-    """
+    """Collect the request's body; None when the client has left."""
     pieces = []
     more = True
     while more:

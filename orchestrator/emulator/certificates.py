@@ -1,6 +1,4 @@
-"""
-Certificates with which the local cloud answers as Google's storage hosts, for this computer's machines only.
-"""
+"""Certificates with which the local cloud answers as Google's storage hosts, for this computer's machines only."""
 
 import datetime as dt
 import os
@@ -42,9 +40,7 @@ class Certificates:
         return b"\n".join([_public_authorities().rstrip(b"\n"), self.authority])
 
     def context(self) -> ssl.SSLContext:
-        """
-        Return the server's side of TLS, for HTTP/1.1.
-        """
+        """Return the server's side of TLS, for HTTP/1.1."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
@@ -53,9 +49,7 @@ class Certificates:
 
 
 def certificates(folder: Path) -> Certificates:
-    """
-    Return the certificates kept in *folder*; they are made anew when missing, unreadable or near their end.
-    """
+    """Return the certificates kept in *folder*; they are made anew when missing, unreadable or near their end."""
     authority, served = folder / "authority.pem", folder / "storage-hosts.pem"
     if not (_lasts(authority) and _lasts(served)):
         private_folder(folder)
@@ -78,9 +72,7 @@ def _lasts(path: Path) -> bool:
 
 
 def _make() -> tuple[bytes, bytes]:
-    """
-    Return the authority's certificate, and the hosts' certificate with its key.
-    """
+    """Return the authority's certificate, and the hosts' certificate with its key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -141,9 +133,7 @@ def _named(text: str) -> "x509.Name":
 
 
 def _public_authorities() -> bytes:
-    """
-    Return the authorities that this computer trusts: named by a variable, the system's, else certifi's.
-    """
+    """Return the authorities that this computer trusts: named by a variable, the system's, else certifi's."""
     import certifi
 
     named = [os.environ.get(name) for name in OWN_BUNDLES]
@@ -154,9 +144,7 @@ def _public_authorities() -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """
-    Write a file that only its owner reads, in one step.
-    """
+    """Write a file that only its owner reads, in one step."""
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     fresh.touch(mode=0o600)

@@ -1,6 +1,4 @@
-"""
-Start, stop and steer the local cloud from the command line.
-"""
+"""Start, stop and steer the local cloud from the command line."""
 
 import http.client
 import json
@@ -35,9 +33,7 @@ LOCK_SECONDS = 60.0
 
 
 def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
-    """
-    Return the running local cloud and whether it was started now; *options* count at a start only.
-    """
+    """Return the running local cloud and whether it was started now; *options* count at a start only."""
     from filelock import FileLock, Timeout
 
     folder = local_folder()
@@ -61,9 +57,7 @@ def ensure_running(options: Options | None = None) -> tuple[Address, bool]:
 
 
 def _started(folder: Path, *, on_demand: bool, new: bool) -> Address:
-    """
-    Start the local cloud; a *new* one, which nobody knows yet, takes other ports where one was just taken.
-    """
+    """Start the local cloud; a *new* one, which nobody knows yet, takes other ports where one was just taken."""
     tries = PORT_TRIES if new else 1
     while True:
         tries -= 1
@@ -105,9 +99,7 @@ def _start(folder: Path, *, on_demand: bool) -> Address:
 
 
 def _environment() -> dict[str, str]:
-    """
-    Let the daemon import this very package, wherever the command was called from.
-    """
+    """Let the daemon import this very package, wherever the command was called from."""
     parent = str(Path(__file__).resolve().parents[2])
     paths = [parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -126,16 +118,12 @@ def _check_extra() -> None:
 
 
 def running() -> Address | None:
-    """
-    Return the running local cloud, or None.
-    """
+    """Return the running local cloud, or None."""
     return read_address(local_folder())
 
 
 def call(verb: str, body: dict[str, Any] | None = None, *, folder: Path | None = None) -> dict[str, Any]:
-    """
-    Call a control route of the local cloud in *folder*; raise LocalCloudError with its reason.
-    """
+    """Call a control route of the local cloud in *folder*; raise LocalCloudError with its reason."""
     folder = folder or local_folder()
     if read_address(folder) is None:
         raise LocalCloudError("the local cloud does not run", hint="run: tpuctl local start")
@@ -162,9 +150,7 @@ def call(verb: str, body: dict[str, Any] | None = None, *, folder: Path | None =
 
 
 class _Control(http.client.HTTPConnection):
-    """
-    Speak with the daemon over its socket, which only the owner of the folder can open.
-    """
+    """Speak with the daemon over its socket, which only the owner of the folder can open."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("control", timeout=30)
@@ -226,9 +212,7 @@ def stop_if_idle() -> bool:
 
 
 def reap(folder: Path, *, disks: bool = False) -> bool:
-    """
-    Kill what a dead daemon left running. Return whether a machine was.
-    """
+    """Kill what a dead daemon left running. Return whether a machine was."""
     hosts = _hosts(folder, load_options(folder))
     left = hosts.adopt()
     hosts.reap_all(disks=disks)
@@ -236,9 +220,7 @@ def reap(folder: Path, *, disks: bool = False) -> bool:
 
 
 def _hosts(folder: Path, options: Options) -> "MachineHosts":
-    """
-    Return the hosts of the machines in *folder*. Raise LocalCloudError where machines of the kind cannot run.
-    """
+    """Return the hosts of the machines in *folder*. Raise LocalCloudError where machines of the kind cannot run."""
     from orchestrator.emulator.machines.choose import make_hosts
     from orchestrator.emulator.machines.settings import HostSettings
 
@@ -249,9 +231,7 @@ def _hosts(folder: Path, options: Options) -> "MachineHosts":
 
 
 def reset() -> None:
-    """
-    Stop the local cloud and delete everything it holds: machines, disks, buckets, settings.
-    """
+    """Stop the local cloud and delete everything it holds: machines, disks, buckets, settings."""
     folder = local_folder()
     stop()
     if (folder / "options.json").exists():

@@ -1,6 +1,4 @@
-"""
-The local cloud as a process: HTTP on loopback, time, machines, state on disk.
-"""
+"""The local cloud as a process: HTTP on loopback, time, machines, state on disk."""
 
 import asyncio
 import contextlib
@@ -67,9 +65,7 @@ CRON_MINUTE = {"instant": 1.0, "scaled": 2.0, "realistic": 60.0}
 
 
 class Apps(NamedTuple):
-    """
-    Hold the three applications of one local cloud, each for its own listener.
-    """
+    """Hold the three applications of one local cloud, each for its own listener."""
 
     clients: App
     storage: App
@@ -77,9 +73,7 @@ class Apps(NamedTuple):
 
 
 class Daemon:
-    """
-    Run one local cloud in *folder* until it is told to stop.
-    """
+    """Run one local cloud in *folder* until it is told to stop."""
 
     def __init__(
         self, folder: Path, options: Options, loop: asyncio.AbstractEventLoop, *, on_demand: bool
@@ -137,9 +131,7 @@ class Daemon:
 
     @property
     def endpoint(self) -> str:
-        """
-        Return the base URL.
-        """
+        """Return the base URL."""
         return f"http://127.0.0.1:{self._options.port}"
 
     def _host_settings(self, notice: float) -> HostSettings:
@@ -165,38 +157,28 @@ class Daemon:
         )
 
     def _machine_of(self, peer: tuple[str, int]) -> str | None:
-        """
-        Return the machine that holds the other end of a connection, None for none, "" when nobody knows.
-        """
+        """Return the machine that holds the other end of a connection, None for none, "" when nobody knows."""
         holder = holder_of(peer, ("127.0.0.1", self._options.port))
         return "" if holder is None else self._hosts.machine_of(holder.inode)
 
     def _metadata_of(self, peer: tuple[str, int], here: tuple[str, int]) -> tuple[str, int] | None:
-        """
-        Return the metadata server of the machine that holds one end of a connection; None for no machine.
-        """
+        """Return the metadata server of the machine that holds one end of a connection; None for no machine."""
         holder = holder_of(peer, here)
         name = self._hosts.machine_of(holder.inode) if holder else None
         machine = self.cloud.machine(name) if name else None
         return (machine.address, self._options.metadata_port) if machine else None
 
     def halt(self) -> None:
-        """
-        Ask the daemon to stop; from any thread.
-        """
+        """Ask the daemon to stop; from any thread."""
         self._loop.call_soon_threadsafe(self._halt.set)
 
     @property
     def inside(self) -> Inside:
-        """
-        Return what tells by a socket's inode whether it is held on a machine of this cloud.
-        """
+        """Return what tells by a socket's inode whether it is held on a machine of this cloud."""
         return self._hosts.holds
 
     def apps(self, executor: Executor | None = None) -> Apps:
-        """
-        Return what is served: to clients, to machines that meant Google's storage, to `tpuctl local`.
-        """
+        """Return what is served: to clients, to machines that meant Google's storage, to `tpuctl local`."""
         return Apps(
             asgi_app(self._answers(self._router), executor, lambda asked: refusal(asked, self._own_names)),
             asgi_app(
@@ -207,9 +189,7 @@ class Daemon:
         )  # fmt: skip
 
     def _answers(self, router: Router) -> Callable[[Request], Response]:
-        """
-        Return what answers one request from *router*; a change is on disk before the caller hears of it.
-        """
+        """Return what answers one request from *router*; a change is on disk before the caller hears of it."""
 
         def answer(request: Request) -> Response:
             try:
@@ -240,9 +220,7 @@ class Daemon:
             self._saved = version
 
     def _restore(self) -> None:
-        """
-        Take up the state of the daemon before: machines that should run and do not are booted again.
-        """
+        """Take up the state of the daemon before: machines that should run and do not are booted again."""
         state = self._folder / "state"
         if not state.exists():
             self._hosts.reap_all(disks=True)
@@ -253,9 +231,7 @@ class Daemon:
                 self._room.boot(machine)
 
     def _pass_time(self) -> None:
-        """
-        Let the model's events happen when they are due.
-        """
+        """Let the model's events happen when they are due."""
         while not self._over.is_set():
             try:
                 self.cloud.tick()
@@ -269,9 +245,7 @@ class Daemon:
             self._wake.clear()
 
     async def serve(self, listener: OwnerSocket) -> None:
-        """
-        Serve until halted, then stop every machine.
-        """
+        """Serve until halted, then stop every machine."""
         executor = ThreadPoolExecutor(max_workers=32, thread_name_prefix="request")
         sockets = (
             listener, unix_listening(self._folder, STORAGE), unix_listening(self._folder, CONTROL)
@@ -318,9 +292,7 @@ class Daemon:
 
 
 async def run(folder: Path, *, on_demand: bool) -> None:
-    """
-    Run the daemon of *folder*; raise OSError when its port is taken.
-    """
+    """Run the daemon of *folder*; raise OSError when its port is taken."""
     options = load_options(folder)
     save_options(folder, options)
     _allow_many_connections()
@@ -332,9 +304,7 @@ async def run(folder: Path, *, on_demand: bool) -> None:
 
 
 def _allow_many_connections() -> None:
-    """
-    Raise the number of open files where it is low: a tunnel takes five.
-    """
+    """Raise the number of open files where it is low: a tunnel takes five."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,6 +1,4 @@
-"""
-Put machines and their metadata servers together, as the model asks for them.
-"""
+"""Put machines and their metadata servers together, as the model asks for them."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -13,9 +11,7 @@ from orchestrator.emulator.state.world import LocalCloud
 
 
 class View:
-    """
-    Show one machine to its metadata server.
-    """
+    """Show one machine to its metadata server."""
 
     def __init__(self, cloud: LocalCloud, machine: Machine) -> None:
         self._cloud = cloud
@@ -23,44 +19,32 @@ class View:
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """
-        Return the instance attributes.
-        """
+        """Return the instance attributes."""
         return self.machine.attributes
 
     @property
     def project_attributes(self) -> Mapping[str, str]:
-        """
-        Return the project's attributes; the local cloud has none.
-        """
+        """Return the project's attributes; the local cloud has none."""
         return {}
 
     @property
     def preempted(self) -> bool:
-        """
-        Say whether the machine has its notice.
-        """
+        """Say whether the machine has its notice."""
         return self._cloud.machine_state(self.machine.id).preempted
 
     @property
     def maintenance_event(self) -> str:
-        """
-        Return the maintenance event.
-        """
+        """Return the maintenance event."""
         return self._cloud.machine_state(self.machine.id).maintenance_event
 
     @property
     def guest_attributes(self) -> Mapping[str, str]:
-        """
-        Return the guest attributes by `namespace/key`.
-        """
+        """Return the guest attributes by `namespace/key`."""
         found = self._cloud.guest_attributes(self.machine.id)
         return {f"{namespace}/{key}": value for (namespace, key), value in found.items()}
 
     def put_guest_attribute(self, namespace: str, key: str, value: str) -> None:
-        """
-        Store a guest attribute.
-        """
+        """Store a guest attribute."""
         self._cloud.put_guest_attribute(self.machine.id, namespace, key, value)
 
 
@@ -79,9 +63,7 @@ class MachineRoom:
         self.cloud: LocalCloud | None = None
 
     def boot(self, machine: Machine) -> None:
-        """
-        Serve the machine's metadata, then start it.
-        """
+        """Serve the machine's metadata, then start it."""
         if machine.id not in self._served:
             ports = (self._hosts.settings.metadata_port, *self._hosts.metadata_ports)
             self._wait(self.metadata.start(machine.address, *ports))
@@ -89,36 +71,26 @@ class MachineRoom:
         self._hosts.boot(machine)
 
     def notice(self, machine_id: str) -> None:
-        """
-        Show `preempted` to the machine and press its power button.
-        """
+        """Show `preempted` to the machine and press its power button."""
         self.metadata.changed(machine_id)
         self._hosts.notice(machine_id)
 
     def changed(self, machine_id: str) -> None:
-        """
-        Wake the long-polls of the machine's metadata server.
-        """
+        """Wake the long-polls of the machine's metadata server."""
         self.metadata.changed(machine_id)
 
     def stop(self, machine_id: str) -> None:
-        """
-        Kill the machine and keep its disk.
-        """
+        """Kill the machine and keep its disk."""
         self._hosts.stop(machine_id)
         self._unserve(machine_id)
 
     def remove(self, machine_id: str) -> None:
-        """
-        Kill the machine and destroy its disk.
-        """
+        """Kill the machine and destroy its disk."""
         self._hosts.remove(machine_id)
         self._unserve(machine_id)
 
     def serial(self, machine_id: str) -> bytes:
-        """
-        Return the machine's serial output.
-        """
+        """Return the machine's serial output."""
         return self._hosts.serial(machine_id)
 
     def _unserve(self, machine_id: str) -> None:

@@ -1,6 +1,4 @@
-"""
-What one local cloud was started with, kept in its folder so that the next start is the same.
-"""
+"""What one local cloud was started with, kept in its folder so that the next start is the same."""
 
 import hashlib
 import json
@@ -73,23 +71,17 @@ class Options:
 
     @property
     def package_lock_seconds(self) -> float:
-        """
-        Return for how many seconds dpkg is locked: minutes on a real machine (docs/facts.md 5.5).
-        """
+        """Return for how many seconds dpkg is locked: minutes on a real machine (docs/facts.md 5.5)."""
         return PACKAGE_LOCK.get(self.latency, 0.0) if self.package_lock is None else self.package_lock
 
     @property
     def policy_seconds(self) -> float:
-        """
-        Return after how many seconds a change of a bucket's policy counts: minutes on a real one.
-        """
+        """Return after how many seconds a change of a bucket's policy counts: minutes on a real one."""
         usual = PROFILES[self.latency].policy if self.latency in PROFILES else 0.0
         return usual if self.policy_delay is None else self.policy_delay
 
     def cloud_settings(self) -> CloudSettings:
-        """
-        Return the model's settings; raise LocalCloudError for a profile or quota that makes no sense.
-        """
+        """Return the model's settings; raise LocalCloudError for a profile or quota that makes no sense."""
         if self.latency not in PROFILES:
             raise LocalCloudError(
                 f"there is no latency profile {self.latency!r}", hint=f"choose one of {', '.join(PROFILES)}"
@@ -143,9 +135,7 @@ def _quota(entry: str) -> tuple[tuple[str, str], int]:
 
 
 def load_options(folder: Path) -> Options:
-    """
-    Return the options kept in *folder*, completed by an id, free ports and an address range of its own.
-    """
+    """Return the options kept in *folder*, completed by an id, free ports and an address range of its own."""
     try:
         body: dict[str, Any] = json.loads((folder / "options.json").read_text())
         lists = {key: tuple(value) for key, value in body.items() if isinstance(value, list)}
@@ -173,9 +163,7 @@ def free_network(folder: Path) -> str:
 
 
 def _listening_networks() -> set[int]:
-    """
-    Return the second byte of each loopback address at which somebody listens (proc(5), /proc/net/tcp).
-    """
+    """Return the second byte of each loopback address at which somebody listens (proc(5), /proc/net/tcp)."""
     try:
         lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     except OSError:
@@ -187,9 +175,7 @@ def _listening_networks() -> set[int]:
 
 
 def save_options(folder: Path, options: Options) -> None:
-    """
-    Keep the options in *folder*.
-    """
+    """Keep the options in *folder*."""
     private_folder(folder)
     fresh = folder / "options.json.new"
     fresh.touch(mode=0o600)
@@ -198,9 +184,7 @@ def save_options(folder: Path, options: Options) -> None:
 
 
 def without_ports(options: Options) -> Options:
-    """
-    Return the options of a cloud that has yet to choose its ports.
-    """
+    """Return the options of a cloud that has yet to choose its ports."""
     return Options(**{**vars(options), **dict.fromkeys(PORTS, 0)})
 
 
@@ -226,9 +210,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _lowest_given() -> int:
-    """
-    Return the lowest port of outgoing connections (ip(7), ip_local_port_range), at least some thousands.
-    """
+    """Return the lowest port of outgoing connections (ip(7), ip_local_port_range), at least some thousands."""
     try:
         lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError):

@@ -1,6 +1,4 @@
-"""
-Speak to a local cloud of this user only: its port may be another user's once it has ended.
-"""
+"""Speak to a local cloud of this user only: its port may be another user's once it has ended."""
 
 import socket
 import time
@@ -20,9 +18,7 @@ LOOK_SECONDS = 0.01
 
 
 def adapter_for(address: Address) -> "OwnServer | None":
-    """
-    Return what requests to the local cloud go by; None on its machines, which may not see whose a server is.
-    """
+    """Return what requests to the local cloud go by; None on its machines, which may not see whose a server is."""
     return OwnServer() if address.pid else None
 
 
@@ -34,9 +30,7 @@ class OwnServer(HTTPAdapter):
     """
 
     def init_poolmanager(self, *words: Any, **named: Any) -> None:
-        """
-        Let each new connection be looked at.
-        """
+        """Let each new connection be looked at."""
         super().init_poolmanager(*words, **named)
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool}
 
@@ -51,9 +45,7 @@ class _Connection(HTTPConnection):
             raise
 
     def _look(self) -> None:
-        """
-        Raise TransientError for another user's server, before anything was sent, and OSError.
-        """
+        """Raise TransientError for another user's server, before anything was sent, and OSError."""
         limit = self.timeout if isinstance(self.timeout, int | float) else socket.getdefaulttimeout()
         end = time.monotonic() + (30.0 if limit is None else limit)
         while (ours := held_for_us(self.sock)) is None:

@@ -1,6 +1,4 @@
-"""
-Where the local cloud keeps its files, and how others find it.
-"""
+"""Where the local cloud keeps its files, and how others find it."""
 
 import json
 import os
@@ -44,9 +42,7 @@ def local_folder() -> Path:
 
 
 def local_path() -> Path:
-    """
-    Return the path of `local_folder`, whoever owns what is there.
-    """
+    """Return the path of `local_folder`, whoever owns what is there."""
     chosen = os.environ.get("TPUCTL_LOCAL_DIR")
     if chosen:
         return Path(chosen).absolute()
@@ -56,9 +52,7 @@ def local_path() -> Path:
 
 
 def read_address(folder: Path) -> Address | None:
-    """
-    Return the address of the daemon that runs in *folder*, or None when none does.
-    """
+    """Return the address of the daemon that runs in *folder*, or None when none does."""
     try:
         address = Address(**json.loads((folder / "daemon.json").read_text()))
     except (OSError, ValueError, TypeError):
@@ -79,9 +73,7 @@ def address_on_machine() -> Address | None:
 
 
 def write_address(folder: Path, address: Address) -> None:
-    """
-    Publish the daemon's address in one step.
-    """
+    """Publish the daemon's address in one step."""
     fresh = folder / "daemon.json.new"
     # Whatever the umask: `local stop` ends the process that it names.
     fresh.touch(mode=0o600)
@@ -90,9 +82,7 @@ def write_address(folder: Path, address: Address) -> None:
 
 
 def start_of(pid: int) -> int:
-    """
-    Return the start time of a process in clock ticks since boot, or 0 when there is none.
-    """
+    """Return the start time of a process in clock ticks since boot, or 0 when there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

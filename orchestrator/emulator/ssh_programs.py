@@ -1,6 +1,4 @@
-"""
-SSH programs for clients that know no port but 22, where this user cannot listen on it.
-"""
+"""SSH programs for clients that know no port but 22, where this user cannot listen on it."""
 
 import shutil
 import socket
@@ -18,9 +16,7 @@ Match all
 
 
 def standard_port_opens(address_base: str) -> bool:
-    """
-    Tell whether machines of this local cloud can listen on port 22 of their addresses.
-    """
+    """Tell whether machines of this local cloud can listen on port 22 of their addresses."""
     last = str(network_of(address_base).broadcast_address - 1)
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

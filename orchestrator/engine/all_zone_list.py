@@ -1,6 +1,4 @@
-"""
-The TPUs of many zones by one call, where that leaves no doubt.
-"""
+"""The TPUs of many zones by one call, where that leaves no doubt."""
 
 from collections.abc import Sequence
 

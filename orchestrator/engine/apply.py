@@ -1,6 +1,4 @@
-"""
-Make the changes of a plan: intent, record, call, result. The only place that touches the world.
-"""
+"""Make the changes of a plan: intent, record, call, result. The only place that touches the world."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -41,25 +39,19 @@ REMOTE_PAUSE = 3.0
 
 @dataclass(frozen=True)
 class Failure:
-    """
-    Pair a change with the error that it met.
-    """
+    """Pair a change with the error that it met."""
 
     change: Change
     error: TpuctlError
 
 
 def asks_for_tpu(change: Change) -> bool:
-    """
-    Say whether a change asks for a TPU.
-    """
+    """Say whether a change asks for a TPU."""
     return (change.kind, change.verb) == (Kind.NODE, Verb.CREATE)
 
 
 class Actor:
-    """
-    Carry out plans for one deployment.
-    """
+    """Carry out plans for one deployment."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -91,17 +83,13 @@ class Actor:
         return failures + self._side_by_side(changes, world)
 
     def _first_vm(self, changes: list[Change]) -> list[Change]:
-        """
-        Return the create of a VM that this deployment never had, if a TPU is asked for at the same time.
-        """
+        """Return the create of a VM that this deployment never had, if a TPU is asked for at the same time."""
         if self._record.history.vm_accepted or not any(map(asks_for_tpu, changes)):
             return []
         return [change for change in changes if (change.kind, change.verb) == (Kind.VM, Verb.CREATE)]
 
     def _not_asked(self, change: Change, cause: Failure) -> Failure:
-        """
-        Remember that a TPU was not asked for, as if its zone had refused it for the same reason.
-        """
+        """Remember that a TPU was not asked for, as if its zone had refused it for the same reason."""
         error = cause.error
         why = type(error)(
             f"TPU {change.name} was not asked for: {error.message}",
@@ -155,17 +143,13 @@ class Actor:
         return None
 
     def _held(self, change: Change) -> bool:
-        """
-        Say whether the budget holds a create back after all: another deployment was faster since the look.
-        """
+        """Say whether the budget holds a create back after all: another deployment was faster since the look."""
         if not asks_for_tpu(change):
             return False
         return self._deployment.budget.take(change.zone, self._clock.now()) > 0
 
     def _close(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
-        """
-        Write the result. A result that cannot be written leaves an open intent, which is the safe side.
-        """
+        """Write the result. A result that cannot be written leaves an open intent, which is the safe side."""
         try:
             self._journal.result(entry, outcome, in_bucket=in_bucket)
         except TpuctlError as error:
@@ -322,9 +306,7 @@ class Actor:
             self._record.note(lambda h: replace(h, operations=(*h.operations, stamped)))
 
     def _refused(self, change: Change, error: TpuctlError, world: World | None) -> None:
-        """
-        Remember a refusal, so that the next pass waits, goes elsewhere or gives up.
-        """
+        """Remember a refusal, so that the next pass waits, goes elsewhere or gives up."""
         now = self._clock.now()
         if change.kind is Kind.JOB:
             # Failures of long ago say nothing about this machine's reach today.

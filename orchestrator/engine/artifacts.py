@@ -1,6 +1,4 @@
-"""
-Find the pushed files again: on this computer, else in the bucket.
-"""
+"""Find the pushed files again: on this computer, else in the bucket."""
 
 import hashlib
 import re
@@ -22,32 +20,24 @@ LARGEST_CODE = 4 << 30
 
 @dataclass(frozen=True)
 class Artifacts:
-    """
-    Name what is pushed: the code bundle and the agent.
-    """
+    """Name what is pushed: the code bundle and the agent."""
 
     bundle: Path
     agent: Path
 
 
 def bundle_file(folder: Path, digest: str) -> Path:
-    """
-    Return where the bundle with this sha256 is kept.
-    """
+    """Return where the bundle with this sha256 is kept."""
     return folder / f"{checked_digest(digest)}.tar.gz"
 
 
 def agent_file(folder: Path, digest: str) -> Path:
-    """
-    Return where the agent with this sha256 is kept.
-    """
+    """Return where the agent with this sha256 is kept."""
     return folder / f"agent-{checked_digest(digest)}.pyz"
 
 
 def checked_digest(digest: str) -> str:
-    """
-    Return *digest*; raise TpuctlError when it is no sha256, so that no path is made of anything else.
-    """
+    """Return *digest*; raise TpuctlError when it is no sha256, so that no path is made of anything else."""
     if not DIGEST.fullmatch(digest):
         raise TpuctlError(
             cut(f"the record names code by {digest!r}, which is no sha256", 200),
@@ -58,9 +48,7 @@ def checked_digest(digest: str) -> str:
 
 
 def is_whole(path: Path, digest: str) -> bool:
-    """
-    Say whether *path* is a plain file with this sha256.
-    """
+    """Say whether *path* is a plain file with this sha256."""
     if path.is_symlink() or not path.is_file():
         return False
     found = hashlib.sha256()
@@ -71,9 +59,7 @@ def is_whole(path: Path, digest: str) -> bool:
 
 
 def upload(artifacts: Artifacts, folder: Path, store: Store) -> None:
-    """
-    Bring agent and bundle to the bucket, and the pinned uv for machines where *folder* has it.
-    """
+    """Bring agent and bundle to the bucket, and the pinned uv for machines where *folder* has it."""
     for path in (artifacts.agent, artifacts.bundle):
         store.upload(f"{BUNDLES}{path.name}", path)
     for digest in PROGRAMS.values():

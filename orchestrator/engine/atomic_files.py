@@ -1,6 +1,4 @@
-"""
-Write files so that a kill at any line leaves the old content or the new one.
-"""
+"""Write files so that a kill at any line leaves the old content or the new one."""
 
 import errno
 import os
@@ -17,9 +15,7 @@ NO_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, 
 
 
 def disk_trouble(error: OSError, path: Path | None = None) -> DiskError | None:
-    """
-    Return what *error* means when it tells of this computer's disk, else None.
-    """
+    """Return what *error* means when it tells of this computer's disk, else None."""
     where = path or error.filename
     full = error.errno in NO_ROOM
     if not full and not (where and error.errno in NO_WAY):
@@ -81,9 +77,7 @@ def append_synced(path: Path, line: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """
-    Let the folder itself keep the new name, which POSIX does not promise for a synced file.
-    """
+    """Let the folder itself keep the new name, which POSIX does not promise for a synced file."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,6 +1,4 @@
-"""
-What we order from the cloud: bodies of bucket, VM and node, from the spec and the record.
-"""
+"""What we order from the cloud: bodies of bucket, VM and node, from the spec and the record."""
 
 from dataclasses import asdict, dataclass
 
@@ -24,17 +22,13 @@ LOOP_MARGIN = 3600.0
 
 
 def runtime_of(kind: str) -> str | None:
-    """
-    Return the usual software version of a type.
-    """
+    """Return the usual software version of a type."""
     return load_catalog().runtime_for(kind)
 
 
 @dataclass(frozen=True)
 class Blueprint:
-    """
-    Build orders for one deployment.
-    """
+    """Build orders for one deployment."""
 
     spec: Spec
     account: CloudAccount
@@ -42,29 +36,21 @@ class Blueprint:
 
     @property
     def bucket(self) -> str:
-        """
-        Return the bucket's name.
-        """
+        """Return the bucket's name."""
         return names.bucket_name(self.spec, self.account.project)
 
     @property
     def service_account(self) -> str:
-        """
-        Return the account the machines run as; never empty, since empty means every API of the project.
-        """
+        """Return the account the machines run as; never empty, since empty means every API of the project."""
         return self.spec.service_account or self.account.default_service_account
 
     @property
     def vm_account(self) -> str:
-        """
-        Return the account the VM runs as.
-        """
+        """Return the account the VM runs as."""
         return vm_account(self.spec) or self.account.default_service_account
 
     def bucket_order(self) -> BucketOrder:
-        """
-        Return the order for the bucket.
-        """
+        """Return the order for the bucket."""
         return BucketOrder(
             name=self.bucket,
             location=names.home_region(self.spec),
@@ -76,9 +62,7 @@ class Blueprint:
         )
 
     def vm_order(self, history: History) -> VmOrder:
-        """
-        Return the order for the VM.
-        """
+        """Return the order for the VM."""
         vm = self.spec.vm
         if not isinstance(vm, VmSpec):
             raise UsageError("this deployment has no VM", hint="remove `vm: none` from tpuctl.yaml")
@@ -101,9 +85,7 @@ class Blueprint:
         )
 
     def node_order(self, history: History, zone: str, incarnation: int) -> NodeOrder:
-        """
-        Return the order for the node of one incarnation.
-        """
+        """Return the order for the node of one incarnation."""
         tpu = self.spec.tpu
         name = names.node_name(self.spec, incarnation)
         scripts = self.scripts("tpu", history, incarnation=incarnation, node=name, zone=zone)
@@ -148,9 +130,7 @@ class Blueprint:
         zone: str = "",
         address: str = "",
     ) -> Scripts:
-        """
-        Render the scripts of one kind of machine.
-        """
+        """Render the scripts of one kind of machine."""
         target = Target(
             role="vm" if role == "vm" else "tpu",
             project=self.account.project,
@@ -172,9 +152,7 @@ class Blueprint:
         return machine_scripts(self.spec, target)
 
     def all_scripts(self, history: History) -> dict[str, str]:
-        """
-        Return every script of the TPU workers and of the VM by name, for people to read.
-        """
+        """Return every script of the TPU workers and of the VM by name, for people to read."""
         node = names.node_name(self.spec, history.incarnation)
         roles = {"tpu": self.scripts("tpu", history, node=node, zone=history.zone)}
         if self.spec.vm != "none":
@@ -185,15 +163,11 @@ class Blueprint:
         }  # fmt: skip
 
     def sidecars(self, role: str) -> str:
-        """
-        Render the script that sets up the sidecars of one kind of machine.
-        """
+        """Render the script that sets up the sidecars of one kind of machine."""
         return sidecar_script(self.spec, role, self.bucket)
 
     def vm_job_env(self, history: History, node: Node) -> str:
-        """
-        Return the job.env of a job on the VM that uses *node*, as the 2020 articles set it by hand.
-        """
+        """Return the job.env of a job on the VM that uses *node*, as the 2020 articles set it by hand."""
         address = node.workers[0].internal_ip if node.workers else ""
         scripts = self.scripts("vm", history, node=node.name, zone=node.zone, address=address)
         return scripts.job_env

@@ -1,6 +1,4 @@
-"""
-What a pass has to do with the create budget: look at it, and tell others of stockouts.
-"""
+"""What a pass has to do with the create budget: look at it, and tell others of stockouts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,17 +11,13 @@ from orchestrator.planning.create_budget import Budget
 
 
 def with_budget(world: World, budget: Budget, zones: Sequence[str], kind: str) -> World:
-    """
-    Return the world with what the budget says of *zones* and of one type.
-    """
+    """Return the world with what the budget says of *zones* and of one type."""
     held, stockouts = budget.held(zones, world.seen_at), budget.stockouts(kind, world.seen_at)
     return replace(world, held=held, stockouts=stockouts) if held or stockouts else world
 
 
 def tell_stockouts(budget: Budget, histories: Sequence[History], told: float) -> float:
-    """
-    Tell others of the stockouts after *told*; return the time of the last one that they know.
-    """
+    """Tell others of the stockouts after *told*; return the time of the last one that they know."""
     new = {
         (refusal.zone, refusal.at): history.type
         for history in histories

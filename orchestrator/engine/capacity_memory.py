@@ -22,9 +22,7 @@ SPACING = 60.0
 
 
 class CapacityMemory:
-    """
-    Read the object once, and again when somebody else has written it; nothing that fails here stops a pass.
-    """
+    """Read the object once, and again when somebody else has written it; nothing that fails here stops a pass."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -34,9 +32,7 @@ class CapacityMemory:
         self._tried_at = float("-inf")
 
     def recalled(self, history: History, world: World) -> History:
-        """
-        Return the record with what the object knows better.
-        """
+        """Return the record with what the object knows better."""
         if not self._unread or not isinstance(world.bucket, Present):
             return history
         try:
@@ -52,9 +48,7 @@ class CapacityMemory:
         return history if places is history.places else replace(history, places=places)
 
     def keep(self, places: Places, now: float) -> None:
-        """
-        Write what the record knows, where that is new and the last try is a minute ago.
-        """
+        """Write what the record knows, where that is new and the last try is a minute ago."""
         if self._unread or places == self._stored or 0 <= now - self._tried_at < SPACING:
             return
         self._tried_at = now
@@ -70,17 +64,13 @@ class CapacityMemory:
 
 
 def encoded(places: Places) -> bytes:
-    """
-    Return the object's bytes.
-    """
+    """Return the object's bytes."""
     body = {"schema": SCHEMA, "places": _adapter().dump_python(places, mode="json")}
     return sealed_bytes(body)
 
 
 def decoded(data: bytes) -> Places:
-    """
-    Read the object; one that is damaged, or of another version, knows nothing.
-    """
+    """Read the object; one that is damaged, or of another version, knows nothing."""
     try:
         body = unsealed(data)
         places: Places = _adapter().validate_python(body["places"]) if body["schema"] == SCHEMA else ()

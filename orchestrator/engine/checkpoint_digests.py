@@ -1,6 +1,4 @@
-"""
-Tell the bytes of checkpoints in the bucket, so that two runs can be compared.
-"""
+"""Tell the bytes of checkpoints in the bucket, so that two runs can be compared."""
 
 import tempfile
 import zipfile
@@ -18,9 +16,7 @@ NEWEST = 3
 
 
 def read_prints(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> dict[int, Prints]:
-    """
-    Return what tells the bytes of the newest complete checkpoints, by step. Raises TpuctlError.
-    """
+    """Return what tells the bytes of the newest complete checkpoints, by step. Raises TpuctlError."""
     complete = [one for one in checkpoints if one.complete]
     newest: dict[int, StoredCheckpoint] = {}
     for one in complete:
@@ -37,9 +33,7 @@ def _prints(store: Store, checkpoint: StoredCheckpoint) -> Prints:
 
 
 def _relative(name: str, checkpoint: StoredCheckpoint) -> str:
-    """
-    Return a file's name without what another run has otherwise: the incarnation.
-    """
+    """Return a file's name without what another run has otherwise: the incarnation."""
     parts = name[len(CHECKPOINTS) :].split("/")
     return "/".join(parts if checkpoint.incarnation is None else parts[2:])
 

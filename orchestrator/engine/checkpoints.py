@@ -69,9 +69,7 @@ def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoin
 
 
 def read_manifests(store: Store, manifests: list[StoredObject]) -> dict[str, StoredObject | None]:
-    """
-    Return the first manifests by name, as many as may be read: machines may write any number, of any size.
-    """
+    """Return the first manifests by name, as many as may be read: machines may write any number, of any size."""
     names, left = [], ALL_MANIFESTS
     for one in manifests[:MOST_MANIFESTS]:
         left -= min(one.size, LARGEST_MANIFEST)
@@ -83,9 +81,7 @@ def read_manifests(store: Store, manifests: list[StoredObject]) -> dict[str, Sto
 
 
 def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
-    """
-    Read every byte of a checkpoint, in parallel, and return what is not as it was saved.
-    """
+    """Read every byte of a checkpoint, in parallel, and return what is not as it was saved."""
 
     def fault(named: tuple[str, str]) -> str:
         name, wanted = named
@@ -99,9 +95,7 @@ def faults_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
 
 
 def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpoint]:
-    """
-    Yield what agents committed, and what they began to upload.
-    """
+    """Yield what agents committed, and what they began to upload."""
     groups: dict[tuple[int, int], list[StoredObject]] = defaultdict(list)
     for one in held:
         match = _COMMITTED.match(one.name)
@@ -149,9 +143,7 @@ def _manifests(
 
 
 def _lacking(manifests: list[Manifest], payload: list[StoredObject]) -> str:
-    """
-    Return what is missing of a checkpoint that has manifests, empty when nothing is.
-    """
+    """Return what is missing of a checkpoint that has manifests, empty when nothing is."""
     if not manifests:
         return ""
     if not any(one.files for one in manifests):
@@ -186,9 +178,7 @@ def _object_of(manifest: Manifest, file: StoredFile) -> str:
 def _written_by_the_job(
     store: Store, spec: CheckpointSpec, held: list[StoredObject]
 ) -> Iterator[StoredCheckpoint]:
-    """
-    Yield what the framework finished itself, judged by the names of its objects.
-    """
+    """Yield what the framework finished itself, judged by the names of its objects."""
     by_name = {one.name[len(CHECKPOINTS) :]: one for one in held}
     names = sorted(by_name)
     format_ = format_of(spec.format, spec.marker)
@@ -208,9 +198,7 @@ def _written_by_the_job(
 
 
 def _belonging(names: list[str], known: Collection[str], step: StoredStep) -> list[str]:
-    """
-    Return the objects of a step. Outputs have no folder of their own: all that lies there is it.
-    """
+    """Return the objects of a step. Outputs have no folder of their own: all that lies there is it."""
     if not step.name:
         return names
     if step.objects:
@@ -219,9 +207,7 @@ def _belonging(names: list[str], known: Collection[str], step: StoredStep) -> li
 
 
 def _below(names: list[str], start: str) -> range:
-    """
-    Return where the names lie that begin with *start*, of sorted *names*: machines may write very many.
-    """
+    """Return where the names lie that begin with *start*, of sorted *names*: machines may write very many."""
     end = start[:-1] + chr(ord(start[-1]) + 1) if start else ""
     return range(bisect_left(names, start), bisect_left(names, end) if end else len(names))
 
@@ -229,9 +215,7 @@ def _below(names: list[str], start: str) -> range:
 def _level(
     names: list[str], known: Collection[str], above: str, read: Callable[[str], bytes | None]
 ) -> Listing:
-    """
-    Return one level of the bucket, out of the sorted names of all objects.
-    """
+    """Return one level of the bucket, out of the sorted names of all objects."""
     files: list[str] = []
     folders: list[str] = []
     here = _below(names, above)

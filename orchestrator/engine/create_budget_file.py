@@ -1,6 +1,4 @@
-"""
-The create budget in a file that all deployments of one project on this computer share.
-"""
+"""The create budget in a file that all deployments of one project on this computer share."""
 
 import json
 import os
@@ -27,34 +25,26 @@ LOCK_SECONDS = 10.0
 
 
 def limit_of(environ: Mapping[str, str]) -> int:
-    """
-    Return how many creates a minute are allowed: TPUCTL_CREATES_A_MINUTE, or the default.
-    """
+    """Return how many creates a minute are allowed: TPUCTL_CREATES_A_MINUTE, or the default."""
     text = environ.get("TPUCTL_CREATES_A_MINUTE", "")
     return int(text) if text.isdigit() else A_MINUTE
 
 
 class CreateBudget:
-    """
-    Keep the ledger in the file *path*; one that cannot be read counts as empty.
-    """
+    """Keep the ledger in the file *path*; one that cannot be read counts as empty."""
 
     def __init__(self, path: Path, limit: int | None = None) -> None:
         self._path = path
         self._limit = min(MOST_A_MINUTE, max(1, limit_of(os.environ) if limit is None else limit))
 
     def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
-        """
-        Return until when zones are held back; one that is free is left out.
-        """
+        """Return until when zones are held back; one that is free is left out."""
         ledger = self._read()
         times = {zone: free_at(ledger, zone, now, self._limit) for zone in zones}
         return {zone: at for zone, at in times.items() if at > now}
 
     def take(self, zone: str, now: float) -> float:
-        """
-        Take one create in *zone*: return 0, or until when it is held back, in which case none was taken.
-        """
+        """Take one create in *zone*: return 0, or until when it is held back, in which case none was taken."""
         with self._locked():
             ledger = self._read()
             until = free_at(ledger, zone, now, self._limit)
@@ -64,16 +54,12 @@ class CreateBudget:
         return 0.0
 
     def refused(self, zone: str, kind: str, at: float) -> None:
-        """
-        Tell all others that *zone* has no TPU of that type.
-        """
+        """Tell all others that *zone* has no TPU of that type."""
         with self._locked():
             self._write(with_stockout(self._read(), zone, kind, at))
 
     def stockouts(self, kind: str, now: float) -> Places:
-        """
-        Return what all of them know of stockouts of one type.
-        """
+        """Return what all of them know of stockouts of one type."""
         return tuple(p for p in self._read().stockouts if p.type == kind and now - SHARED < p.out_at <= now)
 
     def _locked(self) -> "_Locked":
@@ -99,9 +85,7 @@ class CreateBudget:
 
 
 class _Locked:
-    """
-    Hold the file's lock, or go on without it when it cannot be had in time.
-    """
+    """Hold the file's lock, or go on without it when it cannot be had in time."""
 
     def __init__(self, path: Path) -> None:
         from filelock import FileLock

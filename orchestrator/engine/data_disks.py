@@ -1,6 +1,4 @@
-"""
-The look at a TPU's data disks before it is asked for: what it cannot have is said before anything is paid.
-"""
+"""The look at a TPU's data disks before it is asked for: what it cannot have is said before anything is paid."""
 
 from orchestrator.domain.observation import Absent, Unknown
 from orchestrator.domain.ports import NodeOrder, Vms

@@ -1,6 +1,4 @@
-"""
-Delete everything that carries our label, and prove it by listing.
-"""
+"""Delete everything that carries our label, and prove it by listing."""
 
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -46,16 +44,12 @@ DEADLINE = 600.0
 
 
 def closing(history: History) -> History:
-    """
-    Return the record of a deployment that is going: nothing is to watch, so nothing is brought back.
-    """
+    """Return the record of a deployment that is going: nothing is to watch, so nothing is brought back."""
     return replace(history, bundle="", uploaded="", settings_due=False)
 
 
 def closed(history: History, now: float) -> History:
-    """
-    Return the record of a deployment whose machines are gone; the next `up` begins a new time to live.
-    """
+    """Return the record of a deployment whose machines are gone; the next `up` begins a new time to live."""
     spans = tuple(replace(s, until=s.until or now) for s in history.spans)
     return replace(
         closing(history), incarnation=newest_incarnation(history) + 1, zone="", accepted=False,
@@ -66,9 +60,7 @@ def closed(history: History, now: float) -> History:
 
 @dataclass(frozen=True)
 class Left:
-    """
-    Name one resource that is still there, or that nobody could look for.
-    """
+    """Name one resource that is still there, or that nobody could look for."""
 
     kind: str
     name: str
@@ -129,16 +121,12 @@ class Sweep:
             self._sink(Event(self._clock.now(), "failure", f"the record: {error.message}"))
 
     def _unless_alone(self, error: TpuctlError) -> None:
-        """
-        Raise when another tpuctl is at work, unless the user has decided to go on all the same.
-        """
+        """Raise when another tpuctl is at work, unless the user has decided to go on all the same."""
         if self._alone and isinstance(error, LeaseHeldError):
             raise error
 
     def close(self) -> Left | None:
-        """
-        Record that the machines are gone; return the record when its bucket does not take that for a minute.
-        """
+        """Record that the machines are gone; return the record when its bucket does not take that for a minute."""
         now, why = self._clock.now(), ""
 
         def recorded() -> bool:
@@ -155,9 +143,7 @@ class Sweep:
         return None if done else Left("record", names.RECORD, "", f"it could not be closed: {why}")
 
     def find(self) -> tuple[Left, ...]:
-        """
-        List what carries our label in every zone ever used; a list that failed is an entry of its own.
-        """
+        """List what carries our label in every zone ever used; a list that failed is an entry of its own."""
         label, value = names.DEPLOYMENT_LABEL, self._spec.name
         left = []
         nodes = self._nodes.labelled(label, value, self._zones)
@@ -185,9 +171,7 @@ class Sweep:
         return Present(replace(seen.value, found=outside(seen.value, self._zones)))
 
     def machines(self) -> tuple[Left, ...]:
-        """
-        Delete all machines and return what is left after at most the deadline.
-        """
+        """Delete all machines and return what is left after at most the deadline."""
         left: tuple[Left, ...] = ()
 
         def gone() -> bool:
@@ -204,15 +188,11 @@ class Sweep:
         return left
 
     def _being_created(self, left: tuple[Left, ...]) -> bool:
-        """
-        Say whether a TPU is left whose creation may still drop its deletion.
-        """
+        """Say whether a TPU is left whose creation may still drop its deletion."""
         return any(item.state == NodeState.CREATING.name for item in left)
 
     def _still_ours(self) -> None:
-        """
-        Stop when somebody took the lease over; a bucket that does not answer, or not us, stops no deletion.
-        """
+        """Stop when somebody took the lease over; a bucket that does not answer, or not us, stops no deletion."""
         try:
             self._lease.keep()
         except (TransientError, AuthError):
@@ -245,9 +225,7 @@ class Sweep:
         return (*left, *(Left("?", name, "", "not in sight; looking once more") for name in unsure))
 
     def _on_their_way(self) -> tuple[Left, ...]:
-        """
-        Return what was ordered and has not shown yet: it will, after this command has said that all is gone.
-        """
+        """Return what was ordered and has not shown yet: it will, after this command has said that all is gone."""
         # An operation that the API calls running for ever is not waited for: the list shows what it made.
         recent = [o for o in self._coming if self._clock.now() - o.started_at < CREATE_DEADLINE]
         self._coming = [o for o in recent if not self._done(o)]
@@ -267,16 +245,12 @@ class Sweep:
         return result is not None and result.done and result.retry is None
 
     def _absent(self, operation: Operation) -> bool:
-        """
-        Say whether the API knows no such machine: a deletion that succeeded may have had no effect.
-        """
+        """Say whether the API knows no such machine: a deletion that succeeded may have had no effect."""
         adapter = self._nodes if operation.kind == Kind.NODE.value else self._cloud.vms
         return isinstance(adapter.observe(operation.name, operation.zone), Absent)
 
     def _polled(self, operation: Operation) -> OperationResult | None:
-        """
-        Look at an operation; one that the cloud has forgotten is done, and None means that nobody knows.
-        """
+        """Look at an operation; one that the cloud has forgotten is done, and None means that nobody knows."""
         adapter = self._nodes if operation.kind == Kind.NODE.value else self._cloud.vms
         try:
             return adapter.poll(operation)
@@ -286,9 +260,7 @@ class Sweep:
             return None
 
     def _delete(self, item: Left) -> None:
-        """
-        Ask for one deletion; again only after a minute, since a deletion takes its time.
-        """
+        """Ask for one deletion; again only after a minute, since a deletion takes its time."""
         going = item.state in {NodeState.DELETING.name, VmState.DEPROVISIONING.name}
         if item.name == "?" or (going and item.name not in self._asked):
             self._asked.setdefault(item.name, self._clock.now())
@@ -317,9 +289,7 @@ class Sweep:
         self._sink(Event(self._clock.now(), "delete", f"{item.kind} {item.name}: deletion asked for"))
 
     def bucket(self, name: str) -> Left | None:
-        """
-        Delete our bucket with its data; return it when it is still there or is not ours.
-        """
+        """Delete our bucket with its data; return it when it is still there or is not ours."""
         seen = self._cloud.buckets.observe(name)
         if isinstance(seen, Unknown):
             return Left("bucket", name, "", f"not known: {seen.why}")

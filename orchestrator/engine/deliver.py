@@ -1,6 +1,4 @@
-"""
-Bring code and agent to the machines over SSH and start the job there.
-"""
+"""Bring code and agent to the machines over SSH and start the job there."""
 
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.plan import Change, Verb
@@ -19,9 +17,7 @@ START_SECONDS = 130.0
 
 
 def node_hosts(cloud: Cloud, node: Node, world: World) -> list[Host]:
-    """
-    Return the workers of *node* with their pinned host keys; raise NotFoundError while one has none.
-    """
+    """Return the workers of *node* with their pinned host keys; raise NotFoundError while one has none."""
     return [
         worker_host(cloud, world, node, worker, worker_keys(cloud, node, worker.index))
         for worker in node.workers

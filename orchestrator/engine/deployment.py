@@ -1,6 +1,4 @@
-"""
-One deployment with everything that acts on it.
-"""
+"""One deployment with everything that acts on it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,9 +18,7 @@ from orchestrator.planning.create_budget import Budget, Unlimited
 
 
 def any_plan(_: Plan) -> None:
-    """
-    Approve every plan.
-    """
+    """Approve every plan."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,5 @@ class Deployment:
 
     @property
     def bucket(self) -> str:
-        """
-        Return the bucket's name.
-        """
+        """Return the bucket's name."""
         return self.blueprint.bucket

@@ -1,6 +1,4 @@
-"""
-Keep events in the bucket, for reports. They are a story, not a truth: the loop never reads them.
-"""
+"""Keep events in the bucket, for reports. They are a story, not a truth: the loop never reads them."""
 
 import threading
 from collections.abc import Callable
@@ -36,9 +34,7 @@ class EventLog:
         self._pending: list[Event] = []
 
     def __call__(self, event: Event) -> None:
-        """
-        Take one event.
-        """
+        """Take one event."""
         self._onward(event)
         if event.kind in PASSING:
             return
@@ -46,9 +42,7 @@ class EventLog:
             self._pending.append(event)
 
     def flush(self) -> None:
-        """
-        Store what has come since the last time; what cannot be stored now is kept for the next time.
-        """
+        """Store what has come since the last time; what cannot be stored now is kept for the next time."""
         if not self._usable():
             return
         with self._lock:
@@ -65,16 +59,12 @@ class EventLog:
 
 
 def read_events(store: Store) -> list[Event]:
-    """
-    Return all stored events in order of time; an unreadable one is left out.
-    """
+    """Return all stored events in order of time; an unreadable one is left out."""
     return new_events(store, set())
 
 
 def new_events(store: Store, seen: set[str]) -> list[Event]:
-    """
-    Return the stored events whose objects are not in *seen*, and add these to it.
-    """
+    """Return the stored events whose objects are not in *seen*, and add these to it."""
     fresh = [found.name for found in store.list(EVENTS) if found.name not in seen]
     seen.update(fresh)
     with ThreadPoolExecutor(max_workers=8) as pool:

@@ -1,6 +1,4 @@
-"""
-Copy a checkpoint or unclaimed files out of the bucket: whole and as they were saved, or not at all.
-"""
+"""Copy a checkpoint or unclaimed files out of the bucket: whole and as they were saved, or not at all."""
 
 import json
 import os
@@ -41,31 +39,23 @@ class Parcel:
 
     @property
     def checked(self) -> bool:
-        """
-        Say whether every file has a sha256.
-        """
+        """Say whether every file has a sha256."""
         return bool(self.files) and all(digest for _, digest, _ in self.files)
 
 
 class _GrownError(Exception):
-    """
-    Say that more would come than was listed.
-    """
+    """Say that more would come than was listed."""
 
 
 class _Room:
-    """
-    Hold the bytes that room was looked for: a machine may replace an object once it has been listed.
-    """
+    """Hold the bytes that room was looked for: a machine may replace an object once it has been listed."""
 
     def __init__(self, size: int) -> None:
         self._left = size
         self._lock = threading.Lock()
 
     def take(self, size: int) -> None:
-        """
-        Take *size* bytes of it. Raise _GrownError when that is more than is left.
-        """
+        """Take *size* bytes of it. Raise _GrownError when that is more than is left."""
         with self._lock:
             self._left -= size
             if self._left < 0:
@@ -73,9 +63,7 @@ class _Room:
 
 
 def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
-    """
-    Return the newest complete checkpoint, or that of *step*; raise NotFoundError when there is none.
-    """
+    """Return the newest complete checkpoint, or that of *step*; raise NotFoundError when there is none."""
     whole = [one for one in found if one.complete and step in {None, one.step}]
     if whole:
         return whole[0]
@@ -84,9 +72,7 @@ def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
 
 
 def parcel_of(one: StoredCheckpoint) -> Parcel:
-    """
-    Return what is copied of a checkpoint. Raise UsageError when a name would lead out of the folder.
-    """
+    """Return what is copied of a checkpoint. Raise UsageError when a name would lead out of the folder."""
     digests = dict(one.objects)
     return Parcel(
         what=f"step {one.step}",
@@ -127,9 +113,7 @@ def fetch(store: Store, one: Parcel, folder: Path, tell: Callable[[str], None]) 
 
 
 def _copies(store: Store, one: Parcel, folder: Path, part: Path, tell: Callable[[str], None]) -> list[str]:
-    """
-    Copy all files in parallel; return what is wrong with them. What an earlier try has copied stays.
-    """
+    """Copy all files in parallel; return what is wrong with them. What an earlier try has copied stays."""
     room = _Room(one.size)
 
     def copy(file: tuple[str, str, str]) -> str:
@@ -160,18 +144,14 @@ def _copies(store: Store, one: Parcel, folder: Path, part: Path, tell: Callable[
 
 
 def _drop_strangers(part: Path, ours: set[Path]) -> None:
-    """
-    Delete what an earlier try for another step has left.
-    """
+    """Delete what an earlier try for another step has left."""
     for path in part.rglob("*"):
         if path.is_file() and path not in ours:
             path.unlink()
 
 
 def places_of(one: StoredCheckpoint) -> dict[str, str]:
-    """
-    Return where each object goes below the folder: workers get folders of their own where there are several.
-    """
+    """Return where each object goes below the folder: workers get folders of their own where there are several."""
     # Some programs write an empty object for a folder.
     names = [name for name, _ in one.objects if not name.endswith("/")]
     if one.incarnation is not None:
@@ -184,9 +164,7 @@ def places_of(one: StoredCheckpoint) -> dict[str, str]:
 
 
 def inside(place: str) -> str:
-    """
-    Return *place*; raise UsageError when the name of an object would lead out of the folder.
-    """
+    """Return *place*; raise UsageError when the name of an object would lead out of the folder."""
     parts = place.split("/")
     if PurePosixPath(place).is_absolute() or any(part in {"", ".", ".."} or "\0" in part for part in parts):
         raise UsageError(
@@ -197,9 +175,7 @@ def inside(place: str) -> str:
 
 
 def _check_place(folder: Path, part: Path) -> None:
-    """
-    Raise UsageError when *folder* exists, or *part* is not what an earlier try has left.
-    """
+    """Raise UsageError when *folder* exists, or *part* is not what an earlier try has left."""
     foreign = os.path.lexists(part) and not _is_ours(part)
     if os.path.lexists(folder) or foreign:
         raise UsageError(
@@ -209,9 +185,7 @@ def _check_place(folder: Path, part: Path) -> None:
 
 
 def _is_ours(part: Path) -> bool:
-    """
-    Say whether *part* is a folder that only this user could fill, with files of an earlier try and no links.
-    """
+    """Say whether *part* is a folder that only this user could fill, with files of an earlier try and no links."""
     found = part.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
         return False
@@ -229,9 +203,7 @@ def _umask() -> int:
 
 
 def _check_room(one: Parcel, folder: Path, part: Path) -> None:
-    """
-    Raise UsageError when the disk has no room for the checkpoint.
-    """
+    """Raise UsageError when the disk has no room for the checkpoint."""
     above = next(one for one in folder.absolute().parents if one.is_dir())
     there = sum(file.stat().st_size for file in part.rglob("*") if file.is_file()) if part.exists() else 0
     free = shutil.disk_usage(above).free + there

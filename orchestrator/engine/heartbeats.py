@@ -42,18 +42,14 @@ _NAME = re.compile(rf"{re.escape(HEARTBEAT)}(0|[1-9]\d{{0,8}})/(0|[1-9]\d{{0,3}}
 
 
 def place_of(name: str) -> tuple[int, int] | None:
-    """
-    Return incarnation and worker of a report by its object's name, None for another object.
-    """
+    """Return incarnation and worker of a report by its object's name, None for another object."""
     found = _NAME.fullmatch(name)
     place = (int(found[1]), int(found[2])) if found else None
     return place if place is not None and place[1] < MOST_WORKERS else None
 
 
 def parse_heartbeat(stored: StoredObject) -> Heartbeat:
-    """
-    Read one heartbeat; raise ValueError when it does not fit the model. Unknown fields are left out.
-    """
+    """Read one heartbeat; raise ValueError when it does not fit the model. Unknown fields are left out."""
     if stored.size > LARGEST_REPORT or len(stored.data) > LARGEST_REPORT:
         raise ValueError(f"it has {max(stored.size, len(stored.data))} bytes")
     try:
@@ -75,9 +71,7 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
 
 
 def unreadable(stored: StoredObject, why: Exception) -> Heartbeat:
-    """
-    Return what a report tells that cannot be read: that its worker wrote it, and when.
-    """
+    """Return what a report tells that cannot be read: that its worker wrote it, and when."""
     incarnation, worker = place_of(stored.name) or (0, 0)
     text = f"its report cannot be read: {cut(str(why), 200)}"
     return Heartbeat(incarnation, worker, Phase.UNKNOWN, stored.updated, workers=worker + 1, message=text)
@@ -85,9 +79,7 @@ def unreadable(stored: StoredObject, why: Exception) -> Heartbeat:
 
 @cache
 def _readers() -> Mapping[str, Callable[[str, Any], Any]]:
-    """
-    Return what reads each field, by its type in Heartbeat: a field that is added is held to its type.
-    """
+    """Return what reads each field, by its type in Heartbeat: a field that is added is held to its type."""
     types = typing.get_type_hints(Heartbeat)
     return {f.name: _reader(types[f.name]) for f in fields(Heartbeat) if f.name != "updated"}
 
@@ -129,9 +121,7 @@ def _integer(name: str, value: Any) -> int:
 
 
 def _number(name: str, value: Any) -> float | None:
-    """
-    Read a number; a loss or rate that has run away is none, and no reason to doubt the rest.
-    """
+    """Read a number; a loss or rate that has run away is none, and no reason to doubt the rest."""
     if name.endswith("_at"):
         return _time(name, value)
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -171,9 +161,7 @@ def _table(name: str, value: Any, read: Callable[[str, Any], Any]) -> dict[str, 
 
 
 class Heartbeats:
-    """
-    Read reports again and again; one that the list shows as it was is not read anew.
-    """
+    """Read reports again and again; one that the list shows as it was is not read anew."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -200,9 +188,7 @@ class Heartbeats:
         return Present(tuple(found))
 
     def _learn(self, listed: list[StoredObject], left: int) -> None:
-        """
-        Know what is listed, and only that; of new reports *left* bytes are read, the first workers' first.
-        """
+        """Know what is listed, and only that; of new reports *left* bytes are read, the first workers' first."""
         listed = [one for one in listed if place_of(one.name) is not None]
         kept = {key: self._known[key] for one in listed if (key := (one.name, one.generation)) in self._known}
         news = [one for one in listed if (one.name, one.generation) not in kept]
@@ -220,9 +206,7 @@ class Heartbeats:
         self._known = kept
 
     def _read(self, listed: StoredObject) -> tuple[tuple[str, int], Heartbeat] | None:
-        """
-        Read one report; its time is the list's, which is exact, unless it was replaced since.
-        """
+        """Read one report; its time is the list's, which is exact, unless it was replaced since."""
         found: StoredObject | None = listed
         if listed.size <= LARGEST_REPORT:
             found = self._store.read(listed.name, limit=LARGEST_REPORT)
@@ -237,7 +221,5 @@ class Heartbeats:
 
 
 def read_heartbeats(store: Store, incarnation: int | None) -> Sight[tuple[Heartbeat, ...]]:
-    """
-    Return the last report of each worker of *incarnation*, or of all incarnations for None, once.
-    """
+    """Return the last report of each worker of *incarnation*, or of all incarnations for None, once."""
     return Heartbeats(store).read(incarnation)

@@ -1,6 +1,4 @@
-"""
-Read the job's log from the bucket, across incarnations and workers.
-"""
+"""Read the job's log from the bucket, across incarnations and workers."""
 
 import re
 from collections.abc import Iterator
@@ -19,9 +17,7 @@ _SEGMENT = re.compile(rf"{LOGS}g(\d{{1,9}})/w(\d{{1,4}})/(\d+)\.log", re.ASCII)
 
 
 class JobLog:
-    """
-    Return what is new in the log at each read. Only whole lines are returned.
-    """
+    """Return what is new in the log at each read. Only whole lines are returned."""
 
     def __init__(self, store: Store, worker: int | None = None) -> None:
         self._store = store
@@ -31,9 +27,7 @@ class JobLog:
         self._held = 0
 
     def new_lines(self) -> Iterator[tuple[int, int, str]]:
-        """
-        Yield (incarnation, worker, line) for everything written since the last call.
-        """
+        """Yield (incarnation, worker, line) for everything written since the last call."""
         for (incarnation, worker), name, size in self._segments():
             while self._read.get(name, 0) < size:
                 found = self._store.read(name, self._read.get(name, 0), PIECE)
@@ -52,9 +46,7 @@ class JobLog:
                     yield incarnation, worker, line.decode(errors="replace")
 
     def unfinished(self) -> Iterator[tuple[int, int, str]]:
-        """
-        Yield the last lines that no line end has closed: a job that was killed, or draws over its own line.
-        """
+        """Yield the last lines that no line end has closed: a job that was killed, or draws over its own line."""
         for (incarnation, worker), rest in sorted(self._rest.items()):
             if rest:
                 yield incarnation, worker, rest.decode(errors="replace")

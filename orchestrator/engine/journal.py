@@ -1,6 +1,4 @@
-"""
-The intent journal: a record before each mutating call and one after it.
-"""
+"""The intent journal: a record before each mutating call and one after it."""
 
 import json
 import threading
@@ -49,9 +47,7 @@ class Journal:
         return entry
 
     def result(self, entry: str, outcome: str, *, in_bucket: bool) -> None:
-        """
-        Record how the call ended: `ok`, or the error's code and message.
-        """
+        """Record how the call ended: `ok`, or the error's code and message."""
         self._write(entry, "result", {"outcome": outcome}, in_bucket=in_bucket, needed=False)
 
     def _write(self, entry: str, part: str, body: dict[str, Any], *, in_bucket: bool, needed: bool) -> None:
@@ -72,9 +68,7 @@ class Journal:
             self.disk = error.message
 
     def _send(self) -> None:
-        """
-        Write to the bucket what it does not have; what is older than the bucket goes there first.
-        """
+        """Write to the bucket what it does not have; what is older than the bucket goes there first."""
         while self._unsent:
             self._store.write(*self._unsent[0])
             self._unsent.pop(0)

@@ -67,9 +67,7 @@ class Lease:
 
     @property
     def token(self) -> int | None:
-        """
-        Return the fencing token, None while there is no bucket to hold a lease in.
-        """
+        """Return the fencing token, None while there is no bucket to hold a lease in."""
         return self._generation
 
     def acquire(self) -> None:
@@ -104,9 +102,7 @@ class Lease:
             self._forget_wish()
 
     def _attempt(self) -> tuple[Holder, float] | None:
-        """
-        Try once; return the holder and the age of its last renewal when it has to be respected.
-        """
+        """Try once; return the holder and the age of its last renewal when it has to be respected."""
         started = self._clock.monotonic()
         try:
             found = self._store.read(LEASE)
@@ -140,9 +136,7 @@ class Lease:
         return None
 
     def _tell_the_time(self) -> None:
-        """
-        Set the clock by the bucket's: the lease was written this moment.
-        """
+        """Set the clock by the bucket's: the lease was written this moment."""
         if not isinstance(self._clock, SteadyClock):
             self._told = self._clock.monotonic()
             return
@@ -153,9 +147,7 @@ class Lease:
                 self._told = self._clock.monotonic()
 
     def _age(self, found: StoredObject) -> float:
-        """
-        Return the seconds since the last renewal by the bucket's clock; what is written for it is our wish.
-        """
+        """Return the seconds since the last renewal by the bucket's clock; what is written for it is our wish."""
         self._asked = True
         self._store.write(LEASE_WISH, self.me.to_json())
         told = self._times()
@@ -163,9 +155,7 @@ class Lease:
         return told.get(LEASE_WISH, lease).updated - lease.updated
 
     def _times(self) -> dict[str, StoredObject]:
-        """
-        Return lease and wish without their data: a list tells times exactly, a read to the second.
-        """
+        """Return lease and wish without their data: a list tells times exactly, a read to the second."""
         return {one.name: one for one in self._store.list(LEASE)}
 
     def keep(self) -> None:
@@ -204,9 +194,7 @@ class Lease:
             self._refused = error
 
     def _settle(self, started: float) -> None:
-        """
-        Find out who wrote the lease: we, in a call whose answer was lost, or another holder.
-        """
+        """Find out who wrote the lease: we, in a call whose answer was lost, or another holder."""
         found = self._store.read(LEASE)
         holder = Holder.from_json(found.data) if found else Holder("", "another tpuctl", "?", 0.0)
         if found is None or holder.id != self.me.id:
@@ -253,9 +241,7 @@ class Lease:
             self._store.write(LEASE_WISH, self.me.to_json())
 
     def release(self) -> None:
-        """
-        Give the lease back; what fails here is healed by its expiry.
-        """
+        """Give the lease back; what fails here is healed by its expiry."""
         with self._lock, contextlib.suppress(TpuctlError):
             generation, self._generation = self._generation, None
             if generation is None:
@@ -268,9 +254,7 @@ class Lease:
 
     @contextlib.contextmanager
     def renewing(self) -> Iterator[None]:
-        """
-        Renew from a thread while the block runs, then release.
-        """
+        """Renew from a thread while the block runs, then release."""
         over = threading.Event()
         thread = threading.Thread(target=self._renew_until, args=(over,), name="lease", daemon=True)
         thread.start()
@@ -293,9 +277,7 @@ class Lease:
 
 
 def _in_doubt(message: str, cause: TpuctlError | None = None) -> TpuctlError:
-    """
-    Return the error for a lease of which nobody knows whether it is ours still.
-    """
+    """Return the error for a lease of which nobody knows whether it is ours still."""
     text = f"{message}: {cause.message}" if cause else message
     unchanged = "nothing is created or deleted meanwhile; what runs goes on running"
     if isinstance(cause, AuthError):

@@ -1,6 +1,4 @@
-"""
-Passes, and the only sleep.
-"""
+"""Passes, and the only sleep."""
 
 import contextlib
 import threading
@@ -47,9 +45,7 @@ BLIND_PASSES = 2
 
 
 class Watcher:
-    """
-    Repeat passes until *stop* is set, the deployment has ended, or *until* is content.
-    """
+    """Repeat passes until *stop* is set, the deployment has ended, or *until* is content."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._reconciler = Reconciler(deployment)
@@ -65,9 +61,7 @@ class Watcher:
         self.stop = threading.Event()
 
     def run(self, until: Callable[[Pass], bool], *after: Callable[[Pass], None]) -> Pass:
-        """
-        Run passes; return the last one. Each of *after* sees every pass; errors that one raises end the loop.
-        """
+        """Run passes; return the last one. Each of *after* sees every pass; errors that one raises end the loop."""
         try:
             return self._passes(until, after)
         finally:
@@ -108,9 +102,7 @@ class Watcher:
                 self._sink(Event(self._clock.now(), "failure", f"this pass could not be shown: {text}"))
 
     def _attempt(self) -> Pass | None:
-        """
-        Make one pass; None when it broke off for a passing reason, such as a bucket that does not answer.
-        """
+        """Make one pass; None when it broke off for a passing reason, such as a bucket that does not answer."""
         try:
             result = self._reconciler.one_pass()
         except TpuctlError as error:
@@ -135,9 +127,7 @@ class Watcher:
         return result
 
     def _broken_off(self, error: TpuctlError) -> None:
-        """
-        Say why a pass broke off and wait for the next one; raise *error* when waiting does not help.
-        """
+        """Say why a pass broke off and wait for the next one; raise *error* when waiting does not help."""
         if error.retry is Retry.TRANSIENT and self.stop.is_set():
             error.hint = "run the same command again when it answers"
         if error.retry is not Retry.TRANSIENT or self.stop.is_set():
@@ -162,9 +152,7 @@ class Watcher:
         return longest * (1 - chance / 2)
 
     def _pause(self, result: Pass) -> None:
-        """
-        Sleep until the next look: at once after a change or a machine's call, at the poll otherwise.
-        """
+        """Sleep until the next look: at once after a change or a machine's call, at the poll otherwise."""
         pause = self._poll if result.plan.wake_in is None else min(self._poll, result.plan.wake_in)
         if result.plan.changes and not result.failures:
             pause = min(pause, 1.0)
@@ -198,9 +186,7 @@ def wait_until(condition: Callable[[], bool], clock: Clock, seconds: float, paus
 
 
 def raise_blind(result: Pass) -> None:
-    """
-    Raise the error for a cloud that refuses to be looked at.
-    """
+    """Raise the error for a cloud that refuses to be looked at."""
     unseen = blind(result)
     if unseen is not None:
         raise AuthError(
@@ -211,9 +197,7 @@ def raise_blind(result: Pass) -> None:
 
 
 def raise_bucket_gone(result: Pass, history: History) -> None:
-    """
-    Raise when the bucket that held the job's data has been gone for two sightings.
-    """
+    """Raise when the bucket that held the job's data has been gone for two sightings."""
     gone = isinstance(result.world.bucket, Absent) and history.bucket_seen
     if gone and lasted(history, result.world, "bucket:absent", SECOND_WITNESS):
         raise TpuctlError(
@@ -224,9 +208,7 @@ def raise_bucket_gone(result: Pass, history: History) -> None:
 
 
 def raise_outcome(result: Pass) -> None:
-    """
-    Raise the error that belongs to an unhappy end; a deployment that is done raises nothing.
-    """
+    """Raise the error that belongs to an unhappy end; a deployment that is done raises nothing."""
     outcome, reason = result.plan.outcome, result.plan.reason
     kept = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
     if outcome is Outcome.UNCLAIMED:
@@ -257,9 +239,7 @@ def raise_outcome(result: Pass) -> None:
 
 
 def raise_hopeless(history: History) -> None:
-    """
-    Raise when asking the cloud again is pointless: permission, quota, an answer that nobody knows.
-    """
+    """Raise when asking the cloud again is pointless: permission, quota, an answer that nobody knows."""
     refusal = hopeless(history)
     if refusal is None:
         return
@@ -275,9 +255,7 @@ def raise_hopeless(history: History) -> None:
 
 
 def raise_stockout(history: History, zones: tuple[str, ...]) -> None:
-    """
-    Raise when every zone has refused for want of machines.
-    """
+    """Raise when every zone has refused for want of machines."""
     nodes = [r for r in history.refusals if r.kind is Kind.NODE and r.retry is Retry.CAPACITY]
     refused = {r.zone for r in nodes}
     if set(zones) <= refused:

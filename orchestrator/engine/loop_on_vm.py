@@ -76,9 +76,7 @@ exec "$script" @VERB@
 
 @dataclass(frozen=True)
 class Packed:
-    """
-    Hold the tar of one loop and its sha256 in hex.
-    """
+    """Hold the tar of one loop and its sha256 in hex."""
 
     data: bytes
     digest: str
@@ -86,9 +84,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class LoopState:
-    """
-    Say which loop a machine has (empty: none), whether it runs, and what it said of itself last.
-    """
+    """Say which loop a machine has (empty: none), whether it runs, and what it said of itself last."""
 
     digest: str
     running: bool
@@ -96,16 +92,12 @@ class LoopState:
 
     @property
     def failed(self) -> bool:
-        """
-        Say whether it could not be started.
-        """
+        """Say whether it could not be started."""
         return self.state.startswith("failed")
 
 
 def pack(files: Mapping[str, tuple[bytes, int]]) -> Packed:
-    """
-    Return *files* (name to content and mode) as a tar that is the same for the same content.
-    """
+    """Return *files* (name to content and mode) as a tar that is the same for the same content."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, (content, mode) in sorted(files.items()):
@@ -137,23 +129,17 @@ def install(remote: Remote, host: Host, packed: Packed) -> None:
 
 
 def start(remote: Remote, host: Host) -> None:
-    """
-    Start the loop; one that runs goes on. Raise RemoteError.
-    """
+    """Start the loop; one that runs goes on. Raise RemoteError."""
     _call(remote, host, "start")
 
 
 def stop(remote: Remote, host: Host) -> None:
-    """
-    End the loop and keep cron from starting it; a machine without one is fine. Raise RemoteError.
-    """
+    """End the loop and keep cron from starting it; a machine without one is fine. Raise RemoteError."""
     _call(remote, host, "stop")
 
 
 def look(remote: Remote, host: Host) -> LoopState:
-    """
-    Return what the machine says of its loop. Raise RemoteError.
-    """
+    """Return what the machine says of its loop. Raise RemoteError."""
     said = _call(remote, host, "state")
     try:
         body = json.loads(said.splitlines()[-1])
@@ -170,9 +156,7 @@ def _call(remote: Remote, host: Host, verb: str) -> str:
 
 
 def _filled(script: str, **values: str) -> str:
-    """
-    Fill in constants and digests; none of them comes from outside.
-    """
+    """Fill in constants and digests; none of them comes from outside."""
     for name, value in {"FOLDER": FOLDER, **values}.items():
         script = script.replace(f"@{name}@", value)
     return script

@@ -1,6 +1,4 @@
-"""
-Look at everything once, in parallel. What cannot be seen is Unknown.
-"""
+"""Look at everything once, in parallel. What cannot be seen is Unknown."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -41,16 +39,12 @@ L = TypeVar("L", Bucket, Vm)
 
 @cache
 def known_prices(kinds: tuple[str, ...], zones: tuple[str, ...], bucket: str) -> Prices:
-    """
-    Return what the price table says of types and zones, and of the way from there to the bucket.
-    """
+    """Return what the price table says of types and zones, and of the way from there to the bucket."""
     return prices(load_catalog(), kinds, zones, bucket)
 
 
 def zones_to_look_at(spec: Spec, history: History) -> tuple[str, ...]:
-    """
-    Return every zone where a machine of ours may be: the wanted ones and all ever used.
-    """
+    """Return every zone where a machine of ours may be: the wanted ones and all ever used."""
     billed = (span.zone for span in history.spans)
     return tuple(dict.fromkeys((*spec.tpu.zones, *history.zones_used, *billed)))
 
@@ -64,9 +58,7 @@ def observe(
     reports: Heartbeats | None = None,
     wide: WideLook | None = None,
 ) -> World:
-    """
-    Return the world of this moment; *reports* and *wide* remember what earlier looks have read.
-    """
+    """Return the world of this moment; *reports* and *wide* remember what earlier looks have read."""
     zones, reports = zones_to_look_at(spec, history), reports or Heartbeats(cloud.store)
     with ThreadPoolExecutor(max_workers=8) as pool:
         seen_bucket = pool.submit(_guarded, lambda: _bucket(cloud, spec, bucket))
@@ -95,9 +87,7 @@ def _claim(cloud: Cloud, history: History, nodes: Sight[tuple[Node, ...]]) -> Si
 
 
 def _of(told: Sight[tuple[Heartbeat, ...]], *, script: bool) -> Sight[tuple[Heartbeat, ...]]:
-    """
-    Return the reports of startup scripts, or of agents.
-    """
+    """Return the reports of startup scripts, or of agents."""
     if not isinstance(told, Present):
         return told
     return Present(tuple(beat for beat in told.value if beat.script is script))
@@ -125,9 +115,7 @@ def _bucket(cloud: Cloud, spec: Spec, name: str) -> Sight[Bucket]:
 
 
 def _ours(seen: Sight[L], spec: Spec) -> Sight[L]:
-    """
-    Take a stranger's resource of our name for none of ours: asking for ours then meets the taken name.
-    """
+    """Take a stranger's resource of our name for none of ours: asking for ours then meets the taken name."""
     if isinstance(seen, Present) and seen.value.labels.get(names.DEPLOYMENT_LABEL) != spec.name:
         return Absent()
     return seen
@@ -148,9 +136,7 @@ def _guarded(look: Callable[[], T]) -> T | Unknown:
 
 
 def unforeseen(error: Exception) -> str:
-    """
-    Return what is said of an error that no rule covers.
-    """
+    """Return what is said of an error that no rule covers."""
     return cut(f"a fault of this tpuctl, please report it ({type(error).__name__}: {error})", 300)
 
 
@@ -159,16 +145,12 @@ FAULTS = (TpuctlError, *UNFORESEEN)
 
 
 def as_error(fault: Exception) -> TpuctlError:
-    """
-    Return the error of ours that tells of *fault*.
-    """
+    """Return the error of ours that tells of *fault*."""
     return fault if isinstance(fault, TpuctlError) else UnknownCloudError(unforeseen(fault))
 
 
 def _poll(cloud: Cloud, operation: Operation) -> OperationResult | None:
-    """
-    Poll one operation; one that the cloud has forgotten is over, its effect is seen elsewhere.
-    """
+    """Poll one operation; one that the cloud has forgotten is over, its effect is seen elsewhere."""
     adapter = cloud.nodes if operation.kind == "node" else cloud.vms
     try:
         return adapter.poll(operation)

@@ -28,32 +28,22 @@ MOST_TRIES = 60
 
 
 class Receiver(Protocol):
-    """
-    Be told something.
-    """
+    """Be told something."""
 
     @property
     def name(self) -> str:
-        """
-        Return what people may see of it, which holds no secret.
-        """
+        """Return what people may see of it, which holds no secret."""
 
     def wants(self, event: str) -> bool:
-        """
-        Say whether it is told of this kind of event.
-        """
+        """Say whether it is told of this kind of event."""
 
     def send(self, notice: Notice) -> None:
-        """
-        Tell it within seconds. Raise TpuctlError without any secret in its text.
-        """
+        """Tell it within seconds. Raise TpuctlError without any secret in its text."""
 
 
 @dataclass
 class _Waiting:
-    """
-    Hold a notice with the receivers that do not have it yet, and when to try again.
-    """
+    """Hold a notice with the receivers that do not have it yet, and when to try again."""
 
     notice: Notice
     left: dict[str, Receiver]
@@ -63,9 +53,7 @@ class _Waiting:
 
 @dataclass
 class Outbox:
-    """
-    Keep what is to be told, and tell it. *say* is told of receivers that refuse.
-    """
+    """Keep what is to be told, and tell it. *say* is told of receivers that refuse."""
 
     store: Store
     receivers: Sequence[Receiver]
@@ -78,9 +66,7 @@ class Outbox:
     _loaded: bool = False
 
     def add(self, notices: Sequence[Notice]) -> None:
-        """
-        Write down what is new. What cannot be written now comes again with the next pass.
-        """
+        """Write down what is new. What cannot be written now comes again with the next pass."""
         with contextlib.suppress(TpuctlError):
             self._load()
             for notice in notices:
@@ -88,9 +74,7 @@ class Outbox:
                     self._write(notice)
 
     def deliver(self) -> float | None:
-        """
-        Tell what is due; return in how many seconds there is more to do, None for nothing.
-        """
+        """Tell what is due; return in how many seconds there is more to do, None for nothing."""
         with self._lock:
             waiting = [one for one in self._waiting.values() if one.next_at <= self.clock.monotonic()]
         for one in waiting:
@@ -101,16 +85,12 @@ class Outbox:
 
     @property
     def unsent(self) -> tuple[Notice, ...]:
-        """
-        Return what is not told yet.
-        """
+        """Return what is not told yet."""
         with self._lock:
             return tuple(one.notice for one in self._waiting.values())
 
     def _load(self) -> None:
-        """
-        Take up what an earlier loop has left.
-        """
+        """Take up what an earlier loop has left."""
         if self._loaded:
             return
         sent = {found.name.removeprefix(SENT) for found in self.store.list(SENT)}
@@ -153,9 +133,7 @@ class Outbox:
             one.next_at = self.clock.monotonic() + longest * (0.5 + self.random() / 2)
 
     def _finish(self, one: _Waiting) -> None:
-        """
-        Mark a notice as told, first that and then its end, so that a crash between them tells nobody twice.
-        """
+        """Mark a notice as told, first that and then its end, so that a crash between them tells nobody twice."""
         try:
             self.store.write(SENT + one.notice.id, b"")
             self.store.delete(OUTBOX + one.notice.id)
@@ -167,9 +145,7 @@ class Outbox:
 
 
 class Postman:
-    """
-    Run an outbox in a thread of its own until `end`.
-    """
+    """Run an outbox in a thread of its own until `end`."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -180,16 +156,12 @@ class Postman:
         self._thread.start()
 
     def add(self, notices: Sequence[Notice]) -> None:
-        """
-        Have written down and told what is new; return at once.
-        """
+        """Have written down and told what is new; return at once."""
         self._inbox.put(notices)
         self._wake.set()
 
     def end(self, seconds: float) -> tuple[Notice, ...]:
-        """
-        Give the last notices up to *seconds* to go out, and return those that the next loop will tell.
-        """
+        """Give the last notices up to *seconds* to go out, and return those that the next loop will tell."""
         self._over.set()
         self._wake.set()
         self._thread.join(seconds)

@@ -24,18 +24,14 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Snapshot:
-    """
-    Hold a published status and its age in seconds.
-    """
+    """Hold a published status and its age in seconds."""
 
     body: dict[str, Any]
     age: float
 
 
 def published_here(folder: Path, now: float, gone: Callable[[Holder], bool]) -> Snapshot | None:
-    """
-    Return the snapshot of a loop that runs on this computer; *gone* says whether a process has ended.
-    """
+    """Return the snapshot of a loop that runs on this computer; *gone* says whether a process has ended."""
     try:
         holder = Holder.from_json((folder / "holder").read_bytes())
         data = (folder / HERE).read_bytes()

@@ -30,9 +30,7 @@ Point = tuple[float, int, float | None, int]
 
 @dataclass
 class Publisher:
-    """
-    Write the status of one deployment to the bucket and to *folder*. What fails here stops nothing.
-    """
+    """Write the status of one deployment to the bucket and to *folder*. What fails here stops nothing."""
 
     store: Store
     folder: Path
@@ -45,9 +43,7 @@ class Publisher:
     _drawn: int = 0
 
     def publish(self, body: dict[str, Any], news: object, now: float, *, usable: bool) -> None:
-        """
-        Publish *body* as seen at *now*: here always, in a *usable* bucket when *news* has changed.
-        """
+        """Publish *body* as seen at *now*: here always, in a *usable* bucket when *news* has changed."""
         told = {"schema": SCHEMA, "holder": self.holder, "at": now, "status": body}
         data = sealed_bytes(proven(told, self.key) if self.key else told)
         with suppress(DiskError):
@@ -61,9 +57,7 @@ class Publisher:
             self._said, self._at = words, now
 
     def draw(self, step: int, loss: float | None, incarnation: int, now: float, *, usable: bool) -> None:
-        """
-        Add a point to the curve when the job has moved on; the bucket has it within a minute.
-        """
+        """Add a point to the curve when the job has moved on; the bucket has it within a minute."""
         if not self.curve or self.curve[-1][1] != step or self.curve[-1][3] != incarnation:
             self.curve.append((round(now, 1), step, loss, incarnation))
             if len(self.curve) > POINTS:
@@ -72,26 +66,20 @@ class Publisher:
             self.save_curve(now)
 
     def save_curve(self, now: float) -> None:
-        """
-        Write the curve to the bucket, unless that has been done.
-        """
+        """Write the curve to the bucket, unless that has been done."""
         if self.curve and self._drawn != hash(self.curve[-1]):
             with suppress(TpuctlError):
                 self.store.write(CURVE, sealed_bytes({"schema": SCHEMA, "points": self.curve}))
                 self._curve_at, self._drawn = now, hash(self.curve[-1])
 
     def withdraw(self) -> None:
-        """
-        Take the copy here back: its loop ends.
-        """
+        """Take the copy here back: its loop ends."""
         with suppress(OSError):
             (self.folder / HERE).unlink(missing_ok=True)
 
 
 def read_curve(store: Store) -> list[Point]:
-    """
-    Return the stored curve; none when it cannot be read.
-    """
+    """Return the stored curve; none when it cannot be read."""
     try:
         found = store.read(CURVE)
         points = unsealed(found.data)["points"] if found else []
@@ -101,9 +89,7 @@ def read_curve(store: Store) -> list[Point]:
 
 
 def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
-    """
-    Return a point of the curve; raise ValueError for one that cannot be drawn.
-    """
+    """Return a point of the curve; raise ValueError for one that cannot be drawn."""
     ok = 0 <= float(at) <= MOST_TIME and 0 <= int(step) <= MOST_STEP and 0 <= int(incarnation) <= MOST_STEP
     if not ok or (loss is not None and not abs(float(loss)) <= MOST_LOSS):
         raise ValueError("no point of a curve")
@@ -111,9 +97,7 @@ def _point(at: float, step: int, loss: float | None, incarnation: int) -> Point:
 
 
 def published(store: Store, now: float, gone: Callable[[Holder], bool], key: bytes) -> Snapshot | None:
-    """
-    Return the snapshot of the bucket, if a holder of *key* wrote it, who lives and holds the lease now.
-    """
+    """Return the snapshot of the bucket, if a holder of *key* wrote it, who lives and holds the lease now."""
     lease = current(store)
     if lease is None or not -AHEAD <= now - lease.updated < LIFE:
         return None

@@ -25,18 +25,14 @@ NO_UNRESERVED = "TPU-302"
 
 
 def nodes_of(cloud: Cloud, spec: Spec, history: History) -> Nodes:
-    """
-    Return the way to the TPUs of a deployment.
-    """
+    """Return the way to the TPUs of a deployment."""
     if spec.tpu.request == "node" and not history.queued:
         return cloud.nodes
     return NodesInQueue(cloud, spec)
 
 
 class NodesInQueue:
-    """
-    Observe, create and delete TPU nodes that queued resources make.
-    """
+    """Observe, create and delete TPU nodes that queued resources make."""
 
     def __init__(self, cloud: Cloud, spec: Spec) -> None:
         self._nodes, self._queued = cloud.nodes, cloud.queued
@@ -57,9 +53,7 @@ class NodesInQueue:
         return Present(merged(nodes.value if isinstance(nodes, Present) else (), places))
 
     def everywhere(self, label: str, value: str) -> Survey[Node]:
-        """
-        List nodes and places in the queue that carry the label in all zones, the queue first.
-        """
+        """List nodes and places in the queue that carry the label in all zones, the queue first."""
         queued = self._queued.everywhere(label, value)
         nodes = self._nodes.everywhere(label, value)
         if isinstance(queued, Unknown):
@@ -70,9 +64,7 @@ class NodesInQueue:
         return Present(Everywhere(merged(nodes.value.found, queued.value.found), tuple(silent)))
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
-        """
-        Look at one node or place in the queue of any owner; errors become Unknown.
-        """
+        """Look at one node or place in the queue of any owner; errors become Unknown."""
         queued = self._queued.observe(name, zone)
         node = self._nodes.observe(name, zone)
         if isinstance(queued, Unknown):
@@ -83,9 +75,7 @@ class NodesInQueue:
         return Present(found[0])
 
     def create(self, order: NodeOrder) -> Operation:
-        """
-        Ask for the node as the deployment file says: through the queue, or at once.
-        """
+        """Ask for the node as the deployment file says: through the queue, or at once."""
         tpu = self._spec.tpu
         in_haste = tpu.spot and not order.spot  # For the deadline: a queue without an end is no answer.
         if in_haste and order.run_seconds:
@@ -100,16 +90,12 @@ class NodesInQueue:
             raise
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """
-        Ask for the end of the queued resource and, by force, of its node; else of a node without one.
-        """
+        """Ask for the end of the queued resource and, by force, of its node; else of a node without one."""
         operation = self._queued.delete(name, zone, force=True)
         return self._nodes.delete(name, zone) if operation is None else _as_node(operation)
 
     def poll(self, operation: Operation) -> OperationResult:
-        """
-        Look at an operation once; nodes and queued resources share their operations.
-        """
+        """Look at an operation once; nodes and queued resources share their operations."""
         result = self._nodes.poll(operation)
         if not self._lacks_reservation(result.code):
             return result
@@ -117,24 +103,18 @@ class NodesInQueue:
         return replace(result, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
 
     def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
-        """
-        Return one worker's public host keys.
-        """
+        """Return one worker's public host keys."""
         return self._nodes.host_keys(name, zone, worker)
 
     def _judged(self, place: QueuedResource) -> QueuedResource:
-        """
-        Return a queued resource with the reason of its failure as this deployment means it.
-        """
+        """Return a queued resource with the reason of its failure as this deployment means it."""
         if not self._lacks_reservation(place.code):
             return place
         error = self._no_reservation(place.zone)
         return replace(place, retry=error.retry, code=error.code, message=error.message, hint=error.hint)
 
     def _lacks_reservation(self, code: str) -> bool:
-        """
-        Say whether *code* means that our reservation is not there. Nobody named one: then it is a stockout.
-        """
+        """Say whether *code* means that our reservation is not there. Nobody named one: then it is a stockout."""
         return self._spec.tpu.reservation is not None and code == NO_UNRESERVED
 
     def _no_reservation(self, zone: str) -> UsageError:
@@ -148,7 +128,5 @@ class NodesInQueue:
 
 
 def _as_node(operation: Operation) -> Operation:
-    """
-    Return an operation of the queue as one of the node: the record and the loop know nodes only.
-    """
+    """Return an operation of the queue as one of the node: the record and the loop know nodes only."""
     return replace(operation, kind=Kind.NODE.value)

@@ -1,6 +1,4 @@
-"""
-The object in the bucket that names the winner of a race: written once, by a machine or by the controller.
-"""
+"""The object in the bucket that names the winner of a race: written once, by a machine or by the controller."""
 
 import json
 
@@ -16,9 +14,7 @@ LARGEST_CLAIM = 1 << 10
 
 
 def round_to_look_up(history: History, nodes: Sight[tuple[Node, ...]]) -> int:
-    """
-    Return the race whose winner is not known, 0 for none; a lost record's race is on its TPUs' labels.
-    """
+    """Return the race whose winner is not known, 0 for none; a lost record's race is on its TPUs' labels."""
     seen = nodes.value if isinstance(nodes, Present) else ()
     newest = max((round_of(node.labels) for node in seen), default=0)
     if newest > history.round:
@@ -27,9 +23,7 @@ def round_to_look_up(history: History, nodes: Sight[tuple[Node, ...]]) -> int:
 
 
 def read_claim(store: Store, race: int, history: History, nodes: Sight[tuple[Node, ...]]) -> Sight[Claim]:
-    """
-    Look up who has won a race. A claim that names none of its TPUs names nobody.
-    """
+    """Look up who has won a race. A claim that names none of its TPUs names nobody."""
     if not race:
         return Absent()
     try:

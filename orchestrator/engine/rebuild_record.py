@@ -63,9 +63,7 @@ def _incarnation(entry: dict[str, Any]) -> int:
 
 
 def _after(history: History, entry: dict[str, Any]) -> History:
-    """
-    Return *history* after one intent.
-    """
+    """Return *history* after one intent."""
     history = replace(history, started_at=history.started_at or entry["at"])
     if entry["verb"] != ASKING:
         return history

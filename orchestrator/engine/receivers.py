@@ -29,9 +29,7 @@ _CALLS = re.compile(r"@(?=everyone|here|channel|all\b|[!&]?\d)|\](?=\()", re.IGN
 
 
 def host_of(url: str) -> str:
-    """
-    Return what people may see of an address.
-    """
+    """Return what people may see of an address."""
     try:
         return urlsplit(url).hostname or "?"
     except ValueError:
@@ -40,9 +38,7 @@ def host_of(url: str) -> str:
 
 @dataclass(frozen=True)
 class Webhook:
-    """
-    Post the notice as JSON. *label* tells several apart; a redirect is refused, it could lead elsewhere.
-    """
+    """Post the notice as JSON. *label* tells several apart; a redirect is refused, it could lead elsewhere."""
 
     url: str
     label: str
@@ -50,21 +46,15 @@ class Webhook:
 
     @property
     def name(self) -> str:
-        """
-        Return the host only.
-        """
+        """Return the host only."""
         return f"webhook {self.label} ({host_of(self.url)})"
 
     def wants(self, event: str) -> bool:
-        """
-        Say whether the event is among those asked for.
-        """
+        """Say whether the event is among those asked for."""
         return event in self.events
 
     def send(self, notice: Notice) -> None:
-        """
-        Post it; anything but 2xx is a failure.
-        """
+        """Post it; anything but 2xx is a failure."""
         host, safe = host_of(self.url), self.url.startswith("https://")
         if host == "?" or not (safe or (self.url.startswith("http://") and host in LOOPBACK)):
             raise UsageError(f"{self.name}: the address is no https URL", unchanged="nothing was sent")
@@ -90,9 +80,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: object, newurl: str
     ) -> None:
-        """
-        Follow nowhere: the answer then counts as a failure.
-        """
+        """Follow nowhere: the answer then counts as a failure."""
 
 
 def _opener(host: str) -> urllib.request.OpenerDirector:
@@ -104,9 +92,7 @@ def _opener(host: str) -> urllib.request.OpenerDirector:
 
 @dataclass(frozen=True)
 class Apprise:
-    """
-    Tell one of the services that the library Apprise knows.
-    """
+    """Tell one of the services that the library Apprise knows."""
 
     url: str
     label: str
@@ -114,21 +100,15 @@ class Apprise:
 
     @property
     def name(self) -> str:
-        """
-        Return the service only: of such an address every other part may be a secret.
-        """
+        """Return the service only: of such an address every other part may be a secret."""
         return f"apprise {self.label} ({self.url.partition('://')[0][:20]})"
 
     def wants(self, event: str) -> bool:
-        """
-        Say whether the event is among those asked for.
-        """
+        """Say whether the event is among those asked for."""
         return event in self.events
 
     def send(self, notice: Notice) -> None:
-        """
-        Send title and text, which a machine may have written: no markup of it counts.
-        """
+        """Send title and text, which a machine may have written: no markup of it counts."""
         try:
             import apprise
         except ImportError:
@@ -146,9 +126,7 @@ class Apprise:
 
 @dataclass(frozen=True)
 class Hook:
-    """
-    Run a program of this computer in *folder*, without a shell; the notice comes on its standard input.
-    """
+    """Run a program of this computer in *folder*, without a shell; the notice comes on its standard input."""
 
     event: str
     command: str
@@ -156,21 +134,15 @@ class Hook:
 
     @property
     def name(self) -> str:
-        """
-        Return the event: a command line may hold anything.
-        """
+        """Return the event: a command line may hold anything."""
         return f"hook for {self.event}"
 
     def wants(self, event: str) -> bool:
-        """
-        Say whether it is the hook's event.
-        """
+        """Say whether it is the hook's event."""
         return event == self.event
 
     def send(self, notice: Notice) -> None:
-        """
-        Run it to its end, for at most 30 seconds; what it prints goes nowhere.
-        """
+        """Run it to its end, for at most 30 seconds; what it prints goes nowhere."""
         environment = {**os.environ, "TPUCTL_EVENT": notice.event, "TPUCTL_EVENT_ID": notice.id}
         try:
             process = subprocess.Popen(
@@ -191,9 +163,7 @@ class Hook:
 
 
 def try_all(receivers: Sequence[Webhook | Apprise | Hook], notice: Notice) -> dict[str, TpuctlError | None]:
-    """
-    Tell everybody once, whatever the event; return what each of them met, by name.
-    """
+    """Tell everybody once, whatever the event; return what each of them met, by name."""
     found: dict[str, TpuctlError | None] = {}
     for one in receivers:
         try:

@@ -1,6 +1,4 @@
-"""
-One pass: look, learn, decide, act.
-"""
+"""One pass: look, learn, decide, act."""
 
 from dataclasses import dataclass, replace
 
@@ -29,9 +27,7 @@ from orchestrator.planning.update_record import learn
 
 @dataclass(frozen=True)
 class Pass:
-    """
-    Hold what one pass saw, decided and failed at.
-    """
+    """Hold what one pass saw, decided and failed at."""
 
     world: World
     plan: Plan
@@ -39,9 +35,7 @@ class Pass:
 
 
 class Reconciler:
-    """
-    Run passes for one deployment. Every pass may be killed and repeated.
-    """
+    """Run passes for one deployment. Every pass may be killed and repeated."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -57,9 +51,7 @@ class Reconciler:
         self._anew = 0
 
     def one_pass(self) -> Pass:
-        """
-        Look at the world, decide and act once.
-        """
+        """Look at the world, decide and act once."""
         parts, history = self._deployment, self._record.history
         parts.lease.keep()
         now = parts.clock.now()
@@ -96,9 +88,7 @@ class Reconciler:
         return Pass(world, plan, failures)
 
     def _learned(self, history: History, world: World) -> tuple[World, History]:
-        """
-        Return what the record learns from a look; without the reports, where they bring about a fault.
-        """
+        """Return what the record learns from a look; without the reports, where they bring about a fault."""
         try:
             learned = learn(history, world)
             claim = winner(self._deployment.cloud.store, learned, world)
@@ -111,9 +101,7 @@ class Reconciler:
         return world, learned
 
     def _decided(self, world: World, history: History) -> tuple[World, Plan]:
-        """
-        Return the plan; without the reports, where they bring about a fault: budget and ttl need none.
-        """
+        """Return the plan; without the reports, where they bring about a fault: budget and ttl need none."""
         spec = self._deployment.spec
         spent = self._deployment.spent(history, world.seen_at)
         try:
@@ -123,9 +111,7 @@ class Reconciler:
             return world, decide(spec, world, history, spent)
 
     def _without_reports(self, world: World, error: Exception) -> World:
-        """
-        Return the world without what machines have written, and say so; what has failed without it is raised.
-        """
+        """Return the world without what machines have written, and say so; what has failed without it is raised."""
         if isinstance(world.heartbeats, Unknown) and isinstance(world.claim, Unknown):
             raise error
         text = unforeseen(error)
@@ -135,9 +121,7 @@ class Reconciler:
         return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
 
     def _guarded(self, plan: Plan, world: World, history: History) -> Plan:
-        """
-        Return the plan, or one without changes when it would break a promise, which is said; looking goes on.
-        """
+        """Return the plan, or one without changes when it would break a promise, which is said; looking goes on."""
         promise = broken(self._deployment.spec, plan, world, history)
         if not promise:
             return plan
@@ -148,9 +132,7 @@ class Reconciler:
         return Plan(waiting=(text,))
 
     def _tell_of_the_disk(self, now: float) -> None:
-        """
-        Say once that record and journal are in the bucket only, and once that they are here again.
-        """
+        """Say once that record and journal are in the bucket only, and once that they are here again."""
         trouble = self._record.disk or self._deployment.journal.disk
         if bool(trouble) != bool(self._disk):
             text = (
@@ -162,9 +144,7 @@ class Reconciler:
         self._disk = trouble
 
     def _count_losses(self, before: History, after: History, world: World) -> History:
-        """
-        Count a preemption once: when the newest incarnation is first seen to have left or to be terminal.
-        """
+        """Count a preemption once: when the newest incarnation is first seen to have left or to be terminal."""
         node, key = current_node(world, after), f"node:{after.incarnation}:"
         words = ("left",) if self._deployment.spec.job.run_on == "tpu" else ()
         signs = {f"{key}{word}" for word in (*words, *(state.name.lower() for state in TERMINAL))}
@@ -181,9 +161,7 @@ class Reconciler:
         return replace(after, preemptions=after.preemptions + 1)
 
     def _tell(self, before: History, after: History, world: World) -> None:
-        """
-        Say what is news: a ready node, a refusal, an operation that ended.
-        """
+        """Say what is news: a ready node, a refusal, an operation that ended."""
         self._tell_of_step_0(after, world)
         key = f"node:{after.incarnation}:ready"
         if key in after.sightings and key not in before.sightings:
@@ -198,9 +176,7 @@ class Reconciler:
             self._sink(Event(world.seen_at, "refused", text, {"zone": refusal.zone}))
 
     def _tell_of_step_0(self, history: History, world: World) -> None:
-        """
-        Say once for each replacement that its job begins at step 0: what was trained before is gone.
-        """
+        """Say once for each replacement that its job begins at step 0: what was trained before is gone."""
         beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
         runs = [b for b in beats if b.incarnation == history.incarnation and b.phase is Phase.RUN]
         if history.preemptions and history.incarnation > self._anew and runs:
@@ -212,9 +188,7 @@ class Reconciler:
 
 
 def blind(result: Pass) -> Unknown | None:
-    """
-    Return what the pass could not see for a reason that waiting does not cure, or None.
-    """
+    """Return what the pass could not see for a reason that waiting does not cure, or None."""
     from orchestrator.errors import Retry
 
     sights = (result.world.nodes, result.world.vm, result.world.bucket)

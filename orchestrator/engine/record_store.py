@@ -1,6 +1,4 @@
-"""
-The deployment record: the history, kept on this computer and in the bucket.
-"""
+"""The deployment record: the history, kept on this computer and in the bucket."""
 
 import json
 import threading
@@ -119,9 +117,7 @@ class Record:
         return self.history
 
     def _read(self, data: bytes | None, *, forgiving: bool) -> tuple[History | None, str]:
-        """
-        Return a copy and nothing, or no copy and what is wrong with it.
-        """
+        """Return a copy and nothing, or no copy and what is wrong with it."""
         if data is None:
             return None, ""
         try:
@@ -134,9 +130,7 @@ class Record:
             return None, error.message
 
     def _doubt(self, stored: bytes, here: bytes | None) -> str:
-        """
-        Say why the bucket's record may be a forged one: this computer has written it under its key before.
-        """
+        """Say why the bucket's record may be a forged one: this computer has written it under its key before."""
         if not self._key or here is None or origin_of(json.loads(here), self._key) is not Origin.OURS:
             return ""
         found = origin_of(json.loads(stored), self._key)
@@ -182,16 +176,12 @@ class Record:
                 return
 
     def believe(self) -> None:
-        """
-        Take the bucket's record for what it says: somebody knows who has written it.
-        """
+        """Take the bucket's record for what it says: somebody knows who has written it."""
         self.doubt = ""
 
     @property
     def in_bucket(self) -> bool:
-        """
-        Say whether the bucket has a copy.
-        """
+        """Say whether the bucket has a copy."""
         return self._generation is not None
 
     def update(self, change: Callable[[History], History]) -> History:
@@ -212,9 +202,7 @@ class Record:
             return self.history
 
     def note(self, change: Callable[[History], History]) -> None:
-        """
-        Apply *change* and leave it to the next write to save it.
-        """
+        """Apply *change* and leave it to the next write to save it."""
         if self.doubt:
             raise ConflictError(
                 self.doubt, hint="run the same command again at a terminal", unchanged="nothing was written"
@@ -223,9 +211,7 @@ class Record:
             self.history = change(self.history)
 
     def flush(self) -> None:
-        """
-        Save what is noted, in one write; nothing is written when nothing is. Errors: as of `update`.
-        """
+        """Save what is noted, in one write; nothing is written when nothing is. Errors: as of `update`."""
         with self._lock:
             if self.history == self._saved:
                 return
@@ -242,9 +228,7 @@ class Record:
             self.history = self._saved = fresh
 
     def rest(self) -> float:
-        """
-        Return the seconds after which the bucket takes a write again; 0 when nothing waits for one.
-        """
+        """Return the seconds after which the bucket takes a write again; 0 when nothing waits for one."""
         since = self._now() - self._written_at
         due = self.history != self._saved and 0 <= since < SPACING
         return SPACING - since if due else 0.0
@@ -307,18 +291,14 @@ def _writer_of(data: bytes) -> str:
 
 
 def encode(history: History, deployment: str, writer: str = "", key: bytes = b"") -> bytes:
-    """
-    Return the record as JSON; *writer* names the process that wrote it, *key* proves it.
-    """
+    """Return the record as JSON; *writer* names the process that wrote it, *key* proves it."""
     body: dict[str, Any] = {"schema": SCHEMA, "deployment": deployment, "writer": writer}
     body["history"] = _adapter().dump_python(_readable(history), mode="json")
     return sealed_bytes(proven(body, key) if key else body)
 
 
 def _readable(history: History) -> History:
-    """
-    Return the record without what nobody could read: one such number would cost all the rest.
-    """
+    """Return the record without what nobody could read: one such number would cost all the rest."""
     if _is_sane(history):
         return history
     parts = ({field.name: getattr(history, field.name)} for field in fields(History))

@@ -1,6 +1,4 @@
-"""
-Where each machine is reached over SSH: its address, its pinned host keys and the way that leads there.
-"""
+"""Where each machine is reached over SSH: its address, its pinned host keys and the way that leads there."""
 
 from orchestrator.domain.observation import Absent, Node, Present, Vm, VmState, Worker, World
 from orchestrator.domain.ports import Cloud, Host, Iap
@@ -10,9 +8,7 @@ from orchestrator.errors import AuthError, RemoteError
 
 
 def vm_host(cloud: Cloud, world: World) -> Host:
-    """
-    Return the VM with its pinned host keys. Raise RemoteError when it is not in sight.
-    """
+    """Return the VM with its pinned host keys. Raise RemoteError when it is not in sight."""
     vm = _vm(world)
     road = road_to_vm(vm.external_ip, inside=cloud.inside)
     if road is Road.IAP and vm.state is not VmState.RUNNING:
@@ -42,9 +38,7 @@ def worker_keys(cloud: Cloud, node: Node, worker: int) -> tuple[str, ...]:
 
 
 def worker_host(cloud: Cloud, world: World, node: Node, worker: Worker, keys: tuple[str, ...]) -> Host:
-    """
-    Return one worker of a TPU with the given host keys. Raise RemoteError when the VM on the way is away.
-    """
+    """Return one worker of a TPU with the given host keys. Raise RemoteError when the VM on the way is away."""
     vm = not isinstance(world.vm, Absent)
     road = road_to_worker(worker.external_ip, inside=cloud.inside, vm=vm)
     address = worker.external_ip if road is Road.OUTSIDE else worker.internal_ip

@@ -1,6 +1,4 @@
-"""
-The files in the bucket that no checkpoint contains: what agents brought there before their machines went.
-"""
+"""The files in the bucket that no checkpoint contains: what agents brought there before their machines went."""
 
 from dataclasses import dataclass
 
@@ -24,46 +22,34 @@ WORDS = {
 
 @dataclass(frozen=True)
 class UnclaimedFiles:
-    """
-    Hold what the workers of one incarnation have brought.
-    """
+    """Hold what the workers of one incarnation have brought."""
 
     incarnation: int
     parts: tuple[Unclaimed, ...]
 
     @property
     def complete(self) -> bool:
-        """
-        Say whether every worker has brought all it had.
-        """
+        """Say whether every worker has brought all it had."""
         workers = {one.worker for one in self.parts}
         return workers == set(range(self.parts[0].workers)) and all(one.complete for one in self.parts)
 
     @property
     def size(self) -> int:
-        """
-        Return the bytes of all files.
-        """
+        """Return the bytes of all files."""
         return sum(one.size for one in self.parts)
 
     @property
     def count(self) -> int:
-        """
-        Return the number of files.
-        """
+        """Return the number of files."""
         return sum(len(one.files) for one in self.parts)
 
     @property
     def why(self) -> str:
-        """
-        Say for people at which moment they were brought.
-        """
+        """Say for people at which moment they were brought."""
         return WORDS[self.parts[0].why]
 
     def as_dict(self) -> dict[str, object]:
-        """
-        Return what `tpuctl checkpoints --json` prints.
-        """
+        """Return what `tpuctl checkpoints --json` prints."""
         return {
             "incarnation": self.incarnation,
             "complete": self.complete,
@@ -101,9 +87,7 @@ def read_unclaimed(store: Store) -> list[UnclaimedFiles]:
 
 
 def chosen(found: list[UnclaimedFiles], incarnation: int | None) -> UnclaimedFiles:
-    """
-    Return the newest files, or those of *incarnation*; raise NotFoundError when there are none.
-    """
+    """Return the newest files, or those of *incarnation*; raise NotFoundError when there are none."""
     match = [one for one in found if incarnation in {None, one.incarnation}]
     if match:
         return match[0]

@@ -1,6 +1,4 @@
-"""
-Hear machines call between two passes: a pause that ends early when one has its notice, or falls silent.
-"""
+"""Hear machines call between two passes: a pause that ends early when one has its notice, or falls silent."""
 
 import threading
 
@@ -34,9 +32,7 @@ class Doorbell:
         self._missed = ""
 
     def pause(self, seconds: float, wake: threading.Event, incarnation: int) -> None:
-        """
-        Wait for *seconds*, for *wake*, or until a worker of *incarnation* calls; 0 when none could.
-        """
+        """Wait for *seconds*, for *wake*, or until a worker of *incarnation* calls; 0 when none could."""
         start = self._clock.monotonic()
         looks = [(self._listen, self._rung), (self._silence, self._fell_silent)] if incarnation else []
         due = [every for every, _ in looks]
@@ -63,9 +59,7 @@ class Doorbell:
         return news
 
     def _fell_silent(self, incarnation: int) -> bool:
-        """
-        Say whether a report is overdue, once for each report.
-        """
+        """Say whether a report is overdue, once for each report."""
         try:
             beats = self._store.list(f"{names.HEARTBEAT}{incarnation}/", MOST_WORKERS)
         except TpuctlError:

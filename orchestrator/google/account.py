@@ -1,6 +1,4 @@
-"""
-Who we are: the project, and the account that its machines run as.
-"""
+"""Who we are: the project, and the account that its machines run as."""
 
 from orchestrator.domain.ports import CloudAccount
 from orchestrator.errors import MissingPermissionError

@@ -1,6 +1,4 @@
-"""
-The billing catalogue over REST: public prices, which a login may read where the API is on.
-"""
+"""The billing catalogue over REST: public prices, which a login may read where the API is on."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,9 +13,7 @@ MOST_PAGES = 100
 
 
 def read_skus(clients: Clients) -> Iterator[dict[str, Any]]:
-    """
-    Yield the SKUs of the services that sell TPUs, all pages; raise AuthError where the login may not.
-    """
+    """Yield the SKUs of the services that sell TPUs, all pages; raise AuthError where the login may not."""
     rest = Rest(clients, GOOGLE)
     for service in SERVICES:
         path, token = f"/v1/services/{service}/skus", ""

@@ -23,9 +23,7 @@ MIN_RUN_SECONDS, MAX_RUN_SECONDS = 30, 120 * 86400  # limits of maxRunDuration (
 
 
 def image_family(machine: str) -> str:
-    """
-    Return the family of the image that a machine type boots.
-    """
+    """Return the family of the image that a machine type boots."""
     return ARM_FAMILY if machine.partition("-")[0] in ARM_MACHINES else IMAGE_FAMILY
 
 
@@ -95,9 +93,7 @@ def _vm_network(interface: NetworkInterface, zone: str) -> dict[str, str]:
 
 
 def _tpu_network(order: NodeOrder) -> dict[str, str]:
-    """
-    Return network and subnetwork for a TPU: what is left out counts as `default` (tpu v2 NetworkConfig).
-    """
+    """Return network and subnetwork for a TPU: what is left out counts as `default` (tpu v2 NetworkConfig)."""
     interface = order.interface
     if interface == NetworkInterface(tags=interface.tags):
         return {}
@@ -110,9 +106,7 @@ def _tpu_network(order: NodeOrder) -> dict[str, str]:
 
 
 def _subnetwork_path(interface: NetworkInterface, region: str) -> str:
-    """
-    Return the path of a subnetwork; one that is only named lies in the project of a network given as a path.
-    """
+    """Return the path of a subnetwork; one that is only named lies in the project of a network given as a path."""
     if "/" in interface.subnetwork:
         return interface.subnetwork
     host = interface.network.partition("global/networks/")[0] if "/" in interface.network else ""
@@ -144,9 +138,7 @@ def _flex_start(order: NodeOrder) -> dict[str, Any]:
 
 
 def queued_json(body: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return a queued resource as JSON: a tier without fields is sent too, a duration is a text.
-    """
+    """Return a queued resource as JSON: a tier without fields is sent too, a duration is a text."""
     sent = as_json({key: value for key, value in body.items() if key not in _TIMED}, presence=False)
     if "spot" in body:
         sent["spot"] = {}
@@ -157,9 +149,7 @@ def queued_json(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reservation_path(order: NodeOrder, parent: str) -> str:
-    """
-    Return the full name of a reservation, which the API wants; a name alone lies in our own project.
-    """
+    """Return the full name of a reservation, which the API wants; a name alone lies in our own project."""
     return order.reservation if "/" in order.reservation else f"{parent}/reservations/{order.reservation}"
 
 

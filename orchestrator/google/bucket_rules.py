@@ -1,6 +1,4 @@
-"""
-How we treat buckets: the roles that machines get, and how often we try against others.
-"""
+"""How we treat buckets: the roles that machines get, and how often we try against others."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -17,9 +15,7 @@ EMPTY_TRIES = 3
 
 
 def grants_of(order: BucketOrder) -> tuple[Grant, ...]:
-    """
-    Return what the machines of a bucket are granted on it.
-    """
+    """Return what the machines of a bucket are granted on it."""
     return grants(order.name, order.writer, order.vm, loop=order.loop)
 
 
@@ -57,9 +53,7 @@ def _triples(bindings: Sequence[dict[str, Any]]) -> set[tuple[str, str, str]]:
 
 
 def not_ours(name: str) -> ConflictError:
-    """
-    Return the error for a bucket name that somebody else has.
-    """
+    """Return the error for a bucket name that somebody else has."""
     return ConflictError(
         f"create bucket '{name}': the name belongs to somebody else",
         hint="Choose another bucket.name in tpuctl.yaml, then run: tpuctl plan",
@@ -68,9 +62,7 @@ def not_ours(name: str) -> ConflictError:
 
 
 def still_written(name: str) -> ConflictError:
-    """
-    Return the error for a bucket that fills up while it is being emptied.
-    """
+    """Return the error for a bucket that fills up while it is being emptied."""
     return ConflictError(
         f"delete bucket '{name}': somebody keeps writing into it",
         aborted=True,

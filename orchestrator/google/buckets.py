@@ -1,6 +1,4 @@
-"""
-Buckets over Cloud Storage: closed to the public; machines write all but what the controller keeps.
-"""
+"""Buckets over Cloud Storage: closed to the public; machines write all but what the controller keeps."""
 
 from itertools import islice
 from typing import Any
@@ -38,9 +36,7 @@ class GcsBuckets:
         self._adopted = adopted
 
     def observe(self, name: str) -> Sight[Bucket]:
-        """
-        Look at one bucket; errors become Unknown.
-        """
+        """Look at one bucket; errors become Unknown."""
         return seen(lambda: self._found(name))
 
     def create(self, order: BucketOrder) -> None:
@@ -101,9 +97,7 @@ class GcsBuckets:
                 bucket.patch(**self._clients.mutating)
 
     def _grant(self, order: BucketOrder, tries: int = POLICY_TRIES) -> None:
-        """
-        Give the machines their roles on this bucket; others who change the policy meanwhile lose nothing.
-        """
+        """Give the machines their roles on this bucket; others who change the policy meanwhile lose nothing."""
         try:
             with translated(f"grant roles on bucket '{order.name}' to {order.writer}"):
                 self._grant_once(self._bucket(order.name), grants_of(order))
@@ -123,9 +117,7 @@ class GcsBuckets:
         bucket.set_iam_policy(policy, **self._clients.mutating)
 
     def _empty(self, name: str) -> None:
-        """
-        Delete all objects, in batches; each by its generation, so that archived ones go too.
-        """
+        """Delete all objects, in batches; each by its generation, so that archived ones go too."""
         with translated(f"empty bucket '{name}'"):
             fields = "items(name,generation),nextPageToken"
             listed = self._clients.storage.list_blobs(
@@ -136,9 +128,7 @@ class GcsBuckets:
                 self._delete_batch(name, blobs)
 
     def _delete_batch(self, name: str, blobs: list[Any]) -> None:
-        """
-        Delete some objects; those that are gone meanwhile are fine.
-        """
+        """Delete some objects; those that are gone meanwhile are fine."""
         bucket = self._bucket(name)
         try:
             with translated(f"empty bucket '{name}'"), self._clients.storage.batch():
@@ -152,9 +142,7 @@ class GcsBuckets:
 
 
 def bucket_of(bucket: Any) -> Bucket:
-    """
-    Return our value for a storage Bucket.
-    """
+    """Return our value for a storage Bucket."""
     access = bucket.iam_configuration
     return Bucket(
         name=bucket.name,

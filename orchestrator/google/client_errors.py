@@ -1,6 +1,4 @@
-"""
-Every error of the official clients becomes one of ours here; `error_mapping` says what an answer means.
-"""
+"""Every error of the official clients becomes one of ours here; `error_mapping` says what an answer means."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -42,23 +40,17 @@ def translate(error: BaseException, *, what: str) -> TpuctlError:
 
 
 def translate_status(code: int, message: str, details: Iterable[Any] = (), *, what: str) -> TpuctlError:
-    """
-    Return our error for the google.rpc.Status of a long-running operation.
-    """
+    """Return our error for the google.rpc.Status of a long-running operation."""
     return judge(client_failures.of_status(code, message, details), what)
 
 
 def translate_compute(code: str, message: str, http_status: int, *, what: str) -> TpuctlError:
-    """
-    Return our error for one entry of a compute operation's errors.
-    """
+    """Return our error for one entry of a compute operation's errors."""
     return judge(of_compute(code, message, http_status), what)
 
 
 def _translate(error: BaseException, what: str) -> TpuctlError | None:
-    """
-    Return our error, or None when *error* does not come from the clients.
-    """
+    """Return our error, or None when *error* does not come from the clients."""
     from google.api_core import exceptions as api
 
     if isinstance(error, api.RetryError) and isinstance(error.cause, Exception):
@@ -85,9 +77,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _plain_rule(error: BaseException) -> Rule | None:
-    """
-    Return the rule for an error that carries no answer of an API.
-    """
+    """Return the rule for an error that carries no answer of an API."""
     import google.auth.exceptions as auth
     import requests
     import urllib3.exceptions

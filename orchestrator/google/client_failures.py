@@ -1,6 +1,4 @@
-"""
-Read what the official clients raise and return as refusals.
-"""
+"""Read what the official clients raise and return as refusals."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,9 +8,7 @@ from orchestrator.google.refusal import HTTP_NAMES, Failure
 
 
 def of_call(error: Any) -> Failure:
-    """
-    Read a `GoogleAPICallError`: the JSON of its answer first, its own fields where there is none.
-    """
+    """Read a `GoogleAPICallError`: the JSON of its answer first, its own fields where there is none."""
     response = getattr(error, "response", None)
     body = _error_body(response)
     details = tuple(_as_json(d) for d in body.get("details") or error.details)
@@ -32,16 +28,12 @@ def of_call(error: Any) -> Failure:
 
 
 def of_status(code: int, message: str, details: Iterable[Any] = ()) -> Failure:
-    """
-    Read the google.rpc.Status inside a long-running operation.
-    """
+    """Read the google.rpc.Status inside a long-running operation."""
     return refusal.of_status(code, message, [_as_json(detail) for detail in details])
 
 
 def _error_body(response: Any) -> Mapping[str, Any]:
-    """
-    Return the `error` object of a Google answer, or {} when the answer has no such form.
-    """
+    """Return the `error` object of a Google answer, or {} when the answer has no such form."""
     try:
         payload = response.json()
     except (AttributeError, ValueError, RuntimeError):
@@ -54,9 +46,7 @@ def _error_body(response: Any) -> Mapping[str, Any]:
 
 
 def _as_json(detail: Any) -> Mapping[str, Any]:
-    """
-    Return a detail as JSON with its "@type"; a type that we cannot read keeps its name only.
-    """
+    """Return a detail as JSON with its "@type"; a type that we cannot read keeps its name only."""
     if isinstance(detail, Mapping):
         return detail
     from google.protobuf import json_format

@@ -68,9 +68,7 @@ class CloudSettings:
 
 
 class Clients:
-    """
-    Hold the clients of one cloud; safe to share between threads.
-    """
+    """Hold the clients of one cloud; safe to share between threads."""
 
     def __init__(self, settings: CloudSettings) -> None:
         self.settings = settings
@@ -79,9 +77,7 @@ class Clients:
 
     @property
     def project(self) -> str:
-        """
-        Return the project; raise UsageError when neither the settings nor the credentials name one.
-        """
+        """Return the project; raise UsageError when neither the settings nor the credentials name one."""
         project = self.settings.project or ("" if self.settings.endpoint else self._login()[1])
         if not project:
             hint = "Set project in tpuctl.yaml or GOOGLE_CLOUD_PROJECT, then run: tpuctl plan"
@@ -116,16 +112,12 @@ class Clients:
 
     @property
     def mutating(self) -> Mapping[str, Any]:
-        """
-        Return the limits of a call that changes something: one try, the loop repeats.
-        """
+        """Return the limits of a call that changes something: one try, the loop repeats."""
         return {"timeout": self.settings.call_timeout, "retry": None}
 
     @property
     def reading(self) -> Mapping[str, Any]:
-        """
-        Return the limits of a call that only reads: repeated for a short while on transient errors.
-        """
+        """Return the limits of a call that only reads: repeated for a short while on transient errors."""
         return {"timeout": self.settings.call_timeout, "retry": self._once("retry", self._retry)}
 
     @property
@@ -139,16 +131,12 @@ class Clients:
 
     @property
     def uploading(self) -> Mapping[str, Any]:
-        """
-        Return the limits of a call that sends a file under a precondition, which makes each repetition safe.
-        """
+        """Return the limits of a call that sends a file under a precondition, which makes each repetition safe."""
         return {"timeout": self.settings.call_timeout, "retry": self._once("uploads", self._uploads)}
 
     @property
     def tpu(self) -> Any:
-        """
-        Return the `tpu_v2.TpuClient`, over REST; its default would be gRPC.
-        """
+        """Return the `tpu_v2.TpuClient`, over REST; its default would be gRPC."""
         return self._once("tpu", self._tpu)
 
     @property
@@ -162,29 +150,21 @@ class Clients:
 
     @property
     def zone_operations(self) -> Any:
-        """
-        Return the `compute_v1.ZoneOperationsClient` for the same endpoint as the instances.
-        """
+        """Return the `compute_v1.ZoneOperationsClient` for the same endpoint as the instances."""
         return self._once("zone_operations", lambda: self._compute("zone_operations", "ZoneOperationsClient"))
 
     @property
     def projects(self) -> Any:
-        """
-        Return the `compute_v1.ProjectsClient`.
-        """
+        """Return the `compute_v1.ProjectsClient`."""
         return self._once("projects", lambda: self._compute("projects", "ProjectsClient"))
 
     def compute(self, service: str, name: str) -> Any:
-        """
-        Return another client of Compute Engine, such as `compute("regions", "RegionsClient")`.
-        """
+        """Return another client of Compute Engine, such as `compute("regions", "RegionsClient")`."""
         return self._once(service, lambda: self._compute(service, name))
 
     @property
     def storage(self) -> Any:
-        """
-        Return the `storage.Client`.
-        """
+        """Return the `storage.Client`."""
         return self._once("storage", self._storage)
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
@@ -263,9 +243,7 @@ class Clients:
 
 
 def _opened(make: Callable[[], T]) -> T:
-    """
-    Make a client; credentials of another universe than the client's are refused with a ValueError.
-    """
+    """Make a client; credentials of another universe than the client's are refused with a ValueError."""
     what = "log in to Google Cloud"
     try:
         with translated(what):

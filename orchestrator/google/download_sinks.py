@@ -1,30 +1,22 @@
-"""
-What takes the bytes of a download: up to a limit, or only their sum.
-"""
+"""What takes the bytes of a download: up to a limit, or only their sum."""
 
 import hashlib
 from typing import BinaryIO
 
 
 class FullError(Exception):
-    """
-    Say that an object is longer than what is read of it.
-    """
+    """Say that an object is longer than what is read of it."""
 
 
 class Taken:
-    """
-    Take a download's bytes, up to a limit.
-    """
+    """Take a download's bytes, up to a limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.data = bytearray()
 
     def write(self, data: bytes) -> int:
-        """
-        Keep the bytes. Raise FullError when they are too many.
-        """
+        """Keep the bytes. Raise FullError when they are too many."""
         if len(self.data) + len(data) > self._limit:
             raise FullError
         self.data += data
@@ -32,25 +24,19 @@ class Taken:
 
 
 class Digest:
-    """
-    Take a download's bytes and keep their sha256; *copy* is a file that gets the bytes too.
-    """
+    """Take a download's bytes and keep their sha256; *copy* is a file that gets the bytes too."""
 
     def __init__(self, copy: BinaryIO | None = None) -> None:
         self._sum = hashlib.sha256()
         self._copy = copy
 
     def write(self, data: bytes) -> int:
-        """
-        Count the bytes in.
-        """
+        """Count the bytes in."""
         self._sum.update(data)
         if self._copy is not None:
             self._copy.write(data)
         return len(data)
 
     def hex(self) -> str:
-        """
-        Return the digest.
-        """
+        """Return the digest."""
         return self._sum.hexdigest()

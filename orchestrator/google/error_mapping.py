@@ -126,24 +126,18 @@ _BY_NAME: dict[str, Rule] = {
 
 
 def judge(found: Failure, what: str) -> TpuctlError:
-    """
-    Return our error for a refusal; *what* opens its message, for example `create TPU node 'a'`.
-    """
+    """Return our error for a refusal; *what* opens its message, for example `create TPU node 'a'`."""
     return _choose(found)(found, one_line(what, found.message))
 
 
 def one_line(what: str, message: str) -> str:
-    """
-    Return the message of an error: what was tried and why it failed, on one line of limited length.
-    """
+    """Return the message of an error: what was tried and why it failed, on one line of limited length."""
     line = " ".join(f"{what}: {message}".split())
     return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
 
 
 def too_many(where: str, most: int) -> TpuctlError:
-    """
-    Return the error for a list longer than anything of ours: machines may write any number of objects.
-    """
+    """Return the error for a list longer than anything of ours: machines may write any number of objects."""
     return UnknownCloudError(
         f"list {where}: more than {most} objects",
         hint="delete what is not tpuctl's there",

@@ -1,6 +1,4 @@
-"""
-Hear the exchanges of all clients of this process, and keep their shapes.
-"""
+"""Hear the exchanges of all clients of this process, and keep their shapes."""
 
 import json
 import threading
@@ -17,9 +15,7 @@ _LISTENERS: list[Callable[[Any], None]] = []
 
 @contextmanager
 def hearing(listener: Callable[[Any], None]) -> Iterator[None]:
-    """
-    Let *listener* hear each answer, a requests.Response, that any client gets while the block runs.
-    """
+    """Let *listener* hear each answer, a requests.Response, that any client gets while the block runs."""
     _LISTENERS.append(listener)
     try:
         yield
@@ -28,9 +24,7 @@ def hearing(listener: Callable[[Any], None]) -> Iterator[None]:
 
 
 def let_hear(session: Any) -> None:
-    """
-    Tell listeners of each answer to *session*, as it came from the wire.
-    """
+    """Tell listeners of each answer to *session*, as it came from the wire."""
     session.hooks["response"].insert(0, _heard)
 
 
@@ -52,15 +46,11 @@ class Recorder:
         self._step, self._began = "", now()
 
     def begin(self, step: str) -> None:
-        """
-        Name the step that what comes belongs to.
-        """
+        """Name the step that what comes belongs to."""
         self._step, self._began = step, self._now()
 
     def __call__(self, response: Any) -> None:
-        """
-        Keep the shape of one exchange.
-        """
+        """Keep the shape of one exchange."""
         request = response.request
         url = urlsplit(request.url)
         query = dict(parse_qsl(url.query, keep_blank_values=True))

@@ -1,6 +1,4 @@
-"""
-Put the adapters of one cloud together for one deployment.
-"""
+"""Put the adapters of one cloud together for one deployment."""
 
 from dataclasses import replace
 

@@ -17,9 +17,7 @@ GOOGLE = "https://tpu.googleapis.com"
 
 
 def create_by_alpha(clients: Clients, parent: str, name: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """
-    Ask for a queued resource and return its operation as JSON; errors: those of the official clients.
-    """
+    """Ask for a queued resource and return its operation as JSON; errors: those of the official clients."""
     from google.api_core import exceptions
 
     host = clients.settings.endpoint or GOOGLE

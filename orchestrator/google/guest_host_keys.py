@@ -1,6 +1,4 @@
-"""
-Public host keys as the guest agent publishes them: guest attributes `hostkeys/TYPE` = base64 key.
-"""
+"""Public host keys as the guest agent publishes them: guest attributes `hostkeys/TYPE` = base64 key."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,6 +1,4 @@
-"""
-What the user does next, for each kind of refusal.
-"""
+"""What the user does next, for each kind of refusal."""
 
 import re
 
@@ -33,17 +31,13 @@ _ROLE_BY_PERMISSION = {
 
 
 def enable_api(found: Failure) -> str:
-    """
-    Name the command that switches the API on.
-    """
+    """Name the command that switches the API on."""
     command = f"gcloud services enable {found.service or 'SERVICE'} --project {found.project or 'PROJECT'}"
     return f"Run: {command}   (then wait a few minutes)"
 
 
 def grant_role(found: Failure) -> str:
-    """
-    Name the command that grants the missing role.
-    """
+    """Name the command that grants the missing role."""
     permission = _permission(found)
     role = _ROLE_BY_PERMISSION.get(permission.partition(".")[0]) or _ROLES.get(found.service, "ROLE")
     command = (
@@ -54,9 +48,7 @@ def grant_role(found: Failure) -> str:
 
 
 def name_machine(found: Failure) -> str:
-    """
-    Name the setting of the VM's machine type, and the list of those that its zone has.
-    """
+    """Name the setting of the VM's machine type, and the list of those that its zone has."""
     zone = found.zone or "ZONE"
     there = instead("e2-", found.zone) if found.zone else ""
     which = f"{there} or another of" if there else "one of"
@@ -65,9 +57,7 @@ def name_machine(found: Failure) -> str:
 
 
 def name_network(_: Failure) -> str:
-    """
-    Name the settings that choose the network.
-    """
+    """Name the settings that choose the network."""
     return (
         "Set network (and subnetwork, where its mode is custom) in tpuctl.yaml; the names are in: "
         "gcloud compute networks list. Without any: gcloud compute networks create default --subnet-mode auto"
@@ -75,16 +65,12 @@ def name_network(_: Failure) -> str:
 
 
 def name_disk(_: Failure) -> str:
-    """
-    Name the setting that attaches disks.
-    """
+    """Name the setting that attaches disks."""
     return "See: gcloud compute disks list; then correct tpu.disks or tpu.zones in tpuctl.yaml"
 
 
 def obey_policy(found: Failure) -> str:
-    """
-    Name the setting that avoids what a constraint forbids, else who can lift it.
-    """
+    """Name the setting that avoids what a constraint forbids, else who can lift it."""
     avoid = _BY_CONSTRAINT.get(found.constraint)
     if avoid:
         return f"Set {avoid} in tpuctl.yaml, then run: tpuctl plan"
@@ -93,17 +79,13 @@ def obey_policy(found: Failure) -> str:
 
 
 def set_quota_project(found: Failure) -> str:
-    """
-    Name the command that charges calls to the project itself.
-    """
+    """Name the command that charges calls to the project itself."""
     project = found.project or "PROJECT"
     return f"Run: gcloud auth application-default set-quota-project {project}"
 
 
 def use_project(found: Failure) -> str:
-    """
-    Name the role with which calls may be charged to the project.
-    """
+    """Name the role with which calls may be charged to the project."""
     role = "roles/serviceusage.serviceUsageConsumer"
     command = (
         f"gcloud projects add-iam-policy-binding {found.project or 'PROJECT'} --member user:YOU --role {role}"
@@ -112,9 +94,7 @@ def use_project(found: Failure) -> str:
 
 
 def log_in(_: Failure) -> str:
-    """
-    Name the command that makes application default credentials.
-    """
+    """Name the command that makes application default credentials."""
     return (
         "Run: gcloud auth application-default login   (gcloud auth login alone is not enough). "
         "To try tpuctl without an account, add --cloud local"
@@ -122,81 +102,59 @@ def log_in(_: Failure) -> str:
 
 
 def other_zone(_: Failure) -> str:
-    """
-    Say that the project may not use the zone.
-    """
+    """Say that the project may not use the zone."""
     return "The project may not use this zone. Change tpu.zones in tpuctl.yaml, then run: tpuctl plan"
 
 
 def fix_file(_: Failure) -> str:
-    """
-    Point to the deployment file.
-    """
+    """Point to the deployment file."""
     return "Correct the setting in tpuctl.yaml, then run: tpuctl plan"
 
 
 def more_zones(_: Failure) -> str:
-    """
-    Say what helps against a stockout.
-    """
+    """Say what helps against a stockout."""
     return "tpuctl tries the next zone, then waits. More zones under tpu.zones raise the chance."
 
 
 def flex_start(_: Failure) -> str:
-    """
-    Say which zones may do.
-    """
+    """Say which zones may do."""
     return "tpuctl tries the next of tpu.zones. Zones that are known to offer it are named by: tpuctl plan"
 
 
 def no_reservation_meant(found: Failure) -> str:
-    """
-    Say that a text about a reservation means a stockout here: tpuctl asked for none (docs/facts.md 1.6).
-    """
+    """Say that a text about a reservation means a stockout here: tpuctl asked for none (docs/facts.md 1.6)."""
     return f"No reservation was asked for: Google also says so of a zone without spot. {more_zones(found)}"
 
 
 def more_quota(found: Failure) -> str:
-    """
-    Point to the quota page.
-    """
+    """Point to the quota page."""
     project = f"?project={found.project}" if found.project else ""
     page = f"https://console.cloud.google.com/iam-admin/quotas{project}"
     return f"Waiting does not help. Delete what is not needed, change tpu.zones, or ask for more: {page}"
 
 
 def wait(_: Failure) -> str:
-    """
-    Say that the same step is worth another try.
-    """
+    """Say that the same step is worth another try."""
     return "tpuctl tries again by itself; a single command can be repeated."
 
 
 def check_network(_: Failure) -> str:
-    """
-    Point to the network.
-    """
+    """Point to the network."""
     return "Check the network and the proxy settings, then repeat the command."
 
 
 def look(_: Failure) -> str:
-    """
-    Point to the state.
-    """
+    """Point to the state."""
     return "Run: tpuctl status"
 
 
 def report(_: Failure) -> str:
-    """
-    Say that the answer is new to us.
-    """
+    """Say that the answer is new to us."""
     return "tpuctl does not know this answer. Run: tpuctl status   and report the message if it stays."
 
 
 def _permission(found: Failure) -> str:
-    """
-    Return the missing permission, for the hint only: from the details, else from the text.
-    """
+    """Return the missing permission, for the hint only: from the details, else from the text."""
     named = found.metadata.get("permission", "")
     match = re.search(r"'([a-z]+\.[A-Za-z]+\.[A-Za-z]+)'", found.message)
     return named or (match[1] if match else "")

@@ -1,6 +1,4 @@
-"""
-Google's clients without what only their asynchronous halves use.
-"""
+"""Google's clients without what only their asynchronous halves use."""
 
 import sys
 from importlib import import_module

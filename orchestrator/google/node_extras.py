@@ -18,33 +18,25 @@ _found: ContextVar[dict[str, Maintenance] | None] = ContextVar("found", default=
 
 @dataclass(frozen=True)
 class Seen:
-    """
-    Pair a node, as the client gives it, with the maintenance that its answer told.
-    """
+    """Pair a node, as the client gives it, with the maintenance that its answer told."""
 
     node: Any
     maintenance: Maintenance | None = None
 
     @property
     def labels(self) -> Any:
-        """
-        Return the node's labels.
-        """
+        """Return the node's labels."""
         return self.node.labels
 
 
 def read_beside(session: Any) -> None:
-    """
-    Let *session*, a requests session, note what its answers say beside.
-    """
+    """Let *session*, a requests session, note what its answers say beside."""
     session.hooks["response"].append(_noted)
 
 
 @contextmanager
 def maintenance_by_name() -> Iterator[dict[str, Maintenance]]:
-    """
-    Collect what the answers of this block's calls say, by the node's full name.
-    """
+    """Collect what the answers of this block's calls say, by the node's full name."""
     found: dict[str, Maintenance] = {}
     token = _found.set(found)
     try:
@@ -54,9 +46,7 @@ def maintenance_by_name() -> Iterator[dict[str, Maintenance]]:
 
 
 def _noted(response: Any, **_options: Any) -> None:
-    """
-    Note what one answer says; most say nothing, and are not looked into.
-    """
+    """Note what one answer says; most say nothing, and are not looked into."""
     found = _found.get()
     if found is None or FIELD.encode() not in response.content:
         return

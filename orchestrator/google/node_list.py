@@ -1,6 +1,4 @@
-"""
-One list of a zone's TPUs for all deployments that are looked at in one process.
-"""
+"""One list of a zone's TPUs for all deployments that are looked at in one process."""
 
 import threading
 from collections import defaultdict
@@ -12,9 +10,7 @@ from typing import Any
 
 @dataclass
 class _Zone:
-    """
-    Hold what one zone showed, by label and value, and when it was asked for.
-    """
+    """Hold what one zone showed, by label and value, and when it was asked for."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     asked_at: float = float("-inf")
@@ -22,9 +18,7 @@ class _Zone:
     nodes: list[Any] = field(default_factory=list)
 
     def with_label(self, label: str, value: str) -> list[Any]:
-        """
-        Return the nodes that carry the label; they are grouped by it when it is first asked for.
-        """
+        """Return the nodes that carry the label; they are grouped by it when it is first asked for."""
         if label not in self.by_label:
             self.by_label[label] = _grouped(self.nodes, label)
         return self.by_label[label].get(value, [])
@@ -46,9 +40,7 @@ class ZoneLists:
         self._zones: defaultdict[str, _Zone] = defaultdict(_Zone)
 
     def labelled(self, place: str, label: str, value: str, ask: Callable[[], Iterable[Any]]) -> list[Any]:
-        """
-        Return the nodes of *place* that carry the label; *ask* lists all of them.
-        """
+        """Return the nodes of *place* that carry the label; *ask* lists all of them."""
         with self._lock:
             zone = self._zones[place]
         with zone.lock:
@@ -58,9 +50,7 @@ class ZoneLists:
             return zone.with_label(label, value)
 
     def known(self, places: Iterable[str], label: str, value: str) -> list[Any] | None:
-        """
-        Return the nodes of all *places* that carry the label, or None when one of them must be asked.
-        """
+        """Return the nodes of all *places* that carry the label, or None when one of them must be asked."""
         found: list[Any] = []
         for place in places:
             zone = self._zones.get(place)

@@ -1,6 +1,4 @@
-"""
-TPU nodes over the TPU API v2.
-"""
+"""TPU nodes over the TPU API v2."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,9 +33,7 @@ STATES = {state.value: state for state in NodeState}
 
 
 class TpuNodes:
-    """
-    Observe, create and delete TPU nodes of one project.
-    """
+    """Observe, create and delete TPU nodes of one project."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -85,9 +81,7 @@ class TpuNodes:
         return self._wide.ask(look)
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
-        """
-        Look at one node of any owner; errors become Unknown.
-        """
+        """Look at one node of any owner; errors become Unknown."""
 
         def look() -> Node:
             request = {"name": self._path(name, zone)}
@@ -113,9 +107,7 @@ class TpuNodes:
             return operations.of_tpu(future, Verb.CREATE, order.name, order.zone, incarnation)
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """
-        Ask for deletion; None when it is gone already.
-        """
+        """Ask for deletion; None when it is gone already."""
         try:
             with translated(f"delete TPU node '{name}' in {zone}"):
                 future = self._clients.tpu.delete_node(name=self._path(name, zone), **self._clients.mutating)
@@ -124,9 +116,7 @@ class TpuNodes:
             return None
 
     def poll(self, operation: Operation) -> OperationResult:
-        """
-        Look at an operation once.
-        """
+        """Look at an operation once."""
         return operations.poll_tpu(self._clients.tpu, operation, self._clients.reading)
 
     def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
@@ -163,9 +153,7 @@ class TpuNodes:
 
 
 class _GapsError(Exception):
-    """
-    Carry the *nodes* of a list that leaves places out.
-    """
+    """Carry the *nodes* of a list that leaves places out."""
 
     def __init__(self, nodes: list[Seen]) -> None:
         super().__init__(nodes)
@@ -199,17 +187,13 @@ def node_of(seen_node: Seen) -> Node:
 
 
 def _health(node: Any) -> str:
-    """
-    Return the health's name, or the number of one that this client does not know.
-    """
+    """Return the health's name, or the number of one that this client does not know."""
     known = node.DESCRIPTOR.fields_by_name["health"].enum_type.values_by_number.get(node.health)
     return known.name if known else str(node.health)
 
 
 def _workers(node: Any) -> tuple[Worker, ...]:
-    """
-    Return the workers: with n networks, entry i*n is worker i (docs/facts.md 1.3).
-    """
+    """Return the workers: with n networks, entry i*n is worker i (docs/facts.md 1.3)."""
     networks = max(1, len(node.network_configs))
     first = list(node.network_endpoints)[::networks]
     return tuple(Worker(i, e.ip_address, e.access_config.external_ip) for i, e in enumerate(first))

@@ -1,6 +1,4 @@
-"""
-Objects of the deployment's bucket over Cloud Storage.
-"""
+"""Objects of the deployment's bucket over Cloud Storage."""
 
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
@@ -20,9 +18,7 @@ _SUMS = "items(name,size,crc32c),nextPageToken"
 
 
 class GcsStore:
-    """
-    Read and write objects of one bucket.
-    """
+    """Read and write objects of one bucket."""
 
     def __init__(self, clients: Clients, bucket: str) -> None:
         self._clients = clients
@@ -160,9 +156,7 @@ class GcsStore:
         return int(blob.generation)
 
     def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
-        """
-        List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*.
-        """
+        """List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*."""
         with translated(f"list {self._url(prefix)}"):
             storage, limits = self._clients.storage, self._clients.reading
             blobs = storage.list_blobs(
@@ -174,9 +168,7 @@ class GcsStore:
         return found
 
     def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:
-        """
-        Return size and crc32c of all objects under *prefix* by name.
-        """
+        """Return size and crc32c of all objects under *prefix* by name."""
         with translated(f"list {self._url(prefix)}"):
             storage, limits = self._clients.storage, self._clients.reading
             blobs = storage.list_blobs(self._name, prefix=prefix, fields=_SUMS, **limits)
@@ -240,9 +232,7 @@ def _stored(blob: Any, data: bytes = b"") -> StoredObject:
 
 
 def _headed(name: str, data: bytes, headers: Mapping[str, str]) -> StoredObject | None:
-    """
-    Return what a download's headers say about the object, None when they do not.
-    """
+    """Return what a download's headers say about the object, None when they do not."""
     generation, changed = headers.get("X-Goog-Generation"), headers.get("Last-Modified")
     if not generation or not changed:
         return None
@@ -250,9 +240,7 @@ def _headed(name: str, data: bytes, headers: Mapping[str, str]) -> StoredObject 
 
 
 def _crc32c(path: Path) -> str:
-    """
-    Return the checksum in the form that Cloud Storage shows: base64 of the big-endian value.
-    """
+    """Return the checksum in the form that Cloud Storage shows: base64 of the big-endian value."""
     import base64
 
     import google_crc32c

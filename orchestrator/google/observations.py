@@ -1,6 +1,4 @@
-"""
-Looking: answers become Present or Absent, every error becomes Unknown.
-"""
+"""Looking: answers become Present or Absent, every error becomes Unknown."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -14,9 +12,7 @@ P = TypeVar("P", bound=Placed)
 
 
 def seen(look: Callable[[], T | None]) -> Sight[T]:
-    """
-    Call *look*; None and NotFoundError are Absent, any other error of ours is Unknown.
-    """
+    """Call *look*; None and NotFoundError are Absent, any other error of ours is Unknown."""
     try:
         value = look()
     except NotFoundError:
@@ -27,9 +23,7 @@ def seen(look: Callable[[], T | None]) -> Sight[T]:
 
 
 def listed(look: Callable[[], Sequence[T]]) -> Present[tuple[T, ...]] | Unknown:
-    """
-    Call *look*; a list never proves absence by an error, not even by 404.
-    """
+    """Call *look*; a list never proves absence by an error, not even by 404."""
     try:
         return Present(tuple(look()))
     except TpuctlError as error:
@@ -37,9 +31,7 @@ def listed(look: Callable[[], Sequence[T]]) -> Present[tuple[T, ...]] | Unknown:
 
 
 def surveyed(look: Callable[[], Everywhere[P]]) -> Survey[P]:
-    """
-    Call *look*, a list over all zones; any error is Unknown, also 404.
-    """
+    """Call *look*, a list over all zones; any error is Unknown, also 404."""
     try:
         return Present(look())
     except TpuctlError as error:
@@ -47,9 +39,7 @@ def surveyed(look: Callable[[], Everywhere[P]]) -> Survey[P]:
 
 
 def joined(sights: Sequence[Present[tuple[T, ...]] | Unknown]) -> Sight[tuple[T, ...]]:
-    """
-    Return the lists of all zones as one; one zone that does not answer makes the whole Unknown.
-    """
+    """Return the lists of all zones as one; one zone that does not answer makes the whole Unknown."""
     unknown = [sight for sight in sights if isinstance(sight, Unknown)]
     if unknown:
         return Unknown("; ".join(sight.why for sight in unknown), _worst(unknown), unknown[0].hint)
@@ -57,8 +47,6 @@ def joined(sights: Sequence[Present[tuple[T, ...]] | Unknown]) -> Sight[tuple[T,
 
 
 def _worst(unknown: Sequence[Unknown]) -> Retry:
-    """
-    Return PERMANENT when waiting does not help for some zone, else what the first zone said.
-    """
+    """Return PERMANENT when waiting does not help for some zone, else what the first zone said."""
     classes = [sight.retry for sight in unknown]
     return Retry.PERMANENT if Retry.PERMANENT in classes else classes[0]

@@ -1,6 +1,4 @@
-"""
-What a look at a long-running operation means, whatever it was that was seen.
-"""
+"""What a look at a long-running operation means, whatever it was that was seen."""
 
 from collections.abc import Callable
 
@@ -23,14 +21,10 @@ def polled(operation: Operation, look: Callable[[], OperationResult]) -> Operati
 
 
 def failed(operation: Operation, error: TpuctlError) -> OperationResult:
-    """
-    Return the result of an operation that is done and carries an error.
-    """
+    """Return the result of an operation that is done and carries an error."""
     return OperationResult(operation, True, error.retry, error.code, error.message, error.hint)
 
 
 def described(operation: Operation) -> str:
-    """
-    Return what the operation does, as messages name it.
-    """
+    """Return what the operation does, as messages name it."""
     return f"{operation.verb} {operation.kind} {operation.name} in {operation.zone}"

@@ -1,6 +1,4 @@
-"""
-Long-running operations: TPU (google.longrunning) and Compute Engine, looked at once, never waited for.
-"""
+"""Long-running operations: TPU (google.longrunning) and Compute Engine, looked at once, never waited for."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,9 +16,7 @@ _NAME = re.compile(r"projects/[^/]+/locations/[^/]+/operations/[^/]+")
 
 
 def of_tpu(future: Any, verb: Verb, name: str, zone: str, incarnation: int | None) -> Operation:
-    """
-    Refer to the operation behind the future of a TPU call; the future itself is not used.
-    """
+    """Refer to the operation behind the future of a TPU call; the future itself is not used."""
     started = _created(future.operation.metadata)
     kind, word = Kind.NODE.value, verb.name.lower()
     return Operation(future.operation.name, kind, word, name, zone, incarnation, started)
@@ -29,9 +25,7 @@ def of_tpu(future: Any, verb: Verb, name: str, zone: str, incarnation: int | Non
 def of_json(
     answer: Mapping[str, Any], verb: Verb, name: str, zone: str, incarnation: int | None
 ) -> Operation:
-    """
-    Refer to the operation of a queued resource that a call without a client's types has answered.
-    """
+    """Refer to the operation of a queued resource that a call without a client's types has answered."""
     metadata = answer.get("metadata")
     created = str(metadata.get("createTime", "")) if isinstance(metadata, dict) else ""
     return Operation(str(answer["name"]), KIND, verb.name.lower(), name, zone, incarnation, epoch(created))
@@ -55,17 +49,13 @@ def _created(metadata: Any) -> float:
 
 
 def of_compute(answer: Any, verb: Verb, name: str, zone: str) -> Operation:
-    """
-    Refer to the operation that a `*_unary` call returned.
-    """
+    """Refer to the operation that a `*_unary` call returned."""
     started = epoch(answer.insert_time or answer.start_time)
     return Operation(answer.name, Kind.VM.value, verb.name.lower(), name, zone, None, started)
 
 
 def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> OperationResult:
-    """
-    Look at a TPU operation once.
-    """
+    """Look at a TPU operation once."""
 
     def look() -> OperationResult:
         if not _NAME.fullmatch(operation.id):
@@ -87,9 +77,7 @@ def poll_tpu(client: Any, operation: Operation, limits: Mapping[str, Any]) -> Op
 def poll_compute(
     client: Any, project: str, operation: Operation, limits: Mapping[str, Any]
 ) -> OperationResult:
-    """
-    Look at a Compute Engine operation once. DONE with an error inside is a failure.
-    """
+    """Look at a Compute Engine operation once. DONE with an error inside is a failure."""
 
     def look() -> OperationResult:
         answer = client.get(project=project, zone=operation.zone, operation=operation.id, **limits)
@@ -118,9 +106,7 @@ def compute_error(answer: Any, what: str) -> TpuctlError | None:
 
 
 def epoch(text: str) -> float:
-    """
-    Return an RFC 3339 time as seconds since the epoch; 0 when there is none that can be read.
-    """
+    """Return an RFC 3339 time as seconds since the epoch; 0 when there is none that can be read."""
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except ValueError:

@@ -1,6 +1,4 @@
-"""
-One question each about a project, for `tpuctl doctor`: nothing here changes anything.
-"""
+"""One question each about a project, for `tpuctl doctor`: nothing here changes anything."""
 
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Network
@@ -31,9 +29,7 @@ ON_BUCKET = (
 
 
 class Probe:
-    """
-    Ask one cloud; errors become Unknown, "not found" becomes Absent.
-    """
+    """Ask one cloud; errors become Unknown, "not found" becomes Absent."""
 
     def __init__(self, clients: Clients, interface: NetworkInterface | None = None) -> None:
         self._clients = clients
@@ -41,9 +37,7 @@ class Probe:
         self._project = clients.project
 
     def tpu_api(self, zone: str) -> Sight[str]:
-        """
-        Ask the TPU API for a location.
-        """
+        """Ask the TPU API for a location."""
         name = f"projects/{self._project}/locations/{zone}"
         return self._ask(
             "ask the TPU API",
@@ -51,9 +45,7 @@ class Probe:
         )
 
     def offers(self, zone: str, accelerator: str) -> Sight[str]:
-        """
-        Ask whether a zone lists a type.
-        """
+        """Ask whether a zone lists a type."""
         name = f"projects/{self._project}/locations/{zone}/acceleratorTypes/{accelerator}"
         what = f"ask for {accelerator} in {zone}"
         return self._ask(
@@ -61,9 +53,7 @@ class Probe:
         )
 
     def has_runtime(self, zone: str, version: str) -> Sight[str]:
-        """
-        Ask whether a zone has a TPU software version.
-        """
+        """Ask whether a zone has a TPU software version."""
         name = f"projects/{self._project}/locations/{zone}/runtimeVersions/{version}"
         what = f"ask for {version} in {zone}"
         return self._ask(
@@ -71,9 +61,7 @@ class Probe:
         )
 
     def machine_account(self) -> Sight[str]:
-        """
-        Ask Compute Engine for the project, and return its default service account, empty when it has none.
-        """
+        """Ask Compute Engine for the project, and return its default service account, empty when it has none."""
         return self._ask(
             f"read project '{self._project}'",
             lambda: str(
@@ -82,9 +70,7 @@ class Probe:
         )
 
     def storage_api(self) -> Sight[str]:
-        """
-        Ask Cloud Storage for the first bucket of the project.
-        """
+        """Ask Cloud Storage for the first bucket of the project."""
 
         def first() -> str:
             listed = self._clients.storage.list_buckets(max_results=1, **self._reading)
@@ -93,9 +79,7 @@ class Probe:
         return self._ask("list buckets", first)
 
     def cpus(self, region: str, machine_zone: str, machine: str) -> Sight[CpuQuota]:
-        """
-        Ask for the CPUS quota of a region, and how much of it a machine type takes; Absent without a limit.
-        """
+        """Ask for the CPUS quota of a region, and how much of it a machine type takes; Absent without a limit."""
 
         def quota() -> CpuQuota | None:
             regions = self._clients.compute("regions", "RegionsClient")
@@ -110,15 +94,11 @@ class Probe:
         return self._ask(f"read the quota of {region}", quota)
 
     def tpu_limits(self, quota: str, zones: Iterable[str]) -> Sight[dict[str, int]]:
-        """
-        Ask for the project's limit of a quota of TPUs by zone; -1 is no limit.
-        """
+        """Ask for the project's limit of a quota of TPUs by zone; -1 is no limit."""
         return self._ask(f"read the quota {quota}", lambda: tpu_limits(self._clients, quota, zones))
 
     def has_machine(self, zone: str, machine: str) -> Sight[str]:
-        """
-        Ask whether a zone has a machine type.
-        """
+        """Ask whether a zone has a machine type."""
 
         def name() -> str:
             types = self._clients.compute("machine_types", "MachineTypesClient")
@@ -128,9 +108,7 @@ class Probe:
         return self._ask(f"ask for {machine} in {zone}", name)
 
     def vm_image(self, machine: str, image: str = "") -> Sight[str]:
-        """
-        Ask for the newest image of the VM's family, or for *image*; Absent when it is gone.
-        """
+        """Ask for the newest image of the VM's family, or for *image*; Absent when it is gone."""
         family = image.rpartition("/")[2] or image_family(machine)
         project = image.removeprefix("projects/").partition("/")[0] if image else IMAGE_PROJECT
 
@@ -143,9 +121,7 @@ class Probe:
         return self._ask(f"read the image family '{family}'", newest)
 
     def private_access(self, region: str) -> Sight[bool]:
-        """
-        Ask whether the network's subnetwork in a region has Private Google Access.
-        """
+        """Ask whether the network's subnetwork in a region has Private Google Access."""
 
         def access() -> bool:
             subnets = self._clients.compute("subnetworks", "SubnetworksClient")
@@ -156,9 +132,7 @@ class Probe:
         return self._ask(f"read the subnetwork of {region}", access)
 
     def ssh_rule(self, source: str = "") -> Sight[bool]:
-        """
-        Ask whether a firewall rule of the network lets SSH in, with *source* from all of that range.
-        """
+        """Ask whether a firewall rule of the network lets SSH in, with *source* from all of that range."""
 
         def lets_in() -> bool:
             rules = self._clients.compute("firewalls", "FirewallsClient")
@@ -177,9 +151,7 @@ class Probe:
 
     @property
     def _network(self) -> tuple[str, str]:
-        """
-        Return the project of the network, which is another one's for a shared network, and its name.
-        """
+        """Return the project of the network, which is another one's for a shared network, and its name."""
         return self._owned(self._interface.network, self._project)
 
     @property
@@ -193,9 +165,7 @@ class Probe:
         return parts[0] or project, path.rpartition("/")[2]
 
     def lacking(self, bucket: str) -> Sight[tuple[str, ...]]:
-        """
-        Ask which permissions on a bucket the caller lacks.
-        """
+        """Ask which permissions on a bucket the caller lacks."""
 
         def missing() -> tuple[str, ...]:
             held = self._clients.storage.bucket(bucket).test_iam_permissions(
@@ -206,15 +176,11 @@ class Probe:
         return self._ask(f"ask for the permissions on '{bucket}'", missing)
 
     def secret_readers(self, name: str) -> Sight[tuple[str, ...]]:
-        """
-        Ask who has the role to read a secret on the secret itself; Absent when it is not stored.
-        """
+        """Ask who has the role to read a secret on the secret itself; Absent when it is not stored."""
         return self._ask(f"ask for secret '{name}'", lambda: SecretManager(self._clients).readers(name))
 
     def holds_objects(self, source: str) -> Sight[bool]:
-        """
-        Ask whether a folder of a bucket (gs://BUCKET/FOLDER) holds an object; Absent without the bucket.
-        """
+        """Ask whether a folder of a bucket (gs://BUCKET/FOLDER) holds an object; Absent without the bucket."""
         bucket, _, prefix = source.removeprefix("gs://").partition("/")
 
         def look() -> bool:
@@ -236,17 +202,13 @@ class Probe:
 
 
 def _covers(ranges: Iterable[str], source: str) -> bool:
-    """
-    Say whether one of *ranges* holds all of *source*; a range of IPv6 never does.
-    """
+    """Say whether one of *ranges* holds all of *source*; a range of IPv6 never does."""
     wanted = IPv4Network(source)
     return any(":" not in held and wanted.subnet_of(IPv4Network(held, strict=False)) for held in ranges)
 
 
 def _opens_ssh(allowed: object) -> bool:
-    """
-    Say whether an `allowed` entry of a firewall rule takes TCP port 22 in.
-    """
+    """Say whether an `allowed` entry of a firewall rule takes TCP port 22 in."""
     protocol, ports = getattr(allowed, "I_p_protocol", ""), list(getattr(allowed, "ports", ()))
     return protocol in {"tcp", "all"} and (not ports or any(_holds_22(text) for text in ports))
 

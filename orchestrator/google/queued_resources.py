@@ -1,6 +1,4 @@
-"""
-Queued resources over the TPU API v2.
-"""
+"""Queued resources over the TPU API v2."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,18 +25,14 @@ _BY_USER = 1  # QueuedResourceState.StateInitiator
 
 
 class TpuQueued:
-    """
-    Observe, create and delete queued resources of one project.
-    """
+    """Observe, create and delete queued resources of one project."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._wide = OverAllZones()
 
     def observe(self, name: str, zone: str) -> Sight[QueuedResource]:
-        """
-        Look at one; errors become Unknown. A new one may be Absent for a moment.
-        """
+        """Look at one; errors become Unknown. A new one may be Absent for a moment."""
 
         def look() -> QueuedResource:
             with translated(f"look at queued resource '{name}' in {zone}"):
@@ -48,17 +42,13 @@ class TpuQueued:
         return seen(look)
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[QueuedResource, ...]]:
-        """
-        List those whose node carries the label in *zones*, all pages; a partial answer is Unknown.
-        """
+        """List those whose node carries the label in *zones*, all pages; a partial answer is Unknown."""
         return across_zones(
             zones, lambda zone: [q for q in self._listed(zone) if q.labels.get(label) == value]
         )
 
     def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
-        """
-        List those whose node carries the label in all zones; places without an answer are named.
-        """
+        """List those whose node carries the label in all zones; places without an answer are named."""
 
         def look() -> Everywhere[QueuedResource]:
             gaps: list[str] = []
@@ -87,9 +77,7 @@ class TpuQueued:
         return _operation(future, Verb.CREATE, order.name, order.zone, incarnation)
 
     def delete(self, name: str, zone: str, *, force: bool) -> Operation | None:
-        """
-        Ask for deletion; None when it is gone already. Only with *force* its nodes are deleted as well.
-        """
+        """Ask for deletion; None when it is gone already. Only with *force* its nodes are deleted as well."""
         request = {"name": self._path(name, zone), "force": force}
         try:
             with translated(f"delete queued resource '{name}' in {zone}"):
@@ -99,9 +87,7 @@ class TpuQueued:
         return _operation(future, Verb.DELETE, name, zone, incarnation_of(name, {}))
 
     def poll(self, operation: Operation) -> OperationResult:
-        """
-        Look at an operation once; that of a creation ends when the order is in the queue.
-        """
+        """Look at an operation once; that of a creation ends when the order is in the queue."""
         return operations.poll_tpu(self._clients.tpu, operation, self._clients.reading)
 
     def _listed(self, zone: str, gaps: list[str] | None = None) -> list[QueuedResource]:
@@ -120,9 +106,7 @@ class TpuQueued:
 
 
 def queued_of(resource: Any) -> QueuedResource:
-    """
-    Return our value for a tpu v2 QueuedResource.
-    """
+    """Return our value for a tpu v2 QueuedResource."""
     _, _, _, zone, _, name = resource.name.split("/")
     specs = list(resource.tpu.node_spec)
     labels = dict(specs[0].node.labels) if specs else {}
@@ -147,9 +131,7 @@ def queued_of(resource: Any) -> QueuedResource:
 
 
 def _until(resource: Any) -> float:
-    """
-    Return when a queued resource that still waits gives up, 0 when it never does.
-    """
+    """Return when a queued resource that still waits gives up, 0 when it never does."""
     policy = resource.queueing_policy if "queueing_policy" in resource else None
     if policy is None:
         return 0.0

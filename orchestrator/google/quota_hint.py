@@ -1,6 +1,4 @@
-"""
-What a refusal for quota means for the TPU that was asked for.
-"""
+"""What a refusal for quota means for the TPU that was asked for."""
 
 import re
 from collections.abc import Iterator
@@ -14,9 +12,7 @@ _LIMIT = re.compile(r"\blimit:?\s+(\d{1,9})\b", re.IGNORECASE)
 
 @contextmanager
 def comparing_with_quota(accelerator_type: str, zone: str) -> Iterator[None]:
-    """
-    Let a refusal for quota name what was asked for, the limit, and the type that would fit.
-    """
+    """Let a refusal for quota name what was asked for, the limit, and the type that would fit."""
     try:
         yield
     except QuotaError as error:

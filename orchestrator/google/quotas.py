@@ -1,6 +1,4 @@
-"""
-The limits of a quota of TPUs, by the Cloud Quotas API (docs/facts.md 1.6).
-"""
+"""The limits of a quota of TPUs, by the Cloud Quotas API (docs/facts.md 1.6)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,9 +12,7 @@ UNLIMITED = -1
 
 
 def tpu_limits(clients: Clients, quota: str, zones: Iterable[str]) -> dict[str, int]:
-    """
-    Return the project's limit of *quota* in each of *zones* of which the answer speaks; -1 is no limit.
-    """
+    """Return the project's limit of *quota* in each of *zones* of which the answer speaks; -1 is no limit."""
     service = f"/v1/projects/{clients.project}/locations/global/services/tpu.googleapis.com"
     info = Rest(clients, GOOGLE).get(f"{service}/quotaInfos/{quota}", f"read the quota {quota}")
     found = {zone: _limit(info.get("dimensionsInfos", []), zone) for zone in zones}
@@ -24,9 +20,7 @@ def tpu_limits(clients: Clients, quota: str, zones: Iterable[str]) -> dict[str, 
 
 
 def _limit(infos: Iterable[Mapping[str, Any]], zone: str) -> int | None:
-    """
-    Return the limit that counts in *zone*: an entry that names the place goes before one for all the others.
-    """
+    """Return the limit that counts in *zone*: an entry that names the place goes before one for all the others."""
     places = {"zone": zone, "region": region_of(zone)}
     general = None
     for info in infos:

@@ -1,6 +1,4 @@
-"""
-One shape for every refusal: HTTP answers, google.rpc statuses and compute operation errors.
-"""
+"""One shape for every refusal: HTTP answers, google.rpc statuses and compute operation errors."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -75,61 +73,45 @@ class Failure:
     url: str = ""
 
     def detail(self, kind: str) -> Mapping[str, Any] | None:
-        """
-        Return the first detail of a type such as `QuotaFailure`, or None.
-        """
+        """Return the first detail of a type such as `QuotaFailure`, or None."""
         return next((d for d in self.details if str(d.get("@type", "")).endswith(f".{kind}")), None)
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """
-        Return the metadata of the ErrorInfo detail.
-        """
+        """Return the metadata of the ErrorInfo detail."""
         return (self.detail("ErrorInfo") or {}).get("metadata") or {}
 
     @property
     def service(self) -> str:
-        """
-        Return the API that answered, for example tpu.googleapis.com, or "" when nothing tells.
-        """
+        """Return the API that answered, for example tpu.googleapis.com, or "" when nothing tells."""
         path = urlsplit(self.url).path
         by_path = next((service for part, service in _SERVICE_BY_PATH if part in path), "")
         return self.metadata.get("service", "") or by_path
 
     @property
     def project(self) -> str:
-        """
-        Return the project that the answer is about, or "".
-        """
+        """Return the project that the answer is about, or ""."""
         return (self._consumer if not self.charged_elsewhere else "") or self._asked
 
     @property
     def charged_elsewhere(self) -> bool:
-        """
-        Say whether the call was charged to a project of Google's, where nobody can enable an API.
-        """
+        """Say whether the call was charged to a project of Google's, where nobody can enable an API."""
         return self._consumer in GOOGLES_OWN
 
     @property
     def zone(self) -> str:
-        """
-        Return the zone of Compute Engine that was asked, or "".
-        """
+        """Return the zone of Compute Engine that was asked, or ""."""
         match = _ZONE.search(urlsplit(self.url).path)
         return match[1] if match else ""
 
     @property
     def of_network(self) -> bool:
-        """
-        Say whether a network itself was asked for, and not a machine on one.
-        """
+        """Say whether a network itself was asked for, and not a machine on one."""
         return "networks/" in urlsplit(self.url).path
 
     @property
     def constraint(self) -> str:
-        """
-        Return the constraint of an organisation that the text names, such as compute.requireOsLogin, or "".
-        """
+        """Return the constraint of an organisation that the text names, such as compute.requireOsLogin, or ""."""
         match = _CONSTRAINT.search(self.message)
         return match[1] if match else ""
 
@@ -145,9 +127,7 @@ class Failure:
 
 
 def of_answer(status: int, error: Mapping[str, Any], url: str) -> Failure:
-    """
-    Read the `error` object of an HTTP answer to a request for *url*.
-    """
+    """Read the `error` object of an HTTP answer to a request for *url*."""
     details = tuple(error.get("details") or ())
     infos = [d.get("reason") for d in details if str(d.get("@type", "")).endswith(".ErrorInfo")]
     words = [*infos[:1], *(e.get("reason") for e in error.get("errors") or ())]
@@ -161,16 +141,12 @@ def of_answer(status: int, error: Mapping[str, Any], url: str) -> Failure:
 
 
 def of_status(code: int, message: str, details: Iterable[Mapping[str, Any]] = ()) -> Failure:
-    """
-    Read the google.rpc.Status inside a long-running operation.
-    """
+    """Read the google.rpc.Status inside a long-running operation."""
     failure = Failure(RPC_NAMES.get(code, ""), message=message, details=tuple(details), in_operation=True)
     reason = str((failure.detail("ErrorInfo") or {}).get("reason", ""))
     return replace(failure, reasons=(reason,))
 
 
 def of_compute(code: str, message: str, http_status: int) -> Failure:
-    """
-    Read one entry of a compute operation's `error.errors` with the operation's httpErrorStatusCode.
-    """
+    """Read one entry of a compute operation's `error.errors` with the operation's httpErrorStatusCode."""
     return Failure(HTTP_NAMES.get(http_status, ""), reasons=(code,), message=message, in_operation=True)

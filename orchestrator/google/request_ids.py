@@ -1,6 +1,4 @@
-"""
-Request ids of VM inserts: the same order gives the same id, until that id has served.
-"""
+"""Request ids of VM inserts: the same order gives the same id, until that id has served."""
 
 import json
 import threading
@@ -25,9 +23,7 @@ class RequestIds:
         self._by_operation: dict[str, str] = {}
 
     def of(self, zone: str, body: dict[str, Any]) -> str:
-        """
-        Return the id for an order: a UUIDv5 of zone and body (name and labels are in it), never zero.
-        """
+        """Return the id for an order: a UUIDv5 of zone and body (name and labels are in it), never zero."""
         found = str(uuid.uuid5(_NAMESPACE, json.dumps([zone, body], sort_keys=True)))
         with self._lock:
             while found in self._spent:
@@ -35,16 +31,12 @@ class RequestIds:
         return found
 
     def used(self, request_id: str, operation: str) -> None:
-        """
-        Remember which operation came of an id.
-        """
+        """Remember which operation came of an id."""
         with self._lock:
             self._by_operation[operation] = request_id
 
     def spend(self, operation: str) -> None:
-        """
-        Give up the id of an operation that has failed or whose VM is gone.
-        """
+        """Give up the id of an operation that has failed or whose VM is gone."""
         with self._lock:
             request_id = self._by_operation.pop(operation, None)
             if request_id is not None:

@@ -1,6 +1,4 @@
-"""
-Google's APIs for which we have no client library: plain JSON over REST.
-"""
+"""Google's APIs for which we have no client library: plain JSON over REST."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +8,7 @@ from orchestrator.google.clients import Clients
 
 
 class Rest:
-    """
-    Ask one service at *address*, or the local cloud in its place.
-    """
+    """Ask one service at *address*, or the local cloud in its place."""
 
     def __init__(self, clients: Clients, address: str) -> None:
         from google.auth.transport.requests import AuthorizedSession
@@ -27,9 +23,7 @@ class Rest:
             self._session.mount(settings.endpoint, settings.adapter)
 
     def get(self, path: str, what: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """
-        Return the answer; *what* is said in the error.
-        """
+        """Return the answer; *what* is said in the error."""
         with translated(what):
             from google.api_core.exceptions import from_http_response
 

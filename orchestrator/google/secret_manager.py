@@ -19,27 +19,21 @@ LARGEST = 64 * 1024
 
 @dataclass(frozen=True)
 class Stored:
-    """
-    Describe a secret without its value. *created* is an RFC 3339 time.
-    """
+    """Describe a secret without its value. *created* is an RFC 3339 time."""
 
     name: str
     created: str
 
 
 class SecretManager:
-    """
-    Store, list and read the secrets of one project.
-    """
+    """Store, list and read the secrets of one project."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._made: Any = None
 
     def set(self, name: str, value: bytes) -> int:
-        """
-        Add a version, making the secret where there is none; return the version's number.
-        """
+        """Add a version, making the secret where there is none; return the version's number."""
         if not 0 < len(value) <= LARGEST:
             text = f"secret {name}: a value has 1 to {LARGEST:,} bytes, not {len(value):,}"
             raise UsageError(text, unchanged="nothing was stored")
@@ -50,9 +44,7 @@ class SecretManager:
         return int(str(made["name"]).rpartition("/")[2])
 
     def list(self) -> list[Stored]:
-        """
-        Return every secret of the project by name.
-        """
+        """Return every secret of the project by name."""
         found: list[Stored] = []
         token = ""
         while True:
@@ -66,9 +58,7 @@ class SecretManager:
                 return sorted(found, key=lambda one: one.name)
 
     def read(self, ref: SecretRef) -> str:
-        """
-        Return a value; raise AuthError that names the secret and the way out.
-        """
+        """Return a value; raise AuthError that names the secret and the way out."""
         what = f"read {ref.text}"
         try:
             answer = self._call("GET", f"/{ref.name}/versions/{ref.version}:access", what)
@@ -86,9 +76,7 @@ class SecretManager:
             raise AuthError(f"{ref.text} holds no text", code="TPU-250") from None
 
     def readers(self, name: str) -> tuple[str, ...]:
-        """
-        Return who may read a secret by a grant on the secret itself, such as `serviceAccount:a@b`.
-        """
+        """Return who may read a secret by a grant on the secret itself, such as `serviceAccount:a@b`."""
         policy = self._call("GET", f"/{name}:getIamPolicy", f"read the policy of secret '{name}'")
         return tuple(
             str(member)
@@ -100,9 +88,7 @@ class SecretManager:
     def _call(
         self, method: str, tail: str, what: str, body: dict[str, Any] | None = None, *, fine: int = 200
     ) -> dict[str, Any]:
-        """
-        Make one call; an answer of status *fine* is an empty one.
-        """
+        """Make one call; an answer of status *fine* is an empty one."""
         settings = self._clients.settings
         url = f"{settings.endpoint or GOOGLE}/v1/projects/{self._clients.project}/secrets{tail}"
         with translated(what):

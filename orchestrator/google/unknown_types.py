@@ -15,9 +15,7 @@ _STRUCT = "type.googleapis.com/google.protobuf.Struct"
 
 
 def step_over_unknown_types(session: Any) -> None:
-    """
-    Let *session*, a requests session, hand on each answer in a form that the client can parse.
-    """
+    """Let *session*, a requests session, hand on each answer in a form that the client can parse."""
     session.hooks["response"].append(_readable)
 
 
@@ -54,9 +52,7 @@ def _any(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _readable(response: Any, **_options: Any) -> Any:
-    """
-    Return the response, or a copy with a readable body where its own is not.
-    """
+    """Return the response, or a copy with a readable body where its own is not."""
     # Most answers hold no Any at all, and those of other kinds are not looked into.
     if b'"@type"' not in response.content and b"/operations/" not in response.content:
         return response

@@ -1,6 +1,4 @@
-"""
-VMs over Compute Engine v1.
-"""
+"""VMs over Compute Engine v1."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,24 +22,18 @@ _COMPLETE = ("", "NO_RESULTS_ON_PAGE")
 
 
 class ComputeVms:
-    """
-    Observe, create, start and delete VMs of one project.
-    """
+    """Observe, create, start and delete VMs of one project."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._ids = RequestIds()
 
     def observe(self, name: str, zone: str) -> Sight[Vm]:
-        """
-        Look at one VM; errors become Unknown.
-        """
+        """Look at one VM; errors become Unknown."""
         return seen(lambda: self._get(name, zone))
 
     def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
-        """
-        Look at a disk of any owner: Present with the names of who has it, Absent when there is none.
-        """
+        """Look at a disk of any owner: Present with the names of who has it, Absent when there is none."""
 
         def look() -> tuple[str, ...]:
             client = self._clients.compute("disks", "DisksClient")
@@ -54,15 +46,11 @@ class ComputeVms:
         return seen(look)
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
-        """
-        List the VMs that carry the label in *zones*, all pages.
-        """
+        """List the VMs that carry the label in *zones*, all pages."""
         return across_zones(zones, lambda zone: self._listed(label, value, zone))
 
     def everywhere(self, label: str, value: str) -> Survey[Vm]:
-        """
-        List the VMs that carry the label in all zones, by one call; places without an answer are named.
-        """
+        """List the VMs that carry the label in all zones, by one call; places without an answer are named."""
         return surveyed(lambda: self._listed_everywhere(label, value))
 
     def create(self, order: VmOrder) -> Operation:
@@ -80,18 +68,14 @@ class ComputeVms:
         return operations.of_compute(answer, Verb.CREATE, order.name, order.zone)
 
     def start(self, name: str, zone: str) -> Operation:
-        """
-        Ask for the start of a stopped VM.
-        """
+        """Ask for the start of a stopped VM."""
         with translated(f"start VM '{name}' in {zone}"):
             where = self._where(name, zone)
             answer = self._clients.instances.start_unary(**where, **self._clients.mutating)
         return operations.of_compute(answer, Verb.START, name, zone)
 
     def stop(self, name: str, zone: str) -> Operation | None:
-        """
-        Ask for the stop of a VM, keeping its disk; None when it is gone already.
-        """
+        """Ask for the stop of a VM, keeping its disk; None when it is gone already."""
         try:
             with translated(f"stop VM '{name}' in {zone}"):
                 where = self._where(name, zone)
@@ -101,9 +85,7 @@ class ComputeVms:
         return operations.of_compute(answer, Verb.STOP, name, zone)
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """
-        Ask for deletion; None when it is gone already. Its boot disk goes with it (autoDelete).
-        """
+        """Ask for deletion; None when it is gone already. Its boot disk goes with it (autoDelete)."""
         try:
             with translated(f"delete VM '{name}' in {zone}"):
                 where = self._where(name, zone)
@@ -113,9 +95,7 @@ class ComputeVms:
         return operations.of_compute(answer, Verb.DELETE, name, zone)
 
     def poll(self, operation: Operation) -> OperationResult:
-        """
-        Look at an operation once; a DONE operation that carries an error is a failure.
-        """
+        """Look at an operation once; a DONE operation that carries an error is a failure."""
         clients = self._clients
         result = operations.poll_compute(clients.zone_operations, clients.project, operation, clients.reading)
         if result.done and result.retry is not None:
@@ -199,9 +179,7 @@ class ComputeVms:
 
 
 def vm_of(instance: Any, zone: str) -> Vm:
-    """
-    Return our value for a compute v1 Instance.
-    """
+    """Return our value for a compute v1 Instance."""
     interface = instance.network_interfaces[0] if instance.network_interfaces else None
     access = interface.access_configs[0] if interface and interface.access_configs else None
     scheduling = instance.scheduling
@@ -219,8 +197,6 @@ def vm_of(instance: Any, zone: str) -> Vm:
 
 
 def _state(status: str) -> VmState:
-    """
-    Return the state; STOPPED is an older word for TERMINATED.
-    """
+    """Return the state; STOPPED is an older word for TERMINATED."""
     word = "TERMINATED" if status == "STOPPED" else status
     return VmState(word) if word in VmState.__members__ else VmState.OTHER

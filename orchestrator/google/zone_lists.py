@@ -1,6 +1,4 @@
-"""
-Lists over several zones, asked for side by side.
-"""
+"""Lists over several zones, asked for side by side."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +16,7 @@ PARALLEL = 8
 
 
 def across_zones(zones: Sequence[str], look: Callable[[str], Sequence[T]]) -> Sight[tuple[T, ...]]:
-    """
-    Call *look* for all zones in parallel; one zone that does not answer makes the whole Unknown.
-    """
+    """Call *look* for all zones in parallel; one zone that does not answer makes the whole Unknown."""
     names = tuple(dict.fromkeys(zones))
     if not names:
         return Present(())
@@ -29,17 +25,13 @@ def across_zones(zones: Sequence[str], look: Callable[[str], Sequence[T]]) -> Si
 
 
 class OverAllZones:
-    """
-    List over all zones by one call; an API that refuses such a list for good is not asked for it again.
-    """
+    """List over all zones by one call; an API that refuses such a list for good is not asked for it again."""
 
     def __init__(self) -> None:
         self._refused: Unknown | None = None
 
     def ask(self, look: Callable[[], Everywhere[P]]) -> Survey[P]:
-        """
-        Call *look*; any error is Unknown.
-        """
+        """Call *look*; any error is Unknown."""
         if self._refused is not None:
             return self._refused
         seen = surveyed(look)
@@ -49,9 +41,7 @@ class OverAllZones:
 
 
 def pages_with_gaps(pager: Any, gaps: list[str]) -> Iterator[Any]:
-    """
-    Yield the pages of a list over all zones, and add the places that it leaves out to *gaps*.
-    """
+    """Yield the pages of a list over all zones, and add the places that it leaves out to *gaps*."""
     for page in pager.pages:
         gaps += [str(place).rpartition("/")[2] for place in page.unreachable]
         yield page

@@ -1,6 +1,4 @@
-"""
-A plan that somebody has approved: what it rests on, what it changes, and what has moved since.
-"""
+"""A plan that somebody has approved: what it rests on, what it changes, and what has moved since."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -39,18 +37,14 @@ class Approved:
     path: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """
-        Return the content of the file, without its seal.
-        """
+        """Return the content of the file, without its seal."""
         body = {"schema": SCHEMA, **asdict(self), "changes": [dict(change) for change in self.changes]}
         del body["path"]
         return body
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> "Approved":
-        """
-        Read the content of a file; raise ValueError when it is not one of this version.
-        """
+        """Read the content of a file; raise ValueError when it is not one of this version."""
         if body.get("schema") != SCHEMA:
             raise ValueError(f"it has schema {body.get('schema')!r}, this tpuctl knows {SCHEMA}")
         fields = {key: value for key, value in body.items() if key != "schema"}
@@ -61,9 +55,7 @@ class Approved:
 
 
 def sights_of(world: World, history: History) -> dict[str, str]:
-    """
-    Say in words what a plan rests on; raise TransientError where something could not be seen.
-    """
+    """Say in words what a plan rests on; raise TransientError where something could not be seen."""
     blind = [s for s in (world.bucket, world.vm, world.nodes, world.heartbeats) if isinstance(s, Unknown)]
     if blind:
         raise TransientError(
@@ -87,9 +79,7 @@ def _word(sight: Sight[Any], say: Any) -> str:
 
 
 def moved(was: Approved, now: Approved) -> tuple[str, ...]:
-    """
-    Say what differs between the plan as approved and the one that would be made now.
-    """
+    """Say what differs between the plan as approved and the one that would be made now."""
     said = []
     for what, before, after in (
         ("the deployment file", was.file_digest, now.file_digest),
@@ -108,9 +98,7 @@ def moved(was: Approved, now: Approved) -> tuple[str, ...]:
 
 
 def refuse_moved(was: Approved, now: Approved) -> None:
-    """
-    Raise ConflictError when the approved plan would not be made any more.
-    """
+    """Raise ConflictError when the approved plan would not be made any more."""
     differences = moved(was, now)
     if differences:
         raise ConflictError(
@@ -137,9 +125,7 @@ def refuse_others(was: Approved, plan: Plan) -> None:
 
 
 def needs_same_cloud(was: Approved, cloud: str) -> None:
-    """
-    Raise UsageError when the plan is for another cloud than the one that is chosen.
-    """
+    """Raise UsageError when the plan is for another cloud than the one that is chosen."""
     if was.cloud != cloud:
         raise UsageError(
             f"{was.path} is for --cloud {was.cloud}, not for {cloud}",

@@ -20,74 +20,50 @@ SHARED = 3600.0
 
 
 class Budget(Protocol):
-    """
-    Share creates and stockouts with all deployments of this computer; times are in seconds since the epoch.
-    """
+    """Share creates and stockouts with all deployments of this computer; times are in seconds since the epoch."""
 
     def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
-        """
-        Return until when zones are held back; one that is free is left out.
-        """
+        """Return until when zones are held back; one that is free is left out."""
 
     def take(self, zone: str, now: float) -> float:
-        """
-        Take one create in *zone*: return 0, or until when it is held back, in which case none was taken.
-        """
+        """Take one create in *zone*: return 0, or until when it is held back, in which case none was taken."""
 
     def refused(self, zone: str, kind: str, at: float) -> None:
-        """
-        Tell all others that *zone* has no TPU of that type.
-        """
+        """Tell all others that *zone* has no TPU of that type."""
 
     def stockouts(self, kind: str, now: float) -> Places:
-        """
-        Return what all of them know of stockouts of one type.
-        """
+        """Return what all of them know of stockouts of one type."""
 
 
 class Unlimited:
-    """
-    A budget without a limit, which nobody shares.
-    """
+    """A budget without a limit, which nobody shares."""
 
     def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
-        """
-        Hold nothing back.
-        """
+        """Hold nothing back."""
         return {}
 
     def take(self, zone: str, now: float) -> float:
-        """
-        Allow every create.
-        """
+        """Allow every create."""
         return 0.0
 
     def refused(self, zone: str, kind: str, at: float) -> None:
-        """
-        Tell nobody.
-        """
+        """Tell nobody."""
 
     def stockouts(self, kind: str, now: float) -> Places:
-        """
-        Know nothing.
-        """
+        """Know nothing."""
         return ()
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """
-    Hold the creates of the last minute as (time, zone), and the stockouts of the last hour.
-    """
+    """Hold the creates of the last minute as (time, zone), and the stockouts of the last hour."""
 
     creates: tuple[tuple[float, str], ...] = ()
     stockouts: Places = field(default_factory=tuple)
 
 
 def free_at(ledger: Ledger, zone: str, now: float, limit: int) -> float:
-    """
-    Return when the next create in *zone* is within the budget, 0 when it is now.
-    """
+    """Return when the next create in *zone* is within the budget, 0 when it is now."""
     recent = sorted(at for at, _ in ledger.creates if now - MINUTE < at <= now)
     times = [recent[-limit] + MINUTE] if len(recent) >= limit else []
     times += [
@@ -97,17 +73,13 @@ def free_at(ledger: Ledger, zone: str, now: float, limit: int) -> float:
 
 
 def with_create(ledger: Ledger, zone: str, now: float) -> Ledger:
-    """
-    Return the ledger with one more create, and without those that count no more.
-    """
+    """Return the ledger with one more create, and without those that count no more."""
     recent = tuple((at, where) for at, where in ledger.creates if now - MINUTE < at <= now)
     return Ledger((*recent, (now, zone)), ledger.stockouts)
 
 
 def with_stockout(ledger: Ledger, zone: str, kind: str, at: float) -> Ledger:
-    """
-    Return the ledger with a stockout; one that follows another within the hour goes on with it.
-    """
+    """Return the ledger with a stockout; one that follows another within the hour goes on with it."""
     recent = tuple(p for p in ledger.stockouts if at - SHARED < p.out_at <= at)
     known = next((p for p in recent if (p.zone, p.type) == (zone, kind)), None)
     one = Place(zone, kind, known.out_since if known else at, at)

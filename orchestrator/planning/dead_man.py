@@ -1,6 +1,4 @@
-"""
-What ends the bill when no tpuctl runs any more: independent legs, and which of them are armed.
-"""
+"""What ends the bill when no tpuctl runs any more: independent legs, and which of them are armed."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -10,25 +8,19 @@ from orchestrator.domain.spec import Spec
 
 @dataclass(frozen=True)
 class Leg:
-    """
-    Describe one leg: what it ends, and in *text* when, or why not.
-    """
+    """Describe one leg: what it ends, and in *text* when, or why not."""
 
     name: str
     armed: bool
     text: str
 
     def as_dict(self) -> dict[str, object]:
-        """
-        Return the leg as `--json` prints it.
-        """
+        """Return the leg as `--json` prints it."""
         return asdict(self)
 
 
 def legs(spec: Spec) -> tuple[Leg, ...]:
-    """
-    Return the legs of a deployment.
-    """
+    """Return the legs of a deployment."""
     return (_vm(spec), _node(spec), _sweep(spec))
 
 
@@ -57,9 +49,7 @@ def _sweep(spec: Spec) -> Leg:
 
 
 def alone(spec: Spec, started_at: float) -> str:
-    """
-    Say what becomes of the TPU while nobody watches; empty before the deployment has begun.
-    """
+    """Say what becomes of the TPU while nobody watches; empty before the deployment has begun."""
     if not started_at:
         return ""
     if not spec.watch.self_delete and spec.tpu.request == "flex-start":

@@ -31,9 +31,7 @@ RETURN = 1 / 3
 
 
 class Mode(Enum):
-    """
-    Name what a job runs on; WAIT is nothing.
-    """
+    """Name what a job runs on; WAIT is nothing."""
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
@@ -41,9 +39,7 @@ class Mode(Enum):
 
 
 class Policy(Enum):
-    """
-    Name the ways to choose.
-    """
+    """Name the ways to choose."""
 
     GREEDY = "greedy"
     UNIFORM = "uniform"
@@ -93,31 +89,23 @@ class Situation:
 
     @property
     def left(self) -> float:
-        """
-        Return the work that is left.
-        """
+        """Return the work that is left."""
         return max(0.0, self.work - self.done)
 
     @property
     def slack(self) -> float:
-        """
-        Return the time that may pass without progress.
-        """
+        """Return the time that may pass without progress."""
         return self.deadline - self.now - self.left
 
     @property
     def change(self) -> float:
-        """
-        Return the slack that one spot node costs which ends suddenly, with the start that follows it.
-        """
+        """Return the slack that one spot node costs which ends suddenly, with the start that follows it."""
         return 2 * self.cold + self.loss
 
 
 @dataclass(frozen=True)
 class Choice:
-    """
-    Say what to run on next, and why; the same mode and place as now mean: change nothing.
-    """
+    """Say what to run on next, and why; the same mode and place as now mean: change nothing."""
 
     mode: Mode
     place: str = ""
@@ -125,9 +113,7 @@ class Choice:
 
 
 def choose(policy: Policy, situation: Situation) -> Choice:
-    """
-    Return what the job should run on from now on.
-    """
+    """Return what the job should run on from now on."""
     if situation.left <= 0:
         return Choice(Mode.WAIT, why="all the work is done")
     if situation.mode is Mode.SPOT:
@@ -138,23 +124,17 @@ def choose(policy: Policy, situation: Situation) -> Choice:
 
 
 def share_of(granted: float, asked: float) -> float:
-    """
-    Return how often spot can be had where *granted* of *asked* nodes were given; unknown is a half.
-    """
+    """Return how often spot can be had where *granted* of *asked* nodes were given; unknown is a half."""
     return (granted + 1.0) / (asked + 2.0)
 
 
 def life_of(seconds: float, ends: float) -> float:
-    """
-    Return how long a node will last where *ends* came in *seconds* of use; unknown is four hours.
-    """
+    """Return how long a node will last where *ends* came in *seconds* of use; unknown is four hours."""
     return (seconds + 2 * 3600.0) / (ends + 0.5)
 
 
 def on_time(situation: Situation) -> str:
-    """
-    Return the forecast: "on time", "at risk" when one more sudden end is too many, or "cannot be met".
-    """
+    """Return the forecast: "on time", "at risk" when one more sudden end is too many, or "cannot be met"."""
     starting = situation.cold if situation.mode is Mode.WAIT else 0.0
     if situation.slack < starting:
         return "cannot be met"
@@ -184,9 +164,7 @@ def _hold(policy: Policy, s: Situation) -> Choice:
 
 
 def _on_demand(policy: Policy, s: Situation) -> Choice:
-    """
-    Leave on demand when spot is back, the slack can bear it, and it pays.
-    """
+    """Leave on demand when spot is back, the slack can bear it, and it pays."""
     stay = Choice(Mode.ON_DEMAND, s.place, "on demand is kept: the slack is needed")
     if policy is Policy.GREEDY or s.slack < s.change + s.unsaved:
         return stay
@@ -204,9 +182,7 @@ def _on_demand(policy: Policy, s: Situation) -> Choice:
 
 
 def _idle(policy: Policy, s: Situation) -> Choice:
-    """
-    Take spot where it is to be had; without it wait, or take on demand when waiting is too dear.
-    """
+    """Take spot where it is to be had; without it wait, or take on demand when waiting is too dear."""
     if s.slack < s.change:
         return Choice(Mode.ON_DEMAND, why="the slack is nearly used up: on demand is safe")
     found = _best(policy, s, "spot is to be had")
@@ -224,26 +200,20 @@ def _idle(policy: Policy, s: Situation) -> Choice:
 
 
 def _line(s: Situation, at: float) -> float:
-    """
-    Return the progress that a straight line from begin to deadline has at a time.
-    """
+    """Return the progress that a straight line from begin to deadline has at a time."""
     span = max(1.0, s.deadline - s.began)
     return s.work * min(1.0, max(0.0, (at - s.began) / span))
 
 
 def _reserve(s: Situation) -> float:
-    """
-    Return the slack to keep: one change, and one for each life and gap that the time left will bring.
-    """
+    """Return the slack to keep: one change, and one for each life and gap that the time left will bring."""
     life = max((offer.life for offer in s.offers), default=0.0)
     cycle = max(life + s.gap, 2 * s.change)
     return s.change * (1.0 + max(0.0, s.deadline - s.now) / cycle)
 
 
 def _best(policy: Policy, s: Situation, why: str) -> Choice | None:
-    """
-    Return the offer to take now, or None.
-    """
+    """Return the offer to take now, or None."""
     offers = _cheapest(s, s.offers) if policy is Policy.THRIFTY else list(s.offers)
     if policy is Policy.THRIFTY:
         offers = _affordable(s, offers)
@@ -252,9 +222,7 @@ def _best(policy: Policy, s: Situation, why: str) -> Choice | None:
 
 
 def _worth(s: Situation, offer: Offer) -> float:
-    """
-    Return the price of an hour of progress: its share of cold starts and lost work is paid as well.
-    """
+    """Return the price of an hour of progress: its share of cold starts and lost work is paid as well."""
     useful = max(0.05, (offer.life - s.loss / 2) / (offer.life + s.cold))
     return offer.usd_hour / useful
 

@@ -1,6 +1,4 @@
-"""
-What the rules of a deadline weigh: prices of spot and of on demand in each zone, and how often spot is there.
-"""
+"""What the rules of a deadline weigh: prices of spot and of on demand in each zone, and how often spot is there."""
 
 from dataclasses import dataclass
 
@@ -16,9 +14,7 @@ SPOT_PRICE = 0.4
 
 
 def share_in(one: Place, granted: int, vain: int) -> float:
-    """
-    Return how often spot can be had in a zone: by its hours with and without, else by all TPUs so far.
-    """
+    """Return how often spot can be had in a zone: by its hours with and without, else by all TPUs so far."""
     with_one, without = sum(hour[1] for hour in one.hours), sum(hour[2] for hour in one.hours)
     if not with_one + without:
         return share_of(granted, granted + vain)
@@ -27,9 +23,7 @@ def share_in(one: Place, granted: int, vain: int) -> float:
 
 @dataclass(frozen=True)
 class Rate:
-    """
-    Hold USD per hour of a TPU in one zone, with the traffic between it and a bucket elsewhere.
-    """
+    """Hold USD per hour of a TPU in one zone, with the traffic between it and a bucket elsewhere."""
 
     spot: float
     on_demand: float
@@ -56,8 +50,6 @@ def _rate(prices: Prices, kind: str, zone: str) -> Rate | None:
 
 
 def on_demand_usd(spec: Spec, world: World, history: History, node: Node | None) -> float:
-    """
-    Return the price of on demand where the TPU is, or else where the file's first zone is.
-    """
+    """Return the price of on demand where the TPU is, or else where the file's first zone is."""
     known = rates(spec, world, history)
     return known.get(node.zone if node else "", known[spec.tpu.zones[0]]).on_demand

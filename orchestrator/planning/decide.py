@@ -22,9 +22,7 @@ from orchestrator.planning.vm_start import ABSENT, give_up_start
 
 
 def decide(spec: Spec, world: World, history: History, spent_usd: float = 0.0) -> Plan:
-    """
-    Return the plan of this pass.
-    """
+    """Return the plan of this pass."""
     outcome, reason = judge_end(spec, world, history, spent_usd)
     if outcome is Outcome.REFUSED:
         return Plan(outcome=outcome, reason=reason)
@@ -52,9 +50,7 @@ def _in_doubt(node: Step, history: History) -> bool:
 
 
 def decide_bucket(spec: Spec, world: World, history: History) -> Step:
-    """
-    Create the bucket when it is not there; refuse to replace one that held data.
-    """
+    """Create the bucket when it is not there; refuse to replace one that held data."""
     bucket = world.bucket
     if isinstance(bucket, Unknown):
         return Step(waiting=f"bucket: not known ({bucket.why})")
@@ -77,9 +73,7 @@ def decide_bucket(spec: Spec, world: World, history: History) -> Step:
 
 
 def decide_bundle(spec: Spec, world: World, history: History) -> Step:
-    """
-    Upload code and agent once the bucket is there.
-    """
+    """Upload code and agent once the bucket is there."""
     wanted = f"{history.bundle}:{history.agent}"
     usable = isinstance(world.bucket, Present) and (history.bucket_ready or spec.bucket.adopt)
     if not usable or not history.bundle or history.uploaded == wanted:
@@ -89,9 +83,7 @@ def decide_bundle(spec: Spec, world: World, history: History) -> Step:
 
 
 def decide_vm(spec: Spec, world: World, history: History) -> Step:
-    """
-    Create the VM, or start it when it was stopped or preempted.
-    """
+    """Create the VM, or start it when it was stopped or preempted."""
     if spec.vm == "none":
         return Step()
     name, zone = names.vm_name(spec), names.vm_zone(spec)
@@ -120,9 +112,7 @@ def decide_vm(spec: Spec, world: World, history: History) -> Step:
 
 
 def _unfinished(vm: Vm, late: Sequence[Operation], world: World, history: History) -> Step:
-    """
-    Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped.
-    """
+    """Delete a VM whose creation does not end; wait for every other one that neither runs nor is stopped."""
     if any(o.verb == "create" for o in late):
         # It has never run, so nothing is lost with its disk.
         why = f"its creation has not ended in {CREATE_DEADLINE / 60:.0f} min"

@@ -1,15 +1,11 @@
-"""
-What is left as it is although the deployment file wants it otherwise: a VM's disk may hold data.
-"""
+"""What is left as it is although the deployment file wants it otherwise: a VM's disk may hold data."""
 
 from orchestrator.domain.observation import Present, Vm, VmState, World
 from orchestrator.domain.spec import Spec
 
 
 def left_alone(spec: Spec, world: World) -> tuple[str, ...]:
-    """
-    Return a sentence without a full stop for each thing that `up` does not change.
-    """
+    """Return a sentence without a full stop for each thing that `up` does not change."""
     if spec.vm == "none":
         return ()
     differences = changed(spec, world.vm.value) if isinstance(world.vm, Present) else ()
@@ -25,9 +21,7 @@ def left_alone(spec: Spec, world: World) -> tuple[str, ...]:
 
 
 def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
-    """
-    Say in what a VM differs from the one that *spec* asks for.
-    """
+    """Say in what a VM differs from the one that *spec* asks for."""
     wanted = spec.vm
     if wanted == "none":
         return ()
@@ -41,9 +35,7 @@ def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
 
 
 def _address(vm: Vm) -> str:
-    """
-    Say whether a VM has an external address, nothing for one that does not run: it shows none then.
-    """
+    """Say whether a VM has an external address, nothing for one that does not run: it shows none then."""
     if vm.state is not VmState.RUNNING:
         return ""
     return "yes" if vm.external_ip else "no"

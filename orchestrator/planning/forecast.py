@@ -1,6 +1,4 @@
-"""
-The plan of a whole `up`, from nothing: the same decisions, over worlds in which every step succeeds.
-"""
+"""The plan of a whole `up`, from nothing: the same decisions, over worlds in which every step succeeds."""
 
 from dataclasses import replace
 
@@ -45,9 +43,7 @@ def forecast(spec: Spec, accelerator: Accelerator | None, bundle: str, agent: st
 
 
 def foresee(spec: Spec, accelerator: Accelerator | None, world: World, history: History) -> Plan:
-    """
-    Return all changes that `up` makes from *world* on when nothing goes wrong, in order.
-    """
+    """Return all changes that `up` makes from *world* on when nothing goes wrong, in order."""
     changes: list[Change] = []
     for _ in range(PASSES):
         history = learn(history, world)
@@ -63,9 +59,7 @@ def foresee(spec: Spec, accelerator: Accelerator | None, world: World, history: 
 def _succeed(
     change: Change, spec: Spec, accelerator: Accelerator | None, world: World, history: History
 ) -> tuple[World, History]:
-    """
-    Return the world and the record after *change* has worked.
-    """
+    """Return the world and the record after *change* has worked."""
     if change.kind is Kind.BUCKET:
         made = Bucket(change.name, change.zone)
         return replace(world, bucket=Present(made)), replace(history, bucket_ready=True)

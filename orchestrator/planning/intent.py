@@ -1,6 +1,4 @@
-"""
-What the record holds before the calls of a plan are made: a killed controller's successor must find it.
-"""
+"""What the record holds before the calls of a plan are made: a killed controller's successor must find it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,9 +22,7 @@ def intended(history: History, changes: Sequence[Change], *, queued: bool, now: 
 
 
 def _with_intent(history: History, change: Change, *, queued: bool, now: float) -> History:
-    """
-    Return the record with the place of a VM, or the TPU that is about to be asked for, or to be deleted.
-    """
+    """Return the record with the place of a VM, or the TPU that is about to be asked for, or to be deleted."""
     if (change.kind, change.verb) == (Kind.VM, Verb.CREATE):
         used = dict.fromkeys((*history.zones_used, change.zone))
         return replace(history, zones_used=tuple(used))

@@ -18,9 +18,7 @@ MAKING = frozenset({Verb.CREATE, Verb.START})
 
 
 def broken(spec: Spec, plan: Plan, world: World, history: History) -> str:
-    """
-    Return the promise that the plan would break, with the change that would; empty when it breaks none.
-    """
+    """Return the promise that the plan would break, with the change that would; empty when it breaks none."""
     return next((f"{promise}: {text}" for promise, text in _all(spec, plan, world, history)), "")
 
 
@@ -41,9 +39,7 @@ def _all(spec: Spec, plan: Plan, world: World, history: History) -> Iterator[tup
 
 
 def _unseen(change: Change, world: World) -> bool:
-    """
-    Say whether the change is about a kind of machine that could not be seen.
-    """
+    """Say whether the change is about a kind of machine that could not be seen."""
     sights = {Kind.NODE: world.nodes, Kind.VM: world.vm, Kind.BUCKET: world.bucket}
     return isinstance(sights.get(change.kind), Unknown)
 
@@ -53,9 +49,7 @@ def _nodes(world: World) -> tuple[Node, ...]:
 
 
 def _second(plan: Plan, change: Change, world: World, history: History) -> Iterator[tuple[str, str]]:
-    """
-    Find a TPU beside the one that is to be made: in sight, or made by the same plan.
-    """
+    """Find a TPU beside the one that is to be made: in sight, or made by the same plan."""
     gone = {c.name for c in plan.changes if c.kind is Kind.NODE and c.verb is Verb.DELETE}
     asked = {o.name for o in history.operations if o.verb == "delete"}
     for node in _nodes(world):
@@ -72,18 +66,14 @@ def _second(plan: Plan, change: Change, world: World, history: History) -> Itera
 
 
 def _rivals(change: Change, node: Node, history: History) -> bool:
-    """
-    Say whether a node runs in the same race as the one to be made, and none is known to have won it.
-    """
+    """Say whether a node runs in the same race as the one to be made, and none is known to have won it."""
     return 0 < change.round == names.round_of(node.labels) and not (
         history.claimed and history.round == change.round
     )
 
 
 def _reused(spec: Spec, change: Change, history: History) -> Iterator[tuple[str, str]]:
-    """
-    Find a name that an earlier TPU had: a lost answer would then be taken for the wrong one.
-    """
+    """Find a name that an earlier TPU had: a lost answer would then be taken for the wrong one."""
     number = change.incarnation or 0
     given = max(history.highest, history.incarnation, *(r.incarnation for r in history.rivals), 0)
     again = number == history.incarnation and not history.accepted
@@ -92,8 +82,6 @@ def _reused(spec: Spec, change: Change, history: History) -> Iterator[tuple[str,
 
 
 def _ours(spec: Spec, change: Change, world: World) -> bool:
-    """
-    Say whether the node is one that carries our label.
-    """
+    """Say whether the node is one that carries our label."""
     found = (node for node in _nodes(world) if node.name == change.name)
     return any(node.labels.get(names.DEPLOYMENT_LABEL) == spec.name for node in found)

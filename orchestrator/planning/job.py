@@ -1,6 +1,4 @@
-"""
-Decide about the job: the fourth resource, seen through the heartbeats of its workers.
-"""
+"""Decide about the job: the fourth resource, seen through the heartbeats of its workers."""
 
 import hashlib
 
@@ -33,16 +31,12 @@ REACH = 6
 
 
 def heartbeat_interval(spec: Spec) -> float:
-    """
-    Return the seconds between two heartbeats: two polls, at least 2 s and at most 30 s.
-    """
+    """Return the seconds between two heartbeats: two polls, at least 2 s and at most 30 s."""
     return max(2.0, min(30.0, 2 * spec.watch.poll))
 
 
 def latest_try(spec: Spec) -> float:
-    """
-    Return the seconds after which failures over SSH are too old to count: two looks at least.
-    """
+    """Return the seconds after which failures over SSH are too old to count: two looks at least."""
     return max(LATEST_TRY, 2 * spec.watch.poll)
 
 
@@ -56,16 +50,12 @@ def push_mark(spec: Spec, history: History) -> str:
 
 
 def job_digest(spec: Spec) -> str:
-    """
-    Return a digest of the job's settings, by which `up` sees that running machines have others.
-    """
+    """Return a digest of the job's settings, by which `up` sees that running machines have others."""
     return hashlib.sha256(repr(spec.job).encode()).hexdigest()[:16]
 
 
 def decide_job(spec: Spec, world: World, history: History) -> Step:
-    """
-    Push and start the job where it does not run, or does not run the wanted code.
-    """
+    """Push and start the job where it does not run, or does not run the wanted code."""
     node = current_node(world, history)
     if node is None or not _of_use(spec, world, node):
         return Step(waiting="job: waits for the TPU")
@@ -94,9 +84,7 @@ def decide_job(spec: Spec, world: World, history: History) -> Step:
 
 
 def expected_workers(spec: Spec, node: Node) -> int:
-    """
-    Return how many machines run the job.
-    """
+    """Return how many machines run the job."""
     return len(node.workers) if spec.job.run_on == "tpu" else 1
 
 
@@ -113,9 +101,7 @@ def _why_push(spec: Spec, world: World, history: History, node: Node, beats: tup
 
 
 def _has_code(spec: Spec, history: History, node: Node, beats: tuple[Heartbeat, ...]) -> bool:
-    """
-    Say whether every worker reports the wanted code: then it came from the bucket, faster than over SSH.
-    """
+    """Say whether every worker reports the wanted code: then it came from the bucket, faster than over SSH."""
     holders = {b.worker for b in beats if b.bundle == history.bundle}
     return spec.job.run_on == "tpu" and holders >= set(range(expected_workers(spec, node)))
 
@@ -123,9 +109,7 @@ def _has_code(spec: Spec, history: History, node: Node, beats: tuple[Heartbeat, 
 def silent_worker(
     spec: Spec, world: World, history: History, node: Node, beats: tuple[Heartbeat, ...]
 ) -> str:
-    """
-    Say which worker ought to report and does not; empty when all do. Machines get time for their boot.
-    """
+    """Say which worker ought to report and does not; empty when all do. Machines get time for their boot."""
     silent = SILENCE * heartbeat_interval(spec)
     ready_since = history.sightings.get(f"node:{history.incarnation}:ready", world.seen_at)
     reported = {b.worker: b for b in beats}
@@ -140,9 +124,7 @@ def silent_worker(
 
 
 def _of_use(spec: Spec, world: World, node: Node) -> bool:
-    """
-    Say whether the machines of *node* can be given a job.
-    """
+    """Say whether the machines of *node* can be given a job."""
     if node.state is NodeState.READY and node.healthy:
         return True
     gone = node.state in TERMINAL or node.state in {NodeState.DELETING, NodeState.STOPPED}
@@ -164,9 +146,7 @@ def reports(spec: Spec, world: World, node: Node) -> bool:
 
 
 def _silence(beat: Heartbeat, world: World) -> float:
-    """
-    Return the seconds since a worker's last report.
-    """
+    """Return the seconds since a worker's last report."""
     return world.seen_at - beat.updated
 
 

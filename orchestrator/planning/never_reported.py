@@ -30,23 +30,17 @@ MUTE = "mute"
 
 
 def unheard(world: World) -> bool:
-    """
-    Say whether no worker of the newest TPU has ever reported, as far as one can know, nor a startup script.
-    """
+    """Say whether no worker of the newest TPU has ever reported, as far as one can know, nor a startup script."""
     return not_up(world) and not world.boots
 
 
 def not_up(world: World) -> bool:
-    """
-    Say whether no agent of the newest TPU has ever reported, as far as one can know.
-    """
+    """Say whether no agent of the newest TPU has ever reported, as far as one can know."""
     return isinstance(world.heartbeats, Present) and not world.heartbeats.value
 
 
 def often_mute(spec: Spec, history: History, zone: str) -> bool:
-    """
-    Say whether so many TPUs of *zone* were given up unheard that haste would only spend the grant.
-    """
+    """Say whether so many TPUs of *zone* were given up unheard that haste would only spend the grant."""
     # A TPU that was billed nowhere cannot be told from one of this zone.
     zones = {span.name: span.zone for span in history.spans if span.kind == "node"}
     here = [n for n, _ in history.mute if zones.get(names.node_name(spec, n), zone) == zone]
@@ -88,26 +82,20 @@ def _ready_for(world: World, history: History) -> float:
 
 
 def with_beacon(history: History, number: int) -> History:
-    """
-    Return the record with the TPU that is about to be made with our startup script; those gone are left out.
-    """
+    """Return the record with the TPU that is about to be made with our startup script; those gone are left out."""
     known = {history.incarnation, *(rival.incarnation for rival in history.rivals)}
     return noted(history, beacons=tuple(sorted({*(n for n in history.beacons if n in known), number})))
 
 
 def given_up_unheard(change: Change, world: World) -> Change:
-    """
-    Return the deletion of the newest TPU, marked when it has never reported.
-    """
+    """Return the deletion of the newest TPU, marked when it has never reported."""
     if not not_up(world):
         return change
     return replace(change, details={**change.details, MUTE: "it has never reported"})
 
 
 def learn_mute(history: History, world: World) -> History:
-    """
-    Forget the mute ones as soon as one speaks.
-    """
+    """Forget the mute ones as soon as one speaks."""
     spoken = isinstance(world.heartbeats, Present) and world.heartbeats.value
     return noted(history, mute=()) if spoken else history
 
@@ -126,9 +114,7 @@ def with_mute(history: History, change: Change, now: float) -> History:
 
 
 def all_mute(spec: Spec, world: World, history: History) -> str:
-    """
-    Say why no further TPU is asked for, or the one that is there waits in vain; empty while there is hope.
-    """
+    """Say why no further TPU is asked for, or the one that is there waits in vain; empty while there is hope."""
     if spec.job.run_on == "vm":
         vain = unheard(world) and _ready_for(world, history) >= MUTE_TIME
         # While the TPU goes it is READY no more, so the record has to tell.

@@ -1,6 +1,4 @@
-"""
-When and where to ask for the next node: zone order, back-off by class of refusal, when to give up.
-"""
+"""When and where to ask for the next node: zone order, back-off by class of refusal, when to give up."""
 
 import hashlib
 from collections import Counter
@@ -44,18 +42,14 @@ UNKNOWN_TRIES = 8
 def next_zone(
     spec: Spec, history: History, now: float, prices: Prices = NO_PRICES, full: Sequence[str] = ()
 ) -> str:
-    """
-    Return the zone for the next node; one of *full* counts as one that has refused.
-    """
+    """Return the zone for the next node; one of *full* counts as one that has refused."""
     zones, refused = zone_order(spec, history, now, prices), _refused_zones(history)
     full = [zone for zone in full if zone not in refused]
     return min(zones, key=[*refused, *full].count)
 
 
 def full_zones(spec: Spec, world: World, history: History) -> tuple[str, ...]:
-    """
-    Return the zones whose quota one of our TPUs still holds.
-    """
+    """Return the zones whose quota one of our TPUs still holds."""
     return tuple(zone for zone in spec.tpu.zones if quota_held(world, history, zone))
 
 
@@ -80,18 +74,14 @@ def _nearness(spec: Spec, history: History, prices: Prices) -> dict[str, float]:
 
 
 def why_there(spec: Spec, history: History, now: float, zone: str, prices: Prices = NO_PRICES) -> str:
-    """
-    Say why *zone* is asked before those that the file names earlier; empty when none is passed over.
-    """
+    """Say why *zone* is asked before those that the file names earlier; empty when none is passed over."""
     near = _nearness(spec, history, prices)
     text = passed_over(spec.tpu.zones, history.places, history.type, now, zone, near)
     return f"; {text}" if text and (history.places or min(near.values()) < 1.0) else ""
 
 
 def remembered(spec: Spec, history: History) -> list[tuple[float, str]]:
-    """
-    Return what is remembered of the file's zones, each with the time of its last event.
-    """
+    """Return what is remembered of the file's zones, each with the time of its last event."""
     found = (place_of(history.places, zone, history.type) for zone in spec.tpu.zones)
     known = [one for one in found if one.out_at or one.granted_at]
     return [(max(one.out_at, one.granted_at), f"{one.zone}: {told(one)}") for one in known]
@@ -114,9 +104,7 @@ def quota_held(world: World, history: History, zone: str) -> bool:
 
 
 def waits_for_quota(zone: str) -> Step:
-    """
-    Return the wait for the old node to go.
-    """
+    """Return the wait for the old node to go."""
     return Step(waiting=f"TPU: quota in {zone} holds one TPU; waits for the old one to go", wake_in=5.0)
 
 
@@ -165,9 +153,7 @@ def hopeless(history: History) -> Refusal | None:
 
 
 def held_back(spec: Spec, history: History, world: World, kind: Kind, zone: str = "") -> Step | None:
-    """
-    Return the wait after refusals of *kind*, or None when it may be asked for now.
-    """
+    """Return the wait after refusals of *kind*, or None when it may be asked for now."""
     final = hopeless(history)
     if final is not None:
         return Step(waiting=f"{kind.value}: not asked for again ({final.message})")

@@ -24,9 +24,7 @@ BUDGET_WARNING = 0.8
 
 @dataclass(frozen=True)
 class Notice:
-    """
-    Hold one thing to tell. *id* is the same however often it is sent; *at* is in seconds since the epoch.
-    """
+    """Hold one thing to tell. *id* is the same however often it is sent; *at* is in seconds since the epoch."""
 
     id: str
     event: str
@@ -36,9 +34,7 @@ class Notice:
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """
-        Return the body that is sent and kept.
-        """
+        """Return the body that is sent and kept."""
         body = {
             "schema": 1,
             "id": self.id,
@@ -52,9 +48,7 @@ class Notice:
 
     @classmethod
     def from_json(cls, data: bytes) -> "Notice":
-        """
-        Read a notice; raise ValueError, KeyError or TypeError when it is none.
-        """
+        """Read a notice; raise ValueError, KeyError or TypeError when it is none."""
         body = json.loads(data)
         names, text = (str(body["id"]), str(body["event"])), str(body["text"])
         return cls(*names, float(body["at"]), str(body["deployment"]), text, dict(body["data"]))
@@ -63,9 +57,7 @@ class Notice:
 def due(
     spec: Spec, world: World, history: History, outcome: Outcome | None, reason: str, spent: float
 ) -> tuple[Notice, ...]:
-    """
-    Return everything that is to be told by now, told already or not.
-    """
+    """Return everything that is to be told by now, told already or not."""
     life = f"{spec.name}-{history.started_at:.0f}"
     found = (*_machines(spec, world, history), *_money(spec, spent), *_end(outcome, reason, history))
     return tuple(
@@ -75,9 +67,7 @@ def due(
 
 
 def stopped(spec: Spec, history: History, error: TpuctlError, now: float) -> Notice:
-    """
-    Return what is told when the loop itself ends with an error: once an hour for each kind of error.
-    """
+    """Return what is told when the loop itself ends with an error: once an hour for each kind of error."""
     mark = f"{spec.name}-{history.started_at:.0f}-stopped-{error.code}-{now // 3600:.0f}"
     text = f"nobody watches any more: {error.message} ({error.code}); what runs goes on running"
     return Notice(mark, "failed", now, spec.name, masked(text), {"code": error.code})
@@ -153,9 +143,7 @@ def _end(outcome: Outcome | None, reason: str, history: History) -> Iterator[_Fo
 
 
 def _beats(world: World, history: History) -> tuple[Heartbeat, ...]:
-    """
-    Return the reports of the newest incarnation.
-    """
+    """Return the reports of the newest incarnation."""
     found = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
     return tuple(beat for beat in found if beat.incarnation == history.incarnation)
 

@@ -48,9 +48,7 @@ BELIEVED = 3600.0
 
 
 def due_at(spec: Spec, history: History) -> float | None:
-    """
-    Return when the job must be done, None without a deadline or before the first `up`.
-    """
+    """Return when the job must be done, None without a deadline or before the first `up`."""
     deadline = spec.watch.deadline
     if deadline is None or spec.job.target_steps is None or not history.started_at:
         return None
@@ -58,9 +56,7 @@ def due_at(spec: Spec, history: History) -> float | None:
 
 
 def learn_progress(history: History, world: World) -> History:
-    """
-    Return the record with the progress that the workers report, and the last refusal of spot.
-    """
+    """Return the record with the progress that the workers report, and the last refusal of spot."""
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
     progress = with_reports(history.progress, beats, current_node(world, history))
     refused = [
@@ -75,9 +71,7 @@ def learn_progress(history: History, world: World) -> History:
 
 
 def situation(spec: Spec, world: World, history: History) -> Situation | None:
-    """
-    Return what the choice depends on, None without a deadline.
-    """
+    """Return what the choice depends on, None without a deadline."""
     due, target = due_at(spec, history), spec.job.target_steps
     if due is None or target is None:
         return None
@@ -106,9 +100,7 @@ def situation(spec: Spec, world: World, history: History) -> Situation | None:
 
 
 def told(spec: Spec, world: World, history: History) -> dict[str, str] | None:
-    """
-    Return what `status` says of the deadline, None without one.
-    """
+    """Return what `status` says of the deadline, None without one."""
     found = situation(spec, world, history)
     if found is None:
         return None
@@ -160,17 +152,13 @@ def of_mode(history: History, *, on_demand: bool) -> History:
 
 
 def wants_flex_start(spec: Spec, history: History) -> bool:
-    """
-    Say whether flex-start is to be tried before on demand: where the file allows it, and once for each need.
-    """
+    """Say whether flex-start is to be tried before on demand: where the file allows it, and once for each need."""
     allowed = spec.watch.last_resort == "flex-start" and spec.watch.deadline is not None
     return allowed and not any(r.on_demand and r.kind is Kind.NODE for r in history.refusals)
 
 
 def marked(step: Step, *, flex: bool) -> Step:
-    """
-    Return the step with its TPUs on demand or, with *flex*, flex-start, for the record and for people.
-    """
+    """Return the step with its TPUs on demand or, with *flex*, flex-start, for the record and for people."""
     capacity = FLEX_START if flex else ON_DEMAND
     return replace(step, changes=tuple(_marked(change, capacity) for change in step.changes))
 
@@ -181,39 +169,29 @@ def _marked(change: Change, capacity: str) -> Change:
 
 
 def asks_on_demand(change: Change) -> bool:
-    """
-    Say whether a change asks for a TPU on demand, or flex-start, though the file says spot.
-    """
+    """Say whether a change asks for a TPU on demand, or flex-start, though the file says spot."""
     return change.details.get(CAPACITY) in {ON_DEMAND, FLEX_START}
 
 
 def asks_flex_start(change: Change) -> bool:
-    """
-    Say whether a change asks for a flex-start TPU for the deadline's sake.
-    """
+    """Say whether a change asks for a flex-start TPU for the deadline's sake."""
     return change.details.get(CAPACITY) == FLEX_START
 
 
 def refusal_of(retry: Retry, *, flex: bool) -> Retry:
-    """
-    Return what a refusal means for the next try: one of flex-start says nothing of on demand, which is next.
-    """
+    """Return what a refusal means for the next try: one of flex-start says nothing of on demand, which is next."""
     # What may have been carried out after all keeps its name for the next try.
     return Retry.CAPACITY if flex and retry in {Retry.QUOTA, Retry.PERMANENT} else retry
 
 
 def _interval(spec: Spec) -> float:
-    """
-    Return the seconds between two saves as the file tells them.
-    """
+    """Return the seconds between two saves as the file tells them."""
     every = spec.job.checkpoint.every
     return float(every) if isinstance(every, Duration) else FIRST_LOSS
 
 
 def _open(spec: Spec, world: World, history: History) -> Situation | None:
-    """
-    Return the situation while there is something to choose: after the deadline nobody pays more for it.
-    """
+    """Return the situation while there is something to choose: after the deadline nobody pays more for it."""
     found = situation(spec, world, history) if spec.tpu.spot else None
     return None if found is None or found.now >= found.deadline else found
 
@@ -240,9 +218,7 @@ def _works(beats: tuple[Heartbeat, ...]) -> bool:
 
 
 def _offers(spec: Spec, world: World, history: History, mode: Mode) -> tuple[Offer, ...]:
-    """
-    Return the zones of the file with what is known of spot there.
-    """
+    """Return the zones of the file with what is known of spot there."""
     spans = [s for s in history.spans if s.kind == "node" and s.spot is not False]
     life = life_of(sum((s.until or world.seen_at) - s.since for s in spans), history.preemptions)
     cheap, vain = of_mode(history, on_demand=False), _in_vain(history, spans)
@@ -262,17 +238,13 @@ def _offers(spec: Spec, world: World, history: History, mode: Mode) -> tuple[Off
 
 
 def _in_vain(history: History, spans: Sequence[Span]) -> int:
-    """
-    Return how often on demand had to help out since spot was last to be had.
-    """
+    """Return how often on demand had to help out since spot was last to be had."""
     newest = max((incarnation_of(span.name, {}) or 0 for span in spans), default=0)
     return sum(1 for number in history.on_demand if number > newest)
 
 
 def _barred(spec: Spec, world: World, history: History, *, on_demand: bool) -> bool:
-    """
-    Say whether no zone may be asked now.
-    """
+    """Say whether no zone may be asked now."""
     known = of_mode(history, on_demand=on_demand)
     ours = replace(known, refusals=tuple(replace(r, on_demand=False) for r in known.refusals))
     if hopeless(ours) is not None:
@@ -285,7 +257,5 @@ def _lack_of_spot(kind: Kind, retry: Retry, *, on_demand: bool) -> bool:
 
 
 def span_spot(history: History, name: str) -> bool | None:
-    """
-    Return False for the span of a TPU that was asked for on demand though the file says spot.
-    """
+    """Return False for the span of a TPU that was asked for on demand though the file says spot."""
     return False if incarnation_of(name, {}) in history.on_demand else None

@@ -1,6 +1,4 @@
-"""
-What workers say about the end of their machines, before the cloud does.
-"""
+"""What workers say about the end of their machines, before the cloud does."""
 
 from orchestrator.domain.observation import Heartbeat, Node, Phase, Present, World
 from orchestrator.domain.spec import Spec
@@ -11,9 +9,7 @@ _AT_REST = frozenset({Phase.STOPPED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED})
 
 
 def noticed(world: World, node: Node) -> bool:
-    """
-    Say whether a worker of *node* has just had its notice: what becomes of it is known within seconds.
-    """
+    """Say whether a worker of *node* has just had its notice: what becomes of it is known within seconds."""
     return any(b.notice and world.seen_at - b.updated < FRESH for b in _beats(world, node))
 
 
@@ -27,9 +23,7 @@ def has_left(spec: Spec, world: World, node: Node) -> bool:
 
 
 def left(world: World, node: Node) -> bool:
-    """
-    Say whether every worker of *node* is being preempted, has stopped its job and committed what it had.
-    """
+    """Say whether every worker of *node* is being preempted, has stopped its job and committed what it had."""
     at_rest = {b.worker for b in _beats(world, node) if b.preempted and b.phase in _AT_REST}
     return bool(node.workers) and at_rest >= {w.index for w in node.workers}
 

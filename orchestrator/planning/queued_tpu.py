@@ -27,9 +27,7 @@ CLOCKS = 60.0
 
 
 def merged(nodes: Iterable[Node], queued: Iterable[QueuedResource]) -> tuple[Node, ...]:
-    """
-    Return each TPU once: nodes with the queued resource that made them, and places in the queue as nodes.
-    """
+    """Return each TPU once: nodes with the queued resource that made them, and places in the queue as nodes."""
     left = {(node.zone, node.name): node for node in nodes}
     found = []
     for place in queued:
@@ -74,24 +72,18 @@ def _without_node(place: QueuedResource) -> Node:
 
 
 def _end(place: QueuedResource) -> NodeState:
-    """
-    Return the state of a TPU whose queued resource has ended: the service took it, or it is no loss of spot.
-    """
+    """Return the state of a TPU whose queued resource has ended: the service took it, or it is no loss of spot."""
     taken = place.state is not QueuedState.FAILED and not place.by_user
     return NodeState.PREEMPTED if taken else NodeState.TERMINATED
 
 
 def has_failed(node: Node) -> bool:
-    """
-    Say whether the queue has given the order up: a refusal, and no loss of a machine.
-    """
+    """Say whether the queue has given the order up: a refusal, and no loss of a machine."""
     return node.queued is not None and node.queued.state is QueuedState.FAILED
 
 
 def loss_text(spec: Spec, history: History, node: Node, now: float) -> str:
-    """
-    Say what has become of a lost TPU: a flex-start one is not preempted, the service ends it after its time.
-    """
+    """Say what has become of a lost TPU: a flex-start one is not preempted, the service ends it after its time."""
     flex = spec.tpu.request == "flex-start" or node.incarnation in history.flex_start
     if not flex or node.state is not NodeState.PREEMPTED:
         return f"is {node.state.name}"
@@ -107,18 +99,14 @@ def loss_text(spec: Spec, history: History, node: Node, now: float) -> str:
 
 @dataclass(frozen=True)
 class InQueue:
-    """
-    Say whether a TPU that was asked for through the queue is lost, else that it is being waited for.
-    """
+    """Say whether a TPU that was asked for through the queue is lost, else that it is being waited for."""
 
     lost: bool
     why: str
 
 
 def judge_place(node: Node, world: World, history: History) -> InQueue | None:
-    """
-    Say whether a TPU in the queue is lost, and why; None when its state as a node says it all.
-    """
+    """Say whether a TPU in the queue is lost, and why; None when its state as a node says it all."""
     place = node.queued
     if place is None or node.state is NodeState.DELETING:
         return None
@@ -144,32 +132,24 @@ def _who(place: QueuedResource) -> str:
 
 
 def provisioning_key(incarnation: int) -> str:
-    """
-    Return the key of the sighting that says since when a queued resource has been PROVISIONING.
-    """
+    """Return the key of the sighting that says since when a queued resource has been PROVISIONING."""
     return f"node:{incarnation}:provisioning"
 
 
 def failed_key(incarnation: int) -> str:
-    """
-    Return the key of the sighting that says since when a queued resource has been FAILED.
-    """
+    """Return the key of the sighting that says since when a queued resource has been FAILED."""
     return f"node:{incarnation}:queue-failed"
 
 
 def doubts(node: Node) -> set[str]:
-    """
-    Return the sightings that a queued resource adds to those of its node.
-    """
+    """Return the sightings that a queued resource adds to those of its node."""
     state = node.queued.state if node.queued else None
     keys = {QueuedState.PROVISIONING: provisioning_key, QueuedState.FAILED: failed_key}
     return {keys[state](node.incarnation or 0)} if state in keys else set()
 
 
 def learn_places(history: History, world: World) -> History:
-    """
-    Return the record with each failed queued resource as a refusal, counted once.
-    """
+    """Return the record with each failed queued resource as a refusal, counted once."""
     asked = {history.incarnation, *(rival.incarnation for rival in history.rivals)}
     for node in world.nodes.value if isinstance(world.nodes, Present) else ():
         new = node.incarnation in asked and failed_key(node.incarnation or 0) not in history.sightings
@@ -186,9 +166,7 @@ def learn_places(history: History, world: World) -> History:
 
 
 def _refusal(place: QueuedResource, now: float) -> Refusal:
-    """
-    Return the refusal; an order that waited as long as it was allowed to has met a zone without capacity.
-    """
+    """Return the refusal; an order that waited as long as it was allowed to has met a zone without capacity."""
     if 0 < place.until <= now + CLOCKS:
         text = f"{place.name} has left the queue of {place.zone}: no TPU came free in time"
         return Refusal(now, place.zone, Retry.CAPACITY, text, Kind.NODE)
@@ -197,9 +175,7 @@ def _refusal(place: QueuedResource, now: float) -> Refusal:
 
 
 def state_text(node: Node) -> str:
-    """
-    Return the state of a TPU as people read it: as long as it is only in the queue, that of its place there.
-    """
+    """Return the state of a TPU as people read it: as long as it is only in the queue, that of its place there."""
     place = node.queued
     if place is None or place.state is QueuedState.ACTIVE or node.state is NodeState.READY:
         return node.state.name
@@ -208,9 +184,7 @@ def state_text(node: Node) -> str:
 
 
 def waiting_text(place: QueuedResource) -> str:
-    """
-    Say since when an order has been in the queue, and until when it stays there.
-    """
+    """Say since when an order has been in the queue, and until when it stays there."""
     since = f" since {_clock(place.created_at)}" if place.created_at else ""
     return f"in the queue{since}" + (f", until {_clock(place.until)} at most" if place.until else "")
 

@@ -25,30 +25,22 @@ REFUSING = frozenset({Retry.CAPACITY, Retry.QUOTA, Retry.PERMANENT})
 
 
 def races(spec: Spec) -> bool:
-    """
-    Say whether TPUs are asked for in several zones at once.
-    """
+    """Say whether TPUs are asked for in several zones at once."""
     return spec.tpu.strategy != "failover" and len(spec.tpu.zones) > 1
 
 
 def undecided(history: History) -> bool:
-    """
-    Say whether a race is under way whose winner is not known.
-    """
+    """Say whether a race is under way whose winner is not known."""
     return history.round > 0 and not history.claimed
 
 
 def candidates(history: History) -> tuple[Candidate, ...]:
-    """
-    Return the TPUs that may still win beside the newest one.
-    """
+    """Return the TPUs that may still win beside the newest one."""
     return tuple(r for r in history.rivals if r.incarnation >= history.round) if undecided(history) else ()
 
 
 def may_win(node: Node, history: History) -> bool:
-    """
-    Say whether a TPU is one that may still win beside the newest one.
-    """
+    """Say whether a TPU is one that may still win beside the newest one."""
     found = {r.incarnation for r in candidates(history)}
     return node.incarnation in found and node.state not in LOST
 
@@ -82,9 +74,7 @@ def asked_for(
 
 
 def accepted(history: History, incarnation: int) -> History:
-    """
-    Return the record after the cloud took the create of one incarnation.
-    """
+    """Return the record after the cloud took the create of one incarnation."""
     if incarnation == history.incarnation:
         return replace(history, accepted=True)
     rivals = (replace(r, accepted=True) if r.incarnation == incarnation else r for r in history.rivals)
@@ -92,24 +82,18 @@ def accepted(history: History, incarnation: int) -> History:
 
 
 def refused(history: History, refusal: Refusal, incarnation: int | None) -> History:
-    """
-    Return the record after a refusal; a rival that surely was not made is none any more.
-    """
+    """Return the record after a refusal; a rival that surely was not made is none any more."""
     history = replace(history, refusals=(*history.refusals, refusal))
     return without(history, incarnation) if refusal.retry in REFUSING else history
 
 
 def without(history: History, incarnation: int | None) -> History:
-    """
-    Return the record without a candidate that surely is not there.
-    """
+    """Return the record without a candidate that surely is not there."""
     return replace(history, rivals=tuple(r for r in history.rivals if r.incarnation != incarnation))
 
 
 def found_again(history: History, newest: Node, nodes: tuple[Node, ...]) -> History:
-    """
-    Return the record with the race of a TPU that it did not know, all others of that race being candidates.
-    """
+    """Return the record with the race of a TPU that it did not know, all others of that race being candidates."""
     race = round_of(newest.labels)
     others = tuple(
         Candidate(n.incarnation or 0, n.zone, n.created_at, accepted=True)
@@ -120,9 +104,7 @@ def found_again(history: History, newest: Node, nodes: tuple[Node, ...]) -> Hist
 
 
 def learn_race(history: History, world: World) -> History:
-    """
-    Return the record with the winner, or else with the best candidate, as the newest TPU.
-    """
+    """Return the record with the winner, or else with the best candidate, as the newest TPU."""
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     seen = {n.incarnation: n for n in nodes}
     known = tuple(
@@ -139,9 +121,7 @@ def learn_race(history: History, world: World) -> History:
 
 
 def _won(history: History, incarnation: int, seen: dict[int | None, Node], now: float) -> History:
-    """
-    Make the named TPU the newest one; one that the record does not know was taken for refused, and is there.
-    """
+    """Make the named TPU the newest one; one that the record does not know was taken for refused, and is there."""
     if incarnation != history.incarnation:
         stranger = seen.get(incarnation)
         zone = stranger.zone if stranger else history.zone
@@ -151,9 +131,7 @@ def _won(history: History, incarnation: int, seen: dict[int | None, Node], now: 
 
 
 def _led(history: History, seen: dict[int | None, Node]) -> History:
-    """
-    Let the candidate lead that is nearest to being of use.
-    """
+    """Let the candidate lead that is nearest to being of use."""
     leader = Candidate(history.incarnation, history.zone, history.requested_at, history.accepted)
     refused = _refused(history)
     best = max((leader, *candidates(history)), key=lambda c: _rank(c, seen, gone=refused and c is leader))
@@ -170,9 +148,7 @@ def _rank(one: Candidate, seen: dict[int | None, Node], *, gone: bool) -> int:
 
 
 def _refused(history: History) -> bool:
-    """
-    Say whether the newest TPU surely does not exist.
-    """
+    """Say whether the newest TPU surely does not exist."""
     if history.accepted:
         return False
     here = [r for r in history.refusals if r.kind is Kind.NODE and r.zone == history.zone]
@@ -197,9 +173,7 @@ def _promoted(history: History, one: Candidate, *, forget: bool = False) -> Hist
 
 
 def _without_the_gone(history: History, world: World) -> History:
-    """
-    Forget losers that are surely not there: a create whose answer was lost may still make one.
-    """
+    """Forget losers that are surely not there: a create whose answer was lost may still make one."""
     if not history.rivals or not isinstance(world.nodes, Present):
         return history
     here = {n.incarnation for n in world.nodes.value}

@@ -1,6 +1,4 @@
-"""
-Decide which TPUs run in a race: a new round in several zones at once, and who joins one under way.
-"""
+"""Decide which TPUs run in a race: a new round in several zones at once, and who joins one under way."""
 
 from orchestrator.domain import names
 from orchestrator.domain.names import region_of
@@ -15,9 +13,7 @@ from orchestrator.planning.tpu_types import substitute
 
 
 def new_round(spec: Spec, world: World, history: History, why: str) -> Step:
-    """
-    Ask for a TPU in each of the first zones that may be asked now; else wait for the first that may.
-    """
+    """Ask for a TPU in each of the first zones that may be asked now; else wait for the first that may."""
     zones = zone_order(spec, history, world.seen_at, world.prices)
     ready = [zone for zone in zones if _free(spec, world, history, zone)]
     free = [zone for zone in ready if _may_meet(spec, zone, ready[0])][:WIDTH]
@@ -29,9 +25,7 @@ def new_round(spec: Spec, world: World, history: History, why: str) -> Step:
 
 
 def joining(spec: Spec, world: World, history: History) -> tuple[Change, ...]:
-    """
-    Return who joins the race under way, in zones that have refused before and may be asked again.
-    """
+    """Return who joins the race under way, in zones that have refused before and may be asked again."""
     if not races(spec) or not undecided(history) or isinstance(world.claim, Unknown):
         return ()
     taken = {history.zone, *(one.zone for one in candidates(history))}
@@ -43,9 +37,7 @@ def joining(spec: Spec, world: World, history: History) -> tuple[Change, ...]:
 
 
 def _may_meet(spec: Spec, zone: str, other: str) -> bool:
-    """
-    Say whether two zones may be in one race; of several regions only where the file says so.
-    """
+    """Say whether two zones may be in one race; of several regions only where the file says so."""
     return spec.tpu.strategy == "race-regions" or region_of(zone) == region_of(other)
 
 

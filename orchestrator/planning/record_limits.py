@@ -1,6 +1,4 @@
-"""
-What a deployment record may hold: whoever writes to the bucket may write anything there.
-"""
+"""What a deployment record may hold: whoever writes to the bucket may write anything there."""
 
 import math
 import re
@@ -36,9 +34,7 @@ _VERBS = {verb.name.lower() for verb in Verb}
 
 
 def check_history(history: History) -> None:
-    """
-    Raise ValueError when a record holds what no tpuctl writes and some part of one would trip over.
-    """
+    """Raise ValueError when a record holds what no tpuctl writes and some part of one would trip over."""
     for name, value in _leaves(vars(history)):
         _check_leaf(name, value)
     given = (history.incarnation, history.highest, history.round, history.unwanted)
@@ -76,9 +72,7 @@ def _fits(name: str, value: str, pattern: "re.Pattern[str]") -> None:
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """
-    Yield every number and text below *value*, with the name of its field.
-    """
+    """Yield every number and text below *value*, with the name of its field."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield name or str(key), str(key)

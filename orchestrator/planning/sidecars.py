@@ -24,9 +24,7 @@ REQUIREMENTS = {
 
 @dataclass(frozen=True)
 class Sidecar:
-    """
-    Hold one sidecar: *role* is the kind of machine it runs on, *logdir* a gs:// address or empty.
-    """
+    """Hold one sidecar: *role* is the kind of machine it runs on, *logdir* a gs:// address or empty."""
 
     name: str
     role: str
@@ -35,9 +33,7 @@ class Sidecar:
 
 
 def sidecars(spec: Spec, bucket: str) -> tuple[Sidecar, ...]:
-    """
-    Return the sidecars that the deployment file asks for.
-    """
+    """Return the sidecars that the deployment file asks for."""
     found = []
     board, jupyter = spec.sidecars.tensorboard, spec.sidecars.jupyter
     if isinstance(board, TensorboardSpec):
@@ -48,33 +44,25 @@ def sidecars(spec: Spec, bucket: str) -> tuple[Sidecar, ...]:
 
 
 def log_folder(spec: Spec, bucket: str) -> str:
-    """
-    Return the gs:// address of the folder that TensorBoard shows, by default for a job without one.
-    """
+    """Return the gs:// address of the folder that TensorBoard shows, by default for a job without one."""
     board = spec.sidecars.tensorboard
     logdir = (board if isinstance(board, TensorboardSpec) else TensorboardSpec()).logdir
     return logdir if "://" in logdir else f"gs://{bucket}/{logdir.strip('/')}"
 
 
 def sidecar_digest(spec: Spec, role: str) -> str:
-    """
-    Return a digest of what runs beside the job on one kind of machine; empty when nothing does.
-    """
+    """Return a digest of what runs beside the job on one kind of machine; empty when nothing does."""
     wanted = [sidecar for sidecar in sidecars(spec, "") if sidecar.role == role]
     return hashlib.sha256(repr(wanted).encode()).hexdigest()[:16] if wanted else ""
 
 
 def told(history: History, spec: Spec, role: str) -> dict[str, str]:
-    """
-    Return `History.sidecars` for a machine of *role* that has the settings of *spec*.
-    """
+    """Return `History.sidecars` for a machine of *role* that has the settings of *spec*."""
     return {**history.sidecars, role: sidecar_digest(spec, role)}
 
 
 def decide_sidecars(spec: Spec, world: World, history: History) -> Step:
-    """
-    Tell running machines about changed settings. Each change is tried once; `tpuctl tunnel` repeats it.
-    """
+    """Tell running machines about changed settings. Each change is tried once; `tpuctl tunnel` repeats it."""
     changes = tuple(
         Change(Kind.SIDECARS, Verb.UPDATE, name, "the machine has other settings", zone)
         for role, name, zone in _running(world, history)
@@ -84,9 +72,7 @@ def decide_sidecars(spec: Spec, world: World, history: History) -> Step:
 
 
 def _running(world: World, history: History) -> Iterator[tuple[str, str, str]]:
-    """
-    Yield role, name and zone of each machine that could be told something.
-    """
+    """Yield role, name and zone of each machine that could be told something."""
     if isinstance(world.vm, Present) and world.vm.value.state is VmState.RUNNING:
         yield "vm", world.vm.value.name, world.vm.value.zone
     node = current_node(world, history)

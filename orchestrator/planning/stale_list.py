@@ -28,9 +28,7 @@ def not_older(world: World, history: History) -> World:
 
 
 def made(history: History, world: World) -> dict[str, float]:
-    """
-    Return the sightings that tell when the TPUs in question were made, by the API's clock.
-    """
+    """Return the sightings that tell when the TPUs in question were made, by the API's clock."""
     asked = {history.incarnation, *(rival.incarnation for rival in history.rivals)}
     told = {
         _key(number): history.sightings[_key(number)] for number in asked if _key(number) in history.sightings

@@ -1,6 +1,4 @@
-"""
-What one resource asks of a pass.
-"""
+"""What one resource asks of a pass."""
 
 from dataclasses import dataclass
 
@@ -9,9 +7,7 @@ from orchestrator.domain.plan import Change
 
 @dataclass(frozen=True)
 class Step:
-    """
-    Hold one resource's changes, or what it waits for and when to look again (seconds).
-    """
+    """Hold one resource's changes, or what it waits for and when to look again (seconds)."""
 
     changes: tuple[Change, ...] = ()
     waiting: str = ""

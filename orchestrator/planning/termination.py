@@ -1,6 +1,4 @@
-"""
-The end of a deployment: when it has come, and how its machines go.
-"""
+"""The end of a deployment: when it has come, and how its machines go."""
 
 from orchestrator.domain import names
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown, VmState, World
@@ -25,9 +23,7 @@ VM_LAST_WAKE = 5.0
 
 
 def judge_end(spec: Spec, world: World, history: History, spent_usd: float) -> tuple[Outcome | None, str]:
-    """
-    Say whether the deployment has come to its end: done, failed or out of budget or time.
-    """
+    """Say whether the deployment has come to its end: done, failed or out of budget or time."""
     misplaced = _misplaced(spec, world)
     if misplaced:
         return Outcome.REFUSED, misplaced
@@ -69,16 +65,12 @@ def _failed(spec: Spec, world: World) -> Heartbeat | None:
 
 
 def expiry(spec: Spec, history: History) -> float:
-    """
-    Return the end that TPUs may act on by themselves, 0 when they may not.
-    """
+    """Return the end that TPUs may act on by themselves, 0 when they may not."""
     return history.started_at + spec.watch.ttl if spec.watch.self_delete and history.started_at else 0.0
 
 
 def _misplaced(spec: Spec, world: World) -> str:
-    """
-    Say why a bucket in another region than the TPU is refused: each checkpoint would be billed as egress.
-    """
+    """Say why a bucket in another region than the TPU is refused: each checkpoint would be billed as egress."""
     region = names.home_region(spec)
     if not isinstance(world.bucket, Present) or world.bucket.value.location == region:
         return ""
@@ -120,18 +112,14 @@ def wind_down(
 
 
 def _surely_gone(world: World, history: History) -> bool:
-    """
-    Say whether an empty list is to be believed: the deletion is done, or two lists half a minute apart agree.
-    """
+    """Say whether an empty list is to be believed: the deletion is done, or two lists half a minute apart agree."""
     asked_for = history.incarnation > 0 and history.requested_at > 0
     numbers = [*([history.incarnation] if asked_for else []), *(r.incarnation for r in history.rivals)]
     return all(lasted(history, world, f"node:{number}:absent", SECOND_WITNESS) for number in numbers)
 
 
 def _on_its_way(world: World, history: History) -> bool:
-    """
-    Say whether a machine may still appear: an end that does not wait for it would leave it running.
-    """
+    """Say whether a machine may still appear: an end that does not wait for it would leave it running."""
     vm = world.vm
     starting = isinstance(vm, Present) and vm.value.state in VM_STARTING
     return starting or any(

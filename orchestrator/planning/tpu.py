@@ -1,6 +1,4 @@
-"""
-Decide about the TPU node: keep it, wait, replace it, and sweep what is not the newest incarnation.
-"""
+"""Decide about the TPU node: keep it, wait, replace it, and sweep what is not the newest incarnation."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -78,9 +76,7 @@ PASSING = frozenset(
 
 
 class Verdict(Enum):
-    """
-    Say what becomes of the current node.
-    """
+    """Say what becomes of the current node."""
 
     KEEP = "keep"
     WAIT = "wait"
@@ -90,9 +86,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """
-    Hold a verdict on the current node with its reason; *mute* says that silence is the reason.
-    """
+    """Hold a verdict on the current node with its reason; *mute* says that silence is the reason."""
 
     verdict: Verdict
     why: str = ""
@@ -100,9 +94,7 @@ class Judgement:
 
 
 def decide_node(spec: Spec, world: World, history: History) -> Step:
-    """
-    Keep one usable node: replace what is lost, delete what is not the newest incarnation.
-    """
+    """Keep one usable node: replace what is lost, delete what is not the newest incarnation."""
     if isinstance(world.nodes, Unknown):
         return Step(waiting=f"TPU: not known ({world.nodes.why})")
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
@@ -141,9 +133,7 @@ def _why_old(node: Node, history: History) -> str:
 
 
 def judge_node(spec: Spec, node: Node | None, world: World, history: History) -> Judgement:
-    """
-    Say what becomes of the current node, from its state and how long it has been so.
-    """
+    """Say what becomes of the current node, from its state and how long it has been so."""
     if node is None:
         return _judge_missing(world, history)
     state = node.state
@@ -169,9 +159,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, history: History) ->
 
 
 def _judge_passing(state: NodeState, world: World, history: History) -> Judgement:
-    """
-    Judge a node that is not READY and whose machines do not report.
-    """
+    """Judge a node that is not READY and whose machines do not report."""
     key = f"node:{history.incarnation}:{state.name.lower()}"
     if state is NodeState.CREATING:
         late = lasted(history, world, key, CREATE_DEADLINE)
@@ -209,9 +197,7 @@ def _judge_ready(spec: Spec, node: Node, world: World, history: History) -> Judg
 
 
 def _in_time(spec: Spec, world: World, history: History, judgement: Judgement) -> Judgement:
-    """
-    Return the judgement, or that a TPU that could stay is left for the deadline's or the money's sake.
-    """
+    """Return the judgement, or that a TPU that could stay is left for the deadline's or the money's sake."""
     stays = judgement.verdict in {Verdict.KEEP, Verdict.WAIT} and not undecided(history)
     why = to_leave(spec, world, history) if stays else ""
     return Judgement(Verdict.REPLACE, why) if why else judgement
@@ -242,9 +228,7 @@ def _judge_missing(world: World, history: History) -> Judgement:
 
 
 def _create(spec: Spec, world: World, history: History, judgement: Judgement) -> Step:
-    """
-    Ask for the next TPU, spot or on demand; one whose answer was lost is asked for as it was.
-    """
+    """Ask for the next TPU, spot or on demand; one whose answer was lost is asked for as it was."""
     again = judgement.verdict is Verdict.CREATE and history.incarnation > 0
     was = history.incarnation in history.on_demand
     on_demand = was if again else wants_on_demand(spec, world, history)
@@ -254,9 +238,7 @@ def _create(spec: Spec, world: World, history: History, judgement: Judgement) ->
 
 
 def _without_vm(spec: Spec, history: History) -> Refusal | None:
-    """
-    Return why the first VM is refused for good: then a TPU would be billed that the user does not want alone.
-    """
+    """Return why the first VM is refused for good: then a TPU would be billed that the user does not want alone."""
     if spec.vm == "none" or history.vm_accepted:
         return None
     final = (r for r in reversed(history.refusals) if r.retry in {Retry.PERMANENT, Retry.QUOTA})
@@ -294,9 +276,7 @@ def _asked(spec: Spec, world: World, history: History, judgement: Judgement) -> 
 
 
 def delete_node(node: Node, why: str) -> Change:
-    """
-    Return the change that deletes *node*.
-    """
+    """Return the change that deletes *node*."""
     return Change(Kind.NODE, Verb.DELETE, node.name, why, node.zone, node.incarnation)
 
 

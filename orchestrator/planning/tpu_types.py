@@ -1,6 +1,4 @@
-"""
-Types of TPU in order of preference: which one is asked for next.
-"""
+"""Types of TPU in order of preference: which one is asked for next."""
 
 from orchestrator.domain.capacity import NEAR, place_of, worth
 from orchestrator.domain.record import History
@@ -8,16 +6,12 @@ from orchestrator.domain.spec import Spec
 
 
 def types_of(spec: Spec) -> tuple[str, ...]:
-    """
-    Return the types that the deployment file allows, the preferred one first.
-    """
+    """Return the types that the deployment file allows, the preferred one first."""
     return (spec.tpu.type, *spec.tpu.other_types)
 
 
 def next_type(spec: Spec, history: History, now: float) -> str:
-    """
-    Return the type to ask for: the first one that some zone is as likely to have as any other type.
-    """
+    """Return the type to ask for: the first one that some zone is as likely to have as any other type."""
     types = types_of(spec)
     if len(types) == 1:
         return types[0]
@@ -29,7 +23,5 @@ def next_type(spec: Spec, history: History, now: float) -> str:
 
 
 def substitute(spec: Spec, kind: str) -> str:
-    """
-    Return *kind* where it is not the preferred type, else nothing.
-    """
+    """Return *kind* where it is not the preferred type, else nothing."""
     return "" if kind == spec.tpu.type else kind

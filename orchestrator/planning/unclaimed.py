@@ -1,6 +1,4 @@
-"""
-What people are told of a job that trained something which no complete checkpoint holds.
-"""
+"""What people are told of a job that trained something which no complete checkpoint holds."""
 
 from collections.abc import Sequence
 
@@ -38,9 +36,7 @@ def ended_unclaimed(reports: Sight[tuple[Heartbeat, ...]]) -> tuple[Heartbeat, .
 
 
 def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
-    """
-    Return the reason of such an end: which file lies where, and what the format had wanted.
-    """
+    """Return the reason of such an end: which file lies where, and what the format had wanted."""
     count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
     stray = next((b for b in beats if b.uncommitted and b.uncommitted_place == _BUCKET), None)
     if not count and stray is not None:
@@ -61,9 +57,7 @@ def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
 
 
 def uncommitted_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
-    """
-    Return that a running job saves what nothing commits, empty when that is not so.
-    """
+    """Return that a running job saves what nothing commits, empty when that is not so."""
     for beat in beats:
         if beat.uncommitted and beat.committed_step is None and beat.phase is Phase.RUN:
             where = _PLACES.get(beat.uncommitted_place, "on the machine")
@@ -72,23 +66,17 @@ def uncommitted_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
 
 
 def checkpoint_name(beat: Heartbeat) -> str:
-    """
-    Return the number of a worker's newest commit with what it counts: steps, or saves that tell no step.
-    """
+    """Return the number of a worker's newest commit with what it counts: steps, or saves that tell no step."""
     return f"{'save' if beat.committed_counted else 'step'} {beat.committed_step}"
 
 
 def has_no_steps(saving: CheckpointSpec) -> bool:
-    """
-    Say whether nothing is committed before the job has ended.
-    """
+    """Say whether nothing is committed before the job has ended."""
     return format_of(saving.format, saving.marker).at_end
 
 
 def kept_text(beats: Sequence[Heartbeat]) -> str:
-    """
-    Return how much lies in `unclaimed/` as the newest reports tell, empty for nothing.
-    """
+    """Return how much lies in `unclaimed/` as the newest reports tell, empty for nothing."""
     count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
     if not count:
         return ""
@@ -98,9 +86,7 @@ def kept_text(beats: Sequence[Heartbeat]) -> str:
 
 
 def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
-    """
-    Return why a save that a report names is not committed: its place, or what the format wants.
-    """
+    """Return why a save that a report names is not committed: its place, or what the format wants."""
     if beat.uncommitted_place in _ELSEWHERE:
         return "only what lies below $TPUCTL_CHECKPOINT_DIR is committed"
     if beat.uncommitted_place == _BUCKET:
@@ -111,16 +97,12 @@ def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
 
 
 def wants_text(saving: CheckpointSpec) -> str:
-    """
-    Return what the deployment's format takes for a finished save.
-    """
+    """Return what the deployment's format takes for a finished save."""
     return f"format {saving.format} wants {format_of(saving.format, saving.marker).wants}"
 
 
 def lost_text(saving: CheckpointSpec, world: World, history: History) -> str:
-    """
-    Return what became of the work of a machine that is being taken away.
-    """
+    """Return what became of the work of a machine that is being taken away."""
     beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
     mine = [b for b in beats if b.incarnation == history.incarnation]
     if not mine:

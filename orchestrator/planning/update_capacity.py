@@ -1,6 +1,4 @@
-"""
-Remember what zones granted, refused and took away, from what a pass sees.
-"""
+"""Remember what zones granted, refused and took away, from what a pass sees."""
 
 from dataclasses import replace
 
@@ -15,9 +13,7 @@ LACKING = frozenset({Retry.CAPACITY, Retry.QUOTA})
 
 
 def learn_capacity(history: History, world: World) -> History:
-    """
-    Return the record with what is new about the zones' capacity; each refusal, grant and loss counts once.
-    """
+    """Return the record with what is new about the zones' capacity; each refusal, grant and loss counts once."""
     places = _refusals(_shared(history.places, history, world), history)
     racing = {history.incarnation, *(rival.incarnation for rival in history.rivals)} - set(history.on_demand)
     for node in world.nodes.value if isinstance(world.nodes, Present) else ():
@@ -27,9 +23,7 @@ def learn_capacity(history: History, world: World) -> History:
 
 
 def _shared(places: Places, history: History, world: World) -> Places:
-    """
-    Return the memory with the stockouts that other deployments of this computer have met.
-    """
+    """Return the memory with the stockouts that other deployments of this computer have met."""
     for told in world.stockouts:
         known = place_of(places, told.zone, history.type)
         if told.type == history.type and told.out_at > max(known.out_at, known.granted_at):

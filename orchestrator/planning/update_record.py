@@ -1,6 +1,4 @@
-"""
-How the record learns from what a pass sees: every function here is pure.
-"""
+"""How the record learns from what a pass sees: every function here is pure."""
 
 from dataclasses import replace
 
@@ -46,9 +44,7 @@ FORGIVEN = 3600.0
 
 
 def learn(history: History, world: World) -> History:
-    """
-    Return the history with what *world* adds to it.
-    """
+    """Return the history with what *world* adds to it."""
     now = world.seen_at
     history = _adopt(_up_to(history, now), world)
     for result in world.operations:
@@ -88,9 +84,7 @@ def _up_to(history: History, now: float) -> History:
 
 
 def _adopt(history: History, world: World) -> History:
-    """
-    Take over what carries our label though the record does not know it.
-    """
+    """Take over what carries our label though the record does not know it."""
     if isinstance(world.bucket, Present):
         history = noted(history, bucket_seen=True)
     if isinstance(world.vm, Present):
@@ -222,9 +216,7 @@ def _node_doubts(node: Node | None, incarnation: int) -> set[str]:
 
 
 def _span(node: Node, history: History, now: float) -> Span:
-    """
-    Return the beginning of the bill of a TPU; its type is told where it is not the preferred one.
-    """
+    """Return the beginning of the bill of a TPU; its type is told where it is not the preferred one."""
     newest = {history.incarnation, *(r.incarnation for r in history.rivals)}
     kind = history.substitute if node.incarnation in newest else ""
     spot = span_spot(history, node.name)
@@ -232,9 +224,7 @@ def _span(node: Node, history: History, now: float) -> Span:
 
 
 def _spans(history: History, world: World, now: float) -> tuple[Span, ...]:
-    """
-    Open a span for what is billed now and close those of what is surely not.
-    """
+    """Open a span for what is billed now and close those of what is surely not."""
     live: dict[tuple[str, str], Span] = {}
     sure = {"vm"} if isinstance(world.vm, Present | Absent) else set()
     if isinstance(world.nodes, Present):

@@ -1,6 +1,4 @@
-"""
-A VM that never comes to run: nothing is lost with its disk, unless it has run before.
-"""
+"""A VM that never comes to run: nothing is lost with its disk, unless it has run before."""
 
 from orchestrator.domain.observation import Absent, Present, Sight, Vm, VmState, World
 from orchestrator.domain.plan import Change, Kind, Verb

@@ -1,3 +1,1 @@
-"""
-What machines cost: estimates from price tables, never a bill. Pure.
-"""
+"""What machines cost: estimates from price tables, never a bill. Pure."""

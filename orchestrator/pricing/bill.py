@@ -1,6 +1,4 @@
-"""
-What a deployment has cost up to now, by the price table: an estimate, never a bill.
-"""
+"""What a deployment has cost up to now, by the price table: an estimate, never a bill."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -16,9 +14,7 @@ METERS = {"node": (Meter.NODE,), "vm": (Meter.VM, Meter.DISK)}
 
 
 def priced_as(spec: Spec, span: Span) -> Spec:
-    """
-    Return the spec by whose prices a span is billed: the file's, but with the type and class that it had.
-    """
+    """Return the spec by whose prices a span is billed: the file's, but with the type and class that it had."""
     if span.spot is None and not span.type:
         return spec
     spot = spec.tpu.spot if span.spot is None else span.spot
@@ -41,9 +37,7 @@ def hourly_of(spec: Spec, plan: Plan, catalog: Catalog, there: Span | None = Non
 
 
 def rate_now(spec: Spec, catalog: Catalog, history: History) -> float:
-    """
-    Return what one hour of all that exists costs, as far as the prices are known.
-    """
+    """Return what one hour of all that exists costs, as far as the prices are known."""
     return sum(
         line.billed_usd or 0.0
         for span in history.spans
@@ -54,9 +48,7 @@ def rate_now(spec: Spec, catalog: Catalog, history: History) -> float:
 
 
 def spent(spec: Spec, catalog: Catalog, history: History, now: float) -> Estimate:
-    """
-    Return the cost of all spans up to *now*, each at the price of its own zone.
-    """
+    """Return the cost of all spans up to *now*, each at the price of its own zone."""
     seconds: dict[tuple[Priced, str], dict[Meter, float]] = defaultdict(lambda: defaultdict(float))
     wanted: dict[Priced, Spec] = {}
     for span in history.spans:

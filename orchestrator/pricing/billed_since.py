@@ -1,6 +1,4 @@
-"""
-Since when a machine costs money.
-"""
+"""Since when a machine costs money."""
 
 from typing import TYPE_CHECKING
 
@@ -30,16 +28,12 @@ def billed_since(node: Node, history: "History", now: float) -> float:
 
 
 def creating_key(name: str) -> str:
-    """
-    Return the key of the sighting that says when a node was last surely seen being created.
-    """
+    """Return the key of the sighting that says when a node was last surely seen being created."""
     return f"{CREATING}{name}"
 
 
 def last_creating(history: "History", world: World, now: float) -> dict[str, float]:
-    """
-    Return the sightings of nodes that are being created, as of the last look that saw all nodes.
-    """
+    """Return the sightings of nodes that are being created, as of the last look that saw all nodes."""
     known = {key: at for key, at in history.sightings.items() if key.startswith(CREATING)}
     if not isinstance(world.nodes, Present):
         return known

@@ -20,9 +20,7 @@ Type of a boot disk when the request names none, for N1, N2 and their like (refe
 
 
 class Meter(Enum):
-    """
-    Name what has to exist for a price to run on.
-    """
+    """Name what has to exist for a price to run on."""
 
     NODE = "node"
     VM = "vm"
@@ -47,9 +45,7 @@ class PriceLine:
     most_usd: float | None = None
 
     def as_dict(self) -> dict[str, object]:
-        """
-        Return the line as `--json` prints it.
-        """
+        """Return the line as `--json` prints it."""
         return {
             "what": self.what,
             "meter": self.meter.value,
@@ -75,44 +71,32 @@ class Hourly:
 
     @property
     def spot_usd(self) -> float | None:
-        """
-        Return the sum if everything were spot, None when a part is unknown.
-        """
+        """Return the sum if everything were spot, None when a part is unknown."""
         return _sum(line.spot_usd for line in self.lines)
 
     @property
     def ondemand_usd(self) -> float | None:
-        """
-        Return the sum if everything were on demand, None when a part is unknown.
-        """
+        """Return the sum if everything were on demand, None when a part is unknown."""
         return _sum(line.ondemand_usd for line in self.lines)
 
     @property
     def billed_usd(self) -> float | None:
-        """
-        Return the sum of what is asked for, None when a part is unknown.
-        """
+        """Return the sum of what is asked for, None when a part is unknown."""
         return _sum(line.billed_usd for line in self.lines)
 
     @property
     def most_usd(self) -> float | None:
-        """
-        Return the sum of what is asked for at the greatest prices that a source names.
-        """
+        """Return the sum of what is asked for at the greatest prices that a source names."""
         return _sum(line.most_usd for line in self.lines)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """
-        Name the items whose price is unknown.
-        """
+        """Name the items whose price is unknown."""
         return tuple(line.what for line in self.lines if line.billed_usd is None)
 
     @property
     def date_text(self) -> str:
-        """
-        Say how old the prices are.
-        """
+        """Say how old the prices are."""
         text = f"TPU prices of {self.dates['tpu_prices']}, VM prices of {self.dates['vm_prices']}"
         return text if self.most_usd == self.billed_usd else f"{text}; budgets count the upper end"
 
@@ -133,9 +117,7 @@ class Estimate:
 
 
 def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
-    """
-    Return the price per hour of the deployment while its TPU is in *zone*.
-    """
+    """Return the price per hour of the deployment while its TPU is in *zone*."""
     region = region_of(zone)
     node = Price(
         catalog.tpu_price(spec.tpu.type, zone, spot=False), catalog.tpu_price(spec.tpu.type, zone, spot=True)
@@ -177,9 +159,7 @@ def _flat(what: str, meter: Meter, usd: float | None) -> PriceLine:
 
 
 def estimate(hourly: Hourly, seconds: Mapping[Meter, float]) -> Estimate:
-    """
-    Return the cost of the *seconds* that each meter ran; a meter that did not run costs nothing.
-    """
+    """Return the cost of the *seconds* that each meter ran; a meter that did not run costs nothing."""
     ran = [(line, seconds.get(line.meter, 0.0)) for line in hourly.lines if seconds.get(line.meter, 0.0) > 0]
     known = sum(line.billed_usd * length / 3600 for line, length in ran if line.billed_usd is not None)
     unknown = tuple(line.what for line, _ in ran if line.billed_usd is None)

@@ -22,9 +22,7 @@ from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, h
 
 
 class Use(Enum):
-    """
-    Name what time on machines went into; the value is the word for people.
-    """
+    """Name what time on machines went into; the value is the word for people."""
 
     TRAINING = "training"
     LOST = "lost"
@@ -42,9 +40,7 @@ BEFORE = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE})
 
 @dataclass(frozen=True)
 class Stretch:
-    """
-    Hold a stretch of time, in seconds since the epoch, and its use.
-    """
+    """Hold a stretch of time, in seconds since the epoch, and its use."""
 
     since: float
     until: float
@@ -53,9 +49,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Kept:
-    """
-    Hold what the bucket keeps: GiB that are there since a time, in seconds since the epoch.
-    """
+    """Hold what the bucket keeps: GiB that are there since a time, in seconds since the epoch."""
 
     gib: float
     since: float
@@ -63,9 +57,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Item:
-    """
-    Hold one priced thing in one zone: on how many machines, for how many seconds, at what cost.
-    """
+    """Hold one priced thing in one zone: on how many machines, for how many seconds, at what cost."""
 
     what: str
     zone: str
@@ -105,9 +97,7 @@ class Spending:
 
     @property
     def wasted_usd(self) -> float:
-        """
-        Return what preemptions have cost: work that was lost, and the ways back.
-        """
+        """Return what preemptions have cost: work that was lost, and the ways back."""
         return sum(self.uses.get(use.value, 0.0) for use in WASTED)
 
 
@@ -162,9 +152,7 @@ def _storage(
     spec: Spec, catalog: Catalog, kept: Sequence[Kept], now: float,
     zones: dict[str, float], days: dict[str, float], uses: dict[str, float],
 ) -> tuple[Item, ...]:  # fmt: skip
-    """
-    Return what the bucket has cost as an item, and add it to the shares by place, day and use.
-    """
+    """Return what the bucket has cost as an item, and add it to the shares by place, day and use."""
     if not kept:
         return ()
     region = home_region(spec)
@@ -184,9 +172,7 @@ def _storage(
 
 
 def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> tuple[Stretch, ...]:
-    """
-    Return what the time was used for, from the first TPU to *now*; what lies before is idle.
-    """
+    """Return what the time was used for, from the first TPU to *now*; what lies before is idle."""
     every = sorted((span for span in spans if span.kind == "node"), key=lambda span: span.since)
     reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
     nodes = [span for span in every if not _lost_race(span, every, reports)]
@@ -203,9 +189,7 @@ def stretches(spans: Sequence[Span], beats: Sequence[Heartbeat], now: float) -> 
 
 
 def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat]) -> bool:
-    """
-    Say whether a TPU never trained because another one of its race did: its time is no time of the job.
-    """
+    """Say whether a TPU never trained because another one of its race did: its time is no time of the job."""
     beat = reports.get(incarnation_of(one.name, {}) or 0)
     if one.until is None or (beat is not None and "first_step" in beat.timings):
         return False
@@ -215,9 +199,7 @@ def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat
 
 
 def _of_node(since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool) -> list[Stretch]:
-    """
-    Return the uses of one TPU's time; *lost* says that another one took its place.
-    """
+    """Return the uses of one TPU's time; *lost* says that another one took its place."""
     if beat is None:
         return [Stretch(since, end, Use.UNKNOWN)]
     if "first_step" not in beat.timings and "spawned" in beat.timings and beat.phase not in BEFORE:
@@ -245,18 +227,14 @@ def _within(low: float, value: float | None, high: float) -> float:
 
 
 class _Bill:
-    """
-    Price spans by the tables, at the price of their own zone.
-    """
+    """Price spans by the tables, at the price of their own zone."""
 
     def __init__(self, spec: Spec, catalog: Catalog, now: float) -> None:
         self._spec, self._catalog, self.now = spec, catalog, now
         self._prices: dict[tuple[str, bool | None, str], Hourly] = {}
 
     def lines(self, span: Span) -> tuple[PriceLine, ...]:
-        """
-        Return what is priced while the span's machine exists.
-        """
+        """Return what is priced while the span's machine exists."""
         key = span.type, span.spot, span.zone
         if key not in self._prices:
             self._prices[key] = hourly(priced_as(self._spec, span), self._catalog, span.zone)
@@ -264,24 +242,18 @@ class _Bill:
         return tuple(line for line in self._prices[key].lines if line.meter in meters)
 
     def rate(self, span: Span) -> float:
-        """
-        Return the known part of the price per hour.
-        """
+        """Return the known part of the price per hour."""
         return sum(line.billed_usd for line in self.lines(span) if line.billed_usd is not None)
 
     def seconds(self, span: Span, since: float = 0.0, until: float = float("inf")) -> float:
-        """
-        Return for how long the machine existed between two times.
-        """
+        """Return for how long the machine existed between two times."""
         return max(0.0, min(span.until or self.now, until) - max(span.since, since))
 
 
 def _split(
     bill: _Bill, spans: Sequence[Span], parts: Sequence[Stretch]
 ) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """
-    Return the cost by use, by day (UTC) and by zone; each of them adds up to the whole.
-    """
+    """Return the cost by use, by day (UTC) and by zone; each of them adds up to the whole."""
     uses: dict[str, float] = defaultdict(float)
     days: dict[str, float] = defaultdict(float)
     zones: dict[str, float] = defaultdict(float)
@@ -302,9 +274,7 @@ def _split(
 
 
 def _days(since: float, until: float) -> Iterator[tuple[str, float, float]]:
-    """
-    Yield the days (UTC) between two times with the part of each that lies between them.
-    """
+    """Yield the days (UTC) between two times with the part of each that lies between them."""
     while since < until:
         midnight = datetime.fromtimestamp(since, timezone.utc).replace(
             hour=0, minute=0, second=0, microsecond=0
@@ -315,9 +285,7 @@ def _days(since: float, until: float) -> Iterator[tuple[str, float, float]]:
 
 
 def _items(bill: _Bill, dear: _Bill, spans: Iterable[Span]) -> Iterator[Item]:
-    """
-    Yield the cost of each priced thing by zone; *dear* prices the same on demand.
-    """
+    """Yield the cost of each priced thing by zone; *dear* prices the same on demand."""
     groups: dict[tuple[str, str, bool], list[tuple[Span, PriceLine, PriceLine]]] = defaultdict(list)
     for span in spans:
         for line, other in zip(bill.lines(span), dear.lines(replace(span, spot=None)), strict=True):
@@ -332,9 +300,7 @@ def _items(bill: _Bill, dear: _Bill, spans: Iterable[Span]) -> Iterator[Item]:
 
 
 def _cost(bill: _Bill, parts: Iterable[tuple[Span, float | None]]) -> float | None:
-    """
-    Return the sum of spans at their own prices per hour, None when one is unknown.
-    """
+    """Return the sum of spans at their own prices per hour, None when one is unknown."""
     total = 0.0
     for span, price in parts:
         if price is None:

@@ -1,3 +1,1 @@
-"""
-What a run cost and where its time went.
-"""
+"""What a run cost and where its time went."""

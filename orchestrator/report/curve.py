@@ -1,6 +1,4 @@
-"""
-The loss of a job by step: from what the watcher saw, from the job's own log, and from the last reports.
-"""
+"""The loss of a job by step: from what the watcher saw, from the job's own log, and from the last reports."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,9 +20,7 @@ Losses = dict[int, list[tuple[int, float]]]
 
 @dataclass
 class Told:
-    """
-    Hold what the lines of a log have told by now, by incarnation, and how its next ones are read.
-    """
+    """Hold what the lines of a log have told by now, by incarnation, and how its next ones are read."""
 
     points: dict[int, dict[int, float | None]] = field(default_factory=dict)
     outputs: dict[int, Output] = field(default_factory=dict)
@@ -65,9 +61,7 @@ def losses(
 def printed(
     lines: Iterable[tuple[int, str]], progress: str = "auto", outputs: dict[int, Output] | None = None
 ) -> Iterable[tuple[int, int, float | None]]:
-    """
-    Yield incarnation, step and loss whenever a line of the log tells one of both anew.
-    """
+    """Yield incarnation, step and loss whenever a line of the log tells one of both anew."""
     outputs = {} if outputs is None else outputs
     for incarnation, line in lines:
         if line.startswith("--- incarnation "):
@@ -82,8 +76,6 @@ def printed(
 
 
 def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """
-    Return at most MOST of the points, evenly, the last one among them.
-    """
+    """Return at most MOST of the points, evenly, the last one among them."""
     stride = -(-len(points) // MOST)
     return points if stride <= 1 else [*points[:-1:stride], points[-1]]

@@ -68,15 +68,11 @@ class Dashboard:
 
     @property
     def url(self) -> str:
-        """
-        Return the address to open, with the token.
-        """
+        """Return the address to open, with the token."""
         return f"http://{HERE}:{self.port}/?token={self.token}"
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """
-        Answer one request; anything but HTTP is refused.
-        """
+        """Answer one request; anything but HTTP is refused."""
         if scope["type"] != "http":
             return
         response = await self._answer(Request(scope))
@@ -85,9 +81,7 @@ class Dashboard:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        """
-        Refuse first; then look for the route.
-        """
+        """Refuse first; then look for the route."""
         refused = self._refusal(request)
         if refused is not None:
             return refused
@@ -119,18 +113,14 @@ class Dashboard:
         return None
 
     def _knows(self, request: Request) -> bool:
-        """
-        Say whether the request carries the token: in the address of the first page, then in its cookie.
-        """
+        """Say whether the request carries the token: in the address of the first page, then in its cookie."""
         given = [request.cookies.get(COOKIE.format(port=self.port), "")]
         if request.url.path == "/":
             given = parse_qs(request.url.query).get("token", [])
         return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
 
     def _welcome(self) -> Response:
-        """
-        Put the token into a cookie and away from the address, the history and the log.
-        """
+        """Put the token into a cookie and away from the address, the history and the log."""
         response = RedirectResponse(self.folder, 303)
         response.set_cookie(
             COOKIE.format(port=self.port), self.token, httponly=True, samesite="strict", path=self.folder
@@ -141,9 +131,7 @@ class Dashboard:
         return Response(await run_in_threadpool(self._fresh), media_type="text/html")
 
     def _fresh(self) -> str:
-        """
-        Return the page; several tabs that ask at the same time cost one look.
-        """
+        """Return the page; several tabs that ask at the same time cost one look."""
         with self._lock:
             made, text = self._kept
             if not text or time.monotonic() - made >= KEPT:

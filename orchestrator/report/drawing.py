@@ -20,9 +20,7 @@ TICKS = 4
 
 @dataclass(frozen=True)
 class Tick:
-    """
-    Hold one mark of an axis: *at* in percent, *anchor* as SVG wants it.
-    """
+    """Hold one mark of an axis: *at* in percent, *anchor* as SVG wants it."""
 
     at: float
     text: str
@@ -30,17 +28,13 @@ class Tick:
 
 
 def clock_text(at: float, *, day: bool = False, seconds: bool = False) -> str:
-    """
-    Return a time of day in UTC, with the date where *day* says so.
-    """
+    """Return a time of day in UTC, with the date where *day* says so."""
     shape = ("%m-%d " if day else "") + ("%H:%M:%S" if seconds else "%H:%M")
     return datetime.fromtimestamp(at, timezone.utc).strftime(shape)
 
 
 def time_ticks(since: float, until: float) -> list[Tick]:
-    """
-    Return the marks of an axis of time.
-    """
+    """Return the marks of an axis of time."""
     span = until - since
     ends = {0: "start", TICKS: "end"}
     return [
@@ -54,9 +48,7 @@ def time_ticks(since: float, until: float) -> list[Tick]:
 
 
 def lanes(drawn: Timeline) -> list[dict[str, object]]:
-    """
-    Return each machine's line: bars and marks with their places in percent.
-    """
+    """Return each machine's line: bars and marks with their places in percent."""
     span = drawn.until - drawn.since
 
     def place(at: float) -> float:
@@ -87,9 +79,7 @@ def lanes(drawn: Timeline) -> list[dict[str, object]]:
 
 
 def curve(found: Losses) -> dict[str, object] | None:
-    """
-    Return the polylines of the curve, one for each incarnation, and its axes; None without two points.
-    """
+    """Return the polylines of the curve, one for each incarnation, and its axes; None without two points."""
     points = [point for part in found.values() for point in part]
     if len({step for step, _ in points}) < 2:
         return None
@@ -124,9 +114,7 @@ def curve(found: Losses) -> dict[str, object] | None:
 
 
 def _round_values(low: float, high: float) -> list[float]:
-    """
-    Return three to six round numbers between two values.
-    """
+    """Return three to six round numbers between two values."""
     raw = (high - low) / 4
     size = 10.0 ** floor(log10(raw))
     step = next((factor * size for factor in (1, 2, 5, 10) if factor * size >= raw), 10 * size)

@@ -1,6 +1,4 @@
-"""
-The report of a deployment as one HTML page that needs no network.
-"""
+"""The report of a deployment as one HTML page that needs no network."""
 
 import base64
 import hashlib
@@ -36,9 +34,7 @@ SIGNS = (("\N{MULTIPLICATION SIGN}", "preempted or failed"), ("✓", "done"))
 
 @dataclass(frozen=True)
 class Facts:
-    """
-    Hold all that the page tells. *status* is what `status --json` prints; *now* is the end of the account.
-    """
+    """Hold all that the page tells. *status* is what `status --json` prints; *now* is the end of the account."""
 
     status: Mapping[str, Any]
     history: History
@@ -52,9 +48,7 @@ class Facts:
 
 
 def page(facts: Facts, *, live: bool = False) -> str:
-    """
-    Return the page; *live* is for the dashboard, which serves style and script beside it.
-    """
+    """Return the page; *live* is for the dashboard, which serves style and script beside it."""
     style = asset("style.css")
     values = {
         **_head(facts),
@@ -75,24 +69,18 @@ def page(facts: Facts, *, live: bool = False) -> str:
 
 
 def style_hash(style: str) -> str:
-    """
-    Return what a Content-Security-Policy calls this very style by.
-    """
+    """Return what a Content-Security-Policy calls this very style by."""
     return f"sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}"
 
 
 @cache
 def asset(name: str) -> str:
-    """
-    Return the text of a file beside the page's template.
-    """
+    """Return the text of a file beside the page's template."""
     return next(folder / name for folder in _folders() if (folder / name).is_file()).read_text("utf-8")
 
 
 def _folders() -> list[Path]:
-    """
-    Return where templates lie: in the wheel's package, or beside it in a checkout.
-    """
+    """Return where templates lie: in the wheel's package, or beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     return [package / "templates" / "report", package.parent / "templates" / "report"]
 
@@ -200,9 +188,7 @@ def _curve(losses: Losses) -> dict[str, Any]:
 
 
 def _uses(facts: Facts) -> list[dict[str, Any]]:
-    """
-    Return for each use its time, its share of all time, and what it cost.
-    """
+    """Return for each use its time, its share of all time, and what it cost."""
     parts: Sequence[Stretch] = stretches(facts.history.spans, facts.beats, facts.now)
     seconds = {use: sum(p.until - p.since for p in parts if p.use is use) for use in Use}
     whole, at = sum(seconds.values()), 0.0

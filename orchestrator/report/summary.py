@@ -1,6 +1,4 @@
-"""
-What a finished run tells: steps, loss, preemptions, steps redone, recovery by part, goodput, cost.
-"""
+"""What a finished run tells: steps, loss, preemptions, steps redone, recovery by part, goodput, cost."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -33,9 +31,7 @@ class Recovery:
 
     @property
     def total(self) -> float:
-        """
-        Return the seconds from the last sign of life to the first new step.
-        """
+        """Return the seconds from the last sign of life to the first new step."""
         return sum(self.parts.values())
 
 
@@ -60,15 +56,11 @@ class Summary:
     ondemand_usd: float
 
     def as_dict(self) -> dict[str, object]:
-        """
-        Return the summary as `--json` prints it.
-        """
+        """Return the summary as `--json` prints it."""
         return {**asdict(self), "recoveries": [{**asdict(r), "total": r.total} for r in self.recoveries]}
 
     def typical(self) -> dict[str, float]:
-        """
-        Return the median seconds of each part of recovery.
-        """
+        """Return the median seconds of each part of recovery."""
         return (
             {part: median(r.parts[part] for r in self.recoveries) for part in PARTS}
             if self.recoveries
@@ -80,9 +72,7 @@ def summarise(
     beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, started_at: float,
     ended_at: float, cost_usd: float, ondemand_usd: float,
 ) -> Summary:  # fmt: skip
-    """
-    Return the summary of the incarnations that *beats* (the last report of each) and *events* describe.
-    """
+    """Return the summary of the incarnations that *beats* (the last report of each) and *events* describe."""
     # A machine that was taken away before it trained has no steps to lose.
     trained = (b for b in beats if b.worker == 0 and b.step is not None)
     chain = sorted(trained, key=lambda b: b.incarnation)
@@ -107,37 +97,27 @@ def summarise(
 
 
 def counts(beat: Heartbeat) -> bool:
-    """
-    Say whether a machine's steps were counted while it trained, and not only those that it saved.
-    """
+    """Say whether a machine's steps were counted while it trained, and not only those that it saved."""
     return beat.step is not None and beat.progress_from != COMMITS
 
 
 def _started(beat: Heartbeat) -> bool:
-    """
-    Say whether the job ran on this machine, as far as its last report tells.
-    """
+    """Say whether the job ran on this machine, as far as its last report tells."""
     return beat.step is not None or ("spawned" in beat.timings and beat.phase not in BEFORE)
 
 
 def _lost(started: Sequence[Heartbeat]) -> bool:
-    """
-    Say whether a machine other than the newest has trained without its steps being counted.
-    """
+    """Say whether a machine other than the newest has trained without its steps being counted."""
     return any(not counts(beat) for beat in started[:-1])
 
 
 def _last_step(beat: Heartbeat) -> int | None:
-    """
-    Return the last step that is known: a save may be of a later one than the last that was reported.
-    """
+    """Return the last step that is known: a save may be of a later one than the last that was reported."""
     return max((n for n in (beat.step, beat.committed_step) if n is not None), default=None)
 
 
 def _kept_seconds(chain: Sequence[Heartbeat], index: int) -> float:
-    """
-    Return the training time of one incarnation, cut down to the share of its steps that were kept.
-    """
+    """Return the training time of one incarnation, cut down to the share of its steps that were kept."""
     beat = chain[index]
     first, last = beat.timings.get("first_step"), beat.progress_at
     if first is None or last is None or beat.step is None:

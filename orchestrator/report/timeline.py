@@ -1,6 +1,4 @@
-"""
-What each machine did and when, from the record, the last reports and the events.
-"""
+"""What each machine did and when, from the record, the last reports and the events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,9 +25,7 @@ OVER = frozenset({Phase.ENDED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED, Phase.
 
 @dataclass(frozen=True)
 class Bar:
-    """
-    Hold a stretch of one machine's time, in seconds since the epoch; *kind* is a key of KINDS.
-    """
+    """Hold a stretch of one machine's time, in seconds since the epoch; *kind* is a key of KINDS."""
 
     since: float
     until: float
@@ -38,9 +34,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mark:
-    """
-    Hold a moment on a machine's line: *kind* is preempted, done or failed.
-    """
+    """Hold a moment on a machine's line: *kind* is preempted, done or failed."""
 
     at: float
     kind: str
@@ -48,9 +42,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lane:
-    """
-    Hold the line of one machine. *steps* says in words which steps it trained; *lives* that it exists.
-    """
+    """Hold the line of one machine. *steps* says in words which steps it trained; *lives* that it exists."""
 
     name: str
     zone: str
@@ -62,9 +54,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """
-    Hold all lines and the time that they cover.
-    """
+    """Hold all lines and the time that they cover."""
 
     since: float
     until: float
@@ -74,9 +64,7 @@ class Timeline:
 def timeline(
     spans: Sequence[Span], beats: Sequence[Heartbeat], events: Sequence[Event], now: float
 ) -> Timeline:
-    """
-    Return the lines of all machines that ever were, up to *now* or to the end of the last of them.
-    """
+    """Return the lines of all machines that ever were, up to *now* or to the end of the last of them."""
     last = {beat.incarnation: beat for beat in beats if beat.worker == 0}
     nodes = sorted((span for span in spans if span.kind == "node"), key=lambda span: span.since)
     lanes = [
@@ -102,9 +90,7 @@ def _end(span: Span, now: float) -> float:
 
 
 def _node(span: Span, beat: Heartbeat | None, events: Sequence[Event], now: float, *, followed: bool) -> Lane:
-    """
-    Return one TPU's line; *followed* says that another one took its place, so that unsaved work was lost.
-    """
+    """Return one TPU's line; *followed* says that another one took its place, so that unsaved work was lost."""
     end, number = _end(span, now), incarnation_of(span.name, {}) or 0
     lost = [e.at for e in events if e.kind == "preempted" and e.data.get("incarnation") == number]
     marks = [Mark(min(max(at, span.since), end), "preempted") for at in lost[:1]]

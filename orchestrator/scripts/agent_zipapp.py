@@ -1,7 +1,4 @@
-"""
-Build the agent's zipapp, `agent.pyz`: the same sources give the same bytes, so its sha256 names it.
-
-"""
+"""Build the agent's zipapp, `agent.pyz`: the same sources give the same bytes, so its sha256 names it."""
 
 import hashlib
 import zipfile

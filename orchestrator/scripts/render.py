@@ -134,9 +134,7 @@ def machine_scripts(spec: Spec, target: Target) -> Scripts:
 
 
 def begin_script(*, restart: bool) -> str:
-    """
-    Return the script that starts the job over SSH; with *restart* a running one is stopped first.
-    """
+    """Return the script that starts the job over SSH; with *restart* a running one is stopped first."""
     return _render("begin-job.sh.j2", {"restart": restart})
 
 
@@ -158,16 +156,12 @@ def sidecar_script(spec: Spec, role: str, bucket: str, *, wanted_only: bool = Fa
 
 
 def loop_script(**values: str | int) -> str:
-    """
-    Return the script that keeps the loop running on the VM; the template says which *values* it needs.
-    """
+    """Return the script that keeps the loop running on the VM; the template says which *values* it needs."""
     return _render("run-watch.sh.j2", values)
 
 
 def stop_seconds(spec: Spec) -> float:
-    """
-    Return how long `start-job --restart` waits for the old agent, in seconds.
-    """
+    """Return how long `start-job --restart` waits for the old agent, in seconds."""
     return max(STOP_SECONDS, (spec.job.grace or 0) + 20)
 
 
@@ -183,9 +177,7 @@ def quote(value: object) -> str:
 
 
 def _values(spec: Spec, target: Target) -> dict[str, Any]:
-    """
-    Return the template variables, checked.
-    """
+    """Return the template variables, checked."""
     checkpoint = spec.job.checkpoint
     place, path = _checkpoint_place(checkpoint.dir, target.bucket)
     grace = spec.job.grace
@@ -240,23 +232,17 @@ def _checkpoint_place(folder: str, bucket: str) -> tuple[str, str]:
 
 
 def _every(value: float | str | None) -> str:
-    """
-    Return the time between two saves as the agent is told it: `auto`, seconds, or nothing.
-    """
+    """Return the time between two saves as the agent is told it: `auto`, seconds, or nothing."""
     return "" if value is None else value if isinstance(value, str) else _number(value)
 
 
 def _number(value: float) -> str:
-    """
-    Return a number without exponent, and without a fraction where there is none.
-    """
+    """Return a number without exponent, and without a fraction where there is none."""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def _mark(files: dict[str, str]) -> str:
-    """
-    Return a heredoc delimiter that no embedded file can contain: it depends on all of them.
-    """
+    """Return a heredoc delimiter that no embedded file can contain: it depends on all of them."""
     return "END_" + hashlib.sha256("\0".join(files.values()).encode()).hexdigest()[:24]
 
 
@@ -266,9 +252,7 @@ def _render(name: str, values: dict[str, Any]) -> str:
 
 @functools.cache
 def _template(name: str) -> "Template":
-    """
-    Load a template, refusing `raw` on any name that is not allowed.
-    """
+    """Load a template, refusing `raw` on any name that is not allowed."""
     environment = _environment()
     template = environment.get_template(name)
     _check_raw(environment, name, Path(str(template.filename)).read_text(encoding="utf-8"))
@@ -285,9 +269,7 @@ def _check_raw(environment: "SandboxedEnvironment", name: str, source: str) -> N
 
 @functools.cache
 def _environment() -> "SandboxedEnvironment":
-    """
-    Build the sandbox; templates lie in the wheel's package or beside it in a checkout.
-    """
+    """Build the sandbox; templates lie in the wheel's package or beside it in a checkout."""
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import SandboxedEnvironment
 
@@ -305,8 +287,6 @@ def _environment() -> "SandboxedEnvironment":
 
 
 class _Raw(str):
-    """
-    Mark text that goes into a script as it is.
-    """
+    """Mark text that goes into a script as it is."""
 
     __slots__ = ()

@@ -1,6 +1,4 @@
-"""
-What can reach a machine as text: limits of bash, of Linux and of environment variables.
-"""
+"""What can reach a machine as text: limits of bash, of Linux and of environment variables."""
 
 import re
 
@@ -20,9 +18,7 @@ BASH_OWNED = frozenset((
 
 
 def check_environment(spec: Spec) -> None:
-    """
-    Refuse variables that bash would not hand to the job as they are.
-    """
+    """Refuse variables that bash would not hand to the job as they are."""
     for name, value in spec.job.env.items():
         where = f"job.env.{name!a}"
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -34,9 +30,7 @@ def check_environment(spec: Spec) -> None:
 
 
 def check_text(where: str, text: str) -> None:
-    """
-    Refuse text that no environment variable can hold.
-    """
+    """Refuse text that no environment variable can hold."""
     if "\0" in text:
         raise UsageError(f"{where}: holds a NUL character", hint="remove it", unchanged="nothing was changed")
     try:

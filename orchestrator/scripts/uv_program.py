@@ -55,9 +55,7 @@ def shared_folder() -> Path:
 
 
 def installed() -> Path | None:
-    """
-    Return the program of the package uv beside tpuctl, whatever its version; None when there is none.
-    """
+    """Return the program of the package uv beside tpuctl, whatever its version; None when there is none."""
     with suppress(metadata.PackageNotFoundError):
         for file in metadata.distribution("uv").files or ():
             if file.name == "uv" and "bin" in file.parts:
@@ -86,9 +84,7 @@ def program(machine: str = "") -> Path:
 
 
 def any_program() -> Path | None:
-    """
-    Return the pinned program, else the installed one; without any, `tpuctl-venv` says what is missing.
-    """
+    """Return the pinned program, else the installed one; without any, `tpuctl-venv` says what is missing."""
     try:
         return program()
     except TpuctlError:
@@ -128,9 +124,7 @@ def _keep(own: Path | None, machine: str, digest: str, kept: Path) -> None:
 
 
 def _downloaded(machine: str, folder: Path) -> bytes:
-    """
-    Return the program from the wheel that pip finds where this computer takes its packages from.
-    """
+    """Return the program from the wheel that pip finds where this computer takes its packages from."""
     words = ["download", "--no-deps", "--only-binary=:all:", "--quiet", "--retries=1"]
     words += ["--platform", WHEELS[machine], "--dest", str(folder), f"uv=={VERSION}"]
     # Python looks for a module in the current folder first, and that may be anybody's.

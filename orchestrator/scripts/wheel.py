@@ -29,9 +29,7 @@ ENTRY_POINTS = "[console_scripts]\ntpuctl = orchestrator.cli.main:main\n"
 
 
 def build() -> bytes:
-    """
-    Return the wheel. Raise UsageError when nothing says what tpuctl requires.
-    """
+    """Return the wheel. Raise UsageError when nothing says what tpuctl requires."""
     members = {f"orchestrator/{name}": path.read_bytes() for name, path in _files(PACKAGE)}
     beside = PACKAGE.parent / "templates"
     if not (PACKAGE / "templates").is_dir():
@@ -51,9 +49,7 @@ def build() -> bytes:
 
 
 def lock() -> bytes:
-    """
-    Return the list from which the machine installs what the loop needs: nothing but these very files.
-    """
+    """Return the list from which the machine installs what the loop needs: nothing but these very files."""
     return (PACKAGE / "data" / LOCK).read_bytes()
 
 
@@ -86,17 +82,13 @@ def _metadata() -> str:
 
 
 def _files(folder: Path) -> list[tuple[str, Path]]:
-    """
-    Return the files below *folder* with their names relative to it, in order.
-    """
+    """Return the files below *folder* with their names relative to it, in order."""
     found = ((path.relative_to(folder), path) for path in folder.rglob("*") if path.is_file())
     return sorted((name.as_posix(), path) for name, path in found if not LEFT_OUT & set(name.parts))
 
 
 def _record(members: dict[str, bytes]) -> bytes:
-    """
-    Return the list of files with their checksums, as PEP 376 and PEP 427 want it.
-    """
+    """Return the list of files with their checksums, as PEP 376 and PEP 427 want it."""
     lines = []
     for name, content in sorted(members.items()):
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -1,6 +1,4 @@
-"""
-The bundle: the source folder as one tar.gz that depends on its content only, named by its sha256.
-"""
+"""The bundle: the source folder as one tar.gz that depends on its content only, named by its sha256."""
 
 import gzip
 import hashlib
@@ -29,9 +27,7 @@ _SETTLED = 2.0
 
 @dataclass(frozen=True)
 class Bundle:
-    """
-    Hold a built bundle: *files* counts files and links, *bytes* is their size before compression.
-    """
+    """Hold a built bundle: *files* counts files and links, *bytes* is their size before compression."""
 
     path: Path
     digest: str
@@ -72,9 +68,7 @@ def build(source: Path, out_dir: Path, limit: int = LIMIT, more: Mapping[str, by
 
 
 def _refuse_keys(root: Path, entries: Sequence[Entry]) -> None:
-    """
-    Raise UsageError when a small file holds a key: every machine of the job and the bucket would have it.
-    """
+    """Raise UsageError when a small file holds a key: every machine of the job and the bucket would have it."""
     found: list[str] = []
     for entry in entries:
         if entry.stamp[0] and not entry.link and not entry.asked_for and entry.size <= SMALL:
@@ -95,9 +89,7 @@ def _refuse_keys(root: Path, entries: Sequence[Entry]) -> None:
 
 
 class _Hashing(io.RawIOBase):
-    """
-    Write to a file and compute its sha256 on the way.
-    """
+    """Write to a file and compute its sha256 on the way."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -113,9 +105,7 @@ class _Hashing(io.RawIOBase):
 
 
 def _pack(root: Path, entries: Sequence[Entry], out_dir: Path, more: Mapping[str, bytes]) -> str:
-    """
-    Write the tar.gz whole or not at all and return its sha256.
-    """
+    """Write the tar.gz whole or not at all and return its sha256."""
     private_folder(out_dir)
     descriptor, temporary = tempfile.mkstemp(prefix=".bundle-", dir=out_dir)
     try:
@@ -140,9 +130,7 @@ def _pack(root: Path, entries: Sequence[Entry], out_dir: Path, more: Mapping[str
 
 
 def _add(tar: tarfile.TarFile, root: Path, entry: Entry) -> None:
-    """
-    Add one entry without owner or time.
-    """
+    """Add one entry without owner or time."""
     info = tarfile.TarInfo(entry.path)
     info.mode = entry.mode & 0o777
     if entry.link:
@@ -178,9 +166,7 @@ def _fingerprint(source: Path, entries: Sequence[Entry], more: Mapping[str, byte
 
 
 def _known(out_dir: Path, mark: str) -> str:
-    """
-    Return the digest of the bundle built for the same fingerprint, or "".
-    """
+    """Return the digest of the bundle built for the same fingerprint, or ""."""
     try:
         found = json.loads((out_dir / _CACHE).read_text())
         digest = str(found["digest"])
@@ -198,9 +184,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _prune(out_dir: Path) -> None:
-    """
-    Keep the newest bundles; the bucket has the older ones.
-    """
+    """Keep the newest bundles; the bucket has the older ones."""
     old = sorted(out_dir.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime_ns)[:-_KEEP]
     for path in old:
         path.unlink(missing_ok=True)

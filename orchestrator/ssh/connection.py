@@ -1,6 +1,4 @@
-"""
-One SSH connection, hardened: pinned host key, our key only, nothing of the user's SSH set-up, bounded.
-"""
+"""One SSH connection, hardened: pinned host key, our key only, nothing of the user's SSH set-up, bounded."""
 
 import contextlib
 import logging
@@ -55,9 +53,7 @@ class Link:
         self._way.close()
 
     def touch(self) -> None:
-        """
-        Note that the machine took or gave data.
-        """
+        """Note that the machine took or gave data."""
         if self._watchdog is not None:
             self._watchdog.touch()
 
@@ -95,18 +91,14 @@ class Link:
 
     @property
     def alive(self) -> bool:
-        """
-        Say whether the link still stands.
-        """
+        """Say whether the link still stands."""
         try:
             return self._transport().is_active()
         except EOFError:
             return False
 
     def fault(self, error: BaseException | None = None) -> RemoteError:
-        """
-        Build the error for a link that failed; the watchdog's reason comes first.
-        """
+        """Build the error for a link that failed; the watchdog's reason comes first."""
         said, hint = self._way.fault()
         what = self._reason() or said or self._flood() or _describe(error)
         return RemoteError(
@@ -115,16 +107,12 @@ class Link:
         )
 
     def cancel(self) -> None:
-        """
-        Cut the connection, also one that is just being made.
-        """
+        """Cut the connection, also one that is just being made."""
         self._cancelled = True
         self.close()
 
     def close(self) -> None:
-        """
-        Cut the connection at once, from any thread.
-        """
+        """Cut the connection at once, from any thread."""
         connection = self._connection
         transport = connection.client.get_transport() if connection is not None else None
         if transport is not None:
@@ -135,9 +123,7 @@ class Link:
                 connection.client.close()
 
     def _open(self) -> None:
-        """
-        Connect and log in; a link that breaks before the login is tried once more.
-        """
+        """Connect and log in; a link that breaks before the login is tried once more."""
         error = self._attempt()
         if error is not None and _may_repeat(error) and not self._reason():
             self.close()
@@ -148,9 +134,7 @@ class Link:
             raise fault from error
 
     def _attempt(self) -> Exception | None:
-        """
-        Connect once and return what went wrong.
-        """
+        """Connect once and return what went wrong."""
         try:
             self._connect()
         except Exception as error:  # paramiko raises its own, socket and EOF errors here
@@ -170,9 +154,7 @@ class Link:
         return self._watchdog.reason if self._watchdog is not None else ""
 
     def _flood(self) -> str:
-        """
-        Return that the machine was cut off because it sent too much, empty otherwise.
-        """
+        """Return that the machine was cut off because it sent too much, empty otherwise."""
         from orchestrator.ssh.transport import FloodError
 
         client = self._connection.client if self._connection is not None else None
@@ -181,16 +163,12 @@ class Link:
         return str(met) if isinstance(met, FloodError) else ""
 
     def _patience(self) -> float:
-        """
-        Return the seconds left to connect and log in, for all tries together.
-        """
+        """Return the seconds left to connect and log in, for all tries together."""
         left = self._watchdog.remaining() if self._watchdog is not None else None
         return patience(self.host, self.settings.connect) if left is None else max(0.1, left)
 
     def _connect(self) -> None:
-        """
-        Build fabric's connection, replace what it trusts, and open it.
-        """
+        """Build fabric's connection, replace what it trusts, and open it."""
         import fabric
         import paramiko
 
@@ -238,9 +216,7 @@ class Link:
         self._watchdog = Watchdog(self.close, deadline, stall)
 
     def _ping(self, watchdog: Watchdog) -> None:
-        """
-        Ask for an answer again and again: data sent into a dead link looks like success.
-        """
+        """Ask for an answer again and again: data sent into a dead link looks like success."""
         while not watchdog.wait(self.settings.stall / 3):
             try:
                 transport = self._transport()
@@ -253,16 +229,12 @@ class Link:
 
 
 def _entry(host: Host) -> str:
-    """
-    Return the name under which paramiko looks a host key up.
-    """
+    """Return the name under which paramiko looks a host key up."""
     return host.address if host.port == 22 else f"[{host.address}]:{host.port}"
 
 
 def _may_repeat(error: BaseException) -> bool:
-    """
-    Tell whether the link broke before the login was judged.
-    """
+    """Tell whether the link broke before the login was judged."""
     import paramiko
 
     if isinstance(error, paramiko.AuthenticationException | paramiko.ssh_exception.NoValidConnectionsError):
@@ -271,9 +243,7 @@ def _may_repeat(error: BaseException) -> bool:
 
 
 def _describe(error: BaseException | None) -> str:
-    """
-    Say in words what paramiko raised.
-    """
+    """Say in words what paramiko raised."""
     import paramiko
 
     if isinstance(error, paramiko.AuthenticationException):

@@ -1,6 +1,4 @@
-"""
-Shell text that runs a script with the rights the machine folder needs.
-"""
+"""Shell text that runs a script with the rights the machine folder needs."""
 
 from shlex import quote
 

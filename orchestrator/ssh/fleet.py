@@ -1,6 +1,4 @@
-"""
-All machines at once: the Remote port over SSH.
-"""
+"""All machines at once: the Remote port over SSH."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,36 +21,26 @@ T = TypeVar("T")
 
 
 class Ssh:
-    """
-    Reach machines over SSH, `settings.parallel` at a time, each step with a deadline.
-    """
+    """Reach machines over SSH, `settings.parallel` at a time, each step with a deadline."""
 
     def __init__(self, settings: SshSettings) -> None:
         self.settings = settings
 
     def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str = "") -> list[PushResult]:
-        """
-        Put the bundle on every host; a failed host says so in its result. Raise HostKeyError.
-        """
+        """Put the bundle on every host; a failed host says so in its result. Raise HostKeyError."""
         data, target = map_file(bundle), root or self.settings.root
         return self._each(hosts, self.settings.push, lambda link: push_one(link, data, digest, target))
 
     def run(self, hosts: Sequence[Host], command: str, deadline: float, stdin: str = "") -> list[RunResult]:
-        """
-        Run a shell command on every host within *deadline* seconds; raise RemoteError for a lost one.
-        """
+        """Run a shell command on every host within *deadline* seconds; raise RemoteError for a lost one."""
         return self._each(hosts, deadline, lambda link: run_one(link, command, stdin.encode()))
 
     def ask(self, hosts: Sequence[Host], command: str, deadline: float) -> list[Answer]:
-        """
-        Run a shell command on every host within *deadline* seconds; a lost one says so in its answer.
-        """
+        """Run a shell command on every host within *deadline* seconds; a lost one says so in its answer."""
         return self._each(hosts, deadline, lambda link: answer_of(link, command))
 
     def run_elevated(self, hosts: Sequence[Host], script: str, deadline: float) -> list[RunResult]:
-        """
-        Run a bash script with the rights that the machine folder (its `$1`) needs. Raise RemoteError.
-        """
+        """Run a bash script with the rights that the machine folder (its `$1`) needs. Raise RemoteError."""
         command = elevated("tpuctl-run", script, self.settings.root)
         return self._each(hosts, deadline, lambda link: run_one(link, command))
 
@@ -66,15 +54,11 @@ class Ssh:
         self._each(hosts, self.settings.push, lambda link: put_one(link, data, root, target, mode))
 
     def follow(self, host: Host, command: str) -> Iterator[str]:
-        """
-        Yield the lines of a command as they come. Raise RemoteError when the link is lost.
-        """
+        """Yield the lines of a command as they come. Raise RemoteError when the link is lost."""
         return follow(host, self.settings, command)
 
     def shell(self, host: Host, command: str | None = None) -> int:
-        """
-        Give the user a shell (or one command) on *host* and return its exit code. Raise RemoteError.
-        """
+        """Give the user a shell (or one command) on *host* and return its exit code. Raise RemoteError."""
         return shell(host, self.settings, command)
 
     def _each(self, hosts: Sequence[Host], deadline: float, work: Callable[[Link], T]) -> list[T]:
@@ -100,9 +84,7 @@ class Ssh:
 
 
 def _together(faults: Sequence[BaseException]) -> BaseException:
-    """
-    Make one error of many: a wrong host key comes first, then an error that is not SSH's.
-    """
+    """Make one error of many: a wrong host key comes first, then an error that is not SSH's."""
     ranked = sorted(
         faults, key=lambda fault: (not isinstance(fault, HostKeyError), isinstance(fault, RemoteError))
     )

@@ -24,9 +24,7 @@ _NOTHING_SENT = "Nothing was sent to it."
 
 
 def remember(folder: Path, host: Host) -> None:
-    """
-    Write down the pins of *host*: one file for each machine name, replaced whole.
-    """
+    """Write down the pins of *host*: one file for each machine name, replaced whole."""
     private_folder(folder)
     text = "".join(f"{key}\n" for key in host.host_keys)
     target = _file(folder, host.name)
@@ -39,17 +37,13 @@ def remember(folder: Path, host: Host) -> None:
 
 
 def recall(folder: Path, name: str) -> tuple[str, ...]:
-    """
-    Return the remembered pins of a machine; none is an empty tuple.
-    """
+    """Return the remembered pins of a machine; none is an empty tuple."""
     target = _file(folder, name)
     return tuple(target.read_text().split("\n")[:-1]) if target.exists() else ()
 
 
 def forget(folder: Path, name: str) -> None:
-    """
-    Drop the pins of a machine that is gone.
-    """
+    """Drop the pins of a machine that is gone."""
     _file(folder, name).unlink(missing_ok=True)
 
 
@@ -82,9 +76,7 @@ def pinned(
 
 
 def refusal(host: Host, shown: "paramiko.PKey", expected: Sequence["paramiko.PKey"]) -> HostKeyError:
-    """
-    Build the error for a machine that shows another key than its pins.
-    """
+    """Build the error for a machine that shows another key than its pins."""
     wanted = ", ".join(f"{key.get_name()} {fingerprint(key)}" for key in expected)
     return HostKeyError(
         f"{host.name} ({host.address} port {host.port}) shows the host key {shown.get_name()} "
@@ -96,16 +88,12 @@ def refusal(host: Host, shown: "paramiko.PKey", expected: Sequence["paramiko.PKe
 
 
 def fingerprint(key: "paramiko.PKey") -> str:
-    """
-    Return a key's fingerprint as OpenSSH prints it.
-    """
+    """Return a key's fingerprint as OpenSSH prints it."""
     return str(key.fingerprint)
 
 
 def _parse(host: Host, line: str) -> "paramiko.PKey":
-    """
-    Read one `type base64 [comment]` line.
-    """
+    """Read one `type base64 [comment]` line."""
     import paramiko
 
     try:

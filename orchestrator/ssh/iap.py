@@ -1,6 +1,4 @@
-"""
-A connection through Google's Identity-Aware Proxy: the standard input and output of a gcloud of its own.
-"""
+"""A connection through Google's Identity-Aware Proxy: the standard input and output of a gcloud of its own."""
 
 import contextlib
 import os
@@ -59,46 +57,34 @@ class IapPipe:
         self._end = weakref.finalize(self, _end, self._process)
 
     def send(self, data: bytes) -> int:
-        """
-        Send some of *data*, and return how much.
-        """
+        """Send some of *data*, and return how much."""
         return self._inward.send(data)
 
     def recv(self, size: int) -> bytes:
-        """
-        Return what came, nothing at the end.
-        """
+        """Return what came, nothing at the end."""
         data = self._outward.recv(size)
         self._ended = self._ended or not data
         return data
 
     def settimeout(self, seconds: float | None) -> None:
-        """
-        Bound each `send` and `recv`.
-        """
+        """Bound each `send` and `recv`."""
         self._inward.settimeout(seconds)
         self._outward.settimeout(seconds)
 
     def shutdown(self, how: int) -> None:
-        """
-        End the connection in the given direction.
-        """
+        """End the connection in the given direction."""
         for pipe in (self._inward, self._outward):
             with contextlib.suppress(OSError):
                 pipe.shutdown(how)
 
     def close(self) -> None:
-        """
-        End gcloud.
-        """
+        """End gcloud."""
         self._end()
         self._inward.close()
         self._outward.close()
 
     def fault(self) -> tuple[str, str]:
-        """
-        Return why gcloud ended, in its own words, and what to do; nothing where it gave no reason.
-        """
+        """Return why gcloud ended, in its own words, and what to do; nothing where it gave no reason."""
         if not self._over():
             return "", ""
         self._said.seek(0)
@@ -111,9 +97,7 @@ class IapPipe:
         return f"gcloud says: {words}", hint
 
     def _over(self) -> bool:
-        """
-        Say whether gcloud has ended; one whose output has ended is about to.
-        """
+        """Say whether gcloud has ended; one whose output has ended is about to."""
         if self._ended:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(1.0)
@@ -133,9 +117,7 @@ def _words(target: Iap, port: int) -> list[str]:
 
 
 def _environment(target: Iap, folder: Path) -> dict[str, str]:
-    """
-    Return the environment of gcloud; for a local cloud without the user's login, settings and proxies.
-    """
+    """Return the environment of gcloud; for a local cloud without the user's login, settings and proxies."""
     environment = {**os.environ, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
     if not target.relay:
         return environment

@@ -1,6 +1,4 @@
-"""
-Which paths of the source folder stay at home: .gitignore and .tpuctlignore, nested ones too, and keys.
-"""
+"""Which paths of the source folder stay at home: .gitignore and .tpuctlignore, nested ones too, and keys."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -25,9 +23,7 @@ The user's rules win over these, and over those of `KEY_FILES`.
 
 
 class Why(Enum):
-    """
-    Say whose rule decided: nobody's, the user's, tpuctl's for keys, or tpuctl's for all else.
-    """
+    """Say whose rule decided: nobody's, the user's, tpuctl's for keys, or tpuctl's for all else."""
 
     NOBODY = "nobody"
     USER = "user"
@@ -37,9 +33,7 @@ class Why(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """
-    Say whether a path stays at home, why, and by which line (file:line, for rules of the user).
-    """
+    """Say whether a path stays at home, why, and by which line (file:line, for rules of the user)."""
 
     home: bool
     why: Why = Why.NOBODY
@@ -47,17 +41,13 @@ class Verdict:
 
     @property
     def asked_for(self) -> bool:
-        """
-        Say whether a `!` rule of the user sends it.
-        """
+        """Say whether a `!` rule of the user sends it."""
         return not self.home and self.why is Why.USER
 
 
 @dataclass(frozen=True)
 class _Level:
-    """
-    Hold the rules of one folder ("" or ending in "/", relative to the source); *lines* name their places.
-    """
+    """Hold the rules of one folder ("" or ending in "/", relative to the source); *lines* name their places."""
 
     prefix: str
     spec: "GitIgnoreSpec"
@@ -67,9 +57,7 @@ class _Level:
 
 @dataclass(frozen=True)
 class Rules:
-    """
-    Hold the rules that reach a folder: its own first, then those of the folders above.
-    """
+    """Hold the rules that reach a folder: its own first, then those of the folders above."""
 
     levels: tuple[_Level, ...] = ()
 
@@ -101,9 +89,7 @@ class Rules:
         return Rules((_Level(prefix, spec, lines=places), *self.levels))
 
     def judge(self, path: str, name: str, folder: bool) -> Verdict:
-        """
-        Tell whether *path* (relative to the source) stays at home; the nearest rule decides.
-        """
+        """Tell whether *path* (relative to the source) stays at home; the nearest rule decides."""
         if name in ALWAYS:
             return Verdict(home=True, why=Why.OURS)
         for level in self.levels:
@@ -116,9 +102,7 @@ class Rules:
 
 
 def first_rules() -> Rules:
-    """
-    Return the rules that hold where no file of the user's says anything.
-    """
+    """Return the rules that hold where no file of the user's says anything."""
     from pathspec import GitIgnoreSpec
 
     ours = {Why.KEY: KEY_FILES, Why.OURS: WRITTEN}
@@ -126,9 +110,7 @@ def first_rules() -> Rules:
 
 
 def named_like_a_key(path: str) -> bool:
-    """
-    Say whether tpuctl's own rules would keep the path at home as a key.
-    """
+    """Say whether tpuctl's own rules would keep the path at home as a key."""
     from pathspec import GitIgnoreSpec
 
     return bool(GitIgnoreSpec.from_lines(KEY_FILES).match_file(path))

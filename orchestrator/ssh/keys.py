@@ -1,6 +1,4 @@
-"""
-The SSH key of a deployment: one ed25519 pair, readable by its owner only.
-"""
+"""The SSH key of a deployment: one ed25519 pair, readable by its owner only."""
 
 import os
 import tempfile
@@ -17,17 +15,13 @@ KEY_FILE = "id_ed25519"
 
 @dataclass(frozen=True)
 class DeploymentKey:
-    """
-    Hold the path of the private key and the public key (`ssh-ed25519 AAAA...`, without comment).
-    """
+    """Hold the path of the private key and the public key (`ssh-ed25519 AAAA...`, without comment)."""
 
     path: Path
     public: str
 
     def metadata_line(self, user: str = SSH_USER) -> str:
-        """
-        Return the line for the machines' `ssh-keys` metadata (docs/facts.md 2.4).
-        """
+        """Return the line for the machines' `ssh-keys` metadata (docs/facts.md 2.4)."""
         return f"{user}:{self.public} {user}"
 
 
@@ -47,16 +41,12 @@ def ensure_key(folder: Path) -> DeploymentKey:
 
 
 def forget_key(folder: Path) -> None:
-    """
-    Remove the key; one that is gone is fine.
-    """
+    """Remove the key; one that is gone is fine."""
     (folder / KEY_FILE).unlink(missing_ok=True)
 
 
 def _create(path: Path) -> None:
-    """
-    Write a new private key whole or not at all; an existing file wins.
-    """
+    """Write a new private key whole or not at all; an existing file wins."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -77,9 +67,7 @@ def _create(path: Path) -> None:
 
 
 def _public(path: Path) -> str:
-    """
-    Return the public half of a private key file.
-    """
+    """Return the public half of a private key file."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 

@@ -1,6 +1,4 @@
-"""
-How we reach machines: user, key, folder and the bounds of every step.
-"""
+"""How we reach machines: user, key, folder and the bounds of every step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,6 +1,4 @@
-"""
-The data of the job on this computer: which files there are, and what they hold, read once.
-"""
+"""The data of the job on this computer: which files there are, and what they hold, read once."""
 
 import base64
 import contextlib
@@ -42,9 +40,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataSet:
-    """
-    Hold one line of `job.data`; of a folder of a bucket (gs://...) the machines list the files themselves.
-    """
+    """Hold one line of `job.data`; of a folder of a bucket (gs://...) the machines list the files themselves."""
 
     name: str
     source: str
@@ -52,16 +48,12 @@ class DataSet:
 
     @property
     def in_bucket(self) -> bool:
-        """
-        Say whether it is read from a bucket, not from this computer.
-        """
+        """Say whether it is read from a bucket, not from this computer."""
         return self.source.startswith("gs://")
 
     @property
     def size(self) -> int:
-        """
-        Return the bytes of its files on this computer.
-        """
+        """Return the bytes of its files on this computer."""
         return sum(file.size for file in self.files)
 
 
@@ -93,18 +85,14 @@ def scan(
 
 
 def size_of(wanted: Mapping[str, str], base: Path) -> int:
-    """
-    Return the bytes of all local sources, without reading them. Raise UsageError as `scan` does.
-    """
+    """Return the bytes of all local sources, without reading them. Raise UsageError as `scan` does."""
     local = {name: source for name, source in wanted.items() if not source.startswith("gs://")}
     walks = (_walk(name, base / Path(source).expanduser()) for name, source in local.items())
     return sum(path.stat().st_size for found in walks for _, path in found)
 
 
 def listing(sets: Sequence[DataSet]) -> bytes:
-    """
-    Return the list that travels with the code: the same files give the same bytes.
-    """
+    """Return the list that travels with the code: the same files give the same bytes."""
     body = [
         {
             "name": one.name,
@@ -117,17 +105,13 @@ def listing(sets: Sequence[DataSet]) -> bytes:
 
 
 def stamp_of(path: Path) -> Stamp:
-    """
-    Return size, inode and times of a file. Raise OSError.
-    """
+    """Return size, inode and times of a file. Raise OSError."""
     found = path.stat()
     return (found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def changed(file: DataFile) -> UsageError:
-    """
-    Return the error for a file that is not any more what was read.
-    """
+    """Return the error for a file that is not any more what was read."""
     return UsageError(
         f"{file.path} of job.data changed while it was read",
         hint="run the command again when nothing writes to it",
@@ -142,9 +126,7 @@ def _file(place: str, path: Path, sums: Mapping[Path, tuple[Stamp, str, str]]) -
 
 
 def _walk(name: str, source: Path) -> list[tuple[str, Path]]:
-    """
-    Return place and path of each file of a set; a single file is a folder of one.
-    """
+    """Return place and path of each file of a set; a single file is a folder of one."""
     if source.is_file():
         return [(source.name, source)]
     if not source.is_dir():
@@ -188,9 +170,7 @@ def _refused(what: str, hint: str) -> UsageError:
 def _sums(
     paths: Sequence[Path], cache: Path, tell: Callable[[int, int], None]
 ) -> dict[Path, tuple[Stamp, str, str]]:
-    """
-    Return stamp, sha256 and crc32c of each file; four are read at once.
-    """
+    """Return stamp, sha256 and crc32c of each file; four are read at once."""
     known = _recall(cache)
     try:
         stamps = {path: stamp_of(path) for path in paths}
@@ -244,9 +224,7 @@ def _recall(cache: Path) -> dict[str, tuple[Stamp, str, str]]:
 def _remember(
     cache: Path, known: dict[str, tuple[Stamp, str, str]], found: dict[Path, tuple[Stamp, str, str]]
 ) -> None:
-    """
-    Write down what was read; without room for it the next time reads again.
-    """
+    """Write down what was read; without room for it the next time reads again."""
     now = {**known, **{str(path.absolute()): held for path, held in found.items()}}
     with contextlib.suppress(OSError):
         private_folder(cache.parent)

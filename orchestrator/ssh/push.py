@@ -1,6 +1,4 @@
-"""
-Push a bundle to one machine: one exec channel, one tar stream, an atomic switch.
-"""
+"""Push a bundle to one machine: one exec channel, one tar stream, an atomic switch."""
 
 import mmap
 from contextlib import suppress
@@ -28,9 +26,7 @@ MOST_SAID = 1 << 20
 
 @dataclass
 class Progress:
-    """
-    Count the bytes that went out, so that a cut push can say how far it came.
-    """
+    """Count the bytes that went out, so that a cut push can say how far it came."""
 
     sent: int = 0
 
@@ -53,9 +49,7 @@ def push_one(link: Link, data: Bundle, digest: str, root: str) -> PushResult:
 
 
 def map_file(path: Path) -> mmap.mmap:
-    """
-    Open a bundle for reading by all hosts at once.
-    """
+    """Open a bundle for reading by all hosts at once."""
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -77,9 +71,7 @@ def _push(link: Link, data: Bundle, digest: str, root: str, progress: Progress) 
 
 
 def _more(link: Link, said: bytes, piece: bytes) -> bytes:
-    """
-    Return all that was said; a machine that talks without end would fill our memory.
-    """
+    """Return all that was said; a machine that talks without end would fill our memory."""
     if len(said) + len(piece) > MOST_SAID:
         raise RemoteError(
             f"push to {link.host.name} ({link.host.address}): it printed more than {MOST_SAID >> 20} MiB"
@@ -88,16 +80,12 @@ def _more(link: Link, said: bytes, piece: bytes) -> bytes:
 
 
 def _lines(said: bytes) -> set[bytes]:
-    """
-    Return the whole lines so far; a login script of the machine may print some of its own.
-    """
+    """Return the whole lines so far; a login script of the machine may print some of its own."""
     return set(said.split(b"\n")[:-1])
 
 
 def _send(link: Link, channel: "paramiko.Channel", data: Bundle, progress: Progress) -> None:
-    """
-    Send all of *data*; stop when the machine complains, its own words say why.
-    """
+    """Send all of *data*; stop when the machine complains, its own words say why."""
     with suppress(OSError, EOFError):
         for start in range(0, len(data), _CHUNK):
             if channel.recv_ready():

@@ -1,6 +1,4 @@
-"""
-Put one small file on a machine: temporary name, checksum, rename.
-"""
+"""Put one small file on a machine: temporary name, checksum, rename."""
 
 import hashlib
 
@@ -23,9 +21,7 @@ mv -fT "$temporary" "$target"
 
 
 def put_one(link: Link, data: bytes, root: str, target: str, mode: int) -> None:
-    """
-    Put *data* at *target* (a path below the machine folder *root*) with *mode*. Raise RemoteError.
-    """
+    """Put *data* at *target* (a path below the machine folder *root*) with *mode*. Raise RemoteError."""
     digest = hashlib.sha256(data).hexdigest()
     command = elevated("tpuctl-put", _SCRIPT, root, target, digest, f"{mode:04o}")
     with link:

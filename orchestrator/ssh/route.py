@@ -1,6 +1,4 @@
-"""
-What an SSH connection runs over: TCP from here, another machine's SSH connection, or gcloud.
-"""
+"""What an SSH connection runs over: TCP from here, another machine's SSH connection, or gcloud."""
 
 import contextlib
 import socket
@@ -20,17 +18,13 @@ IDLE_SECONDS = 30.0
 
 
 def patience(host: Host, connect: float) -> float:
-    """
-    Return the seconds in which a link to *host* must stand, given those for one connection.
-    """
+    """Return the seconds in which a link to *host* must stand, given those for one connection."""
     own = connect + (iap.START_SECONDS if host.iap else 0.0)
     return own + (patience(host.via, connect) if host.via else 0.0)
 
 
 class Way:
-    """
-    Lead to one machine. `close` gives back what `open` has taken; both may be called again.
-    """
+    """Lead to one machine. `close` gives back what `open` has taken; both may be called again."""
 
     def __init__(self, host: Host, settings: "SshSettings") -> None:
         self._host = host
@@ -39,9 +33,7 @@ class Way:
         self._sock: Any = None
 
     def open(self, seconds: float) -> Any:
-        """
-        Return what the connection is to run over, None for plain TCP. Raise OSError and RemoteError.
-        """
+        """Return what the connection is to run over, None for plain TCP. Raise OSError and RemoteError."""
         self.close()
         host, settings = self._host, self._settings
         if host.iap is not None:
@@ -56,9 +48,7 @@ class Way:
         return self._sock
 
     def close(self) -> None:
-        """
-        Close what was opened; a jump that others use stays.
-        """
+        """Close what was opened; a jump that others use stays."""
         sock, self._sock = self._sock, None
         jump, self._jump = self._jump, None
         if sock is not None:
@@ -69,17 +59,13 @@ class Way:
 
     @property
     def words(self) -> str:
-        """
-        Say in a message which way this is, nothing for the straight one.
-        """
+        """Say in a message which way this is, nothing for the straight one."""
         if self._host.iap is not None:
             return " through Identity-Aware Proxy"
         return f" through {self._host.via.name}" if self._host.via is not None else ""
 
     def fault(self) -> tuple[str, str]:
-        """
-        Return what went wrong on the way and what to do about it, nothing where that is not known.
-        """
+        """Return what went wrong on the way and what to do about it, nothing where that is not known."""
         return self._sock.fault() if isinstance(self._sock, iap.IapPipe) else ("", "")
 
     def _through(self, jump: "Link", machine: Host) -> Any:
@@ -96,9 +82,7 @@ class Way:
 
 
 class Jumps:
-    """
-    Keep one connection to each machine that others are reached through, for all who need it.
-    """
+    """Keep one connection to each machine that others are reached through, for all who need it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -107,9 +91,7 @@ class Jumps:
         self._timers: dict[Link, threading.Timer] = {}
 
     def take(self, host: Host, settings: "SshSettings") -> "Link":
-        """
-        Return an open link to *host*: the one that stands, else a new one. Raise RemoteError.
-        """
+        """Return an open link to *host*: the one that stands, else a new one. Raise RemoteError."""
         from orchestrator.ssh.connection import Link
 
         with self._lock:
@@ -124,9 +106,7 @@ class Jumps:
             return link
 
     def give(self, link: "Link") -> None:
-        """
-        Give a link back; it is closed when nobody takes it for a while, at once when it is broken.
-        """
+        """Give a link back; it is closed when nobody takes it for a while, at once when it is broken."""
         with self._lock:
             self._users[link] -= 1
             if self._users[link] > 0:

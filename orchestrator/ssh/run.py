@@ -1,6 +1,4 @@
-"""
-Commands on one machine: an exit code, or an error; a lost channel is never success.
-"""
+"""Commands on one machine: an exit code, or an error; a lost channel is never success."""
 
 import codecs
 import contextlib
@@ -26,9 +24,7 @@ LONGEST_LINE = 1 << 20
 
 @dataclass(frozen=True)
 class Answer:
-    """
-    Hold what one machine printed, its exit code, and without one the fault that says why there is none.
-    """
+    """Hold what one machine printed, its exit code, and without one the fault that says why there is none."""
 
     host: str
     exit_code: int | None
@@ -38,9 +34,7 @@ class Answer:
 
 
 def answer_of(link: Link, command: str) -> Answer:
-    """
-    Open the link and run a shell command over it; what came before a fault is kept.
-    """
+    """Open the link and run a shell command over it; what came before a fault is kept."""
     output, errors = bytearray(), bytearray()
     code: int | None = None
     fault: RemoteError | None = None
@@ -53,9 +47,7 @@ def answer_of(link: Link, command: str) -> Answer:
 
 
 def run_one(link: Link, command: str, stdin: bytes = b"") -> RunResult:
-    """
-    Open the link and run a shell command over it, see `run_on`. Raise RemoteError.
-    """
+    """Open the link and run a shell command over it, see `run_on`. Raise RemoteError."""
     with link:
         return run_on(link, command, stdin)
 
@@ -72,9 +64,7 @@ def run_on(link: Link, command: str, stdin: bytes = b"") -> RunResult:
 
 
 def _run(link: Link, command: str, stdin: bytes, output: bytearray, errors: bytearray) -> int:
-    """
-    Run a shell command over an open link into *output* and *errors*, and return its exit code.
-    """
+    """Run a shell command over an open link into *output* and *errors*, and return its exit code."""
     channel = link.execute(command)
     side = [
         threading.Thread(target=_feed, args=(link, channel, stdin), daemon=True),
@@ -119,9 +109,7 @@ def follow(host: Host, settings: SshSettings, command: str) -> Iterator[str]:
 
 
 def read(link: Link, channel: "paramiko.Channel") -> Iterator[bytes]:
-    """
-    Yield what the command prints until its output ends or the channel is gone.
-    """
+    """Yield what the command prints until its output ends or the channel is gone."""
     # What is taken is acknowledged, and a link that was cut may be found gone by that.
     with contextlib.suppress(OSError, EOFError):
         while data := channel.recv(_CHUNK):
@@ -130,18 +118,14 @@ def read(link: Link, channel: "paramiko.Channel") -> Iterator[bytes]:
 
 
 def errors_of(channel: "paramiko.Channel") -> str:
-    """
-    Return what the command said on its error stream, shortened for a message.
-    """
+    """Return what the command said on its error stream, shortened for a message."""
     errors = bytearray()
     _drain(channel, errors)
     return errors.decode(errors="replace").strip()[-600:]
 
 
 def exit_code(link: Link, channel: "paramiko.Channel") -> int:
-    """
-    Return the exit code. Raise RemoteError when the machine did not send one.
-    """
+    """Return the exit code. Raise RemoteError when the machine did not send one."""
     code = channel.recv_exit_status()
     if code < 0:
         raise _by_signal(link) if _answers(channel) else link.fault()
@@ -149,9 +133,7 @@ def exit_code(link: Link, channel: "paramiko.Channel") -> int:
 
 
 def _answers(channel: "paramiko.Channel") -> bool:
-    """
-    Say whether the machine still answers on the connection of a channel that it has closed.
-    """
+    """Say whether the machine still answers on the connection of a channel that it has closed."""
     try:
         transport = channel.get_transport()
         transport.global_request("keepalive@openssh.com", wait=True)
@@ -169,9 +151,7 @@ def _by_signal(link: Link) -> RemoteError:
 
 
 def _feed(link: Link, channel: "paramiko.Channel", stdin: bytes) -> None:
-    """
-    Send the input; a command may end without reading it.
-    """
+    """Send the input; a command may end without reading it."""
     view = memoryview(stdin)
     with contextlib.suppress(OSError, EOFError):
         for start in range(0, len(view), _CHUNK):

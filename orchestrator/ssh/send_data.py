@@ -1,6 +1,4 @@
-"""
-Bring the job's data from this computer to the bucket: each file once, under the sha256 of what it holds.
-"""
+"""Bring the job's data from this computer to the bucket: each file once, under the sha256 of what it holds."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

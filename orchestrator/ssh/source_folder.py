@@ -1,6 +1,4 @@
-"""
-A look at the source folder, without reading a file: what would be sent, what stays, and what cannot be sent.
-"""
+"""A look at the source folder, without reading a file: what would be sent, what stays, and what cannot be sent."""
 
 import contextlib
 import os
@@ -53,9 +51,7 @@ class AtHome:
 
 @dataclass(frozen=True)
 class Survey:
-    """
-    Hold what would be sent, sorted by path, and what stays at home by rules of the user or for keys.
-    """
+    """Hold what would be sent, sorted by path, and what stays at home by rules of the user or for keys."""
 
     entries: list[Entry] = field(default_factory=list)
     at_home: list[AtHome] = field(default_factory=list)
@@ -72,9 +68,7 @@ def survey(source: Path, limit: int = LIMIT) -> list[Entry]:
 
 
 def look(source: Path, limit: int = LIMIT) -> Survey:
-    """
-    Return what would be sent, and what stays at home. Raise UsageError as `survey` does.
-    """
+    """Return what would be sent, and what stays at home. Raise UsageError as `survey` does."""
     return _surveyed(source, limit, homes=True)
 
 
@@ -91,9 +85,7 @@ def _surveyed(source: Path, limit: int, *, homes: bool) -> Survey:
 
 
 def megabytes(size: int) -> str:
-    """
-    Return a size in MB for people.
-    """
+    """Return a size in MB for people."""
     return f"{size / 1_000_000:,.1f} MB"
 
 
@@ -131,9 +123,7 @@ def _walk(root: Path, folder: Path, prefix: str, rules: Rules, into: Survey, *, 
 
 
 def _at_home(file: Path, path: str, verdict: Verdict) -> AtHome:
-    """
-    Return one path that stays at home with its size; what cannot be read counts as nothing.
-    """
+    """Return one path that stays at home with its size; what cannot be read counts as nothing."""
     if file.is_symlink() or not file.is_dir():
         return AtHome(path, verdict, 1, file.lstat().st_size)
     files = size = 0
@@ -166,9 +156,7 @@ def _entry(root: Path, file: Path, path: str, status: os.stat_result) -> Entry:
 
 
 def _target(root: Path, file: Path, path: str) -> str:
-    """
-    Return a symlink's target relative to its folder; absolute paths of this computer mean nothing elsewhere.
-    """
+    """Return a symlink's target relative to its folder; absolute paths of this computer mean nothing elsewhere."""
     target = Path(os.path.realpath(file))
     if target != root and root not in target.parents:
         raise UsageError(
@@ -188,9 +176,7 @@ def _unreadable(file: Path, error: OSError | None) -> UsageError:
 
 
 def _too_large(source: Path, entries: list[Entry], total: int, limit: int) -> UsageError:
-    """
-    Build the error that shows the three largest entries of the folder.
-    """
+    """Build the error that shows the three largest entries of the folder."""
     sizes: Counter[str] = Counter()
     for entry in entries:
         top, slash, _ = entry.path.partition("/")

@@ -1,6 +1,4 @@
-"""
-A shell on a machine for the user: on a terminal as one expects, without one as a plain pipe.
-"""
+"""A shell on a machine for the user: on a terminal as one expects, without one as a plain pipe."""
 
 import contextlib
 import os
@@ -55,9 +53,7 @@ def _terminal() -> tuple[str, int, int]:
 
 
 def _inward(channel: "paramiko.Channel", terminal: bool, over: threading.Event) -> None:
-    """
-    Pass on what the user types and the size of the window, until the session is over.
-    """
+    """Pass on what the user types and the size of the window, until the session is over."""
     size = _terminal() if terminal else None
     with contextlib.suppress(OSError, EOFError):
         while not over.is_set() and not channel.closed:
@@ -86,9 +82,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _raw_mode(wanted: bool) -> Iterator[None]:
-    """
-    Switch the terminal to raw mode and back, whatever happens.
-    """
+    """Switch the terminal to raw mode and back, whatever happens."""
     if not wanted:
         yield
         return

@@ -34,29 +34,21 @@ LARGEST_PACKET = 256 << 10
 
 
 class FloodError(paramiko.SSHException):
-    """
-    Say that a machine sends more than it may.
-    """
+    """Say that a machine sends more than it may."""
 
 
 class _Packets(Packetizer):
-    """
-    Read packets of a bounded size: the other side says how long each is, before any login up to 4 GiB.
-    """
+    """Read packets of a bounded size: the other side says how long each is, before any login up to 4 GiB."""
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
-        """
-        Read *n* bytes. Raise FloodError for more than a packet may have.
-        """
+        """Read *n* bytes. Raise FloodError for more than a packet may have."""
         if n > LARGEST_PACKET:
             raise FloodError(f"the machine announces a packet of {n} bytes")
         return super().read_all(n, check_rekey)
 
 
 def _within(feed: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """
-    Return *feed*, which takes data of a channel, with a bound: paramiko keeps what is beyond the window.
-    """
+    """Return *feed*, which takes data of a channel, with a bound: paramiko keeps what is beyond the window."""
 
     def take(channel: Any, message: Any) -> None:
         feed(channel, message)
@@ -88,26 +80,20 @@ class Transport(paramiko.Transport):
     }
 
     def _send_message(self, data: Any) -> None:
-        """
-        Send one message; messages of channels come here one at a time, under `clear_to_send_lock`.
-        """
+        """Send one message; messages of channels come here one at a time, under `clear_to_send_lock`."""
         raw = cast("bytes", util.asbytes(data))
         if raw[0] in _ABOUT_AN_OPEN_CHANNEL and not self._is_open(int.from_bytes(raw[1:5], "big")):
             return
         super()._send_message(data)  # type: ignore[misc]
 
     def _is_open(self, number: int) -> bool:
-        """
-        Tell whether the other side's channel *number* is one that this side has not closed.
-        """
+        """Tell whether the other side's channel *number* is one that this side has not closed."""
         channels = self._channels.values()  # type: ignore[attr-defined]
         return any(channel.remote_chanid == number and not channel.closed for channel in channels)
 
 
 def open_transport(sock: Any, **options: Any) -> Transport:
-    """
-    Build a transport with fast ciphers and a send buffer that a slow link empties within the stall time.
-    """
+    """Build a transport with fast ciphers and a send buffer that a slow link empties within the stall time."""
     if isinstance(sock, socket.socket):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,6 +1,4 @@
-"""
-A port of this computer that leads to a port of a machine, over whichever SSH link stands at the time.
-"""
+"""A port of this computer that leads to a port of a machine, over whichever SSH link stands at the time."""
 
 import contextlib
 import socket
@@ -20,18 +18,14 @@ _CHUNK = 64 * 1024
 
 @dataclass(frozen=True)
 class Target:
-    """
-    Say where connections go: over *link* to *address* and *port* as the machine sees them.
-    """
+    """Say where connections go: over *link* to *address* and *port* as the machine sees them."""
 
     link: Link
     address: str
     port: int
 
     def listens(self) -> bool:
-        """
-        Say whether something takes connections there.
-        """
+        """Say whether something takes connections there."""
         try:
             self.link.dial(self.address, self.port, (HERE, 0)).close()
         except RemoteError:
@@ -39,9 +33,7 @@ class Target:
         return True
 
     def answers(self, path: str) -> int:
-        """
-        Ask for *path* by HTTP and return the status, 0 when nobody answers so.
-        """
+        """Ask for *path* by HTTP and return the status, 0 when nobody answers so."""
         with contextlib.suppress(RemoteError, OSError, EOFError, ValueError, IndexError):
             channel = self.link.dial(self.address, self.port, (HERE, 0))
             with contextlib.closing(channel):
@@ -52,9 +44,7 @@ class Target:
 
 
 def free_port(wanted: int) -> int:
-    """
-    Return *wanted* when nobody uses that port of this computer, else 0: the system then chooses one.
-    """
+    """Return *wanted* when nobody uses that port of this computer, else 0: the system then chooses one."""
     with contextlib.closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -114,16 +104,12 @@ class Tunnel:
         threading.Thread(target=self._accept, name="tunnel", daemon=True).start()
 
     def lead(self, target: Target | None) -> None:
-        """
-        Send connections to *target* from now on, nowhere when None.
-        """
+        """Send connections to *target* from now on, nowhere when None."""
         self._target = target
         self.refused.clear()
 
     def close(self) -> None:
-        """
-        Stop listening.
-        """
+        """Stop listening."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -135,9 +121,7 @@ class Tunnel:
                 threading.Thread(target=self._carry, args=(client, peer), daemon=True).start()
 
     def _carry(self, client: socket.socket, peer: tuple[str, int]) -> None:
-        """
-        Copy both ways until both sides have said all.
-        """
+        """Copy both ways until both sides have said all."""
         target = self._target
         with contextlib.closing(client):
             if target is None:
@@ -155,9 +139,7 @@ class Tunnel:
 
 
 def _copy(source: "socket.socket | paramiko.Channel", sink: "socket.socket | paramiko.Channel") -> None:
-    """
-    Copy until *source* ends, then tell *sink* so.
-    """
+    """Copy until *source* ends, then tell *sink* so."""
     try:
         while data := source.recv(_CHUNK):
             sink.sendall(data)

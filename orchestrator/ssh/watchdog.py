@@ -1,6 +1,4 @@
-"""
-The bound of every remote step: a link that is silent or late is closed.
-"""
+"""The bound of every remote step: a link that is silent or late is closed."""
 
 import threading
 from collections.abc import Callable
@@ -26,27 +24,19 @@ class Watchdog:
         self._thread.start()
 
     def touch(self) -> None:
-        """
-        Note that the other side answered just now.
-        """
+        """Note that the other side answered just now."""
         self._seen = monotonic()
 
     def remaining(self) -> float | None:
-        """
-        Return the seconds until the deadline.
-        """
+        """Return the seconds until the deadline."""
         return None if self._deadline is None else self._start + self._deadline - monotonic()
 
     def stop(self) -> None:
-        """
-        End the watch; *close* is not called any more.
-        """
+        """End the watch; *close* is not called any more."""
         self._over.set()
 
     def wait(self, seconds: float) -> bool:
-        """
-        Wait for *seconds*; return True when the watch is over.
-        """
+        """Wait for *seconds*; return True when the watch is over."""
         return self._over.wait(seconds)
 
     def _run(self) -> None:

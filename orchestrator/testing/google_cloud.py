@@ -1,6 +1,4 @@
-"""
-The local cloud in the place of Google's addresses, for the clients of this process.
-"""
+"""The local cloud in the place of Google's addresses, for the clients of this process."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -50,9 +48,7 @@ class GoogleCloud:
 
     @contextmanager
     def installed(self) -> Iterator["GoogleCloud"]:
-        """
-        Answer for Google in this process while the block runs; application default credentials are there.
-        """
+        """Answer for Google in this process while the block runs; application default credentials are there."""
         from google.auth.credentials import AnonymousCredentials
 
         ours, adapters = CloudAdapter(self._router, self.cloud), requests.Session.get_adapter
@@ -74,16 +70,12 @@ class GoogleCloud:
             yield self
 
     def advance(self, seconds: float) -> None:
-        """
-        Let time pass: operations end, notices run out, machines are billed.
-        """
+        """Let time pass: operations end, notices run out, machines are billed."""
         self.clock.advance(seconds)
         self.cloud.tick()
 
     def preempt(self, name: str, *, notice: bool = True) -> None:
-        """
-        Take a TPU node or a spot VM away; with *notice* it has 30 s.
-        """
+        """Take a TPU node or a spot VM away; with *notice* it has 30 s."""
         self.cloud.preempt(name, notice)
 
     def fail(self, method: str, *failures: str) -> None:
@@ -96,30 +88,22 @@ class GoogleCloud:
 
     @property
     def calls(self) -> Counter[str]:
-        """
-        Return how often each method was called, such as `tpu.nodes.create`.
-        """
+        """Return how often each method was called, such as `tpu.nodes.create`."""
         return self.cloud.calls
 
     @property
     def running(self) -> list[str]:
-        """
-        Return the names of the VMs and TPU nodes that run, which are billed.
-        """
+        """Return the names of the VMs and TPU nodes that run, which are billed."""
         self.cloud.tick()
         return sorted({_resource(machine) for machine in self.cloud.machines()})
 
     @property
     def bill(self) -> list[BillLine]:
-        """
-        Return what all of it would have cost, line by line.
-        """
+        """Return what all of it would have cost, line by line."""
         return self.cloud.bill()
 
     def assert_nothing_left(self) -> None:
-        """
-        Fail the test when a machine still runs, which would be billed, or when a planned failure was not met.
-        """
+        """Fail the test when a machine still runs, which would be billed, or when a planned failure was not met."""
         left, unused = self.running, self.cloud.unused_faults()
         if left:
             raise AssertionError(f"still running, and billed: {', '.join(left)}")
@@ -128,9 +112,7 @@ class GoogleCloud:
 
 
 def _resource(machine: Machine) -> str:
-    """
-    Return the name by which a user knows it: a worker's own name is made by the cloud.
-    """
+    """Return the name by which a user knows it: a worker's own name is made by the cloud."""
     if machine.kind == "vm":
         return machine.name
     return machine.id.removeprefix(f"tpu-{machine.zone}-").rsplit("-", 2)[0]

@@ -1,6 +1,4 @@
-"""
-What a case of a rule is, and the pieces of scripts that the cases share.
-"""
+"""What a case of a rule is, and the pieces of scripts that the cases share."""
 
 from dataclasses import dataclass, field
 

@@ -1,6 +1,4 @@
-"""
-For each rule: what only looks like its mistake, so that it must be silent.
-"""
+"""For each rule: what only looks like its mistake, so that it must be silent."""
 
 from tests.advice.preflight_cases import FAIRSEQ, HEX, HF, KEPT, LOADER, LOOP, TF, V3, XLA, Case, py
 

@@ -1,6 +1,4 @@
-"""
-For each rule and each of its levels: folders and settings on which it must speak.
-"""
+"""For each rule and each of its levels: folders and settings on which it must speak."""
 
 from tests.advice.preflight_cases import (
     FAIRSEQ,

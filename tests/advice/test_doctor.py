@@ -1,6 +1,4 @@
-"""
-The checks of `tpuctl doctor` over made-up facts: each is fine, and each says what to do when it is not.
-"""
+"""The checks of `tpuctl doctor` over made-up facts: each is fine, and each says what to do when it is not."""
 
 import os
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""
-Why a deployment is in its state: each rule has a world in which it decides.
-"""
+"""Why a deployment is in its state: each rule has a world in which it decides."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""
-Moments of injected failures: what people may ask for, and what is chosen where nobody asks.
-"""
+"""Moments of injected failures: what people may ask for, and what is chosen where nobody asks."""
 
 import pytest
 
@@ -17,9 +15,7 @@ from orchestrator.advice.rehearsal.moments import Moment, Pace, Shown, Sign, com
     ],
 )
 def test_a_moment_is_read_as_it_is_printed(text, moment):
-    """
-    A colon within a pattern belongs to the pattern.
-    """
+    """A colon within a pattern belongs to the pattern."""
     assert Moment.parse(text) == moment
     assert str(moment) == text
 
@@ -28,17 +24,13 @@ def test_a_moment_is_read_as_it_is_printed(text, moment):
     "text", ["", "step", "step:", "step:-1", "step:x", "checkpoint:0", "time:90", "log:(", "minute:3"]
 )
 def test_what_is_no_moment_is_refused_with_what_would_be(text):
-    """
-    The message names the way to write it.
-    """
+    """The message names the way to write it."""
     with pytest.raises(ValueError, match=r"write|number|regular expression"):
         Moment.parse(text)
 
 
 def test_each_moment_comes_by_its_own_sign():
-    """
-    A step by what was told or committed, a checkpoint by this machine's, a time since the job's start.
-    """
+    """A step by what was told or committed, a checkpoint by this machine's, a time since the job's start."""
     assert [come(Moment(Sign.STEP, 60), Shown(step=s)) for s in (None, 59, 60)] == [False, False, True]
     assert [come(Moment(Sign.CHECKPOINT, 2), Shown(saves=n)) for n in (1, 2)] == [False, True]
     assert [come(Moment(Sign.TIME, 9.0), Shown(seconds=s)) for s in (8.9, 9.0)] == [False, True]
@@ -46,9 +38,7 @@ def test_each_moment_comes_by_its_own_sign():
 
 
 def test_a_step_waits_for_a_checkpoint_where_the_job_saves_before_its_end():
-    """
-    A machine that goes before the first save proves nothing about resuming.
-    """
+    """A machine that goes before the first save proves nothing about resuming."""
     moment = default_moment(1, 2, None, Pace(100, 4, 30.0))
     assert moment == Moment(Sign.STEP, 25, saved=True)
     assert not come(moment, Shown(step=30))
@@ -58,17 +48,13 @@ def test_a_step_waits_for_a_checkpoint_where_the_job_saves_before_its_end():
 
 
 def test_without_steps_the_next_checkpoint_is_waited_for_and_without_both_the_time():
-    """
-    The undisturbed run has shown what there is to go by.
-    """
+    """The undisturbed run has shown what there is to go by."""
     assert default_moment(2, 2, None, Pace(None, 4, 30.0)) == Moment(Sign.CHECKPOINT, 1)
     assert default_moment(1, 2, None, Pace(None, 0, 30.0)) == Moment(Sign.TIME, 10.0)
     assert default_moment(2, 2, None, Pace(None, 1, 30.0)) == Moment(Sign.TIME, 20.0)
 
 
 def test_without_an_undisturbed_run_the_target_says_how_long_the_job_is():
-    """
-    Without a target either, the first checkpoint has to do.
-    """
+    """Without a target either, the first checkpoint has to do."""
     assert default_moment(2, 2, 400, None) == Moment(Sign.STEP, 200, saved=True)
     assert default_moment(1, 2, None, None) == Moment(Sign.STEP, 0, saved=True)

@@ -1,6 +1,4 @@
-"""
-The rules of `tpuctl check`: each speaks where it should, and is silent on what only looks like it.
-"""
+"""The rules of `tpuctl check`: each speaks where it should, and is silent on what only looks like it."""
 
 import sysconfig
 from dataclasses import replace

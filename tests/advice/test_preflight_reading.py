@@ -1,6 +1,4 @@
-"""
-How a source folder is read for the rules: within bounds, and never by running it.
-"""
+"""How a source folder is read for the rules: within bounds, and never by running it."""
 
 import os
 from math import isclose

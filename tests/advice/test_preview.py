@@ -1,6 +1,4 @@
-"""
-What `plan` tells before anything is touched.
-"""
+"""What `plan` tells before anything is touched."""
 
 import json
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""
-What a self-test's recording keeps, what it never keeps, and which differences are found.
-"""
+"""What a self-test's recording keeps, what it never keeps, and which differences are found."""
 
 import copy
 import json
@@ -178,9 +176,7 @@ def test_the_time_to_live_keeps_all_machines_within_the_budget():
 
 
 def test_the_smallest_type_beyond_a_limit_is_of_the_same_quota():
-    """
-    v5litepod-8 is beyond 4 chips for serving; without a limit, or with one that nothing exceeds, none is.
-    """
+    """v5litepod-8 is beyond 4 chips for serving; without a limit, or with one that nothing exceeds, none is."""
     catalog, zone = load_catalog(), "us-west4-a"
     assert beyond(catalog, "v5litepod-4", zone, 4) == "v5litepod-8"
     assert beyond(catalog, "v5litepod-4", zone, 0) == "v5litepod-1"
@@ -191,9 +187,7 @@ def test_the_smallest_type_beyond_a_limit_is_of_the_same_quota():
 
 @pytest.mark.parametrize(("one", "other"), [("skipped", "ok"), ("ok", "skipped")])
 def test_a_step_that_was_left_out_is_no_difference(one, other):
-    """
-    A project without a limit cannot show its refusal; a step that failed is told all the same.
-    """
+    """A project without a limit cannot show its refusal; a step that failed is told all the same."""
 
     def ended(outcome):
         return Recording({}, steps={"quota": {"outcome": outcome}})

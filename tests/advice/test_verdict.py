@@ -1,6 +1,4 @@
-"""
-Verdicts: when a rehearsal says that a job recovers, what it costs, and what it advises otherwise.
-"""
+"""Verdicts: when a rehearsal says that a job recovers, what it costs, and what it advises otherwise."""
 
 import json
 from dataclasses import replace
@@ -22,18 +20,14 @@ KILLED = Blow(Kill.KILL, 1, T + 15, step=60, committed=50)
 
 
 def beat(incarnation, step, resumed_from=None, **more):
-    """
-    Return the last report of an incarnation that trained.
-    """
+    """Return the last report of an incarnation that trained."""
     timings = more.pop("timings", {"first_step": T + 10 * incarnation})
     known = {"loss": 2.5, "progress_from": "file", "timings": timings, "resumed_from": resumed_from, **more}
     return Heartbeat(incarnation, 0, Phase.RUN, T, step=step, **known)
 
 
 def life(beats, blows=(KILLED,), **more):
-    """
-    Return a run that reached its end and told its steps.
-    """
+    """Return a run that reached its end and told its steps."""
     known = {"outcome": Outcome.DONE, "saves": (Save(50, 1), Save(100, 2)), **more}
     known.setdefault("written", known["saves"])
     steps = {b.step for b in beats if b.step is not None}
@@ -45,23 +39,17 @@ GOOD = [beat(1, 60), beat(2, 100, 50, began_at=51)]
 
 
 def verdict(beats, blows=(KILLED,), unbroken=WHOLE, missed=0, **more):
-    """
-    Judge with an undisturbed run of the same loss.
-    """
+    """Judge with an undisturbed run of the same loss."""
     return judge(life(beats, blows, **more), unbroken, missed)
 
 
 def quiet(*beats):
-    """
-    Return reports of a job that tells no loss and no steps of its own.
-    """
+    """Return reports of a job that tells no loss and no steps of its own."""
     return [replace(one, loss=None, progress_from="commits") for one in beats]
 
 
 def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
-    """
-    Step 50 was saved, step 60 reached: ten are redone, nothing is lost.
-    """
+    """Step 50 was saved, step 60 reached: ten are redone, nothing is lost."""
     found = verdict(GOOD)
     assert found.word is Word.PASS
     assert verdict_lines(found)[1] == "PASS: job recovered from 1 of 1 failures"
@@ -70,9 +58,7 @@ def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
 
 
 def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
-    """
-    The checkpoint was there and the script did not read it.
-    """
+    """The checkpoint was there and the script did not read it."""
     found = verdict([beat(1, 60), beat(2, 100, 50, began_at=1)])
     assert found.word is Word.FAIL
     assert found.comebacks[0].redone == 59
@@ -81,16 +67,12 @@ def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
 
 
 def test_a_job_that_goes_on_from_an_older_checkpoint_does_not_recover():
-    """
-    An older checkpoint means that a newer one was lost.
-    """
+    """An older checkpoint means that a newer one was lost."""
     assert verdict([beat(1, 60), beat(2, 100, 25)]).comebacks[0].fault is Fault.OLDER
 
 
 def test_a_job_that_had_saved_nothing_does_not_recover():
-    """
-    Training from the beginning again is not resuming.
-    """
+    """Training from the beginning again is not resuming."""
     blow = Blow(Kill.NOTICE, 1, T + 15, step=60, committed=None)
     found = verdict([beat(1, 60), beat(2, 100)], (blow,))
     assert not found.survives
@@ -98,9 +80,7 @@ def test_a_job_that_had_saved_nothing_does_not_recover():
 
 
 def test_a_machine_that_made_no_step_is_no_comeback():
-    """
-    Killed again while it restored: only the machine after it counts.
-    """
+    """Killed again while it restored: only the machine after it counts."""
     beats = [beat(1, 60), beat(2, None, timings={}), beat(3, 100, 50)]
     saves = (Save(50, 1),)
     assert verdict(beats, saves=saves).survives
@@ -108,9 +88,7 @@ def test_a_machine_that_made_no_step_is_no_comeback():
 
 
 def test_another_loss_is_said_but_does_not_fail_the_rehearsal():
-    """
-    Many jobs do not promise the same loss; the user decides, and is told where it comes from.
-    """
+    """Many jobs do not promise the same loss; the user decides, and is told where it comes from."""
     other = replace(WHOLE, beats=(beat(1, 100, loss=2.6),))
     found = verdict(GOOD, unbroken=other)
     assert found.survives
@@ -120,9 +98,7 @@ def test_another_loss_is_said_but_does_not_fail_the_rehearsal():
 
 
 def test_the_last_step_of_equal_loss_is_named():
-    """
-    Equal before the resume and different after it points at what the checkpoint lacks.
-    """
+    """Equal before the resume and different after it points at what the checkpoint lacks."""
     whole = replace(WHOLE, beats=(beat(1, 100, loss=2.6),), losses={1: ((40, 4.0), (50, 3.0), (60, 2.9))})
     found = verdict(GOOD, unbroken=whole, losses={1: ((40, 4.0), (50, 3.0)), 2: ((60, 2.7),)})
     assert found.causes == (Cause.DIFFERENT,)
@@ -130,27 +106,21 @@ def test_the_last_step_of_equal_loss_is_named():
 
 
 def test_a_job_that_differs_before_any_failure_does_not_repeat_itself():
-    """
-    Then resuming is not to blame.
-    """
+    """Then resuming is not to blame."""
     whole = replace(WHOLE, beats=(beat(1, 100, loss=2.6),), losses={1: ((40, 4.1), (60, 2.9))})
     found = verdict(GOOD, unbroken=whole, losses={1: ((40, 4.0),), 2: ((60, 2.7),)})
     assert found.causes == (Cause.UNSTEADY,)
 
 
 def test_without_an_unbroken_run_nothing_is_said_about_loss_and_bytes():
-    """
-    No comparison, no claim.
-    """
+    """No comparison, no claim."""
     found = verdict(GOOD, unbroken=None)
     assert (found.same_loss, found.same_bytes, found.seconds_lost) == (None, None, None)
     assert any("weaker: nothing to compare; it came back 1 of 1 times" in t for t in verdict_lines(found))
 
 
 def test_a_job_that_ends_before_its_next_step_is_seen_has_come_back():
-    """
-    Its last save says so: a short job may report nothing between restore and end.
-    """
+    """Its last save says so: a short job may report nothing between restore and end."""
     after = Heartbeat(2, 0, Phase.DONE, T, resumed_from=50, committed_step=100)
     assert verdict([beat(1, 60), after], unbroken=None).survives
     idle = Heartbeat(2, 0, Phase.DONE, T, resumed_from=50, committed_step=50)
@@ -158,9 +128,7 @@ def test_a_job_that_ends_before_its_next_step_is_seen_has_come_back():
 
 
 def test_failures_that_were_not_injected_prove_nothing():
-    """
-    A job that is too short is told so; it is not said to recover.
-    """
+    """A job that is too short is told so; it is not said to recover."""
     found = verdict(GOOD, missed=1)
     assert found.word is Word.INCONCLUSIVE
     assert "let it run longer" in found.advice[0]
@@ -168,9 +136,7 @@ def test_failures_that_were_not_injected_prove_nothing():
 
 
 def test_a_job_that_shows_nothing_is_told_exactly_that():
-    """
-    More steps would not help where neither steps nor checkpoints are seen.
-    """
+    """More steps would not help where neither steps nor checkpoints are seen."""
     beats = quiet(beat(1, None, timings={}), replace(beat(2, None, timings={}), phase=Phase.DONE))
     for missed, blows in ((1, ()), (0, (Blow(Kill.KILL, 1, T, None, None),))):
         found = verdict(beats, blows, saves=(), missed=missed)
@@ -183,9 +149,7 @@ def test_a_job_that_shows_nothing_is_told_exactly_that():
 
 
 def test_nothing_is_claimed_of_steps_where_only_checkpoints_are_seen():
-    """
-    The newest save against itself would always be 0 steps redone.
-    """
+    """The newest save against itself would always be 0 steps redone."""
     beats = quiet(beat(1, 50), beat(2, 100, 50))
     found = verdict(beats, (Blow(Kill.KILL, 1, T + 15, step=50, committed=50),))
     assert found.survives
@@ -194,9 +158,7 @@ def test_nothing_is_claimed_of_steps_where_only_checkpoints_are_seen():
 
 
 def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
-    """
-    The 78 seconds of an install are not the restore of three bytes.
-    """
+    """The 78 seconds of an install are not the restore of three bytes."""
     marks = {
         "boot": T + 17, "setup_began": T + 18, "setup_done": T + 96, "restore_began": T + 18,
         "restored": T + 18.5, "spawned": T + 97, "first_step": T + 99,
@@ -211,9 +173,7 @@ SAVED_AGAIN = (Save(10, 1), Save(60, 1), Save(30, 2), Save(40, 2), Save(70, 2))
 
 
 def test_a_job_that_counts_its_steps_anew_is_told_so():
-    """
-    It resumed at 60, but its next saves are 30 and 40: no save of a fresh start.
-    """
+    """It resumed at 60, but its next saves are 30 and 40: no save of a fresh start."""
     beats = quiet(beat(1, 60), beat(2, 70, 60))
     blow = Blow(Kill.KILL, 1, T + 15, step=60, committed=60)
     found = verdict(beats, (blow,), written=SAVED_AGAIN)
@@ -225,18 +185,14 @@ def test_a_job_that_counts_its_steps_anew_is_told_so():
 
 @pytest.mark.parametrize(("loss", "fault"), [(2.0, Fault.ANEW), (9.0, Fault.IGNORED)])
 def test_losses_tell_a_counter_from_an_ignored_checkpoint(loss, fault):
-    """
-    At step 5 again: with the loss of the end the model was read, with that of the beginning it was not.
-    """
+    """At step 5 again: with the loss of the end the model was read, with that of the beginning it was not."""
     curves = {1: ((5, 9.0), (60, 2.1)), 2: ((5, loss),)}
     found = verdict([beat(1, 60), beat(2, 100, 50, began_at=1)], losses=curves)
     assert found.comebacks[0].fault is fault
 
 
 def test_saves_that_are_seen_late_do_not_blame_the_counter():
-    """
-    The newest is committed before a look finds the others on disk; the script has just begun again.
-    """
+    """The newest is committed before a look finds the others on disk; the script has just begun again."""
     written = (Save(15, 1), Save(5, 1), Save(10, 1), Save(5, 2), Save(10, 2))
     beats = [beat(1, 39, loss=0.03), beat(2, 60, 15, loss=0.02, began_at=1)]
     found = verdict(beats, (Blow(Kill.KILL, 1, T + 15, 39, 15),), unbroken=None, written=written)
@@ -244,9 +200,7 @@ def test_saves_that_are_seen_late_do_not_blame_the_counter():
 
 
 def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
-    """
-    The last machine repeats all saves to the end; the one before it is explained by that.
-    """
+    """The last machine repeats all saves to the end; the one before it is explained by that."""
     blows = (Blow(Kill.KILL, 1, T, 8, 8), Blow(Kill.KILL, 2, T + 20, 16, 16))
     beats = quiet(beat(1, 8), beat(2, 16, 8), beat(3, 24, 16))
     written = tuple(Save(n, i) for i, last in ((1, 8), (2, 16), (3, 24)) for n in range(4, last + 1, 4))
@@ -257,9 +211,7 @@ def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
 
 
 def test_equal_bytes_are_as_strong_as_an_equal_loss():
-    """
-    A job without a loss is compared by its last checkpoint.
-    """
+    """A job without a loss is compared by its last checkpoint."""
     prints = {100: {"w0/w.npz": FilePrint("a" * 64)}}
     whole = replace(WHOLE, beats=tuple(quiet(beat(1, 100))), prints=prints)
     found = verdict(quiet(*GOOD), unbroken=whole, prints=prints)
@@ -273,9 +225,7 @@ def test_equal_bytes_are_as_strong_as_an_equal_loss():
 
 
 def test_a_job_that_fails_undisturbed_is_shown_with_its_last_lines():
-    """
-    The cause, not a verdict about failures that were never injected.
-    """
+    """The cause, not a verdict about failures that were never injected."""
     failed = replace(beat(1, None, timings={}), phase=Phase.FAILED, exit_code=1)
     whole = life([failed], (), outcome=Outcome.FAILED, saves=(), log=("Traceback", "FileNotFoundError: x"))
     found = judge_crash(whole)
@@ -287,9 +237,7 @@ def test_a_job_that_fails_undisturbed_is_shown_with_its_last_lines():
 
 
 def test_a_job_that_ends_with_0_before_its_target_hears_why():
-    """
-    Keras deletes its backup at the end of fit(): nothing to resume, no end.
-    """
+    """Keras deletes its backup at the end of fit(): nothing to resume, no end."""
     failed = replace(beat(1, 14), phase=Phase.FAILED, exit_code=0)
     found = judge_crash(life([failed], (), outcome=Outcome.FAILED))
     assert found.causes == (Cause.EARLY,)
@@ -297,9 +245,7 @@ def test_a_job_that_ends_with_0_before_its_target_hears_why():
 
 
 def test_a_job_whose_saves_nobody_claims_is_told_at_once():
-    """
-    It ended with status 0, and nothing that a TPU could resume from is in the bucket.
-    """
+    """It ended with status 0, and nothing that a TPU could resume from is in the bucket."""
     ended = replace(beat(1, 20, timings={}), phase=Phase.UNCLAIMED, exit_code=0)
     found = judge_crash(
         life([ended], (), outcome=Outcome.UNCLAIMED, saves=(), reason="latest.npz lies there")
@@ -312,9 +258,7 @@ def test_a_job_whose_saves_nobody_claims_is_told_at_once():
 
 
 def test_a_job_that_fails_under_failures_shows_its_lines_too():
-    """
-    It came back and then crashed: not done, whatever it resumed.
-    """
+    """It came back and then crashed: not done, whatever it resumed."""
     failed = replace(beat(2, 70, 50), phase=Phase.FAILED, exit_code=3)
     found = verdict([beat(1, 60), failed], outcome=Outcome.FAILED, log=("boom",))
     assert found.word is Word.FAIL
@@ -324,9 +268,7 @@ def test_a_job_that_fails_under_failures_shows_its_lines_too():
 
 
 def test_what_is_kept_can_be_pasted_into_another_shell():
-    """
-    Variables are exported, paths are quoted, and a command ends it.
-    """
+    """Variables are exported, paths are quoted, and a command ends it."""
     lines = kept_lines(Path("/tmp/a b/cloud"), Path("/home/me"), ("job.env.X=1 2",))
     pasted = [line.strip() for line in lines if line.startswith("  ")]
     assert pasted == [

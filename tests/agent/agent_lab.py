@@ -1,6 +1,4 @@
-"""
-Real agents as processes, against the local Cloud Storage over HTTP and a small metadata server.
-"""
+"""Real agents as processes, against the local Cloud Storage over HTTP and a small metadata server."""
 
 import hashlib
 import io
@@ -31,9 +29,7 @@ TRAIN = Path(__file__).with_name("train_script.py")
 
 
 def is_alive(pid: int) -> bool:
-    """
-    Say whether a process runs; a zombie that nobody has collected yet does not.
-    """
+    """Say whether a process runs; a zombie that nobody has collected yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -41,9 +37,7 @@ def is_alive(pid: int) -> bool:
 
 
 class MetadataStandIn(ThreadingHTTPServer):
-    """
-    Serve tokens and instance/preempted, with wait_for_change.
-    """
+    """Serve tokens and instance/preempted, with wait_for_change."""
 
     daemon_threads = True
 
@@ -58,9 +52,7 @@ class MetadataStandIn(ThreadingHTTPServer):
         return f"127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """
-        Say nothing of clients that were killed while they waited.
-        """
+        """Say nothing of clients that were killed while they waited."""
 
 
 class _MetadataRequests(BaseHTTPRequestHandler):
@@ -89,15 +81,11 @@ class _MetadataRequests(BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
     def log_message(self, *_: Any) -> None:
-        """
-        Keep the test's output clean.
-        """
+        """Keep the test's output clean."""
 
 
 class Lab:
-    """
-    Hold one bucket and the machines that use it.
-    """
+    """Hold one bucket and the machines that use it."""
 
     def __init__(self, folder: Path, storage: Storage, metadata: MetadataStandIn) -> None:
         self.folder = folder
@@ -111,9 +99,7 @@ class Lab:
         self.code = self.put_bundle({"train.py": TRAIN.read_bytes()})
 
     def put_bundle(self, files: dict[str, bytes]) -> str:
-        """
-        Store a bundle and return its sha256.
-        """
+        """Store a bundle and return its sha256."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
             for name, data in files.items():
@@ -125,72 +111,52 @@ class Lab:
         return digest
 
     def put(self, name: str, data: bytes) -> None:
-        """
-        Store an object, past any fault.
-        """
+        """Store an object, past any fault."""
         with self.storage.lock:
             self.storage.objects.insert(BUCKET, name, data, {}, Preconditions())
 
     def names(self, prefix: str = "") -> list[str]:
-        """
-        Return the names of all objects under a prefix.
-        """
+        """Return the names of all objects under a prefix."""
         with self.storage.lock:
             return sorted(one.name for one in self.storage.objects.all() if one.name.startswith(prefix))
 
     def read(self, name: str) -> bytes:
-        """
-        Return an object's bytes.
-        """
+        """Return an object's bytes."""
         with self.storage.lock:
             return self.storage.objects.read(self.storage.objects.get(BUCKET, name))
 
     def json(self, name: str) -> dict[str, Any]:
-        """
-        Return an object's JSON, empty when it is not there.
-        """
+        """Return an object's JSON, empty when it is not there."""
         return json.loads(self.read(name)) if name in self.names(name) else {}
 
     def attempts(self, incarnation: int = 1) -> list[dict[str, Any]]:
-        """
-        Return the gang's attempts in order.
-        """
+        """Return the gang's attempts in order."""
         names = self.names(f".tpuctl/gang/{incarnation}/0")
         return [self.json(name) for name in names]
 
     def log(self, incarnation: int = 1, worker: int = 0) -> str:
-        """
-        Return the job's log as the bucket has it.
-        """
+        """Return the job's log as the bucket has it."""
         return b"".join(self.read(name) for name in self.names(f"logs/g{incarnation}/w{worker}/")).decode()
 
     def manifests(self) -> list[str]:
-        """
-        Return the names of all manifests.
-        """
+        """Return the names of all manifests."""
         return [name for name in self.names("checkpoints/") if name.endswith(".manifest.json")]
 
     def answer(self, router: Router, request: Request) -> Response:
-        """
-        Answer one request, unless the fault of the moment does.
-        """
+        """Answer one request, unless the fault of the moment does."""
         if request.method != "GET":
             self.writes.append(f"{request.method} {request.query.get('name') or request.path}")
         return self.fault(request) or route(router, request)
 
     def machine(self, name: str = "m0", **changes: object) -> "Machine":
-        """
-        Make a machine; *changes* are keys of job.env without TPUCTL_, or `_KEY` of the user's environment.
-        """
+        """Make a machine; *changes* are keys of job.env without TPUCTL_, or `_KEY` of the user's environment."""
         machine = Machine(self, self.folder / name, changes)
         self.machines.append(machine)
         return machine
 
 
 class Machine:
-    """
-    One machine folder and the agent on it.
-    """
+    """One machine folder and the agent on it."""
 
     DEFAULTS: ClassVar[dict[str, object]] = {
         "DEPLOYMENT": "lab", "BUCKET": BUCKET, "INCARNATION": 1, "WORKER_ID": 0, "WORKERS": 1, "RUNS_JOB": 1,
@@ -222,15 +188,11 @@ class Machine:
         }
 
     def command(self, *words: str) -> list[str]:
-        """
-        Return the command line of an agent command.
-        """
+        """Return the command line of an agent command."""
         return [sys.executable, "-m", "orchestrator.agent", *words]
 
     def start(self, command: Sequence[str] = ()) -> "Machine":
-        """
-        Start the agent.
-        """
+        """Start the agent."""
         with (self.root / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(
                 list(command) or self.command("run"),
@@ -242,9 +204,7 @@ class Machine:
         return self
 
     def wait(self, seconds: float = PATIENCE) -> int:
-        """
-        Return the agent's exit status.
-        """
+        """Return the agent's exit status."""
         assert self.process is not None
         try:
             return self.process.wait(seconds)
@@ -252,16 +212,12 @@ class Machine:
             raise AssertionError(f"the agent still runs\n{self.agent_log()}\n{self.status()}") from None
 
     def run_to_end(self) -> "Machine":
-        """
-        Start the agent, and return when it has left with status 0.
-        """
+        """Start the agent, and return when it has left with status 0."""
         assert self.start().wait() == 0, self.agent_log()
         return self
 
     def kill_all(self) -> None:
-        """
-        End the machine at once: the agent and everything of its job, without a word.
-        """
+        """End the machine at once: the agent and everything of its job, without a word."""
         pids = self.job_processes()
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
@@ -271,9 +227,7 @@ class Machine:
                 os.kill(pid, signal.SIGKILL)
 
     def job_processes(self) -> list[int]:
-        """
-        Return living processes that carry this machine's root and a job mark.
-        """
+        """Return living processes that carry this machine's root and a job mark."""
         found = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -289,48 +243,36 @@ class Machine:
         return found
 
     def status(self) -> dict[str, Any]:
-        """
-        Return state/status.json.
-        """
+        """Return state/status.json."""
         path = self.root / "state" / "status.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
     def heartbeat(self) -> dict[str, Any]:
-        """
-        Return the heartbeat object.
-        """
+        """Return the heartbeat object."""
         return self.lab.json(
             f".tpuctl/heartbeat/{self.env['TPUCTL_INCARNATION']}/{self.env['TPUCTL_WORKER_ID']}"
         )
 
     def agent_log(self) -> str:
-        """
-        Return what the agent printed.
-        """
+        """Return what the agent printed."""
         path = self.root / "agent.log"
         return path.read_text() if path.exists() else ""
 
     def until(self, wanted: Callable[[], object], what: str) -> None:
-        """
-        Wait until *wanted* is true.
-        """
+        """Wait until *wanted* is true."""
         end = time.monotonic() + PATIENCE
         while not wanted():
             assert time.monotonic() < end, f"never: {what}\n{self.agent_log()}\n{self.status()}"
             time.sleep(0.05)
 
     def until_committed(self, step: int) -> None:
-        """
-        Wait until the heartbeat shows this step or a later one as committed.
-        """
+        """Wait until the heartbeat shows this step or a later one as committed."""
         self.until(lambda: (self.heartbeat().get("committed_step") or -1) >= step, f"step {step} committed")
 
 
 @contextmanager
 def running_lab(folder: Path) -> Iterator[Lab]:
-    """
-    Yield a lab; whatever still runs at its end is killed.
-    """
+    """Yield a lab; whatever still runs at its end is killed."""
     storage = Storage(SystemClock())
     storage.buckets.create("p", {"name": BUCKET})
     metadata = MetadataStandIn()

@@ -1,6 +1,4 @@
-"""
-A knife falls once in the life of an agent, and a watch over the bucket knows the rules by itself.
-"""
+"""A knife falls once in the life of an agent, and a watch over the bucket knows the rules by itself."""
 
 import hashlib
 import json
@@ -27,9 +25,7 @@ MANIFEST = ".manifest.json"
 
 
 def whole_steps(lab: Lab) -> set[int]:
-    """
-    Return the steps that are whole: manifests of all workers of one attempt, and every byte as they say.
-    """
+    """Return the steps that are whole: manifests of all workers of one attempt, and every byte as they say."""
     with lab.storage.lock:
         objects = {name: lab.read(name) for name in lab.names("checkpoints/")}
     parts: dict[tuple[int, int, int], list[dict[str, Any]]] = defaultdict(list)
@@ -50,9 +46,7 @@ def whole_steps(lab: Lab) -> set[int]:
 
 @dataclass
 class Watch:
-    """
-    Look at the bucket after every write, and keep what must not be; *alone* is a slice of one worker.
-    """
+    """Look at the bucket after every write, and keep what must not be; *alone* is a slice of one worker."""
 
     lab: Lab
     alone: bool
@@ -61,9 +55,7 @@ class Watch:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, router: Router, request: Request) -> Response:
-        """
-        Answer as the lab does, then look.
-        """
+        """Answer as the lab does, then look."""
         answer = Lab.answer(self.lab, router, request)
         name = request.query.get("name", request.path)
         ours = "checkpoints" in name or name.startswith(".tpuctl/gang/")
@@ -100,9 +92,7 @@ class Knife:
 
 @dataclass(frozen=True)
 class Life:
-    """
-    Tell of a life: the steps that were seen, whether the knife fell, and what was wrong.
-    """
+    """Tell of a life: the steps that were seen, whether the knife fell, and what was wrong."""
 
     trace: tuple[str, ...]
     fell: bool
@@ -110,9 +100,7 @@ class Life:
 
 
 class ChaosLab:
-    """
-    A deployment whose incarnation 1 has left two checkpoints; *workers* machines take over.
-    """
+    """A deployment whose incarnation 1 has left two checkpoints; *workers* machines take over."""
 
     def __init__(self, lab: Lab, workers: int) -> None:
         self.lab = lab
@@ -138,9 +126,7 @@ class ChaosLab:
         self.lab.put(base + MANIFEST, json.dumps(manifest).encode())
 
     def slice(self, incarnation: int) -> list[Machine]:
-        """
-        Make the machines of an incarnation, each with a torn save on its disk.
-        """
+        """Make the machines of an incarnation, each with a torn save on its disk."""
         code = self.lab.put_bundle({"train.py": SCRIPT.read_bytes()})
         made = [
             self.lab.machine(
@@ -157,9 +143,7 @@ class ChaosLab:
         return made
 
     def live(self, knife: Knife) -> Life:
-        """
-        Live until the target is reached, whatever the knife did, and look back.
-        """
+        """Live until the target is reached, whatever the knife did, and look back."""
         machines = self.slice(2)
         hurt = machines[knife.worker]
         trace = self.lab.folder / "trace"
@@ -192,9 +176,7 @@ class ChaosLab:
         return Life(lines, fell, (*strange, *self.wrong(machines)))
 
     def wrong(self, machines: list[Machine]) -> Iterator[str]:
-        """
-        Yield what must not be at the end of a life.
-        """
+        """Yield what must not be at the end of a life."""
         yield from self.watch.wrong
         for note in self.notes.iterdir():
             lines = note.read_text().splitlines()
@@ -217,9 +199,7 @@ class ChaosLab:
 
 @contextmanager
 def chaos_lab(folder: Path, workers: int = 1) -> Iterator[ChaosLab]:
-    """
-    Yield a deployment of its own.
-    """
+    """Yield a deployment of its own."""
     folder.mkdir(parents=True)
     with running_lab(folder) as lab:
         yield ChaosLab(lab, workers)

@@ -18,25 +18,19 @@ ORPHANED = 20.0
 
 
 def after(state, step):
-    """
-    Return the state after a step.
-    """
+    """Return the state after a step."""
     return hashlib.sha256(f"{state} {step}".encode()).hexdigest()
 
 
 def files(step, state):
-    """
-    Return the files of a step's checkpoint by name, marker last.
-    """
+    """Return the files of a step's checkpoint by name, marker last."""
     weights = (state.encode() * WEIGHTS)[:WEIGHTS]
     text = json.dumps({"step": step, "state": state}).encode()
     return {"part/weights.bin": weights, "state.json": text, "COMPLETE": b""}
 
 
 def choose(folder, say):
-    """
-    Return step and state of the newest checkpoint on disk.
-    """
+    """Return step and state of the newest checkpoint on disk."""
     step = max((int(one.parent.name.split("-")[1]) for one in folder.glob("step-*/COMPLETE")), default=0)
     if str(step or "") != os.environ["TPUCTL_RESUME_STEP"]:
         say(f"resumes from {step}, was given {os.environ['TPUCTL_RESUME_STEP']}")
@@ -50,9 +44,7 @@ def choose(folder, say):
 
 
 def train():
-    """
-    Go on from the newest checkpoint on disk to the last step, and stay until the agent has committed that.
-    """
+    """Go on from the newest checkpoint on disk to the last step, and stay until the agent has committed that."""
     folder, last = Path(os.environ["TPUCTL_CHECKPOINT_DIR"]), int(os.environ["TPUCTL_TARGET_STEPS"])
     agent = os.getppid()
     status = Path(os.environ["TPUCTL_ROOT"]) / "state" / "status.json"

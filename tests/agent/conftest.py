@@ -1,6 +1,4 @@
-"""
-Fixtures of the agent's tests.
-"""
+"""Fixtures of the agent's tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +10,6 @@ from tests.agent.agent_lab import Lab, running_lab
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    """
-    Run a bucket, a metadata server and no machine yet.
-    """
+    """Run a bucket, a metadata server and no machine yet."""
     with running_lab(tmp_path) as running:
         yield running

@@ -27,9 +27,7 @@ lock = threading.Lock()
 
 
 def step(line):
-    """
-    Note a step, and let the knife fall if it is the one.
-    """
+    """Note a step, and let the knife fall if it is the one."""
     with lock:
         times[line] += 1
         line = f"{line} {times[line]}\n"
@@ -46,9 +44,7 @@ def step(line):
 
 
 def named(method, url):
-    """
-    Return a request in words, empty when it is none of the checkpoints' or the gang's.
-    """
+    """Return a request in words, empty when it is none of the checkpoints' or the gang's."""
     parts, query = urlsplit(url), parse_qs(urlsplit(url).query)
     name = unquote(parts.path.partition("/o/")[2]) or query.get("name", query.get("prefix", [""]))[0]
     if not url.startswith(STORAGE) or not name or name.startswith(BESIDE):
@@ -57,9 +53,7 @@ def named(method, url):
 
 
 def watched_send(send):
-    """
-    Make each request two steps.
-    """
+    """Make each request two steps."""
 
     def wrapped(self, method, url, *rest, **options):
         what = named(method, url)
@@ -74,9 +68,7 @@ def watched_send(send):
 
 
 def watched_move(move, word):
-    """
-    Make each rename two steps; the copy of the heartbeat is left out.
-    """
+    """Make each rename two steps; the copy of the heartbeat is left out."""
 
     def wrapped(path, target):
         name = os.path.relpath(str(target), ROOT)

@@ -1,15 +1,11 @@
-"""
-Lines as training programs print them: of our own making, in the shapes of the sources that are named.
-"""
+"""Lines as training programs print them: of our own making, in the shapes of the sources that are named."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Sample:
-    """
-    Hold what a program prints, and what is to be understood of it; *source* is project, version and file.
-    """
+    """Hold what a program prints, and what is to be understood of it; *source* is project, version and file."""
 
     program: str
     source: str
@@ -24,9 +20,7 @@ HEAVY, LIGHT = "\N{BOX DRAWINGS HEAVY HORIZONTAL}", "\N{FULL BLOCK}"
 
 
 def bar(title: str, done: int, total: int, more: str = "") -> str:
-    """
-    Return a bar as tqdm 4.67 draws it (tqdm/std.py, format_meter), after the carriage return.
-    """
+    """Return a bar as tqdm 4.67 draws it (tqdm/std.py, format_meter), after the carriage return."""
     head = f"{title}: " if title else ""
     return (
         f"\r{head}{100 * done // total:3d}%|{LIGHT * (10 * done // total):10}| {done}/{total} "

@@ -1,6 +1,4 @@
-"""
-Before a start: who holds the TPU is named, and libtpu's lock file goes when nobody holds it.
-"""
+"""Before a start: who holds the TPU is named, and libtpu's lock file goes when nobody holds it."""
 
 import fcntl
 import subprocess

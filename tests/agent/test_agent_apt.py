@@ -1,6 +1,4 @@
-"""
-`apt-get` of setup and job: a lock on the lists of packages is waited for, on a machine that has apt.
-"""
+"""`apt-get` of setup and job: a lock on the lists of packages is waited for, on a machine that has apt."""
 
 import fcntl
 import os

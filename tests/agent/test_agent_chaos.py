@@ -37,9 +37,7 @@ POLLED = re.compile(r"\.tpuctl/gang/(\S*) ([2-9]|\d\d)$")
 
 
 def test_a_kill_at_each_step_loses_nothing(tmp_path: Path) -> None:
-    """
-    One worker; each life has a machine, a bucket and a kill of its own.
-    """
+    """One worker; each life has a machine, a bucket and a kill of its own."""
     begun = time.monotonic()
     knives = every_knife(tmp_path / "trace", 1, VICTIMS) if FULL else CHOSEN
     lives = play(tmp_path, knives, 1)
@@ -48,9 +46,7 @@ def test_a_kill_at_each_step_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_kill_of_one_of_four_workers_makes_no_half_checkpoint_the_newest(tmp_path: Path) -> None:
-    """
-    A slice of four; the knife falls on worker 0, or on one that follows.
-    """
+    """A slice of four; the knife falls on worker 0, or on one that follows."""
     begun = time.monotonic()
     knives: Sequence[Knife] = GANG
     if FULL:
@@ -83,9 +79,7 @@ def every_knife(folder: Path, workers: int, victims: Sequence[str]) -> list[Knif
 
 
 def play(folder: Path, knives: Sequence[Knife], workers: int) -> list[Life]:
-    """
-    Return the lives, some of them lived side by side.
-    """
+    """Return the lives, some of them lived side by side."""
 
     def one(number: int, knife: Knife) -> Life:
         with chaos_lab(folder / str(number), workers) as lab:

@@ -1,6 +1,4 @@
-"""
-A disk that is full, a bucket that is away for long, links that break, and checkpoints that are cut.
-"""
+"""A disk that is full, a bucket that is away for long, links that break, and checkpoints that are cut."""
 
 import itertools
 import os
@@ -32,9 +30,7 @@ BEGUN_30 = "checkpoints/00000030/g2/w0"
 
 
 class Clock:
-    """
-    A clock that goes on only while somebody sleeps.
-    """
+    """A clock that goes on only while somebody sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -49,9 +45,7 @@ class Clock:
 
 
 class Disk:
-    """
-    The disk of one machine, which can be filled: a small file system of its own, or else a limit on files.
-    """
+    """The disk of one machine, which can be filled: a small file system of its own, or else a limit on files."""
 
     def __init__(self, folder: Path) -> None:
         self.machine: Machine | None = None
@@ -62,9 +56,7 @@ class Disk:
         ).returncode  # fmt: skip
 
     def fill(self) -> None:
-        """
-        Leave no room.
-        """
+        """Leave no room."""
         if not self.mounted:
             return self._limit(0)
         with self._ballast.open("wb", buffering=0) as file:
@@ -75,9 +67,7 @@ class Disk:
                 return None
 
     def free(self) -> None:
-        """
-        Make room again.
-        """
+        """Make room again."""
         if not self.mounted:
             return self._limit(resource.RLIM_INFINITY)
         return self._ballast.unlink()
@@ -90,18 +80,14 @@ class Disk:
 
 @pytest.fixture
 def chaos(tmp_path: Path) -> Iterator[ChaosLab]:
-    """
-    Give a test a deployment with two whole checkpoints.
-    """
+    """Give a test a deployment with two whole checkpoints."""
     with chaos_lab(tmp_path / "lab") as made:
         yield made
 
 
 @contextmanager
 def disk_of(chaos: ChaosLab) -> Iterator[Disk]:
-    """
-    Give the first machine of incarnation 2 a disk of its own.
-    """
+    """Give the first machine of incarnation 2 a disk of its own."""
     folder = chaos.lab.folder / "g2-w0"
     disk = Disk(folder)
     try:
@@ -114,9 +100,7 @@ def disk_of(chaos: ChaosLab) -> Iterator[Disk]:
 
 
 def parts_of(chaos: ChaosLab) -> Parts:
-    """
-    Return the parts of a new machine's agent, in this process.
-    """
+    """Return the parts of a new machine's agent, in this process."""
     machine = chaos.slice(2)[0]
     settings = read_settings(machine.env)
     settings.layout.make()
@@ -127,9 +111,7 @@ def parts_of(chaos: ChaosLab) -> Parts:
 def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(
     chaos: ChaosLab, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    """
-    Real requests on a virtual clock: they go on, neither in a rush nor with long sleeps, and then succeed.
-    """
+    """Real requests on a virtual clock: they go on, neither in a rush nor with long sleeps, and then succeed."""
     clock, parts = Clock(), parts_of(chaos)
     told: dict[float, str] = {}
     monkeypatch.setattr(retry, "time", clock)
@@ -153,9 +135,7 @@ def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(
 
 @pytest.mark.parametrize("moment", [f"{STORED_20}/part/weights.bin", f"{BEGUN_30}/part/weights.bin"])
 def test_a_full_disk_is_told_of_and_waited_out(chaos: ChaosLab, moment: str) -> None:
-    """
-    Full while a checkpoint is restored, and full while the next one is committed: nothing is lost.
-    """
+    """Full while a checkpoint is restored, and full while the next one is committed: nothing is lost."""
     with disk_of(chaos) as disk:
         filled = []
 
@@ -180,9 +160,7 @@ def test_a_full_disk_is_told_of_and_waited_out(chaos: ChaosLab, moment: str) -> 
 
 
 def test_an_upload_that_is_reset_leaves_no_checkpoint_and_is_done_again(chaos: ChaosLab) -> None:
-    """
-    The connection ends in the middle of a file, until the network is well again.
-    """
+    """The connection ends in the middle of a file, until the network is well again."""
     loop = Loop()
     host, port = chaos.lab.url.removeprefix("http://").split(":")
     proxy = Proxy((host, int(port)), "127.0.0.1")
@@ -207,9 +185,7 @@ def test_an_upload_that_is_reset_leaves_no_checkpoint_and_is_done_again(chaos: C
 
 
 def cuts(step: int) -> Iterator[dict[str, bytes]]:
-    """
-    Yield a save of a step that ended early: at every file boundary, and inside every file.
-    """
+    """Yield a save of a step that ended early: at every file boundary, and inside every file."""
     whole = files(step, STATES[step])
     for number, (name, data) in enumerate(whole.items()):
         before = dict(itertools.islice(whole.items(), number))
@@ -219,9 +195,7 @@ def cuts(step: int) -> Iterator[dict[str, bytes]]:
 
 
 def test_a_save_that_was_cut_anywhere_is_put_aside_and_never_sent(chaos: ChaosLab) -> None:
-    """
-    The disk of a killed machine: the unfinished step is quarantined, and a note names it.
-    """
+    """The disk of a killed machine: the unfinished step is quarantined, and a note names it."""
     parts = parts_of(chaos)
     folder = Path(parts.local.folder)
     for cut in cuts(30):
@@ -240,9 +214,7 @@ def test_a_save_that_was_cut_anywhere_is_put_aside_and_never_sent(chaos: ChaosLa
 
 @pytest.mark.parametrize("name", [*files(20, STATES[20])][:-1])
 def test_a_stored_file_that_was_cut_anywhere_is_found_out(chaos: ChaosLab, name: str) -> None:
-    """
-    The restore refuses it, and then the checkpoint before is the newest.
-    """
+    """The restore refuses it, and then the checkpoint before is the newest."""
     parts, data = parts_of(chaos), files(20, STATES[20])[name]
     manifest = chaos.lab.read(STORED_20 + MANIFEST)
     for length in (0, 1, len(data) // 2, len(data) - 1):
@@ -258,9 +230,7 @@ def test_a_stored_file_that_was_cut_anywhere_is_found_out(chaos: ChaosLab, name:
 
 
 def test_a_manifest_that_was_cut_anywhere_is_no_manifest(chaos: ChaosLab) -> None:
-    """
-    Half a manifest never makes a checkpoint.
-    """
+    """Half a manifest never makes a checkpoint."""
     parts, whole = parts_of(chaos), chaos.lab.read(STORED_20 + MANIFEST)
     for length in range(0, len(whole), 25):
         chaos.lab.put(STORED_20 + MANIFEST, whole[:length])

@@ -1,6 +1,4 @@
-"""
-What is committed, what is restored, what is kept: no torn checkpoint passes in either direction.
-"""
+"""What is committed, what is restored, what is kept: no torn checkpoint passes in either direction."""
 
 import hashlib
 import json
@@ -12,9 +10,7 @@ from tests.agent.agent_lab import Lab
 
 
 def test_torn_local_checkpoint_is_never_committed(lab: Lab) -> None:
-    """
-    A folder without its marker is not uploaded, and is moved to quarantine before the next start.
-    """
+    """A folder without its marker is not uploaded, and is moved to quarantine before the next start."""
     command = (
         'if [ -e ../../again ]; then ls "$TPUCTL_CHECKPOINT_DIR"; exit 0; fi; touch ../../again; '
         'mkdir -p "$TPUCTL_CHECKPOINT_DIR/step-7"; echo half > "$TPUCTL_CHECKPOINT_DIR/step-7/state"; '
@@ -28,9 +24,7 @@ def test_torn_local_checkpoint_is_never_committed(lab: Lab) -> None:
 
 
 def test_checkpoint_that_changes_during_the_upload_is_not_committed(lab: Lab) -> None:
-    """
-    A file that is written while its folder is uploaded keeps the manifest away until the folder is at rest.
-    """
+    """A file that is written while its folder is uploaded keeps the manifest away until the folder is at rest."""
     folder = lab.folder / "m0" / "checkpoints" / "step-000010"
     touched: list[str] = []
 
@@ -52,9 +46,7 @@ def test_checkpoint_that_changes_during_the_upload_is_not_committed(lab: Lab) ->
 
 
 def test_torn_upload_is_never_restored(lab: Lab) -> None:
-    """
-    Files without a manifest do not exist: the older complete checkpoint is taken.
-    """
+    """Files without a manifest do not exist: the older complete checkpoint is taken."""
     lab.machine("m0", _STEPS=20).run_to_end()
     for name in [name for name in lab.names("checkpoints/00000020/") if "/w0/" in name]:
         lab.put(name.replace("00000020", "00000030"), lab.read(name))
@@ -68,9 +60,7 @@ def test_torn_upload_is_never_restored(lab: Lab) -> None:
 
 
 def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: Lab) -> None:
-    """
-    Bytes that do not match their manifest are refused twice, then the checkpoint before is used.
-    """
+    """Bytes that do not match their manifest are refused twice, then the checkpoint before is used."""
     lab.machine("m0", _STEPS=20, _STEP_SECONDS=0.1).run_to_end()
     assert len(lab.manifests()) == 2
     lab.put("checkpoints/00000020/g1/w0/part/weights.bin", b"not what was saved")
@@ -84,9 +74,7 @@ def test_stored_checkpoint_with_other_bytes_is_put_aside(lab: Lab) -> None:
 
 
 def test_restored_files_are_as_old_as_they_were(lab: Lab) -> None:
-    """
-    Programs that take the youngest file of a folder, as Lightning does, take the same one after a restore.
-    """
+    """Programs that take the youngest file of a folder, as Lightning does, take the same one after a restore."""
     command = (
         'cd "$TPUCTL_CHECKPOINT_DIR"; if [ -e step-7 ]; then ls -t step-7; exit 0; fi; mkdir step-7; '
         "touch -d @1700000003 step-7/last-v1; touch -d @1700000002 step-7/zeta; "
@@ -103,9 +91,7 @@ def test_restored_files_are_as_old_as_they_were(lab: Lab) -> None:
 
 
 def test_local_steps_after_the_resume_step_are_moved_aside(lab: Lab) -> None:
-    """
-    A local save that the bucket does not know is not resumed from by a later incarnation on the same disk.
-    """
+    """A local save that the bucket does not know is not resumed from by a later incarnation on the same disk."""
     first = lab.machine("m0", _STEPS=20).run_to_end()
     later = first.root / "checkpoints" / "step-000099"
     later.mkdir()
@@ -120,9 +106,7 @@ def test_local_steps_after_the_resume_step_are_moved_aside(lab: Lab) -> None:
 
 
 def test_pending_local_save_is_committed_when_the_agent_comes_back(lab: Lab) -> None:
-    """
-    What the job had finished before everything was killed is committed before the next attempt chooses.
-    """
+    """What the job had finished before everything was killed is committed before the next attempt chooses."""
     machine = lab.machine(_STEPS=400, _STEP_SECONDS=0.02).start()
     machine.until_committed(10)
     lab.fault = lambda request: Response(503, b"") if "/w0" in request.query.get("name", "") else None
@@ -139,9 +123,7 @@ def test_pending_local_save_is_committed_when_the_agent_comes_back(lab: Lab) -> 
 
 
 def test_retention_keeps_the_newest_complete_ones(lab: Lab) -> None:
-    """
-    Older checkpoints go, manifest first; the newest two stay whole.
-    """
+    """Older checkpoints go, manifest first; the newest two stay whole."""
     lab.machine(_STEPS=80, _STEP_SECONDS=0.05, CHECKPOINT_KEEP=2).run_to_end()
 
     steps = sorted({name.split("/")[1] for name in lab.names("checkpoints/")})
@@ -159,9 +141,7 @@ def test_retention_keeps_the_newest_complete_ones(lab: Lab) -> None:
 
 
 def test_framework_that_writes_to_the_bucket_is_only_read(lab: Lab) -> None:
-    """
-    With orbax in the bucket, a step counts once it has commit_success.txt; nothing is uploaded or restored.
-    """
+    """With orbax in the bucket, a step counts once it has commit_success.txt; nothing is uploaded or restored."""
     lab.put("checkpoints/40/default/array", b"x")
     lab.put("checkpoints/40/commit_success.txt", b"ok")
     lab.put("checkpoints/50/default/array", b"x")
@@ -177,9 +157,7 @@ def test_framework_that_writes_to_the_bucket_is_only_read(lab: Lab) -> None:
 
 
 def test_slice_of_another_size_is_refused_with_the_reason(lab: Lab) -> None:
-    """
-    A checkpoint of one worker is not guessed to fit two.
-    """
+    """A checkpoint of one worker is not guessed to fit two."""
     lab.machine("m0", _STEPS=10).run_to_end()
     machine = lab.machine("m1", INCARNATION=2, WORKERS=2, FAILURES=1).run_to_end()
 
@@ -188,9 +166,7 @@ def test_slice_of_another_size_is_refused_with_the_reason(lab: Lab) -> None:
 
 
 def test_log_is_copied_in_segments(lab: Lab) -> None:
-    """
-    Every line of the job reaches the bucket once, in order, over several segments.
-    """
+    """Every line of the job reaches the bucket once, in order, over several segments."""
     code = "import sys\nfor n in range(20000): print('line', n, 'x' * 30)"
     machine = lab.machine(
         BUNDLE=lab.put_bundle({"talk.py": code.encode()}), COMMAND=f"{sys.executable} talk.py"

@@ -1,6 +1,4 @@
-"""
-The job's data on a machine: whole before the job starts, checked, kept, and shown where the code expects it.
-"""
+"""The job's data on a machine: whole before the job starts, checked, kept, and shown where the code expects it."""
 
 import hashlib
 import json

@@ -1,6 +1,4 @@
-"""
-The dead-man timer: a real agent process deletes its own node over HTTP, and only when it may.
-"""
+"""The dead-man timer: a real agent process deletes its own node over HTTP, and only when it may."""
 
 import json
 import threading

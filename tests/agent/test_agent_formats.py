@@ -1,6 +1,4 @@
-"""
-Each format's rule on trees torn by hand: nothing that is not whole is ever called complete.
-"""
+"""Each format's rule on trees torn by hand: nothing that is not whole is ever called complete."""
 
 import json
 import os
@@ -22,24 +20,18 @@ PARTS = (0.0, 0.1, 0.5, 0.999)
 
 
 def looking_at(root: Path, kind: str) -> LocalCheckpoints:
-    """
-    Return the reader of one folder.
-    """
+    """Return the reader of one folder."""
     settings = CheckpointSettings(kind, str(root / "saves"), 2, "COMPLETE")
     return LocalCheckpoints(settings, format_of(kind, "COMPLETE"), root / "quarantine")
 
 
 def complete_steps(local: LocalCheckpoints) -> list[int]:
-    """
-    Return the complete steps, each once.
-    """
+    """Return the complete steps, each once."""
     return sorted({one.step for one in local.steps() if one.complete})
 
 
 def by_name(local: LocalCheckpoints, name: str) -> LocalStep:
-    """
-    Return one step by its unit's name.
-    """
+    """Return one step by its unit's name."""
     return next(one for one in local.steps() if one.unit.name == name)
 
 
@@ -48,9 +40,7 @@ STEPPED = [name for name in NAMES if not format_of(name, "COMPLETE").at_end]
 
 @pytest.mark.parametrize("kind", STEPPED)
 def test_a_whole_save_is_complete_at_its_step(tmp_path: Path, kind: str) -> None:
-    """
-    Two saves are two steps; only Keras keeps one pair of files.
-    """
+    """Two saves are two steps; only Keras keeps one pair of files."""
     for step in (20, 40):
         trees.save(tmp_path / "saves", kind, step)
     assert complete_steps(looking_at(tmp_path, kind)) == ([40] if kind == "keras" else [20, 40])
@@ -58,9 +48,7 @@ def test_a_whole_save_is_complete_at_its_step(tmp_path: Path, kind: str) -> None
 
 @pytest.mark.parametrize("kind", STEPPED)
 def test_a_save_cut_at_any_file_boundary_is_not_complete(tmp_path: Path, kind: str) -> None:
-    """
-    As long as one file of the order of writing is missing, the step does not count.
-    """
+    """As long as one file of the order of writing is missing, the step does not count."""
     saved = trees.files(kind, 40)
     for count in range(len(saved)):
         root = tmp_path / str(count)
@@ -74,9 +62,7 @@ def test_a_save_cut_at_any_file_boundary_is_not_complete(tmp_path: Path, kind: s
 @pytest.mark.parametrize("kind", PROVEN)
 @pytest.mark.parametrize("part", PARTS)
 def test_a_file_cut_anywhere_makes_its_step_torn(tmp_path: Path, kind: str, part: float) -> None:
-    """
-    Every file that a resume needs is proven by its own structure, at 0, 10, 50 and 99.9 % of its length.
-    """
+    """Every file that a resume needs is proven by its own structure, at 0, 10, 50 and 99.9 % of its length."""
     for number, (name, data) in enumerate(trees.files(kind, 40)):
         root = tmp_path / str(number)
         trees.save(root / "saves", kind, 40)
@@ -114,9 +100,7 @@ def test_a_file_cut_anywhere_makes_its_step_torn(tmp_path: Path, kind: str, part
 def test_hugging_face_folder_that_cannot_truly_resume_is_refused(
     tmp_path: Path, change: dict[str, bytes | None], why: str
 ) -> None:
-    """
-    The Trainer would take these: with a fresh optimizer, other random numbers, or a crash.
-    """
+    """The Trainer would take these: with a fresh optimizer, other random numbers, or a crash."""
     trees.save(tmp_path / "saves", "hf", 40)
     for name, data in change.items():
         path = tmp_path / "saves" / "checkpoint-40" / name
@@ -127,18 +111,14 @@ def test_hugging_face_folder_that_cannot_truly_resume_is_refused(
 
 
 def test_hugging_face_knows_its_own_target(tmp_path: Path) -> None:
-    """
-    max_steps stands in the state file.
-    """
+    """max_steps stands in the state file."""
     trees.save(tmp_path / "saves", "hf", 40)
     assert looking_at(tmp_path, "hf").target() == 60
 
 
 @pytest.mark.parametrize("kept", [0, 100, None])
 def test_fairseq_alias_is_repaired_from_the_newest_whole_file(tmp_path: Path, kept: int | None) -> None:
-    """
-    A torn, an old and a missing checkpoint_last.pt all become a copy of the chosen file.
-    """
+    """A torn, an old and a missing checkpoint_last.pt all become a copy of the chosen file."""
     saves = tmp_path / "saves"
     for step in (20, 40):
         trees.save(saves, "fairseq", step)
@@ -157,9 +137,7 @@ def test_fairseq_alias_is_repaired_from_the_newest_whole_file(tmp_path: Path, ke
 
 
 def test_fairseq_last_stands_for_itself_where_nothing_else_holds_its_update(tmp_path: Path) -> None:
-    """
-    With --no-epoch-checkpoints it is the only file; where another holds its update, that one is preferred.
-    """
+    """With --no-epoch-checkpoints it is the only file; where another holds its update, that one is preferred."""
     data = trees.files("fairseq", 40)[0][1]
     trees.write(tmp_path / "saves", [("checkpoint_last.pt", data)])
     local = looking_at(tmp_path, "fairseq")
@@ -173,9 +151,7 @@ def test_fairseq_last_stands_for_itself_where_nothing_else_holds_its_update(tmp_
 
 
 def test_torch_pointer_and_tensorflow_list_name_what_was_chosen(tmp_path: Path) -> None:
-    """
-    After going back, the framework's own pointer leads to the same step as ours.
-    """
+    """After going back, the framework's own pointer leads to the same step as ours."""
     for kind in ("torch", "tf"):
         root = tmp_path / kind
         for step in (20, 40):
@@ -196,18 +172,14 @@ def test_torch_pointer_and_tensorflow_list_name_what_was_chosen(tmp_path: Path) 
 
 
 def test_torch_file_that_was_never_announced_does_not_count(tmp_path: Path) -> None:
-    """
-    The pointer comes last, so a whole file after it belongs to a save that did not end.
-    """
+    """The pointer comes last, so a whole file after it belongs to a save that did not end."""
     trees.save(tmp_path / "saves", "torch", 20)
     trees.write(tmp_path / "saves", trees.files("torch", 40)[:1])
     assert complete_steps(looking_at(tmp_path, "torch")) == [20]
 
 
 def test_keras_falls_back_to_its_second_pair(tmp_path: Path) -> None:
-    """
-    With double_checkpoint=True a torn pair is replaced by the whole older one.
-    """
+    """With double_checkpoint=True a torn pair is replaced by the whole older one."""
     saves = tmp_path / "saves"
     trees.save(saves, "keras", 2)
     trees.write(saves, [(f"{name}.bkp", data) for name, data in trees.files("keras", 1)])
@@ -226,9 +198,7 @@ def test_keras_falls_back_to_its_second_pair(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 @pytest.mark.parametrize("width", [4, 8])
 def test_every_superblock_tells_the_length(tmp_path: Path, version: int, width: int) -> None:
-    """
-    HDF5 wrote its end-of-file address at four places in its history.
-    """
+    """HDF5 wrote its end-of-file address at four places in its history."""
     path = tmp_path / "x.h5"
     data = trees.h5(version, width)
     path.write_bytes(data)
@@ -239,18 +209,14 @@ def test_every_superblock_tells_the_length(tmp_path: Path, version: int, width: 
 
 
 class Evil:
-    """
-    A pickle that runs a command when it is loaded.
-    """
+    """A pickle that runs a command when it is loaded."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.system, ("touch stolen",)
 
 
 def test_a_pickle_is_read_without_running_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    The number of updates is found beside classes of others, and no instruction of the file is carried out.
-    """
+    """The number of updates is found beside classes of others, and no instruction of the file is carried out."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "c.pt"
     path.write_bytes(trees.archive({"evil": Evil(), "optimizer_history": [{"num_updates": 7}]}))
@@ -261,9 +227,7 @@ def test_a_pickle_is_read_without_running_it(tmp_path: Path, monkeypatch: pytest
 
 
 def test_torn_steps_are_moved_and_kept(tmp_path: Path) -> None:
-    """
-    A torn save leaves the folder under a name that says so, with its bytes.
-    """
+    """A torn save leaves the folder under a name that says so, with its bytes."""
     trees.save(tmp_path / "saves", "tf", 40)
     index = tmp_path / "saves" / "ckpt-40.index"
     index.write_bytes(index.read_bytes()[:50])
@@ -279,9 +243,7 @@ def test_torn_steps_are_moved_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Proving reads every byte, so it must not happen at each look.
-    """
+    """Proving reads every byte, so it must not happen at each look."""
     trees.save(tmp_path / "saves", "torch", 40)
     local = looking_at(tmp_path, "torch")
     judged: list[str] = []
@@ -298,9 +260,7 @@ def test_a_checkpoint_is_read_once_until_it_changes(tmp_path: Path, monkeypatch:
 
 
 def test_tensorflow_in_the_bucket_is_complete_when_named(tmp_path: Path) -> None:
-    """
-    Index, every shard and the name in `checkpoint`: the same rule over the objects' names.
-    """
+    """Index, every shard and the name in `checkpoint`: the same rule over the objects' names."""
     names = [name for step in (20, 40) for name, _ in trees.files("tf", step)]
     text = trees.files("tf", 20)[-1][1]
 
@@ -317,9 +277,7 @@ def test_tensorflow_in_the_bucket_is_complete_when_named(tmp_path: Path) -> None
 
 
 def test_resume_argument_is_what_the_framework_takes() -> None:
-    """
-    A folder, a file, or TensorFlow's prefix.
-    """
+    """A folder, a file, or TensorFlow's prefix."""
     units = {
         "hf": (Unit(40, "checkpoint-40", "checkpoint-40"), "/c/checkpoint-40"),
         "fairseq": (Unit(40, "checkpoint_1_40.pt", ".", ("checkpoint_1_40.pt",)), "/c/checkpoint_1_40.pt"),

@@ -1,6 +1,4 @@
-"""
-Slices with several workers, and machines that nobody needs any more.
-"""
+"""Slices with several workers, and machines that nobody needs any more."""
 
 import json
 import os
@@ -19,18 +17,14 @@ VERDICT = ".tpuctl/gang/1/verdict.json"
 
 
 def two_workers(lab: Lab, **changes: object) -> tuple[Machine, Machine]:
-    """
-    Start both workers of a slice.
-    """
+    """Start both workers of a slice."""
     first = lab.machine("w0", WORKER_ID=0, WORKERS=2, **changes)
     second = lab.machine("w1", WORKER_ID=1, WORKERS=2, **changes)
     return first.start(), second.start()
 
 
 def test_one_dead_job_restarts_the_gang_at_one_attempt_and_one_step(lab: Lab) -> None:
-    """
-    When one worker's job dies, both play the next attempt from the same complete checkpoint.
-    """
+    """When one worker's job dies, both play the next attempt from the same complete checkpoint."""
     first, second = two_workers(lab, _STEPS=60, _STEP_SECONDS=0.05)
     for machine in (first, second):
         machine.until_committed(20)
@@ -50,9 +44,7 @@ def test_one_dead_job_restarts_the_gang_at_one_attempt_and_one_step(lab: Lab) ->
 
 
 def test_a_done_worker_waits_for_the_others(lab: Lab) -> None:
-    """
-    A worker that is done stays ready to follow the gang until every worker is done.
-    """
+    """A worker that is done stays ready to follow the gang until every worker is done."""
     first = lab.machine("w0", WORKER_ID=0, WORKERS=2, _STEPS=10).start()
     first.until(lambda: first.heartbeat().get("phase") == "ended", "worker 0 ended")
     second = lab.machine("w1", WORKER_ID=1, WORKERS=2, _STEPS=10, _CRASH_AT="5", _CRASHES=1)
@@ -66,9 +58,7 @@ def test_a_done_worker_waits_for_the_others(lab: Lab) -> None:
 
 
 def test_a_part_of_one_worker_is_no_checkpoint(lab: Lab) -> None:
-    """
-    A step that only one of two workers committed is never resumed from.
-    """
+    """A step that only one of two workers committed is never resumed from."""
     machine = lab.machine("w0", WORKER_ID=0, WORKERS=2, _STEPS=10).start()
     machine.until_committed(10)
     machine.kill_all()
@@ -80,9 +70,7 @@ def test_a_part_of_one_worker_is_no_checkpoint(lab: Lab) -> None:
 
 
 def test_zombie_commits_nothing_and_stops(lab: Lab) -> None:
-    """
-    Once a higher incarnation has an attempt, the older machine writes no manifest and holds itself.
-    """
+    """Once a higher incarnation has an attempt, the older machine writes no manifest and holds itself."""
     zombie = lab.machine(_STEPS=400, _STEP_SECONDS=0.02).start()
     zombie.until_committed(10)
     lab.put(".tpuctl/gang/2/000001.json", b"{}")
@@ -99,9 +87,7 @@ def test_zombie_commits_nothing_and_stops(lab: Lab) -> None:
 
 
 def test_zombie_that_wakes_up_late_starts_nothing(lab: Lab) -> None:
-    """
-    A machine that boots after its successor has begun does not start its job at all.
-    """
+    """A machine that boots after its successor has begun does not start its job at all."""
     lab.put(".tpuctl/gang/2/000001.json", b"{}")
     machine = lab.machine().run_to_end()
 
@@ -110,9 +96,7 @@ def test_zombie_that_wakes_up_late_starts_nothing(lab: Lab) -> None:
 
 
 def test_training_goes_on_while_the_bucket_is_away(lab: Lab) -> None:
-    """
-    An outage stops neither the job nor the agent; commits are made up for, and status.json tells.
-    """
+    """An outage stops neither the job nor the agent; commits are made up for, and status.json tells."""
     machine = lab.machine(_STEPS=60, _STEP_SECONDS=0.05).start()
     machine.until_committed(10)
     lab.fault = lambda _request: Response(503, b"away")
@@ -129,9 +113,7 @@ def test_training_goes_on_while_the_bucket_is_away(lab: Lab) -> None:
 
 
 def test_short_faults_are_retried_unseen(lab: Lab) -> None:
-    """
-    429 and 500 on every third call change nothing about the outcome.
-    """
+    """429 and 500 on every third call change nothing about the outcome."""
     seen: list[float] = []
 
     def every_third(request: object) -> Response | None:
@@ -145,9 +127,7 @@ def test_short_faults_are_retried_unseen(lab: Lab) -> None:
 
 
 def test_verdict_on_other_code_does_not_bind(lab: Lab) -> None:
-    """
-    A gang that gave up on one bundle starts again with another, counting from zero.
-    """
+    """A gang that gave up on one bundle starts again with another, counting from zero."""
     machine = lab.machine(_CRASH_AT="5", FAILURES=1).run_to_end()
     assert machine.heartbeat()["phase"] == "failed"
     (machine.root / "state" / "stop").unlink()
@@ -167,9 +147,7 @@ def test_verdict_on_other_code_does_not_bind(lab: Lab) -> None:
 
 
 def test_a_gang_does_not_give_up_while_a_worker_is_missing(lab: Lab) -> None:
-    """
-    Jobs that fail because another machine is dead are not at fault; when it lives, they are.
-    """
+    """Jobs that fail because another machine is dead are not at fault; when it lives, they are."""
     broken = {"_CRASH_AT": "3", "_CRASHES": 99, "FAILURES": 2, "_STEPS": 50}
     first, second = two_workers(lab, **broken)
     first.until(lambda: first.heartbeat().get("starts", 0) >= 1, "the first start")
@@ -187,9 +165,7 @@ ONLY_FIRST = "    if os.environ['TPUCTL_WORKER_ID'] != '0':\n        return\n"
 
 
 def first_saves(lab: Lab, incarnation: int = 1, **changes: object) -> tuple[Machine, Machine]:
-    """
-    Start a slice whose program saves on its first worker only.
-    """
+    """Start a slice whose program saves on its first worker only."""
     script = TRAIN.read_text().replace("    folder = FOLDER /", f"{ONLY_FIRST}    folder = FOLDER /", 1)
     code = lab.put_bundle({"train.py": script.encode()})
     first, second = (
@@ -202,9 +178,7 @@ def first_saves(lab: Lab, incarnation: int = 1, **changes: object) -> tuple[Mach
 
 
 def test_a_program_that_saves_on_its_first_worker_only_has_whole_checkpoints(lab: Lab) -> None:
-    """
-    The others say so with a manifest without files; the next slice has the checkpoint on each machine.
-    """
+    """The others say so with a manifest without files; the next slice has the checkpoint on each machine."""
     first, second = first_saves(lab)
     assert (first.wait(), second.wait()) == (0, 0)
     assert {first.heartbeat()["phase"], second.heartbeat()["phase"]} == {"done"}
@@ -222,9 +196,7 @@ def test_a_program_that_saves_on_its_first_worker_only_has_whole_checkpoints(lab
 
 
 def test_a_slice_that_is_killed_has_the_save_before_the_newest_of_its_first_worker(lab: Lab) -> None:
-    """
-    While the job runs, a second save of worker 0 tells that the others had no part in the first.
-    """
+    """While the job runs, a second save of worker 0 tells that the others had no part in the first."""
     first, second = first_saves(lab, _STEPS=100000, _STEP_SECONDS=0.02)
     second.until_committed(10)
     whole = second.heartbeat()["committed_step"]
@@ -234,9 +206,7 @@ def test_a_slice_that_is_killed_has_the_save_before_the_newest_of_its_first_work
 
 
 def test_a_worker_that_has_written_anything_makes_no_empty_part(lab: Lab) -> None:
-    """
-    Its shard may be late or torn: what worker 0 has saved is no checkpoint then.
-    """
+    """Its shard may be late or torn: what worker 0 has saved is no checkpoint then."""
     parts = []
     for worker in (0, 1):
         machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2)
@@ -270,9 +240,7 @@ def test_a_worker_that_has_written_anything_makes_no_empty_part(lab: Lab) -> Non
 def test_random_numbers_of_a_worker_that_saves_nothing_else_hold_no_checkpoint_back(
     lab: Lab, folder: str, own: str
 ) -> None:
-    """
-    The Trainer and accelerate save them on each machine, and the model on the first: that is a whole save.
-    """
+    """The Trainer and accelerate save them on each machine, and the model on the first: that is a whole save."""
     parts = []
     for worker in (0, 1):
         machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2, CHECKPOINT_FORMAT="auto")

@@ -1,6 +1,4 @@
-"""
-What a machine's report tells of its host keys.
-"""
+"""What a machine's report tells of its host keys."""
 
 from orchestrator.agent.host_keys import public_host_keys
 

@@ -1,6 +1,4 @@
-"""
-The interval between saves that is learnt: near the best fixed one in any zone, and told to the job.
-"""
+"""The interval between saves that is learnt: near the best fixed one in any zone, and told to the job."""
 
 import json
 import math
@@ -18,18 +16,14 @@ FACTORS = (0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.7, 2.0, 2.8)
 
 
 def lives_of(seed: int, mean: float, shape: float) -> list[float]:
-    """
-    Draw the lives of three days, at least 20; a *shape* below 1 has many short ones and a few long ones.
-    """
+    """Draw the lives of three days, at least 20; a *shape* below 1 has many short ones and a few long ones."""
     random = Random(seed)
     scale = mean / math.gamma(1 + 1 / shape)
     return [random.weibullvariate(scale, shape) for _ in range(max(20, int(DAYS / mean)))]
 
 
 def wasted(lives: list[float], save: float, every: Callable[[list[Life], float], float]) -> float:
-    """
-    Return the seconds that saves and lost work take, on a clock that jumps from save to save.
-    """
+    """Return the seconds that saves and lost work take, on a clock that jumps from save to save."""
     waste, past = 0.0, list[Life]()
     for life in lives:
         now = 0.0
@@ -46,9 +40,7 @@ def wasted(lives: list[float], save: float, every: Callable[[list[Life], float],
 def test_what_is_wasted_is_within_a_tenth_of_the_best_fixed_interval(
     mean: float, shape: float, save: float
 ) -> None:
-    """
-    The best of 13 fixed intervals is chosen in hindsight, knowing all lives; ours starts without a figure.
-    """
+    """The best of 13 fixed intervals is chosen in hindsight, knowing all lives; ours starts without a figure."""
     ours, fixed = 0.0, [0.0] * len(FACTORS)
     for seed in range(12):
         lives = lives_of(seed, mean, shape)
@@ -60,9 +52,7 @@ def test_what_is_wasted_is_within_a_tenth_of_the_best_fixed_interval(
 
 
 def test_a_long_quiet_life_lengthens_the_interval_and_losses_shorten_it() -> None:
-    """
-    A loss that cost no work, thanks to its notice, is none: nothing would have been saved earlier.
-    """
+    """A loss that cost no work, thanks to its notice, is none: nothing would have been saved earlier."""
     first = saving_interval(5, [])
     assert saving_interval(5, [Life(12 * HOUR, lost=False)]) > 2 * first
     assert saving_interval(5, [Life(600, lost=True)] * 6) < first / 1.5
@@ -71,9 +61,7 @@ def test_a_long_quiet_life_lengthens_the_interval_and_losses_shorten_it() -> Non
 
 @pytest.mark.parametrize("save", [0.0, 1e-9, 7.0, 1e9])
 def test_the_interval_stays_in_its_bounds(save: float) -> None:
-    """
-    Whatever a job reports.
-    """
+    """Whatever a job reports."""
     for lives in ([], [Life(0.0, lost=True)] * 50, [Life(1e9, lost=False)]):
         assert SHORTEST <= saving_interval(save, lives) <= LONGEST
 
@@ -120,9 +108,7 @@ def test_a_job_is_told_the_interval_at_its_start_and_while_it_runs(lab: Lab) -> 
 
 
 def test_a_fixed_interval_is_told_and_no_interval_is_not(lab: Lab) -> None:
-    """
-    The variables are empty where the job decides for itself.
-    """
+    """The variables are empty where the job decides for itself."""
     say = 'echo "$TPUCTL_SAVE_EVERY_SECONDS,$(basename "$TPUCTL_SAVE_EVERY_FILE")"'
     lab.machine("fixed", INCARNATION=1, SAVE_EVERY="90", COMMAND=say).run_to_end()
     lab.machine("own", INCARNATION=2, COMMAND=say).run_to_end()

@@ -1,6 +1,4 @@
-"""
-The agent as a real process: from a fresh start to done, through every kind of end.
-"""
+"""The agent as a real process: from a fresh start to done, through every kind of end."""
 
 import signal
 import subprocess
@@ -12,9 +10,7 @@ from tests.agent.agent_lab import Lab, is_alive
 
 
 def test_fresh_run_ends_done_with_every_checkpoint_committed(lab: Lab) -> None:
-    """
-    A fresh machine fetches the bundle, trains, commits, reports done and holds cron back.
-    """
+    """A fresh machine fetches the bundle, trains, commits, reports done and holds cron back."""
     machine = lab.machine(TARGET_STEPS=40).run_to_end()
 
     beat = machine.heartbeat()
@@ -44,9 +40,7 @@ def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: Lab) -> None:
 
 
 def test_built_zipapp_runs_alike(lab: Lab) -> None:
-    """
-    The zipapp needs nothing of the package, and is the same each time it is built.
-    """
+    """The zipapp needs nothing of the package, and is the same each time it is built."""
     first, second = lab.folder / "agent.pyz", lab.folder / "again.pyz"
     assert build(first) == build(second)
     machine = lab.machine()
@@ -58,9 +52,7 @@ def test_built_zipapp_runs_alike(lab: Lab) -> None:
 
 
 def test_done_job_is_not_started_again(lab: Lab) -> None:
-    """
-    Cron's next start finds the hold; without it (a reboot removes it), the record says done again.
-    """
+    """Cron's next start finds the hold; without it (a reboot removes it), the record says done again."""
     machine = lab.machine().run_to_end()
     writes = len(lab.writes)
     machine.run_to_end()
@@ -74,9 +66,7 @@ def test_done_job_is_not_started_again(lab: Lab) -> None:
 
 
 def test_killed_machine_resumes_from_the_committed_step(lab: Lab) -> None:
-    """
-    After SIGKILL of agent and job, a new machine of the next incarnation resumes where the bucket says.
-    """
+    """After SIGKILL of agent and job, a new machine of the next incarnation resumes where the bucket says."""
     first = lab.machine("m0", _STEP_SECONDS=0.03, _STEPS=60, TARGET_STEPS=60).start()
     first.until_committed(20)
     first.kill_all()
@@ -91,9 +81,7 @@ def test_killed_machine_resumes_from_the_committed_step(lab: Lab) -> None:
 
 
 def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: Lab) -> None:
-    """
-    A job that outlives its agent is gone before the next agent starts another; the gap counts as an attempt.
-    """
+    """A job that outlives its agent is gone before the next agent starts another; the gap counts as an attempt."""
     machine = lab.machine(
         _STEP_SECONDS=0.03, _STEPS=60, COMMAND=f"trap '' PIPE; {sys.executable} train.py | cat"
     )
@@ -112,9 +100,7 @@ def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: Lab) -> N
 
 
 def test_sigterm_leads_to_a_last_commit(lab: Lab) -> None:
-    """
-    SIGTERM to the agent reaches the job, whose last save is committed before the agent leaves.
-    """
+    """SIGTERM to the agent reaches the job, whose last save is committed before the agent leaves."""
     machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=400, _SAVE_EVERY=1000).start()
     machine.until(lambda: (machine.heartbeat().get("step") or 0) > 3, "a step")
     assert machine.process is not None
@@ -130,9 +116,7 @@ def test_sigterm_leads_to_a_last_commit(lab: Lab) -> None:
 
 
 def test_notice_of_the_metadata_server_is_seen_at_once(lab: Lab) -> None:
-    """
-    The long-poll of instance/preempted ends the job with a last commit.
-    """
+    """The long-poll of instance/preempted ends the job with a last commit."""
     machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=40000, _SAVE_EVERY=100000).start()
     machine.until(lambda: (machine.heartbeat().get("step") or 0) > 3, "a step")
     lab.metadata.preempted.set()
@@ -148,9 +132,7 @@ def test_notice_of_the_metadata_server_is_seen_at_once(lab: Lab) -> None:
 
 
 def test_stop_command_leaves_no_hold_and_the_next_start_goes_on(lab: Lab) -> None:
-    """
-    `stop` ends the job with a commit; a new start makes a new attempt with no failure counted.
-    """
+    """`stop` ends the job with a commit; a new start makes a new attempt with no failure counted."""
     machine = lab.machine(_STEP_SECONDS=0.03, _STEPS=80).start()
     machine.until_committed(10)
     assert subprocess.run(machine.command("stop"), env=machine.env, check=False).returncode == 0
@@ -166,9 +148,7 @@ def test_stop_command_leaves_no_hold_and_the_next_start_goes_on(lab: Lab) -> Non
 
 
 def test_crash_with_progress_does_not_count(lab: Lab) -> None:
-    """
-    A job that crashes after each save comes back more often than the allowed failures, and ends done.
-    """
+    """A job that crashes after each save comes back more often than the allowed failures, and ends done."""
     machine = lab.machine(_CRASH_AT="10,20,30", _CRASHES=3, FAILURES=2).run_to_end()
 
     assert machine.heartbeat()["phase"] == "done"
@@ -177,9 +157,7 @@ def test_crash_with_progress_does_not_count(lab: Lab) -> None:
 
 
 def test_crash_without_progress_gives_up_after_n(lab: Lab) -> None:
-    """
-    A job that always crashes at the same step ends failed, with a verdict that says why.
-    """
+    """A job that always crashes at the same step ends failed, with a verdict that says why."""
     machine = lab.machine(_CRASH_AT="5", FAILURES=3).run_to_end()
 
     beat = machine.heartbeat()
@@ -191,9 +169,7 @@ def test_crash_without_progress_gives_up_after_n(lab: Lab) -> None:
 
 
 def test_status_zero_before_the_target_is_not_done(lab: Lab) -> None:
-    """
-    Where a target is declared, an exit status of 0 proves nothing.
-    """
+    """Where a target is declared, an exit status of 0 proves nothing."""
     command = "mkdir -p $TPUCTL_CHECKPOINT_DIR/step-1; touch $TPUCTL_CHECKPOINT_DIR/step-1/COMPLETE"
     machine = lab.machine(COMMAND=command, TARGET_STEPS=40, FAILURES=2).run_to_end()
 
@@ -202,9 +178,7 @@ def test_status_zero_before_the_target_is_not_done(lab: Lab) -> None:
 
 
 def test_setup_runs_once_for_a_bundle(lab: Lab) -> None:
-    """
-    The setup command runs before the first start only, and its output is in the job's log.
-    """
+    """The setup command runs before the first start only, and its output is in the job's log."""
     machine = lab.machine(
         SETUP="echo setting up | tee -a ../../setups", _CRASH_AT="10", _CRASHES=1
     ).run_to_end()
@@ -215,9 +189,7 @@ def test_setup_runs_once_for_a_bundle(lab: Lab) -> None:
 
 
 def test_failing_setup_is_a_failed_attempt(lab: Lab) -> None:
-    """
-    A setup that fails is retried within the allowed failures, and named in the verdict.
-    """
+    """A setup that fails is retried within the allowed failures, and named in the verdict."""
     beat = lab.machine(SETUP="exit 3", FAILURES=2).run_to_end().heartbeat()
 
     assert beat["phase"] == "failed"
@@ -225,9 +197,7 @@ def test_failing_setup_is_a_failed_attempt(lab: Lab) -> None:
 
 
 def test_stalled_job_is_restarted_as_a_failure(lab: Lab) -> None:
-    """
-    A job that prints, steps and saves nothing is ended and started again.
-    """
+    """A job that prints, steps and saves nothing is ended and started again."""
     command = (
         f"if [ -e ../../once ]; then exec {sys.executable} train.py; fi; touch ../../once; exec sleep 100"
     )
@@ -239,9 +209,7 @@ def test_stalled_job_is_restarted_as_a_failure(lab: Lab) -> None:
 
 
 def test_detached_children_do_not_outlive_the_job(lab: Lab) -> None:
-    """
-    A grandchild with a session of its own is gone before the next start.
-    """
+    """A grandchild with a session of its own is gone before the next start."""
     command = (
         "if grep -q '^State:.[^ZX]' /proc/$(cat ../../pid)/status; then echo BESIDE; fi; "
         "setsid sleep 300 & echo $! > ../../pid; exit 1"
@@ -254,9 +222,7 @@ def test_detached_children_do_not_outlive_the_job(lab: Lab) -> None:
 
 
 def test_wrong_job_env_names_every_key(lab: Lab) -> None:
-    """
-    A wrong job.env starts nothing and names all that is wrong at once.
-    """
+    """A wrong job.env starts nothing and names all that is wrong at once."""
     machine = lab.machine(INCARNATION="one", COMMAND="")
 
     assert machine.start().wait() == 2

@@ -1,6 +1,4 @@
-"""
-Orbax's saves: which folder is whole, by version and by the way in which it is written.
-"""
+"""Orbax's saves: which folder is whole, by version and by the way in which it is written."""
 
 import json
 from pathlib import Path
@@ -12,9 +10,7 @@ from orchestrator.agent.formats.orbax import COMMIT_SUCCESS, METADATA, Orbax
 
 
 def put(folder: Path, **files: str) -> None:
-    """
-    Write the files of a step; a name's `__` is a slash.
-    """
+    """Write the files of a step; a name's `__` is a slash."""
     for name, text in files.items():
         path = folder / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -22,24 +18,18 @@ def put(folder: Path, **files: str) -> None:
 
 
 def state(root: Path) -> State:
-    """
-    Return what the one step in *root* is worth.
-    """
+    """Return what the one step in *root* is worth."""
     (unit,) = Orbax().find(root)
     return Orbax().judge(root, unit).state
 
 
 def metadata(commit: int | None) -> str:
-    """
-    Return `_CHECKPOINT_METADATA` as Orbax writes it at the start (None) and at the commit.
-    """
+    """Return `_CHECKPOINT_METADATA` as Orbax writes it at the start (None) and at the commit."""
     return json.dumps({"item_handlers": {}, "init_timestamp_nsecs": 5, "commit_timestamp_nsecs": commit})
 
 
 def test_a_save_written_in_place_is_no_checkpoint_before_its_commit(tmp_path: Path) -> None:
-    """
-    CommitFileTemporaryPath writes into the final folder: all arrays may be there, and it is still torn.
-    """
+    """CommitFileTemporaryPath writes into the final folder: all arrays may be there, and it is still torn."""
     step = tmp_path / "100"
     step.mkdir()
     assert state(tmp_path) is State.UNFINISHED, "an empty folder"
@@ -55,9 +45,7 @@ def test_a_save_written_in_place_is_no_checkpoint_before_its_commit(tmp_path: Pa
 
 
 def test_a_save_killed_before_its_commit_file_gets_it_back(tmp_path: Path) -> None:
-    """
-    Orbax deletes a folder without the commit file at its start, and then goes on from an older step.
-    """
+    """Orbax deletes a folder without the commit file at its start, and then goes on from an older step."""
     put(tmp_path / "100", default__d="x", **{METADATA: metadata(7)})
     (unit,) = Orbax().find(tmp_path)
     assert Orbax().repair(tmp_path, unit)
@@ -67,9 +55,7 @@ def test_a_save_killed_before_its_commit_file_gets_it_back(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("tree", ["_METADATA", "checkpoint"])
 def test_a_folder_that_an_old_orbax_renamed_is_a_checkpoint(tmp_path: Path, tree: str) -> None:
-    """
-    Up to 0.5 there is no metadata of the step: the saved tree and the joined parts prove it.
-    """
+    """Up to 0.5 there is no metadata of the step: the saved tree and the joined parts prove it."""
     put(tmp_path / "100", **{f"default__{tree}": "tree", "default__ocdbt.process_0__d__a": "x"})
     assert state(tmp_path) is State.UNFINISHED, "the parts of the processes are not joined"
     put(tmp_path / "100", **{"default__manifest.ocdbt": "m"})
@@ -79,18 +65,14 @@ def test_a_folder_that_an_old_orbax_renamed_is_a_checkpoint(tmp_path: Path, tree
 
 
 def test_a_folder_with_arrays_alone_is_no_checkpoint(tmp_path: Path) -> None:
-    """
-    A save in place whose metadata are written by another thread may look like that for a moment.
-    """
+    """A save in place whose metadata are written by another thread may look like that for a moment."""
     put(tmp_path / "100", default__d__0="x")
     assert state(tmp_path) is State.UNFINISHED
 
 
 @pytest.mark.parametrize("name", ["ckpt_100", "checkpoint_100", "00000100", "100"])
 def test_a_step_may_have_a_prefix(tmp_path: Path, name: str) -> None:
-    """
-    Kauldron and flax name their steps; a folder of anybody else with such a name is not taken for one.
-    """
+    """Kauldron and flax name their steps; a folder of anybody else with such a name is not taken for one."""
     put(tmp_path / name, **{METADATA: metadata(7)})
     put(tmp_path / "version_3", **{"hparams.yaml": "x"})
     (unit,) = Orbax().find(tmp_path)
@@ -98,9 +80,7 @@ def test_a_step_may_have_a_prefix(tmp_path: Path, name: str) -> None:
 
 
 def test_in_the_bucket_only_the_commit_file_counts() -> None:
-    """
-    The time of the commit stands there before Orbax itself takes the step for whole.
-    """
+    """The time of the commit stands there before Orbax itself takes the step for whole."""
     objects = {f"100/{METADATA}", f"200/{METADATA}", f"100/{COMMIT_SUCCESS}"}
     listing = Listing((), ("100/", "200/"), objects.__contains__, lambda _name: metadata(7).encode())
     assert [(one.step, one.complete) for one in Orbax().stored(listing)] == [(200, False), (100, True)]

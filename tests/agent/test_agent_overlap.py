@@ -1,6 +1,4 @@
-"""
-What a start waits for runs side by side: the checkpoint comes back while the code is set up.
-"""
+"""What a start waits for runs side by side: the checkpoint comes back while the code is set up."""
 
 import threading
 import time
@@ -12,16 +10,12 @@ SLOW = 1.0
 
 
 def saved_by_another(lab: Lab, steps: int = 20) -> None:
-    """
-    Let an earlier machine train to *steps* and commit.
-    """
+    """Let an earlier machine train to *steps* and commit."""
     lab.machine("before", INCARNATION=1, _STEPS=steps, _SAVE_EVERY=10).run_to_end()
 
 
 def slow_restores(lab: Lab, seconds: float = SLOW) -> "Counter[str]":
-    """
-    Let every download of a checkpoint's files take a while, as large ones do; count them.
-    """
+    """Let every download of a checkpoint's files take a while, as large ones do; count them."""
     downloads: Counter[str] = Counter()
 
     def slowly(request):
@@ -35,9 +29,7 @@ def slow_restores(lab: Lab, seconds: float = SLOW) -> "Counter[str]":
 
 
 def endless_restores(lab: Lab, until: threading.Event) -> None:
-    """
-    Let no download of a checkpoint's files end before *until* is set.
-    """
+    """Let no download of a checkpoint's files end before *until* is set."""
 
     def wait(request):
         payload = "checkpoints" in request.path and "manifest" not in request.path
@@ -48,9 +40,7 @@ def endless_restores(lab: Lab, until: threading.Event) -> None:
 
 
 def test_setup_runs_while_the_checkpoint_comes_back(lab: Lab) -> None:
-    """
-    The timings of the heartbeat overlap, and together take less than one after the other.
-    """
+    """The timings of the heartbeat overlap, and together take less than one after the other."""
     saved_by_another(lab)
     slow_restores(lab)
     machine = lab.machine(INCARNATION=2, SETUP=f"sleep {2 * SLOW}", _STEPS=30)
@@ -65,9 +55,7 @@ def test_setup_runs_while_the_checkpoint_comes_back(lab: Lab) -> None:
 
 
 def test_a_setup_that_fails_early_leaves_the_restore_to_end_before_the_next(lab: Lab) -> None:
-    """
-    Two restores at once would take each other's half-made folder away; so each file is fetched once.
-    """
+    """Two restores at once would take each other's half-made folder away; so each file is fetched once."""
     saved_by_another(lab)
     downloads = slow_restores(lab, 3 * SLOW)
     machine = lab.machine(INCARNATION=2, SETUP="mkdir ../../tried || exit 0; exit 3", _STEPS=30)
@@ -79,9 +67,7 @@ def test_a_setup_that_fails_early_leaves_the_restore_to_end_before_the_next(lab:
 
 
 def test_a_notice_during_the_restore_is_obeyed_at_once(lab: Lab) -> None:
-    """
-    The machine has no time to bring back what nobody will read there.
-    """
+    """The machine has no time to bring back what nobody will read there."""
     saved_by_another(lab)
     arrived = threading.Event()
     endless_restores(lab, until=arrived)
@@ -97,9 +83,7 @@ def test_a_notice_during_the_restore_is_obeyed_at_once(lab: Lab) -> None:
 
 
 def test_what_the_setup_command_reports_is_no_training(lab: Lab) -> None:
-    """
-    A setup that trains a little, to warm a cache, shows no step and no loss of the job's.
-    """
+    """A setup that trains a little, to warm a cache, shows no step and no loss of the job's."""
     setup = 'echo "{\\"step\\": 7}" > $TPUCTL_PROGRESS_FILE; sleep 0.4'
     machine = lab.machine(SETUP=setup, COMMAND="true").run_to_end()
     beat = machine.heartbeat()

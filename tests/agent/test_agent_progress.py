@@ -1,6 +1,4 @@
-"""
-How far a job is, by what it prints, reports, logs and saves: the rules, and the agent as a real process.
-"""
+"""How far a job is, by what it prints, reports, logs and saves: the rules, and the agent as a real process."""
 
 import math
 
@@ -28,9 +26,7 @@ def sources(
     told: Progress = NOTHING, printed: Printed = QUIET, events: Progress = NOTHING,
     saved: int | None = None, resumed: int | None = None, target: int | None = None,
 ) -> Known:  # fmt: skip
-    """
-    Return what is known from some sources.
-    """
+    """Return what is known from some sources."""
     return known(told, printed, events, saved, resumed, target)
 
 
@@ -50,9 +46,7 @@ def test_the_order_of_the_sources() -> None:
 
 
 def test_a_bar_that_begins_anew_after_a_restart_is_not_believed() -> None:
-    """
-    Its count would look like a job that ignores its checkpoint; its loss is one all the same.
-    """
+    """Its count would look like a job that ignores its checkpoint; its loss is one all the same."""
     bar = Printed(3, 0.5, None, 90, "bars", exact=False)
     assert sources(printed=bar).step == 3
     assert sources(printed=bar, resumed=40) == Known(None, 0.5, 90, "")
@@ -61,24 +55,18 @@ def test_a_bar_that_begins_anew_after_a_restart_is_not_believed() -> None:
 
 
 def test_an_own_count_below_the_checkpoint_is_told_as_it_is() -> None:
-    """
-    A job that counts from 0 again has not read its checkpoint, and that must be seen.
-    """
+    """A job that counts from 0 again has not read its checkpoint, and that must be seen."""
     assert sources(printed=Printed(3, 0.5, None, None, "lines", exact=True), resumed=40).step == 3
 
 
 def test_a_loss_that_is_no_number_is_not_told_as_one() -> None:
-    """
-    It is said to be odd; a heartbeat is JSON, which has no NaN.
-    """
+    """It is said to be odd; a heartbeat is JSON, which has no NaN."""
     found = sources(printed=Printed(3, math.nan, None, None, "lines", exact=True))
     assert (found.loss, found.odd_loss) == (None, True)
 
 
 def test_the_rate_is_measured_between_steps() -> None:
-    """
-    The time before the first step, which compiles, is not in it; a source that counts otherwise begins anew.
-    """
+    """The time before the first step, which compiles, is not in it; a source that counts otherwise begins anew."""
     rate = Rate()
     rate.at(100.0, 1, "lines")
     rate.at(100.2, 2, "lines")
@@ -91,9 +79,7 @@ def test_the_rate_is_measured_between_steps() -> None:
 
 
 def test_an_unmodified_script_shows_step_loss_and_rate(lab: Lab) -> None:
-    """
-    The lines of nanoGPT, with no word of tpuctl in the script.
-    """
+    """The lines of nanoGPT, with no word of tpuctl in the script."""
     code = lab.put_bundle({"train.py": NANOGPT.encode()})
     machine = lab.machine(BUNDLE=code).run_to_end()
 
@@ -104,9 +90,7 @@ def test_an_unmodified_script_shows_step_loss_and_rate(lab: Lab) -> None:
 
 
 def test_a_printed_target_proves_the_end_like_a_reported_one(lab: Lab) -> None:
-    """
-    A count of the job's own does, one of a bar does not.
-    """
+    """A count of the job's own does, one of a bar does not."""
     code = lab.put_bundle({"train.py": NANOGPT.encode()})
     machine = lab.machine(BUNDLE=code, TARGET_STEPS=40).run_to_end()
     assert "step 40 is reached" in machine.heartbeat()["message"]
@@ -119,9 +103,7 @@ def test_a_printed_target_proves_the_end_like_a_reported_one(lab: Lab) -> None:
 
 
 def test_the_last_lines_of_a_killed_job_are_in_its_log(lab: Lab) -> None:
-    """
-    Python would hold them back, because its output is no terminal.
-    """
+    """Python would hold them back, because its output is no terminal."""
     script = b"import time\nfor n in range(5): print('line', n)\ntime.sleep(600)\n"
     machine = lab.machine(BUNDLE=lab.put_bundle({"train.py": script})).start()
 
@@ -136,18 +118,14 @@ def test_the_last_lines_of_a_killed_job_are_in_its_log(lab: Lab) -> None:
 def test_output_is_unbuffered_unless_the_user_says_otherwise(
     lab: Lab, own: dict[str, str], seen: str
 ) -> None:
-    """
-    Job and setup alike; an empty value of the user's is a value.
-    """
+    """Job and setup alike; an empty value of the user's is a value."""
     say = 'echo "[$PYTHONUNBUFFERED]"'
     lab.machine(SETUP=say, COMMAND=say, **own).run_to_end()
     assert lab.log().count(f"[{seen}]") == 2
 
 
 def test_a_loss_of_event_files_is_seen(lab: Lab) -> None:
-    """
-    A job that prints nothing, but logs for TensorBoard into the folder it runs in.
-    """
+    """A job that prints nothing, but logs for TensorBoard into the folder it runs in."""
     script = (
         "import base64, pathlib, time\n"
         f"data = base64.b85decode({TENSORBOARDX!r})\n"
@@ -162,9 +140,7 @@ def test_a_loss_of_event_files_is_seen(lab: Lab) -> None:
 
 
 def test_own_patterns_reach_the_agent(lab: Lab) -> None:
-    """
-    As JSON in job.env; the heartbeat says that they found the step.
-    """
+    """As JSON in job.env; the heartbeat says that they found the step."""
     own = '{"step": "done with (\\\\d+)", "loss": "cost ([0-9.]+)", "rate": "speed ([0-9.]+)"}'
     lab.machine(PROGRESS=own, COMMAND="echo done with 70, cost 1.25, speed 3.5; echo step 900 loss 9")
     beat = lab.machines[0].run_to_end().heartbeat()
@@ -172,9 +148,7 @@ def test_own_patterns_reach_the_agent(lab: Lab) -> None:
 
 
 def test_hostile_output_does_not_stop_the_agent(lab: Lab) -> None:
-    """
-    Bytes, endless lines and numbers that no float holds go to the log, and the job ends as it does.
-    """
+    """Bytes, endless lines and numbers that no float holds go to the log, and the job ends as it does."""
     script = (
         b"import sys\nout = sys.stdout.buffer\n"
         b"out.write(bytes(range(256)) * 4000)\nout.write(b'step 1 ' * 40000)\n"

@@ -1,6 +1,4 @@
-"""
-Machines of TPUs that race: one claims the job, the others never start it.
-"""
+"""Machines of TPUs that race: one claims the job, the others never start it."""
 
 import json
 
@@ -14,9 +12,7 @@ CLAIM = ".tpuctl/claim/4"
 
 
 def test_of_machines_that_boot_together_one_trains(lab: Lab) -> None:
-    """
-    Whoever claims first runs the job to its end; the others start nothing, say why, and are held back.
-    """
+    """Whoever claims first runs the job to its end; the others start nothing, say why, and are held back."""
     racers = {n: lab.machine(f"m{n}", INCARNATION=n, ROUND=4, _STEPS=5) for n in (4, 5, 6)}
     for machine in racers.values():
         machine.start()
@@ -32,18 +28,14 @@ def test_of_machines_that_boot_together_one_trains(lab: Lab) -> None:
 
 
 def test_a_winner_that_starts_again_is_still_the_winner(lab: Lab) -> None:
-    """
-    Its own claim is in the way of nobody: what runs after a crash of the agent is the same TPU.
-    """
+    """Its own claim is in the way of nobody: what runs after a crash of the agent is the same TPU."""
     lab.put(CLAIM, json.dumps({"schema": 1, "incarnation": 5}).encode())
     lab.machine(INCARNATION=5, ROUND=4, _STEPS=3).run_to_end()
     assert len(lab.attempts(5)) == 1
 
 
 def test_a_claim_that_is_replaced_keeps_its_machine(lab: Lab) -> None:
-    """
-    An earlier machine can have put it there: who is beaten looks on until its controller deletes it.
-    """
+    """An earlier machine can have put it there: who is beaten looks on until its controller deletes it."""
     lab.put(CLAIM, json.dumps({"schema": 1, "incarnation": 9}).encode())
     machine = lab.machine(INCARNATION=5, ROUND=4, HEARTBEAT_SECONDS=1, _STEPS=3).start()
     machine.until(lambda: "incarnation 9 was first" in json.dumps(machine.heartbeat()), "it is beaten")
@@ -57,18 +49,14 @@ def test_a_claim_that_is_replaced_keeps_its_machine(lab: Lab) -> None:
     "said", ["true", '"7"', "1e999", "7.0", "null", "[]", "3", "1004", "-1", "1" * 2000, "[" * 100_000]
 )
 def test_a_claim_that_names_no_tpu_of_the_race_names_nobody(said: str) -> None:
-    """
-    Whole numbers from the race's own on; the machine waits for one, and does not fall.
-    """
+    """Whole numbers from the race's own on; the machine waits for one, and does not fall."""
     assert named(f'{{"incarnation": {said}}}'.encode(), 4) is None
     assert named(said.encode(), 4) is None
     assert named(b'{"incarnation": 5}', 4) == 5
 
 
 def test_no_job_starts_while_the_bucket_does_not_say_who_has_won(lab: Lab) -> None:
-    """
-    A race that nobody has been told to have won is not won.
-    """
+    """A race that nobody has been told to have won is not won."""
     lab.fault = lambda request: Response(403) if request.query.get("name") == CLAIM else None
     machine = lab.machine(INCARNATION=5, ROUND=4, _STEPS=3).start()
     machine.until(lambda: "won the race" in json.dumps(machine.heartbeat()), "the trouble is told")
@@ -79,8 +67,6 @@ def test_no_job_starts_while_the_bucket_does_not_say_who_has_won(lab: Lab) -> No
 
 
 def test_without_a_race_nothing_is_claimed(lab: Lab) -> None:
-    """
-    No request more than before.
-    """
+    """No request more than before."""
     lab.machine(_STEPS=3).run_to_end()
     assert [name for name in lab.names() if "claim" in name] == []

@@ -1,6 +1,4 @@
-"""
-Real agents with jobs that save as each framework does: validate, then launch; never believe a status alone.
-"""
+"""Real agents with jobs that save as each framework does: validate, then launch; never believe a status alone."""
 
 import sys
 from pathlib import Path
@@ -19,9 +17,7 @@ HERE = Path(__file__).parent
 
 
 def machine(lab: Lab, kind: str, name: str = "m0", **changes: object) -> Machine:
-    """
-    Return a machine whose job saves in one format, with a target of 60 steps.
-    """
+    """Return a machine whose job saves in one format, with a target of 60 steps."""
     code = {
         "train.py": (HERE / "format_script.py").read_bytes(),
         "format_trees.py": (HERE / "format_trees.py").read_bytes(),
@@ -37,9 +33,7 @@ def machine(lab: Lab, kind: str, name: str = "m0", **changes: object) -> Machine
 
 @pytest.mark.parametrize("kind", ["orbax", "hf", "fairseq", "tf", "keras", "torch"])
 def test_killed_machine_is_replaced_by_one_that_resumes(lab: Lab, kind: str) -> None:
-    """
-    The next machine has an empty disk; its framework picks the committed step by its own rule.
-    """
+    """The next machine has an empty disk; its framework picks the committed step by its own rule."""
     first = machine(lab, kind, _STEP_SECONDS=0.04).start()
     first.until_committed(20)
     first.kill_all()
@@ -55,9 +49,7 @@ def test_killed_machine_is_replaced_by_one_that_resumes(lab: Lab, kind: str) -> 
 
 
 def test_torn_save_and_torn_alias_do_not_become_a_crash_loop(lab: Lab) -> None:
-    """
-    A kill during fairseq's copy: the next start on the same disk finds the alias repaired.
-    """
+    """A kill during fairseq's copy: the next start on the same disk finds the alias repaired."""
     first = machine(lab, "fairseq", _STEP_SECONDS=0.04).start()
     first.until_committed(20)
     first.kill_all()
@@ -78,9 +70,7 @@ def test_torn_save_and_torn_alias_do_not_become_a_crash_loop(lab: Lab) -> None:
 
 
 def test_status_zero_of_the_trainer_is_done_only_at_its_last_step(lab: Lab) -> None:
-    """
-    Without a target in the file, max_steps decides: a stop at 40 goes on, the end at 60 is the end.
-    """
+    """Without a target in the file, max_steps decides: a stop at 40 goes on, the end at 60 is the end."""
     one = machine(lab, "hf", TARGET_STEPS="", _STOP_AT=40, FAILURES=2).run_to_end()
 
     attempts = lab.attempts()
@@ -91,9 +81,7 @@ def test_status_zero_of_the_trainer_is_done_only_at_its_last_step(lab: Lab) -> N
 
 
 def test_checkpoint_that_kills_every_start_is_set_aside_and_the_one_before_taken(lab: Lab) -> None:
-    """
-    Two starts from step 40 that end alike: the third goes back to an older one, and trains through.
-    """
+    """Two starts from step 40 that end alike: the third goes back to an older one, and trains through."""
     one = machine(lab, "torch", _STOP_AT=42, _STOP_CODE=3, _STEP_SECONDS=0.08, _POISON="40", FAILURES=5)
     one.run_to_end()
 
@@ -105,9 +93,7 @@ def test_checkpoint_that_kills_every_start_is_set_aside_and_the_one_before_taken
 
 
 def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: Lab) -> None:
-    """
-    What it wrote there stays as it is; only TPUCTL_RESUME changes, and progress ends the going back.
-    """
+    """What it wrote there stays as it is; only TPUCTL_RESUME changes, and progress ends the going back."""
     for step in (20, 30, 40):
         lab.put(f"checkpoints/{step}/default/array", b"x")
         lab.put(f"checkpoints/{step}/commit_success.txt", b"ok")
@@ -130,9 +116,7 @@ def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: Lab) -> Non
 
 
 def test_going_back_in_the_bucket_that_does_not_help_is_given_up(lab: Lab) -> None:
-    """
-    A job that always fails is tried from two older ones, and nothing in its folder is touched.
-    """
+    """A job that always fails is tried from two older ones, and nothing in its folder is touched."""
     for step in (10, 20, 30, 40):
         lab.put(f"checkpoints/{step}/default/array", b"x")
         lab.put(f"checkpoints/{step}/commit_success.txt", b"ok")
@@ -149,9 +133,7 @@ def test_going_back_in_the_bucket_that_does_not_help_is_given_up(lab: Lab) -> No
 
 @pytest.mark.parametrize("kind", ["orbax", "hf", "fairseq", "tf", "keras"])
 def test_a_newest_save_that_kills_the_next_machine(lab: Lab, kind: str) -> None:
-    """
-    Only the newest one was restored; when the framework cannot go on from it, the one before comes.
-    """
+    """Only the newest one was restored; when the framework cannot go on from it, the one before comes."""
     first = machine(lab, kind, _STEP_SECONDS=0.04, CHECKPOINT_KEEP=4).start()
     first.until_committed(40)
     first.kill_all()
@@ -165,9 +147,7 @@ def test_a_newest_save_that_kills_the_next_machine(lab: Lab, kind: str) -> None:
 
 
 def test_checkpoints_come_back_when_going_back_did_not_help(lab: Lab) -> None:
-    """
-    A script that always fails is not the fault of its checkpoints: none is lost to the choice.
-    """
+    """A script that always fails is not the fault of its checkpoints: none is lost to the choice."""
     machine(lab, "torch", _STOP_AT=42, _STEP_SECONDS=0.08, _STOP_CODE=3, CHECKPOINT_KEEP=4).start()
     lab.machines[0].until_committed(40)
     lab.machines[0].kill_all()
@@ -183,9 +163,7 @@ def test_checkpoints_come_back_when_going_back_did_not_help(lab: Lab) -> None:
 
 
 def test_busy_device_is_not_the_job_s_failure(lab: Lab) -> None:
-    """
-    What libtpu prints when somebody holds the chips is excused, more often than failures are allowed.
-    """
+    """What libtpu prints when somebody holds the chips is excused, more often than failures are allowed."""
     command = (
         'echo x >> ../../tries; if [ "$(wc -l < ../../tries)" -lt 4 ]; then '
         'echo "RuntimeError: The TPU is already in use by process with pid 7"; exit 1; fi; '
@@ -216,16 +194,12 @@ def test_busy_device_is_not_the_job_s_failure(lab: Lab) -> None:
 def test_each_framework_s_statuses(
     kind: str, code: int, target: int | None, committed: int, verdict: Verdict
 ) -> None:
-    """
-    HF says 0 on preemption, TensorFlow's handler 42, torchrun 1; none of them alone is done.
-    """
+    """HF says 0 on preemption, TensorFlow's handler 42, torchrun 1; none of them alone is done."""
     assert judge(code, target, None, committed, format_of(kind, "")).verdict is verdict
 
 
 def test_a_stop_in_good_order_is_believed_when_something_was_saved() -> None:
-    """
-    Status 1 of torchrun is a crash as well as a stop: only a new checkpoint tells them apart.
-    """
+    """Status 1 of torchrun is a crash as well as a stop: only a new checkpoint tells them apart."""
     stopped = judge(1, 60, None, 40, format_of("torch", ""))
     assert settle(stopped, committed=40, saved=True, output=b"").verdict is Verdict.EXCUSED
     assert settle(stopped, committed=40, saved=False, output=b"").verdict is Verdict.FAILED
@@ -243,17 +217,13 @@ def test_a_stop_in_good_order_is_believed_when_something_was_saved() -> None:
     ],
 )
 def test_signatures_of_a_busy_device(output: bytes, verdict: Verdict) -> None:
-    """
-    The words stand in one line of the job's last output.
-    """
+    """The words stand in one line of the job's last output."""
     failed = Outcome(Verdict.FAILED, "the job left with status 1", 1)
     assert settle(failed, committed=None, saved=False, output=output).verdict is verdict
 
 
 def test_excuses_are_bounded() -> None:
-    """
-    A machine that never gets well counts as failed in the end.
-    """
+    """A machine that never gets well counts as failed in the end."""
     at = Attempt(1, 40, 1, 0, "r", 0)
     for _ in range(EXCUSES):
         at = next_attempt(at, Checkpoint(40, 1), "r", 0, counted=True, excused=True, code=1)
@@ -262,9 +232,7 @@ def test_excuses_are_bounded() -> None:
 
 
 def test_a_suspect_that_is_made_once_more_is_no_progress() -> None:
-    """
-    Else a job that always dies after step 40 would go back to 30 and on to 40 for ever.
-    """
+    """Else a job that always dies after step 40 would go back to 30 and on to 40 for ever."""
     back = Attempt(4, 30, 1, 2, "r", 0, suspects=((40, 1),))
     again = next_attempt(back, Checkpoint(40, 1), "r", 0, counted=True, code=3)
     assert (again.resume_step, again.failures, again.suspects) == (40, 3, ((40, 1),))
@@ -273,9 +241,7 @@ def test_a_suspect_that_is_made_once_more_is_no_progress() -> None:
 
 
 def test_only_ends_alike_count_for_going_back() -> None:
-    """
-    Another status starts the count again.
-    """
+    """Another status starts the count again."""
     at = Attempt(1, 40, 1, 0, "r", 0)
     for code, same in ((5, 1), (5, ALIKE), (6, 1), (6, 2)):
         at = next_attempt(at, Checkpoint(40, 1), "r", 0, counted=True, code=code)
@@ -283,9 +249,7 @@ def test_only_ends_alike_count_for_going_back() -> None:
 
 
 def test_a_step_of_another_life_on_this_disk_is_no_progress(lab: Lab) -> None:
-    """
-    A whole save that the bucket never got is moved aside, and does not let status 0 pass for done.
-    """
+    """A whole save that the bucket never got is moved aside, and does not let status 0 pass for done."""
     one = machine(lab, "torch", COMMAND="exit 0", FAILURES=1)
     trees.save(one.root / "checkpoints", "torch", 99)
 

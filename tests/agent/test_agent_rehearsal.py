@@ -1,6 +1,4 @@
-"""
-On a machine of a rehearsal nothing is started that could reach the real service.
-"""
+"""On a machine of a rehearsal nothing is started that could reach the real service."""
 
 import re
 import subprocess

@@ -1,6 +1,4 @@
-"""
-Large files go up in parts: in little memory, over broken connections, and as they were or not at all.
-"""
+"""Large files go up in parts: in little memory, over broken connections, and as they were or not at all."""
 
 import hashlib
 import os

@@ -1,6 +1,4 @@
-"""
-The agent's pure rules, and what every source file must be.
-"""
+"""The agent's pure rules, and what every source file must be."""
 
 import ast
 import io
@@ -25,17 +23,13 @@ SOURCES = sorted(Path(agent.__file__).parent.rglob("*.py"))
 
 
 def a_manifest(worker: int = 0, workers: int = 2, attempt: int = 1, step: int = 40) -> Manifest:
-    """
-    Return a manifest.
-    """
+    """Return a manifest."""
     return Manifest(step, 1, worker, workers, attempt, f"step-{step}", (StoredFile("a", 1, "0" * 64),), 1.0)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_source_is_python_3_8(source: Path) -> None:
-    """
-    Machines carry Python 3.8: newer syntax would stop the agent at its first line.
-    """
+    """Machines carry Python 3.8: newer syntax would stop the agent at its first line."""
     ast.parse(source.read_text(), feature_version=(3, 8))
 
 
@@ -44,16 +38,12 @@ def test_source_is_python_3_8(source: Path) -> None:
     [("step-000040", 40), ("40", 40), ("epoch2-step300", 300), ("best", None), ("ckpt_7.tmp", 7)],
 )
 def test_step_is_the_last_integer(folder: str, step: int | None) -> None:
-    """
-    The last integer of the folder's name is the step.
-    """
+    """The last integer of the folder's name is the step."""
     assert step_of(folder) == step
 
 
 def test_complete_needs_every_worker_of_one_attempt() -> None:
-    """
-    Parts of two attempts, or of some workers only, are no checkpoint.
-    """
+    """Parts of two attempts, or of some workers only, are no checkpoint."""
     assert completed_by([]) is None
     assert completed_by([a_manifest(0)]) is None
     assert completed_by([a_manifest(0, attempt=1), a_manifest(1, attempt=2)]) is None
@@ -64,17 +54,13 @@ def test_complete_needs_every_worker_of_one_attempt() -> None:
 
 @pytest.mark.parametrize("keep", [0, 1, 2])
 def test_retention_never_goes_below_two(keep: int) -> None:
-    """
-    However few are asked for, two complete checkpoints stay.
-    """
+    """However few are asked for, two complete checkpoints stay."""
     assert disposable([Checkpoint(10), Checkpoint(20), Checkpoint(30)], keep) == (10,)
     assert disposable([Checkpoint(10)], keep) == ()
 
 
 def test_failures_count_only_without_progress() -> None:
-    """
-    Progress sets the count to zero, and so does a start that somebody asked for.
-    """
+    """Progress sets the count to zero, and so does a start that somebody asked for."""
     last = Attempt(3, 20, 1, 2, "why", 0)
     assert next_attempt(last, Checkpoint(20, 1), "r", 0, counted=True).failures == 3
     assert next_attempt(last, None, "r", 0, counted=True).failures == 3
@@ -100,9 +86,7 @@ def test_failures_count_only_without_progress() -> None:
 def test_exit_code_alone_proves_nothing(
     code: int, target: int | None, reported: int | None, committed: int | None, verdict: Verdict
 ) -> None:
-    """
-    Done is a committed target, or status 0 with the target reached or none declared; a signal never is.
-    """
+    """Done is a committed target, or status 0 with the target reached or none declared; a signal never is."""
     assert judge(code, target, reported, committed).verdict is verdict
 
 
@@ -120,9 +104,7 @@ def test_exit_code_alone_proves_nothing(
     ],
 )
 def test_manifest_that_is_wrong_or_leads_out_is_refused(change: dict[str, object]) -> None:
-    """
-    A manifest comes from the network: it may name nothing outside its folder.
-    """
+    """A manifest comes from the network: it may name nothing outside its folder."""
     with pytest.raises(TornError):
         parse(json.dumps({**json.loads(a_manifest().text()), **change}).encode(), "m")
     assert parse(a_manifest().text().encode(), "m") == a_manifest()
@@ -139,17 +121,13 @@ def test_manifest_that_is_wrong_or_leads_out_is_refused(change: dict[str, object
     ],
 )
 def test_progress_that_is_no_number_is_nothing(tmp_path: Path, text: str, expected: Progress) -> None:
-    """
-    The job writes what it likes; only numbers are believed.
-    """
+    """The job writes what it likes; only numbers are believed."""
     (tmp_path / "p").write_text(text)
     assert read_progress(tmp_path / "p") == expected
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
-    """
-    Return a member of an archive.
-    """
+    """Return a member of an archive."""
     made = tarfile.TarInfo(name)
     made.type, made.linkname = kind, link
     return made
@@ -171,9 +149,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
     ids=lambda members: members[-1].name,
 )
 def test_bundle_that_leads_out_is_refused_whole(tmp_path: Path, members: list[tarfile.TarInfo]) -> None:
-    """
-    Nothing of an archive is written when one member would leave its folder.
-    """
+    """Nothing of an archive is written when one member would leave its folder."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for one in [member("fine"), *members]:
@@ -189,9 +165,7 @@ def test_bundle_that_leads_out_is_refused_whole(tmp_path: Path, members: list[ta
 
 
 def test_cut_archive_is_torn(tmp_path: Path) -> None:
-    """
-    A tar.gz without its end is refused as torn.
-    """
+    """A tar.gz without its end is refused as torn."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         entry = tarfile.TarInfo("a")
@@ -204,9 +178,7 @@ def test_cut_archive_is_torn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verdict", [Verdict.DONE, Verdict.STOPPED, Verdict.FAILED])
 def test_status_zero_with_nothing_committed_is_followed_by_no_start(verdict: Verdict) -> None:
-    """
-    Another start from step 0 would do all of it once more; whether it counts as done is not the job's to say.
-    """
+    """Another start from step 0 would do all of it once more; whether it counts as done is not the job's to say."""
     ended = outcome.settle(Outcome(verdict, "r", 0), committed=None, saved=False, output=b"")
     assert ended.verdict is Verdict.ENDED
     crashed = outcome.settle(Outcome(Verdict.FAILED, "r", 1), committed=None, saved=False, output=b"")

@@ -1,6 +1,4 @@
-"""
-What looks like a save by its name, and what each format says that it wants.
-"""
+"""What looks like a save by its name, and what each format says that it wants."""
 
 import pytest
 
@@ -18,9 +16,7 @@ from orchestrator.agent.formats.save_like import save_folder_like, save_like
     ],
 )  # fmt: skip
 def test_files_of_the_common_frameworks_look_like_saves(name: str) -> None:
-    """
-    Names as the frameworks write them.
-    """
+    """Names as the frameworks write them."""
     assert save_like(name)
 
 
@@ -29,25 +25,19 @@ def test_files_of_the_common_frameworks_look_like_saves(name: str) -> None:
     ["train.py", "log.txt", "train.bin", "metrics.json", "meta.csv", "README.md", "events.out.tfevents"],
 )
 def test_code_logs_and_data_do_not(name: str) -> None:
-    """
-    Names of what is not worth a warning.
-    """
+    """Names of what is not worth a warning."""
     assert not save_like(name)
 
 
 def test_a_folder_of_one_save_is_known_by_its_number() -> None:
-    """
-    Folders of code and of all saves are not.
-    """
+    """Folders of code and of all saves are not."""
     assert all(map(save_folder_like, ["checkpoint-100", "ckpt_7", "step-000040", "epoch=3", "my_step_5"]))
     assert not any(map(save_folder_like, ["checkpoints", "steps", "models", "out", "v2", "__pycache__"]))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_format_says_what_it_wants(name: str) -> None:
-    """
-    The text ends a sentence of ours.
-    """
+    """The text ends a sentence of ours."""
     wants = format_of(name, "DONE").wants
     assert wants
     assert not wants.endswith(".")

@@ -1,6 +1,4 @@
-"""
-The agent's way to the bucket: bounded retries, preconditions, large files, and a disk that is full.
-"""
+"""The agent's way to the bucket: bounded retries, preconditions, large files, and a disk that is full."""
 
 import json
 import shutil
@@ -23,24 +21,18 @@ from tests.agent.agent_lab import BUCKET, Lab
 
 
 def bucket_of(lab: Lab, granted: float = 0.0) -> Bucket:
-    """
-    Return the agent's client of the lab's bucket, on which its account was *granted* a role.
-    """
+    """Return the agent's client of the lab's bucket, on which its account was *granted* a role."""
     environ = {"STORAGE_EMULATOR_HOST": lab.url, "TPUCTL_GRANTED_AT": str(granted or "")}
     return Bucket.from_environ(BUCKET, environ, Metadata(lab.metadata.address))
 
 
 def settings_of(lab: Lab) -> Settings:
-    """
-    Return the settings of one machine.
-    """
+    """Return the settings of one machine."""
     return read_settings(lab.machine().env)
 
 
 def test_absent_and_unreachable_are_different(lab: Lab) -> None:
-    """
-    None means that the service said so; a service that does not answer raises.
-    """
+    """None means that the service said so; a service that does not answer raises."""
     bucket = bucket_of(lab)
     assert bucket.read("no/such/object") is None
     assert bucket.list("no/such/") == []
@@ -53,9 +45,7 @@ def test_absent_and_unreachable_are_different(lab: Lab) -> None:
 def test_of_what_is_too_large_no_more_than_the_limit_is_held(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A manifest of any size does not fill the memory of the machine that comes next.
-    """
+    """A manifest of any size does not fill the memory of the machine that comes next."""
     monkeypatch.setattr(storage, "LARGEST", 1000)
     bucket = bucket_of(lab)
     bucket.write("large", b"x" * 5000)
@@ -68,9 +58,7 @@ def test_of_what_is_too_large_no_more_than_the_limit_is_held(
 
 
 def test_no_more_comes_to_the_disk_than_the_manifest_says(lab: Lab, tmp_path: Path) -> None:
-    """
-    An object that is larger than its manifest says fills no disk; one of the right size comes.
-    """
+    """An object that is larger than its manifest says fills no disk; one of the right size comes."""
     bucket = bucket_of(lab)
     data = b"x" * (3 << 20)
     bucket.write("large", data)
@@ -84,18 +72,14 @@ def test_no_more_comes_to_the_disk_than_the_manifest_says(lab: Lab, tmp_path: Pa
 
 
 def test_missing_bucket_is_not_an_empty_one(lab: Lab) -> None:
-    """
-    A list in a bucket that is gone raises instead of showing nothing.
-    """
+    """A list in a bucket that is gone raises instead of showing nothing."""
     other = Bucket.from_environ("gone", {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
     with pytest.raises(TransientError, match="the bucket is not there"):
         other.list("checkpoints/", seconds=1)
 
 
 def test_refusal_is_not_retried(lab: Lab) -> None:
-    """
-    403 will be 403 again: one call, and the reason.
-    """
+    """403 will be 403 again: one call, and the reason."""
     calls: list[Request] = []
 
     def forbid(request: Request) -> Response:
@@ -109,9 +93,7 @@ def test_refusal_is_not_retried(lab: Lab) -> None:
 
 
 def test_a_refusal_may_pass_while_the_account_s_role_is_new(lab: Lab) -> None:
-    """
-    A role counts minutes after it was given: asked again within the call's time, and no longer.
-    """
+    """A role counts minutes after it was given: asked again within the call's time, and no longer."""
     calls: list[Request] = []
 
     def late(request: Request) -> Response | None:
@@ -127,9 +109,7 @@ def test_a_refusal_may_pass_while_the_account_s_role_is_new(lab: Lab) -> None:
 
 
 def test_a_role_that_was_given_long_ago_is_not_waited_for(lab: Lab) -> None:
-    """
-    Ten minutes later, and on another's bucket, a refusal is one: one call, and the reason.
-    """
+    """Ten minutes later, and on another's bucket, a refusal is one: one call, and the reason."""
     calls: list[Request] = []
 
     def forbid(request: Request) -> Response:
@@ -148,9 +128,7 @@ def test_a_role_that_was_given_long_ago_is_not_waited_for(lab: Lab) -> None:
 
 
 def test_refused_token_is_renewed(lab: Lab) -> None:
-    """
-    After 401 the next try carries a new token.
-    """
+    """After 401 the next try carries a new token."""
     bucket = bucket_of(lab)
     assert bucket.read("x") is None
     refused: list[str] = []
@@ -168,9 +146,7 @@ def test_refused_token_is_renewed(lab: Lab) -> None:
 
 
 def test_retries_end_within_their_time(lab: Lab) -> None:
-    """
-    A service that stays away costs no more than the seconds that were given.
-    """
+    """A service that stays away costs no more than the seconds that were given."""
     lab.fault = lambda _request: Response(500, b"")
     begun = time.monotonic()
     with pytest.raises(TransientError):
@@ -179,18 +155,14 @@ def test_retries_end_within_their_time(lab: Lab) -> None:
 
 
 def test_list_reads_every_page(lab: Lab) -> None:
-    """
-    More names than fit on one page are all seen.
-    """
+    """More names than fit on one page are all seen."""
     for number in range(1005):
         lab.put(f"many/{number:05d}", b"")
     assert len(bucket_of(lab).list("many/")) == 1005
 
 
 def test_create_only_write_refuses_the_second(lab: Lab) -> None:
-    """
-    Generation 0 means that the object must not exist.
-    """
+    """Generation 0 means that the object must not exist."""
     bucket = bucket_of(lab)
     bucket.write("one", b"1", 0)
     with pytest.raises(PreconditionError):
@@ -201,9 +173,7 @@ def test_create_only_write_refuses_the_second(lab: Lab) -> None:
 
 
 def test_attempt_whose_answer_was_lost_is_ours_all_the_same(lab: Lab) -> None:
-    """
-    A create that succeeded, but whose answer was lost, meets itself when tried again.
-    """
+    """A create that succeeded, but whose answer was lost, meets itself when tried again."""
     gang = Gang(settings_of(lab), bucket_of(lab))
     lost: list[str] = []
 
@@ -226,9 +196,7 @@ def test_attempt_whose_answer_was_lost_is_ours_all_the_same(lab: Lab) -> None:
 def test_large_file_goes_through_gcloud_both_ways(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A file over 32 MiB arrives whole, and comes back whole.
-    """
+    """A file over 32 MiB arrives whole, and comes back whole."""
     monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE", f"{lab.url}/storage/v1/")
     monkeypatch.setenv("CLOUDSDK_AUTH_DISABLE_CREDENTIALS", "true")
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
@@ -244,9 +212,7 @@ def test_large_file_goes_through_gcloud_both_ways(
 
 
 def test_full_disk_loses_no_line_for_the_bucket() -> None:
-    """
-    When log/job.log cannot be written, the lines still wait for the bucket, and the trouble is told.
-    """
+    """When log/job.log cannot be written, the lines still wait for the bucket, and the trouble is told."""
     log = JobLog(Path("/dev/full"))
     log.write(b"one line\n")
 
@@ -255,9 +221,7 @@ def test_full_disk_loses_no_line_for_the_bucket() -> None:
 
 
 def test_segments_end_at_lines() -> None:
-    """
-    A segment ends with a whole line, and nothing is lost between two.
-    """
+    """A segment ends with a whole line, and nothing is lost between two."""
     log = JobLog(Path("/dev/null"))
     text = b"".join(b"line %d\n" % number for number in range(60000))
     log.write(text)
@@ -269,9 +233,7 @@ def test_segments_end_at_lines() -> None:
 
 
 def test_heartbeat_is_written_though_the_disk_refuses(lab: Lab) -> None:
-    """
-    A state folder that cannot be written keeps no heartbeat back.
-    """
+    """A state folder that cannot be written keeps no heartbeat back."""
     settings = settings_of(lab)
     settings.layout.status.mkdir(parents=True)
     status = Status(settings)
@@ -285,9 +247,7 @@ def test_heartbeat_is_written_though_the_disk_refuses(lab: Lab) -> None:
 
 @pytest.fixture
 def refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """
-    Let an object of the bucket change twice a second at most; return the names of refused changes.
-    """
+    """Let an object of the bucket change twice a second at most; return the names of refused changes."""
     objects, found = lab.storage.objects, list[str]()
     check = objects.check_rate
 
@@ -304,9 +264,7 @@ def refused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: Lab, refused: list[str]) -> None:
-    """
-    Neither after its startup script, nor when phases follow each other at once: the job would wait for it.
-    """
+    """Neither after its startup script, nor when phases follow each other at once: the job would wait for it."""
     name = heartbeat_name(1, 0)
     lab.put(name, json.dumps({"phase": "boot", "script": True, "at": time.time()}).encode())
     lab.machine(HEARTBEAT_SECONDS=0.5, TARGET_STEPS="", COMMAND="sleep 0.1").run_to_end()
@@ -315,9 +273,7 @@ def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: Lab, ref
 
 
 def test_what_another_thread_has_told_meanwhile_is_not_told_twice(lab: Lab) -> None:
-    """
-    The start of a job is told by whoever comes first, and what comes with it is one report.
-    """
+    """The start of a job is told by whoever comes first, and what comes with it is one report."""
     status = Status(settings_of(lab))
     reporter = Reporter(settings_of(lab), bucket_of(lab), status)
     status.set(phase="run", starts=1)
@@ -333,9 +289,7 @@ def test_what_another_thread_has_told_meanwhile_is_not_told_twice(lab: Lab) -> N
 
 
 def test_the_first_phases_are_one_report(lab: Lab) -> None:
-    """
-    What passes at once is not worth a write, after which the next one has to wait.
-    """
+    """What passes at once is not worth a write, after which the next one has to wait."""
     status = Status(settings_of(lab))
     reporter = Reporter(settings_of(lab), bucket_of(lab), status)
     thread = threading.Thread(target=reporter.report)

@@ -1,6 +1,4 @@
-"""
-What no checkpoint contains is in the bucket before its machine goes: after the end, a failure and a notice.
-"""
+"""What no checkpoint contains is in the bucket before its machine goes: after the end, a failure and a notice."""
 
 import hashlib
 import json
@@ -53,9 +51,7 @@ def kept(lab: Lab, incarnation: int = 1, worker: int = 0) -> dict[str, bytes]:
 
 
 def test_status_zero_without_a_commit_brings_the_folder_and_is_not_done(lab: Lab) -> None:
-    """
-    The whole folder is in the bucket before the phase is told; the job runs once only.
-    """
+    """The whole folder is in the bucket before the phase is told; the job runs once only."""
     machine = flat(lab, TARGET_STEPS=40).run_to_end()
 
     beat = machine.heartbeat()
@@ -72,9 +68,7 @@ def test_status_zero_without_a_commit_brings_the_folder_and_is_not_done(lab: Lab
 
 
 def test_a_job_that_saved_nothing_is_not_done_either(lab: Lab) -> None:
-    """
-    Nothing was saved anywhere: the manifest is empty, and nobody claims a model.
-    """
+    """Nothing was saved anywhere: the manifest is empty, and nobody claims a model."""
     machine = flat(lab, script="print('trained, and forgot to save')\n").run_to_end()
 
     assert machine.heartbeat()["phase"] == "unclaimed"
@@ -83,9 +77,7 @@ def test_a_job_that_saved_nothing_is_not_done_either(lab: Lab) -> None:
 
 
 def test_saves_in_the_working_folder_are_brought_and_nothing_else_of_it(lab: Lab) -> None:
-    """
-    The default of nanoGPT is out/ckpt.pt beside the script; code, data and files of before the start stay.
-    """
+    """The default of nanoGPT is out/ckpt.pt beside the script; code, data and files of before the start stay."""
     script = (
         "from pathlib import Path\nPath('out').mkdir()\nPath('out/ckpt.pt').write_bytes(b'model')\n"
         "Path('out/log.txt').write_text('x')\nPath('.cache').mkdir()\nPath('.cache/a.pt').write_text('x')\n"
@@ -100,9 +92,7 @@ def test_saves_in_the_working_folder_are_brought_and_nothing_else_of_it(lab: Lab
 
 
 def test_a_file_beside_committed_checkpoints_is_brought_and_the_job_is_done(lab: Lab) -> None:
-    """
-    The steps of the format are not brought a second time, old ones neither.
-    """
+    """The steps of the format are not brought a second time, old ones neither."""
     script = (Path(__file__).with_name("train_script.py")).read_text()
     machine = flat(lab, script=f"{script}\n(FOLDER / 'final.npz').write_bytes(b'final')\n").run_to_end()
 
@@ -113,9 +103,7 @@ def test_a_file_beside_committed_checkpoints_is_brought_and_the_job_is_done(lab:
 
 
 def test_a_job_that_is_given_up_leaves_its_files(lab: Lab) -> None:
-    """
-    Failed is told when they are in the bucket.
-    """
+    """Failed is told when they are in the bucket."""
     machine = flat(lab, _STATUS=3, FAILURES=2).run_to_end()
 
     assert machine.heartbeat()["phase"] == "failed"
@@ -124,9 +112,7 @@ def test_a_job_that_is_given_up_leaves_its_files(lab: Lab) -> None:
 
 
 def test_a_notice_brings_the_newest_files(lab: Lab) -> None:
-    """
-    The job has no checkpoint: what lies there when the machine is taken away comes to the bucket.
-    """
+    """The job has no checkpoint: what lies there when the machine is taken away comes to the bucket."""
     machine = flat(lab, _STAYS=600, GRACE_SECONDS=1).start()
     machine.until((machine.root / "checkpoints/sub/final.npz").exists, "its saves")
     machine.until(lambda: machine.heartbeat().get("phase") == "run", "phase run")
@@ -139,9 +125,7 @@ def test_a_notice_brings_the_newest_files(lab: Lab) -> None:
 
 
 def test_a_running_job_names_a_save_that_nothing_commits(lab: Lab) -> None:
-    """
-    The heartbeat holds the file's name; a commit takes it away again.
-    """
+    """The heartbeat holds the file's name; a commit takes it away again."""
     script = (
         "import os, time\nfrom pathlib import Path\nout = Path(os.environ['TPUCTL_CHECKPOINT_DIR'])\n"
         "out.mkdir(exist_ok=True)\n(out / 'ckpt.pt').write_text('x')\nsign = out.parent / 'sign'\n"
@@ -158,9 +142,7 @@ def test_a_running_job_names_a_save_that_nothing_commits(lab: Lab) -> None:
 
 
 def test_a_killed_agent_goes_on_and_sends_nothing_twice(lab: Lab) -> None:
-    """
-    Killed between two files: the next agent starts no job, and sends only what is not there.
-    """
+    """Killed between two files: the next agent starts no job, and sends only what is not there."""
     seen: list[str] = []
 
     def one_only(request: object) -> None:
@@ -188,9 +170,7 @@ def test_a_killed_agent_goes_on_and_sends_nothing_twice(lab: Lab) -> None:
 
 
 def test_a_new_machine_learns_that_the_job_had_ended(lab: Lab) -> None:
-    """
-    The machine went after its files were in the bucket and before that was told: nothing is trained again.
-    """
+    """The machine went after its files were in the bucket and before that was told: nothing is trained again."""
     first = flat(lab).run_to_end()
     code = first.env["TPUCTL_BUNDLE"]
 
@@ -205,9 +185,7 @@ def test_a_new_machine_learns_that_the_job_had_ended(lab: Lab) -> None:
 
 
 def test_every_worker_brings_its_own(lab: Lab) -> None:
-    """
-    A checkpoint of which one worker has no part is none: both say so, and both bring what they have.
-    """
+    """A checkpoint of which one worker has no part is none: both say so, and both bring what they have."""
     script = (
         "import os\nfrom pathlib import Path\nout = Path(os.environ['TPUCTL_CHECKPOINT_DIR'])\n"
         "out.mkdir(exist_ok=True)\n"
@@ -224,9 +202,7 @@ def test_every_worker_brings_its_own(lab: Lab) -> None:
 
 
 def test_links_and_special_files_are_named_and_not_followed(lab: Lab) -> None:
-    """
-    A link may lead anywhere, and a pipe never ends.
-    """
+    """A link may lead anywhere, and a pipe never ends."""
     script = (
         "import os\nout = os.environ['TPUCTL_CHECKPOINT_DIR']\nos.makedirs(out, exist_ok=True)\n"
         "os.symlink('/etc/hostname', out + '/link.pt')\nos.mkfifo(out + '/pipe.pt')\n"
@@ -242,9 +218,7 @@ def test_links_and_special_files_are_named_and_not_followed(lab: Lab) -> None:
 
 
 def test_outputs_are_committed_when_the_job_has_ended(lab: Lab) -> None:
-    """
-    A job without steps is done when its files are in the bucket, as one checkpoint.
-    """
+    """A job without steps is done when its files are in the bucket, as one checkpoint."""
     script = (
         "import os\nfrom pathlib import Path\nout = Path(os.environ['TPUCTL_CHECKPOINT_DIR'])\n"
         "(out / 'deep').mkdir(parents=True, exist_ok=True)\n(out / 'score.json').write_text('1')\n"
@@ -259,9 +233,7 @@ def test_outputs_are_committed_when_the_job_has_ended(lab: Lab) -> None:
 
 
 def test_outputs_of_a_job_that_fails_or_writes_nothing_are_not_done(lab: Lab) -> None:
-    """
-    Half the outputs are no outputs; no file at all is no proof of anything.
-    """
+    """Half the outputs are no outputs; no file at all is no proof of anything."""
     failed = flat(lab, CHECKPOINT_FORMAT="outputs", _STATUS=1, FAILURES=1).run_to_end()
     assert failed.heartbeat()["phase"] == "failed"
     assert lab.manifests() == []
@@ -271,9 +243,7 @@ def test_outputs_of_a_job_that_fails_or_writes_nothing_are_not_done(lab: Lab) ->
 
 
 def test_outputs_go_on_from_what_the_last_machine_had(lab: Lab) -> None:
-    """
-    A preemption brings what is there; the next machine gets it back before its start.
-    """
+    """A preemption brings what is there; the next machine gets it back before its start."""
     script = (
         "import os, time\nfrom pathlib import Path\nout = Path(os.environ['TPUCTL_CHECKPOINT_DIR'])\n"
         "out.mkdir(parents=True, exist_ok=True)\npart = out / 'part-1.csv'\n"
@@ -299,9 +269,7 @@ def test_outputs_go_on_from_what_the_last_machine_had(lab: Lab) -> None:
 
 @pytest.mark.parametrize(("bundle", "settings", "found"), [("b", "s", 1), ("c", "s", 0), ("b", "", 0)])
 def test_only_the_very_same_job_had_ended_before(bundle: str, settings: str, found: int) -> None:
-    """
-    New code or new settings are a new job; without a digest nobody can tell.
-    """
+    """New code or new settings are a new job; without a digest nobody can tell."""
     body = {
         "schema": 1, "incarnation": 1, "worker": 0, "workers": 1, "attempt": 1, "bundle": "b",
         "settings": settings, "format": "marker", "why": Why.ENDED.value, "complete": True, "files": [],
@@ -313,9 +281,7 @@ def test_only_the_very_same_job_had_ended_before(bundle: str, settings: str, fou
 
 
 def test_a_save_that_no_job_can_go_on_from_is_told_as_that(lab: Lab) -> None:
-    """
-    The Trainer with save_only_model: the layout is known, and it is not the format that is to blame.
-    """
+    """The Trainer with save_only_model: the layout is known, and it is not the format that is to blame."""
     script = (
         "import os\nfrom pathlib import Path\n"
         "out = Path(os.environ['TPUCTL_CHECKPOINT_DIR']) / 'checkpoint-20'\nout.mkdir(parents=True)\n"
@@ -330,9 +296,7 @@ def test_a_save_that_no_job_can_go_on_from_is_told_as_that(lab: Lab) -> None:
 
 
 def brought(incarnation: int, *names: str, complete: bool = True, **changes: Any) -> Unclaimed:
-    """
-    Return the manifest of outputs that were brought at a notice; each object is called after its machine.
-    """
+    """Return the manifest of outputs that were brought at a notice; each object is called after its machine."""
     files = tuple(Kept(name, 1, "0" * 64, f"g{incarnation}/{name}") for name in names)
     one = Unclaimed(incarnation, 0, 1, 1, "b", "s", "outputs", Why.NOTICE, complete, files, (), 1.0)
     return replace(one, **changes)
@@ -355,17 +319,13 @@ def brought(incarnation: int, *names: str, complete: bool = True, **changes: Any
 def test_outputs_come_back_from_the_newest_whole_rescue_and_what_came_after(
     manifests: list[Unclaimed], objects: list[str]
 ) -> None:
-    """
-    A machine that had no time for all of its files costs none of those that an earlier one has brought.
-    """
+    """A machine that had no time for all of its files costs none of those that an earlier one has brought."""
     found = outputs_before(manifests, 0, 3, ("b", manifests[0].settings, 1))
     assert sorted(kept.object for kept in found.values()) == objects
 
 
 def test_what_a_commit_contains_is_no_leftover(lab: Lab) -> None:
-    """
-    Steps up to the newest commit are in the bucket or were removed as old; a later or torn one is brought.
-    """
+    """Steps up to the newest commit are in the bucket or were removed as old; a later or torn one is brought."""
     machine = lab.machine()
     parts = wire(read_settings(machine.env), machine.env)
     for step, last in ((10, "COMPLETE"), (20, "COMPLETE"), (25, "shard"), (30, "COMPLETE")):
@@ -392,9 +352,7 @@ urllib.request.urlopen(urllib.request.Request(f"{host}/upload/storage/v1/{name}"
 
 
 def test_a_job_that_saved_to_the_bucket_has_not_saved_nothing(lab: Lab) -> None:
-    """
-    Its end names the object, though it came after the last look of the running job.
-    """
+    """Its end names the object, though it came after the last look of the running job."""
     machine = flat(lab, script=TO_THE_BUCKET).run_to_end()
 
     beat = machine.heartbeat()
@@ -403,9 +361,7 @@ def test_a_job_that_saved_to_the_bucket_has_not_saved_nothing(lab: Lab) -> None:
 
 
 def test_a_save_in_another_folder_of_the_bucket_is_named(lab: Lab) -> None:
-    """
-    A program that writes to gs:// by itself has saved something: nobody may say that it has not.
-    """
+    """A program that writes to gs:// by itself has saved something: nobody may say that it has not."""
     machine = lab.machine("m1")
     bucket = wire(read_settings(machine.env), machine.env).bucket
     for name in ("bundles/model.pt", "tensorboard/model.pt", "runs/a/readme.txt"):

@@ -1,6 +1,4 @@
-"""
-`tpuctl-venv` on a real machine folder: made once, never believed half made, uv from the bucket by its sha256.
-"""
+"""`tpuctl-venv` on a real machine folder: made once, never believed half made, uv from the bucket by its sha256."""
 
 import gzip
 import hashlib

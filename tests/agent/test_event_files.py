@@ -1,6 +1,4 @@
-"""
-The reader of TensorBoard's event files, against bytes that tensorboardX and tensorboard have written.
-"""
+"""The reader of TensorBoard's event files, against bytes that tensorboardX and tensorboard have written."""
 
 import base64
 import os
@@ -35,26 +33,20 @@ TENSORBOARD = (
 
 
 def record(data: bytes) -> bytes:
-    """
-    Return a record as a writer makes it; the sum of the data is not looked at.
-    """
+    """Return a record as a writer makes it; the sum of the data is not looked at."""
     length = struct.pack("<Q", len(data))
     return length + struct.pack("<I", masked_crc(length)) + data + b"0000"
 
 
 def event(step: int, tag: str, number: float) -> bytes:
-    """
-    Return a record with one scalar.
-    """
+    """Return a record with one scalar."""
     value = b"\x0a" + bytes([len(tag)]) + tag.encode() + b"\x15" + struct.pack("<f", number)
     summary = b"\x0a" + bytes([len(value)]) + value
     return record(b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary)
 
 
 def files(folder: Path) -> EventFiles:
-    """
-    Return a reader for a job that has begun before everything that the test writes.
-    """
+    """Return a reader for a job that has begun before everything that the test writes."""
     made = EventFiles([folder])
     made.begin(0.0)
     return made
@@ -66,9 +58,7 @@ def files(folder: Path) -> EventFiles:
     ids=["tensorboardX", "tensorboard"],
 )
 def test_files_of_the_real_writers_are_understood(tmp_path: Path, written: str, newest: Progress) -> None:
-    """
-    The newest training loss and its step, found in a subfolder.
-    """
+    """The newest training loss and its step, found in a subfolder."""
     seen = files(tmp_path)
     path = tmp_path / "runs" / "one" / f"{PATTERN}1.host.1.v2"
     path.parent.mkdir(parents=True)
@@ -81,9 +71,7 @@ def test_files_of_the_real_writers_are_understood(tmp_path: Path, written: str, 
 
 
 def test_a_file_is_read_as_it_grows_whatever_part_is_there(tmp_path: Path) -> None:
-    """
-    Byte by byte, each record counts once it is whole.
-    """
+    """Byte by byte, each record counts once it is whole."""
     data, path = base64.b85decode(TENSORBOARDX), tmp_path / f"{PATTERN}1"
     seen, steps = files(tmp_path), []
     for byte in data:
@@ -97,9 +85,7 @@ def test_a_file_is_read_as_it_grows_whatever_part_is_there(tmp_path: Path) -> No
 
 
 def test_what_an_earlier_start_wrote_does_not_count(tmp_path: Path) -> None:
-    """
-    Files that were restored or left keep their old steps to themselves; what is appended counts.
-    """
+    """Files that were restored or left keep their old steps to themselves; what is appended counts."""
     path = tmp_path / f"{PATTERN}1"
     path.write_bytes(event(90, "loss", 1.0))
     seen = files(tmp_path)
@@ -114,9 +100,7 @@ def test_what_an_earlier_start_wrote_does_not_count(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_is_no_training(tmp_path: Path) -> None:
-    """
-    Neither by its tag, nor by its folder, as Keras names it.
-    """
+    """Neither by its tag, nor by its folder, as Keras names it."""
     (tmp_path / "validation").mkdir()
     (tmp_path / "validation" / f"{PATTERN}1").touch()
     seen = files(tmp_path)
@@ -130,9 +114,7 @@ def test_an_evaluation_is_no_training(tmp_path: Path) -> None:
 
 
 def test_images_and_histograms_are_passed_over(tmp_path: Path) -> None:
-    """
-    A record larger than any scalar costs nothing, also when only its beginning is there yet.
-    """
+    """A record larger than any scalar costs nothing, also when only its beginning is there yet."""
     seen, path = files(tmp_path), tmp_path / f"{PATTERN}1"
     large = record(bytes(LARGEST_RECORD * 3))
     path.write_bytes(large[: LARGEST_RECORD * 2])
@@ -144,9 +126,7 @@ def test_images_and_histograms_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_no_bytes_raise(tmp_path: Path) -> None:
-    """
-    A file that is cut, changed at random or of another kind is passed over.
-    """
+    """A file that is cut, changed at random or of another kind is passed over."""
     chance, data = random.Random(3), base64.b85decode(TENSORBOARDX)
     seen = files(tmp_path)
     for number in range(150):
@@ -164,18 +144,14 @@ def test_no_bytes_raise(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_no_news(tmp_path: Path) -> None:
-    """
-    Most jobs write no event files.
-    """
+    """Most jobs write no event files."""
     seen = files(tmp_path / "nowhere")
     seen.look()
     assert seen.newest == Progress()
 
 
 def test_files_in_the_bucket_are_read_as_they_grow(tmp_path: Path) -> None:
-    """
-    TensorFlow writes to gs:// by replacing the object by a longer one; only what is new is asked for.
-    """
+    """TensorFlow writes to gs:// by replacing the object by a longer one; only what is new is asked for."""
     with running_lab(tmp_path) as lab:
         machine = lab.machine("m1", CHECKPOINT_DIR=f"gs://{BUCKET}/checkpoints")
         parts = wire(read_settings(machine.env), machine.env)

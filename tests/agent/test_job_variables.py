@@ -1,6 +1,4 @@
-"""
-The variables of a job: the page that lists them, and how they come into the values of `job.env`.
-"""
+"""The variables of a job: the page that lists them, and how they come into the values of `job.env`."""
 
 import os
 from pathlib import Path
@@ -25,9 +23,7 @@ OWN = frozenset(
 
 
 def test_the_page_lists_each_variable_with_its_meaning() -> None:
-    """
-    The table of docs/job-environment.md is that of the code.
-    """
+    """The table of docs/job-environment.md is that of the code."""
     rows = [f"| `{name}` | {meaning} |" for name, meaning in VARIABLES.items()]
     table = "\n".join(["| variable | what it is |", "| --- | --- |", *rows, ""])
     text = PAGE.read_text()
@@ -39,9 +35,7 @@ def test_the_page_lists_each_variable_with_its_meaning() -> None:
 
 
 def test_a_job_gets_what_the_page_promises_and_nothing_unsaid(lab: Lab, tmp_path: Path) -> None:
-    """
-    All names of a rendered job.env and of a real job's environment are described or the agent's own.
-    """
+    """All names of a rendered job.env and of a real job's environment are described or the agent's own."""
     rendered = sourced(machine_scripts(make_spec(), make_target(node="t", zone="z")).job_env, tmp_path)
     lab.machine(COMMAND='env | sed "s/=.*//" | sed "s/^/has /"').run_to_end()
     there = {line.removeprefix("has ") for line in lab.log().splitlines() if line.startswith("has ")}
@@ -67,16 +61,12 @@ def test_a_job_gets_what_the_page_promises_and_nothing_unsaid(lab: Lab, tmp_path
     ],
 )
 def test_names_are_filled_in_once_and_nothing_else_happens(text: str, result: str) -> None:
-    """
-    No shell looks at the values; what is put in is not looked at again.
-    """
+    """No shell looks at the values; what is put in is not looked at again."""
     assert expand(text, {"TPUCTL_BUCKET": "b", "TPUCTL_RESUME": "", "ZONE": "$TPUCTL_BUCKET"}) == result
 
 
 def test_only_values_of_the_deployment_file_are_filled_in() -> None:
-    """
-    Never a secret, and never a variable of tpuctl's own.
-    """
+    """Never a secret, and never a variable of tpuctl's own."""
     environ = {
         "A": "$ZONE",
         "B": "$ZONE",
@@ -88,16 +78,12 @@ def test_only_values_of_the_deployment_file_are_filled_in() -> None:
 
 
 def test_names_that_stay_are_told() -> None:
-    """
-    Each once; an escaped one is meant to stay.
-    """
+    """Each once; an escaped one is meant to stay."""
     assert unknown("$HOME/$ZONE/${HOME}/${USER}/$$LANG") == ("HOME", "USER")
 
 
 def test_values_of_the_file_reach_the_job_filled_in(lab: Lab, tmp_path: Path) -> None:
-    """
-    From the deployment file over job.env to setup and job, with quotes and spaces as they were.
-    """
+    """From the deployment file over job.env to setup and job, with quotes and spaces as they were."""
     value = "gs://$TPUCTL_BUCKET/a b'c\"/$TPUCTL_ATTEMPT/$$HOME/$HOME/`id`"
     env = sourced(machine_scripts(make_spec(env={"PLACE": value}), make_target()).job_env, tmp_path)
     assert (env["PLACE"], env["TPUCTL_EXPAND"]) == (value, "PLACE")
@@ -109,9 +95,7 @@ def test_values_of_the_file_reach_the_job_filled_in(lab: Lab, tmp_path: Path) ->
 
 
 def test_the_idiom_of_the_page_gives_the_option_only_with_a_checkpoint(lab: Lab) -> None:
-    """
-    At the first start there is no option at all; after a resume it has the path, spaces and all.
-    """
+    """At the first start there is no option at all; after a resume it has the path, spaces and all."""
     (idiom,) = [line for line in PAGE.read_text().splitlines() if line.startswith("    python3 train.py")]
     command = idiom.strip().replace("python3 train.py", 'printf "[%s]"').replace("[%s]", "[%s]\\n")
     lab.machine(COMMAND=command).run_to_end()

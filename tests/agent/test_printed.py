@@ -1,6 +1,4 @@
-"""
-Step and loss from the output of training programs, and what hostile output costs.
-"""
+"""Step and loss from the output of training programs, and what hostile output costs."""
 
 import random
 import time
@@ -14,9 +12,7 @@ from tests.agent.printed_lines import SAMPLES, Sample, bar
 
 
 def after(text: str | bytes, wanted: str = "auto") -> Printed:
-    """
-    Return what is known after a text.
-    """
+    """Return what is known after a text."""
     stream, output = Stream(), Output(wanted)
     stream.feed(text.encode() if isinstance(text, str) else text)
     output.read(stream.lines(last=True))
@@ -25,9 +21,7 @@ def after(text: str | bytes, wanted: str = "auto") -> Printed:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: f"{s.program}-{s.reader}")
 def test_each_program_is_understood(sample: Sample) -> None:
-    """
-    Step, loss and the last step, by the reader that is meant for it.
-    """
+    """Step, loss and the last step, by the reader that is meant for it."""
     found = after(sample.text)
 
     assert (found.source, found.step, found.loss) == (sample.reader, sample.step, sample.loss)
@@ -37,9 +31,7 @@ def test_each_program_is_understood(sample: Sample) -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: f"{s.program}-{s.reader}")
 def test_pieces_of_any_size_say_the_same(sample: Sample) -> None:
-    """
-    Where the pipe cuts the output does not matter.
-    """
+    """Where the pipe cuts the output does not matter."""
     data, stream, output, chance = sample.text.encode(), Stream(), Output(), random.Random(5)
     cuts = sorted({0, len(data), *(chance.randrange(len(data)) for _ in range(30))})
     for begin, end in pairwise(cuts):
@@ -68,16 +60,12 @@ def test_pieces_of_any_size_say_the_same(sample: Sample) -> None:
     ],
 )
 def test_what_is_no_training_is_no_progress(text: str) -> None:
-    """
-    A limit, an installation, an evaluation and a download are no step.
-    """
+    """A limit, an installation, an evaluation and a download are no step."""
     assert after(text) == Printed()
 
 
 def test_an_evaluation_does_not_set_the_training_back() -> None:
-    """
-    Neither lines that count anew, nor a bar of its own, however long.
-    """
+    """Neither lines that count anew, nor a bar of its own, however long."""
     assert after("step 50 loss 2.0\nstep 1 loss 9.0\nstep 51 loss 1.9\n").step == 51
     assert after("step 50 loss 2.0\nstep 1 loss 9.0\n").loss == 2.0
     text = bar("", 5, 10, "loss=2.0") + bar("", 400, 900, "loss=9.0") + "\r"
@@ -85,34 +73,26 @@ def test_an_evaluation_does_not_set_the_training_back() -> None:
 
 
 def test_a_bar_before_the_training_is_left_for_that_of_the_training() -> None:
-    """
-    A bar over the data is whole before the one with the steps begins.
-    """
+    """A bar over the data is whole before the one with the steps begins."""
     text = bar("", 5000, 5000) + "\n" + bar("", 3, 120) + "\r"
     assert after(text).step == 3
 
 
 def test_only_a_count_of_the_job_itself_is_exact() -> None:
-    """
-    A bar may begin at 0 again after a restart, and must prove nothing.
-    """
+    """A bar may begin at 0 again after a restart, and must prove nothing."""
     assert after("step 5 loss 0.2\n").exact
     assert not after(bar("", 5, 10, "loss=1")).exact
     assert not after("Epoch 3/10 | train loss: 0.5\n").exact
 
 
 def test_a_preset_by_name_and_none_at_all() -> None:
-    """
-    The deployment file can choose; then nothing else counts.
-    """
+    """The deployment file can choose; then nothing else counts."""
     text = "step 5 loss 0.2\n" + bar("", 9, 10) + "\r"
     assert (after(text).step, after(text, "bars").step, after(text, "none")) == (5, 9, Printed())
 
 
 def test_own_patterns_go_before_every_preset() -> None:
-    """
-    A pattern has one group, or one of that name; what it does not ask for comes from the presets.
-    """
+    """A pattern has one group, or one of that name; what it does not ask for comes from the presets."""
     text = "step 5 loss 0.2\nprocessed 1,700 batches at 12.5 per second, objective 3.5\n"
     own = '{"step": "processed ([0-9,]+)", "loss": "tive (?P<loss>[0-9.]+)", "rate": "at ([0-9.]+) per"}'
     assert after(text, own) == Printed(1700, 3.5, 12.5, None, "pattern", exact=True)
@@ -122,9 +102,7 @@ def test_own_patterns_go_before_every_preset() -> None:
 
 @pytest.mark.parametrize("own", ["{", "{}", '{"step": "("}', '{"step": 5}', '{"step": "(\\\\d+)"} x', "[1]"])
 def test_patterns_that_cannot_be_used_never_raise(own: str) -> None:
-    """
-    The controller refuses them; an agent that meets one says so and goes on.
-    """
+    """The controller refuses them; an agent that meets one says so and goes on."""
     output = Output(own)
     output.read([b"step 5 loss 0.2"])
     assert output.now().loss == 0.2
@@ -132,9 +110,7 @@ def test_patterns_that_cannot_be_used_never_raise(own: str) -> None:
 
 
 def test_a_slow_pattern_is_given_up() -> None:
-    """
-    What has taken long once is not asked again, and that is said.
-    """
+    """What has taken long once is not asked again, and that is said."""
     from orchestrator.agent.printed.own_patterns import Own
 
     times = iter([0.0, 2.0])
@@ -148,9 +124,7 @@ def test_a_slow_pattern_is_given_up() -> None:
 
 @pytest.mark.parametrize("loss", ["nan", "inf", "-inf", "1e308", "-1e308", "1e999", "NaN"])
 def test_a_loss_that_is_no_number_is_told_as_such(loss: str) -> None:
-    """
-    The step goes on; the loss of before is not shown for it.
-    """
+    """The step goes on; the loss of before is not shown for it."""
     found = after(f"step 4 loss 1.5\nstep 5 loss {loss}\n")
     assert found.step == 5
     assert found.loss is not None
@@ -179,9 +153,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_output_costs_little_and_never_raises(data: bytes) -> None:
-    """
-    64 KiB of anything are read within a fraction of a second of processor time.
-    """
+    """64 KiB of anything are read within a fraction of a second of processor time."""
     began = time.process_time()
     found = after(data)
     assert time.process_time() - began < 1.0
@@ -189,9 +161,7 @@ def test_hostile_output_costs_little_and_never_raises(data: bytes) -> None:
 
 
 def test_random_bytes_never_raise() -> None:
-    """
-    Words that the patterns know, cut and mixed at random.
-    """
+    """Words that the patterns know, cut and mixed at random."""
     chance = random.Random(7)
     words = [s.text.encode()[i : i + 9] for s in SAMPLES for i in range(0, len(s.text), 7)]
     for _ in range(400):
@@ -201,9 +171,7 @@ def test_random_bytes_never_raise() -> None:
 
 
 def test_a_flood_keeps_the_newest_lines() -> None:
-    """
-    Nothing grows when nobody reads; the newest line is what is known then.
-    """
+    """Nothing grows when nobody reads; the newest line is what is known then."""
     stream, output = Stream(), Output()
     for step in range(20_000):
         stream.feed(b"step %d loss 1.0\n" % step)
@@ -215,7 +183,5 @@ def test_a_flood_keeps_the_newest_lines() -> None:
 
 
 def test_colours_and_overdrawn_bars_are_taken_away() -> None:
-    """
-    A line is compared without what a terminal would do with it.
-    """
+    """A line is compared without what a terminal would do with it."""
     assert plain(b"\x1b[1m 5/9 \x1b[0m\x08\x08  - \x1b[38;2;1;2;3mloss") == b"5/9 - loss"

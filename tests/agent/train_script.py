@@ -1,6 +1,4 @@
-"""
-A training script in miniature: counts steps, saves with a marker, resumes, saves once more on SIGTERM.
-"""
+"""A training script in miniature: counts steps, saves with a marker, resumes, saves once more on SIGTERM."""
 
 import json
 import os
@@ -20,17 +18,13 @@ signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
 
 
 def newest():
-    """
-    Return the newest step with a marker.
-    """
+    """Return the newest step with a marker."""
     whole = [int(one.parent.name.split("-")[1]) for one in FOLDER.glob("step-*/COMPLETE")]
     return max(whole, default=0)
 
 
 def save(step):
-    """
-    Save one step, marker last.
-    """
+    """Save one step, marker last."""
     folder = FOLDER / f"step-{step:06d}"
     (folder / "part").mkdir(parents=True, exist_ok=True)
     (folder / "state.json").write_text(json.dumps({"step": step, "pid": os.getpid()}))
@@ -39,9 +33,7 @@ def save(step):
 
 
 def report(step):
-    """
-    Tell the agent the step.
-    """
+    """Tell the agent the step."""
     target = Path(os.environ["TPUCTL_PROGRESS_FILE"])
     temporary = target.with_suffix(".tmp")
     temporary.write_text(json.dumps({"step": step, "loss": 1 / step}))

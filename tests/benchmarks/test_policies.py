@@ -1,6 +1,4 @@
-"""
-The replay of recovery policies: its records, its models of other tools, and that it repeats itself exactly.
-"""
+"""The replay of recovery policies: its records, its models of other tools, and that it repeats itself exactly."""
 
 import json
 from functools import partial
@@ -184,9 +182,7 @@ def test_a_race_asks_in_several_zones_and_pays_for_one():
 
 
 def test_the_least_cost_by_hand():
-    """
-    Six ticks of work: spot for four of them, on demand for two, and a tick for each of the two starts.
-    """
+    """Six ticks of work: spot for four of them, on demand for two, and a tick for each of the two starts."""
     trace = a_trace("111110" + "0" * 10, tick=3600.0)
     assert least_cost(trace, 0, 9, 6, 3600.0) == pytest.approx(5 * 1.0 + 3 * 3.06)
     assert least_cost(trace, 0, 16, 4, 3600.0) == pytest.approx(5 * 1.0)
@@ -194,9 +190,7 @@ def test_the_least_cost_by_hand():
 
 
 def test_no_deadline_is_missed_and_nobody_is_cheaper_than_the_least(v100):
-    """
-    All rules, from a few starts of the large record; the safety net holds for each.
-    """
+    """All rules, from a few starts of the large record; the safety net holds for each."""
     contract = Contract("test", v100.coarse(3).only(4, 5), 20, 1.3)
     for start in range(0, 6000, 1500):
         found = from_start(contract, start)

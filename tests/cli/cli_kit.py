@@ -1,6 +1,4 @@
-"""
-The command line as a process, and in this process.
-"""
+"""The command line as a process, and in this process."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""
-Fixtures of the command line's tests.
-"""
+"""Fixtures of the command line's tests."""
 
 import pytest
 

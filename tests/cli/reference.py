@@ -1,6 +1,4 @@
-"""
-The reference of the commands, made from the commands: docs/commands.md and the man page.
-"""
+"""The reference of the commands, made from the commands: docs/commands.md and the man page."""
 
 import re
 

@@ -1,6 +1,4 @@
-"""
-tpuctl check, and what plan shows of it.
-"""
+"""tpuctl check, and what plan shows of it."""
 
 import shutil
 

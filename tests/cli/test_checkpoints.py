@@ -1,6 +1,4 @@
-"""
-tpuctl checkpoints, against a real bucket of the local cloud.
-"""
+"""tpuctl checkpoints, against a real bucket of the local cloud."""
 
 import hashlib
 import json

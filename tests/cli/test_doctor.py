@@ -1,6 +1,4 @@
-"""
-tpuctl doctor on this computer: without a network, with a broken file, and against the local cloud.
-"""
+"""tpuctl doctor on this computer: without a network, with a broken file, and against the local cloud."""
 
 import json
 import os

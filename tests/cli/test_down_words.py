@@ -1,6 +1,4 @@
-"""
-What `down` says and asks before it deletes.
-"""
+"""What `down` says and asks before it deletes."""
 
 import io
 import sys

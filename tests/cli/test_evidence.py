@@ -1,6 +1,4 @@
-"""
-What a rehearsal takes from a log, and what it sees on the machines' disks.
-"""
+"""What a rehearsal takes from a log, and what it sees on the machines' disks."""
 
 import os
 from pathlib import Path

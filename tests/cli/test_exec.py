@@ -1,6 +1,4 @@
-"""
-`exec` on a slice of two real machines: one row for each worker, whatever became of it.
-"""
+"""`exec` on a slice of two real machines: one row for each worker, whatever became of it."""
 
 import threading
 import time

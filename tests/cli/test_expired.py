@@ -1,6 +1,4 @@
-"""
-Deployments whose time is over while nobody watched: the next command of this computer ends them.
-"""
+"""Deployments whose time is over while nobody watched: the next command of this computer ends them."""
 
 from collections.abc import Iterator
 from dataclasses import replace

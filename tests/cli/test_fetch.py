@@ -1,6 +1,4 @@
-"""
-tpuctl fetch, against a real bucket of the local cloud: the whole checkpoint, as it was saved, or nothing.
-"""
+"""tpuctl fetch, against a real bucket of the local cloud: the whole checkpoint, as it was saved, or nothing."""
 
 import os
 import shutil

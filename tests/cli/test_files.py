@@ -1,6 +1,4 @@
-"""
-init, schema, plan and `up --dry-run`: everything that needs no cloud.
-"""
+"""init, schema, plan and `up --dry-run`: everything that needs no cloud."""
 
 import json
 import os

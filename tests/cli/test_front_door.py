@@ -1,6 +1,4 @@
-"""
-Help, version, wrong words, and how little is imported for them.
-"""
+"""Help, version, wrong words, and how little is imported for them."""
 
 import importlib
 import json

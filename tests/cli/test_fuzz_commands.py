@@ -50,9 +50,7 @@ COUNTED = Counter()
 
 
 class Commands(RuleBasedStateMachine):
-    """
-    One deployment, two computers, and a third one that has nothing but the file.
-    """
+    """One deployment, two computers, and a third one that has nothing but the file."""
 
     desks = st.sampled_from(["home", "away", "new"])
 

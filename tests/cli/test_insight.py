@@ -1,6 +1,4 @@
-"""
-plan --out, up PLAN, explain and cost against the local cloud, and their refusals without one.
-"""
+"""plan --out, up PLAN, explain and cost against the local cloud, and their refusals without one."""
 
 import json
 

@@ -1,6 +1,4 @@
-"""
-job.data through the public commands: to the bucket once, by content, whoever kills what.
-"""
+"""job.data through the public commands: to the bucket once, by content, whoever kills what."""
 
 import hashlib
 import os

@@ -1,6 +1,4 @@
-"""
-Ctrl-C: what a command says then, and that a second one does not wait.
-"""
+"""Ctrl-C: what a command says then, and that a second one does not wait."""
 
 import signal
 

@@ -1,6 +1,4 @@
-"""
-`watch --metrics`: what Prometheus reads, where, and that the documentation names it all.
-"""
+"""`watch --metrics`: what Prometheus reads, where, and that the documentation names it all."""
 
 import http.client
 import urllib.error

@@ -1,6 +1,4 @@
-"""
-What `plan` shows is what `up` does: call by call, for random deployment files on a cloud that nobody changes.
-"""
+"""What `plan` shows is what `up` does: call by call, for random deployment files on a cloud that nobody changes."""
 
 import os
 from collections import Counter

@@ -1,6 +1,4 @@
-"""
-`plan` starts from nothing until the deployment is up, and then from what exists; it never changes a thing.
-"""
+"""`plan` starts from nothing until the deployment is up, and then from what exists; it never changes a thing."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""
-A plan on paper: no blanks at the ends of its lines, and the prices of the TPU that it is about.
-"""
+"""A plan on paper: no blanks at the ends of its lines, and the prices of the TPU that it is about."""
 
 import pytest
 from rich.table import Table

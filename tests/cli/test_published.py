@@ -1,6 +1,4 @@
-"""
-What the watcher publishes, who believes it, new code for a running job: commands on a virtual clock.
-"""
+"""What the watcher publishes, who believes it, new code for a running job: commands on a virtual clock."""
 
 import json
 from unittest.mock import patch

@@ -1,6 +1,4 @@
-"""
-The short way of `status`: taken beside a watcher of this computer, and only where the long way says the same.
-"""
+"""The short way of `status`: taken beside a watcher of this computer, and only where the long way says the same."""
 
 import itertools
 import json

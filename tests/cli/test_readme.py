@@ -1,6 +1,4 @@
-"""
-The README says what works: its two set-up lines, its commands, its exit codes.
-"""
+"""The README says what works: its two set-up lines, its commands, its exit codes."""
 
 import re
 import shlex

@@ -1,6 +1,4 @@
-"""
-The README's list of commands, typed line by line in its order, in one deployment on the local cloud.
-"""
+"""The README's list of commands, typed line by line in its order, in one deployment on the local cloud."""
 
 import signal
 import subprocess

@@ -1,6 +1,4 @@
-"""
-The reference says what the commands say, the man page is clean, and shells complete our words.
-"""
+"""The reference says what the commands say, the man page is clean, and shells complete our words."""
 
 import os
 import shutil

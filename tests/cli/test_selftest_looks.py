@@ -1,6 +1,4 @@
-"""
-What a self-test looks at by itself: chips, a refusal for quota, what is left in any zone.
-"""
+"""What a self-test looks at by itself: chips, a refusal for quota, what is left in any zone."""
 
 import subprocess
 

@@ -1,6 +1,4 @@
-"""
-What `status` shows, to the letter, at three widths; the lines of a log; a terminal.
-"""
+"""What `status` shows, to the letter, at three widths; the lines of a log; a terminal."""
 
 import os
 from pathlib import Path

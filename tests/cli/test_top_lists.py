@@ -1,6 +1,4 @@
-"""
-`tpuctl top` looks at many deployments and lists each zone once.
-"""
+"""`tpuctl top` looks at many deployments and lists each zone once."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""
-A tunnel outlives its machine, also while the next one boots.
-"""
+"""A tunnel outlives its machine, also while the next one boots."""
 
 import base64
 import json

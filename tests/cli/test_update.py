@@ -1,6 +1,4 @@
-"""
-The word on a newer version: who is told, how often, and what the index is told, over a real terminal.
-"""
+"""The word on a newer version: who is told, how often, and what the index is told, over a real terminal."""
 
 import json
 import os

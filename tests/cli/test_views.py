@@ -1,6 +1,4 @@
-"""
-What people see while a command works: event lines, the live line, progress, status, the summary.
-"""
+"""What people see while a command works: event lines, the live line, progress, status, the summary."""
 
 import os
 import pty

@@ -1,6 +1,4 @@
-"""
-What `up` wants: how it changes the record.
-"""
+"""What `up` wants: how it changes the record."""
 
 from dataclasses import replace
 
@@ -14,17 +12,13 @@ RUNNING = history(bundle="b", agent="a", job="j", pushed="b")
 
 
 def test_the_first_up_has_no_running_job_to_change():
-    """
-    Nothing was pushed yet, so there are no other settings anywhere.
-    """
+    """Nothing was pushed yet, so there are no other settings anywhere."""
     first = want(History(), "b", "a", "j", NOW)
     assert (first.bundle, first.job, first.settings_due, first.started_at) == ("b", "j", False, NOW)
 
 
 def test_other_settings_are_due_on_running_machines():
-    """
-    They stay due until a push has brought them.
-    """
+    """They stay due until a push has brought them."""
     changed = want(RUNNING, "b", "a", "k", NOW)
     assert changed.settings_due
     assert want(changed, "b", "a", "k", NOW).settings_due
@@ -32,26 +26,20 @@ def test_other_settings_are_due_on_running_machines():
 
 
 def test_other_settings_reach_machines_that_took_the_code_from_the_bucket():
-    """
-    Nothing was ever pushed to these; machines that are not asked for yet are made with the new ones.
-    """
+    """Nothing was ever pushed to these; machines that are not asked for yet are made with the new ones."""
     unpushed = replace(RUNNING, pushed="")
     assert want(unpushed, "b", "a", "k", NOW).settings_due
     assert not want(replace(unpushed, accepted=False, requested_at=0.0), "b", "a", "k", NOW).settings_due
 
 
 def test_a_failed_deployment_is_opened_again_under_a_new_incarnation():
-    """
-    The old incarnation's reports still say that it failed.
-    """
+    """The old incarnation's reports still say that it failed."""
     again = want(replace(RUNNING, outcome="failed"), "b", "a", "j", NOW)
     assert (again.outcome, again.incarnation, again.accepted) == ("", 2, False)
 
 
 def test_a_done_deployment_stays_done_until_something_changes():
-    """
-    A second `up` must not train for nothing.
-    """
+    """A second `up` must not train for nothing."""
     done = replace(RUNNING, outcome="done")
     assert want(done, "b", "a", "j", NOW).outcome == "done"
     assert want(done, "c", "a", "j", NOW).outcome == ""
@@ -59,9 +47,7 @@ def test_a_done_deployment_stays_done_until_something_changes():
 
 
 def test_the_digest_follows_every_setting_of_the_job():
-    """
-    And nothing else: another poll does not restart a job.
-    """
+    """And nothing else: another poll does not restart a job."""
     base = spec()
     other = replace(base, job=replace(base.job, env={"A": "1"}))
     assert job_digest(base) != job_digest(other)
@@ -69,9 +55,7 @@ def test_the_digest_follows_every_setting_of_the_job():
 
 
 def test_an_end_that_nobody_watched_is_taken_from_the_reports():
-    """
-    New settings for a job that ended meanwhile open a new incarnation instead of ending it once more.
-    """
+    """New settings for a job that ended meanwhile open a new incarnation instead of ending it once more."""
     done = ended(spec(), Present((beat(phase=Phase.DONE),)), RUNNING)
     assert done.outcome == "done"
     assert want(done, "b", "a", "k", NOW).incarnation == 2
@@ -84,9 +68,7 @@ def test_an_end_that_nobody_watched_is_taken_from_the_reports():
 
 
 def test_a_running_or_unknown_job_has_not_ended():
-    """
-    Half a slice that is done is not an end, and neither is silence.
-    """
+    """Half a slice that is done is not an end, and neither is silence."""
     assert ended(spec(), Present((beat(phase=Phase.DONE, workers=2),)), RUNNING) == RUNNING
     assert ended(spec(), Present((beat(),)), RUNNING) == RUNNING
     assert ended(spec(), Present(()), RUNNING) == RUNNING

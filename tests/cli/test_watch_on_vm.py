@@ -1,6 +1,4 @@
-"""
-What goes to the VM with the loop, for whom it steps aside, and what `status` says of it.
-"""
+"""What goes to the VM with the loop, for whom it steps aside, and what `status` says of it."""
 
 import dataclasses
 import re

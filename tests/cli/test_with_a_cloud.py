@@ -1,6 +1,4 @@
-"""
-The commands against a running local cloud, in the order in which people meet them.
-"""
+"""The commands against a running local cloud, in the order in which people meet them."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""
-Damaged deployment files: complaints, never a traceback.
-"""
+"""Damaged deployment files: complaints, never a traceback."""
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st

@@ -1,6 +1,4 @@
-"""
-Finding, reading and layering the deployment file.
-"""
+"""Finding, reading and layering the deployment file."""
 
 import os
 from operator import attrgetter

@@ -1,6 +1,4 @@
-"""
-Each setting says where it comes from: flag over variable over file over default.
-"""
+"""Each setting says where it comes from: flag over variable over file over default."""
 
 import json
 

@@ -1,6 +1,4 @@
-"""
-The file that `tpuctl init` writes, and the published schema.
-"""
+"""The file that `tpuctl init` writes, and the published schema."""
 
 import re
 from pathlib import Path

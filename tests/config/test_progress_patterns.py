@@ -1,6 +1,4 @@
-"""
-The patterns of `job.progress`: those that a line of output can make slow are refused.
-"""
+"""The patterns of `job.progress`: those that a line of output can make slow are refused."""
 
 import re
 import time
@@ -46,9 +44,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("pattern", TAKEN)
 def test_what_is_taken_is_fast_on_any_line(pattern: str) -> None:
-    """
-    Each is run against lines that are made to be slow, as long as the agent lets them be.
-    """
+    """Each is run against lines that are made to be slow, as long as the agent lets them be."""
     assert fault("step", pattern) == ("", "")
     compiled = re.compile(pattern.encode())
     for line in HOSTILE:
@@ -59,9 +55,7 @@ def test_what_is_taken_is_fast_on_any_line(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", SLOW)
 def test_what_can_take_for_ever_is_refused(pattern: str) -> None:
-    """
-    Repeats of repeats, alternatives that are repeated, and many repeats over everything.
-    """
+    """Repeats of repeats, alternatives that are repeated, and many repeats over everything."""
     message, hint = fault("step", pattern)
     assert "repeat" in message or "groups" in message
     assert hint
@@ -79,16 +73,12 @@ def test_what_can_take_for_ever_is_refused(pattern: str) -> None:
     ],
 )
 def test_what_is_no_pattern_is_said_plainly(pattern: str, message: str) -> None:
-    """
-    With what is wrong.
-    """
+    """With what is wrong."""
     assert fault("step", pattern)[0].startswith(message)
 
 
 def test_a_wrong_pattern_is_told_with_its_place() -> None:
-    """
-    File, line and column, as for every setting; all of them at once.
-    """
+    """File, line and column, as for every setting; all of them at once."""
     text = VALID.replace("watch:", "  progress:\n    step: 'iter \\d+'\n    loss: '(a+)+'\nwatch:")
     found = complaints(text)
     assert places(found) == [(11, 11, "job.progress.step"), (12, 11, "job.progress.loss")]

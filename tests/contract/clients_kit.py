@@ -1,6 +1,4 @@
-"""
-The official Google clients, pointed at a local cloud over HTTP and in-process.
-"""
+"""The official Google clients, pointed at a local cloud over HTTP and in-process."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,9 +42,7 @@ tpu_v2 = Late("google.cloud.tpu_v2")
 
 @dataclass
 class CloudClients:
-    """
-    Hold the clients and the lab behind them.
-    """
+    """Hold the clients and the lab behind them."""
 
     lab: Lab
     tpu: Any
@@ -58,9 +54,7 @@ class CloudClients:
     global_operations: Any
 
     def finish(self, zone: str, operation: Any) -> Any:
-        """
-        Wait for a Compute operation by its own client and return its last state.
-        """
+        """Wait for a Compute operation by its own client and return its last state."""
         request = {"project": "local-project", "zone": zone, "operation": operation.name}
         done = compute_v1.Operation.Status.DONE
         state = self.operations.wait(request)
@@ -69,18 +63,14 @@ class CloudClients:
         return state
 
     def pause(self, seconds: float) -> None:
-        """
-        Let time pass, by jump or by waiting.
-        """
+        """Let time pass, by jump or by waiting."""
         self.lab.clock.wait(seconds)
         self.lab.cloud.tick()
 
 
 @contextmanager
 def open_clients(kind: str, **settings: Any) -> Iterator[CloudClients]:
-    """
-    Yield clients on a fresh cloud; *kind* is one of KINDS.
-    """
+    """Yield clients on a fresh cloud; *kind* is one of KINDS."""
     clock = SystemClock() if kind == "http" else VirtualClock()
     lab = a_lab(clock, **{"latency": QUICK, **settings})
     if kind == "in-process":

@@ -1,6 +1,4 @@
-"""
-Cases about machines: states, labels, lists, operations, ends, addresses, host keys.
-"""
+"""Cases about machines: states, labels, lists, operations, ends, addresses, host keys."""
 
 from dataclasses import replace
 

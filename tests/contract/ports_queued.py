@@ -1,6 +1,4 @@
-"""
-Cases about queued resources: orders, states, deadlines, deletions, faults.
-"""
+"""Cases about queued resources: orders, states, deadlines, deletions, faults."""
 
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown
 from orchestrator.domain.queued_resource import KIND, QueuedState

@@ -1,6 +1,4 @@
-"""
-Each refusal of the error table at each call that the ports make, lost answers and partial lists.
-"""
+"""Each refusal of the error table at each call that the ports make, lost answers and partial lists."""
 
 from orchestrator.domain.observation import Unknown
 from tests.contract.ports_kit import BUCKET, NODE, VM, each

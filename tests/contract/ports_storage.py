@@ -1,6 +1,4 @@
-"""
-Cases about buckets and objects: whose, closed, generations, offsets, lists, uploads, deletion.
-"""
+"""Cases about buckets and objects: whose, closed, generations, offsets, lists, uploads, deletion."""
 
 import hashlib
 import tempfile

@@ -1,6 +1,4 @@
-"""
-Random walks: many calls in an order that nobody thought of, with faults among them.
-"""
+"""Random walks: many calls in an order that nobody thought of, with faults among them."""
 
 from random import Random
 

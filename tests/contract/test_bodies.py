@@ -66,9 +66,7 @@ LISTS = (
 
 @pytest.fixture
 def lab(tmp_path) -> Lab:
-    """
-    Return a cloud with one of each: node, VM, bucket, object, secret.
-    """
+    """Return a cloud with one of each: node, VM, bucket, object, secret."""
     made = a_lab(VirtualClock(), quotas={})
     storage = Storage(made.clock)
     storage_routes(made.router, storage, lambda request: dispatch(made.router, made.cloud, request))
@@ -84,9 +82,7 @@ def lab(tmp_path) -> Lab:
 
 @pytest.mark.parametrize(("verb", "target", "body"), CALLS, ids=lambda value: value if value != {} else "-")
 def test_every_body_has_an_answer_of_googles_form(lab, verb, target, body):
-    """
-    Each field in each type: a status below 500, and what is there can still be listed.
-    """
+    """Each field in each type: a status below 500, and what is there can still be listed."""
     method = method_of(verb, target.partition("?")[0])
     assert method is not None
     failed, taken = [], []
@@ -120,9 +116,7 @@ def _contents(method: Method, body: dict[str, Any]) -> Iterator[bytes]:
 
 
 def _changed(method: Method, schema: Any, body: Any, depth: int) -> Iterator[Any]:
-    """
-    Yield *body* with each field of its schema replaced by each value, and so on below the fields that it has.
-    """
+    """Yield *body* with each field of its schema replaced by each value, and so on below the fields that it has."""
     known = method.document["schemas"][schema["$ref"]] if "$ref" in schema else schema
     for name, inner in known.get("properties", {}).items():
         for value in VALUES:

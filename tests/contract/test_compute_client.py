@@ -1,6 +1,4 @@
-"""
-The official Compute client against the local cloud: over HTTP and in-process, the same cases.
-"""
+"""The official Compute client against the local cloud: over HTTP and in-process, the same cases."""
 
 import uuid
 
@@ -17,17 +15,13 @@ FAMILY = "projects/debian-cloud/global/images/family/debian-13"
 
 @pytest.fixture(params=KINDS)
 def cloud(request):
-    """
-    Open the clients, over HTTP and in-process.
-    """
+    """Open the clients, over HTTP and in-process."""
     with open_clients(request.param) as clients:
         yield clients
 
 
 def spot_vm(name="v1"):
-    """
-    Return a spot VM with a run time limit.
-    """
+    """Return a spot VM with a run time limit."""
     image = compute_v1.AttachedDiskInitializeParams(source_image=FAMILY, disk_size_gb=20)
     return compute_v1.Instance(
         name=name,
@@ -45,17 +39,13 @@ def spot_vm(name="v1"):
 
 
 def insert(cloud, name="v1"):
-    """
-    Insert a VM and return its ended operation.
-    """
+    """Insert a VM and return its ended operation."""
     request = {**WHERE, "instance_resource": spot_vm(name)}
     return cloud.finish(ZONE, cloud.instances.insert_unary(request))
 
 
 def test_insert_stop_start_delete(cloud):
-    """
-    The whole life of a VM through unary calls and our own operations client.
-    """
+    """The whole life of a VM through unary calls and our own operations client."""
     operation = insert(cloud)
     assert (operation.status, operation.http_error_status_code) == (compute_v1.Operation.Status.DONE, 0)
     vm = cloud.instances.get(ONE)
@@ -72,9 +62,7 @@ def test_insert_stop_start_delete(cloud):
 
 
 def test_a_failed_operation_carries_all_three_error_fields(cloud):
-    """
-    Without the HTTP status the client's future would call it a success.
-    """
+    """Without the HTTP status the client's future would call it a success."""
     cloud.lab.cloud.fail_next("compute.instances.insert", ["stockout"])
     operation = insert(cloud)
     assert operation.error.errors[0].code == "ZONE_RESOURCE_POOL_EXHAUSTED"
@@ -82,9 +70,7 @@ def test_a_failed_operation_carries_all_three_error_fields(cloud):
 
 
 def test_a_retried_insert_is_the_same_operation(cloud):
-    """
-    RequestId makes insert idempotent, also when the first answer was lost.
-    """
+    """RequestId makes insert idempotent, also when the first answer was lost."""
     cloud.lab.cloud.fail_next("compute.instances.insert", ["drop-answer"])
     request = {**WHERE, "instance_resource": spot_vm(), "request_id": str(uuid.uuid4())}
     with pytest.raises(exceptions.ServiceUnavailable):
@@ -96,9 +82,7 @@ def test_a_retried_insert_is_the_same_operation(cloud):
 
 
 def test_a_preemption_is_found_in_the_operations(cloud):
-    """
-    The filter on operationType finds the record of the user "system".
-    """
+    """The filter on operationType finds the record of the user "system"."""
     insert(cloud)
     cloud.lab.cloud.preempt("v1")
     cloud.pause(0.3)
@@ -110,9 +94,7 @@ def test_a_preemption_is_found_in_the_operations(cloud):
 
 
 def test_lists_filter_and_page(cloud):
-    """
-    A label filter with pages of one, and the aggregated list over all zones.
-    """
+    """A label filter with pages of one, and the aggregated list over all zones."""
     for name in ("v1", "v2"):
         insert(cloud, name)
     request = {**WHERE, "filter": "labels.tpuctl-deployment=d", "max_results": 1}
@@ -122,9 +104,7 @@ def test_lists_filter_and_page(cloud):
 
 
 def test_metadata_needs_its_fingerprint(cloud):
-    """
-    The second writer with the same fingerprint gets PreconditionFailed.
-    """
+    """The second writer with the same fingerprint gets PreconditionFailed."""
     insert(cloud)
     metadata = cloud.instances.get(ONE).metadata
     change = {"fingerprint": metadata.fingerprint, "items": [{"key": "a", "value": "2"}]}
@@ -136,9 +116,7 @@ def test_metadata_needs_its_fingerprint(cloud):
 
 
 def test_errors_of_calls_carry_their_reason(cloud):
-    """
-    exc.errors[0]["reason"] is what the error table says.
-    """
+    """exc.errors[0]["reason"] is what the error table says."""
     cloud.lab.cloud.fail_next(
         "compute.instances.insert", ["quota on call", "api disabled", "permission denied"]
     )
@@ -151,9 +129,7 @@ def test_errors_of_calls_carry_their_reason(cloud):
 
 
 def test_guest_attributes_serial_port_and_firewalls(cloud):
-    """
-    The calls around a VM that tpuctl needs.
-    """
+    """The calls around a VM that tpuctl needs."""
     insert(cloud)
     with pytest.raises(exceptions.NotFound, match="Guest Attribute"):
         cloud.instances.get_guest_attributes({**ONE, "query_path": "hostkeys/"})

@@ -40,9 +40,7 @@ SEEN = (
 
 @pytest.fixture
 def lab() -> Lab:
-    """
-    Return a cloud in which there is something of each kind.
-    """
+    """Return a cloud in which there is something of each kind."""
     made = a_lab()
     storage = a_storage()
     storage_routes(made.router, storage)
@@ -56,9 +54,7 @@ def lab() -> Lab:
 
 
 def test_every_answer_is_one_of_the_documents(lab):
-    """
-    Known fields, values of their enums, numbers of 64 bit as text, times, and errors of Google's form.
-    """
+    """Known fields, values of their enums, numbers of 64 bit as text, times, and errors of Google's form."""
     witness = Witness()
     for target in SEEN:
         asked = Request.parse("GET", target, {}, b"")
@@ -68,9 +64,7 @@ def test_every_answer_is_one_of_the_documents(lab):
 
 
 def test_the_clients_know_every_field(lab):
-    """
-    What a client does not know it drops in silence: all answers are parsed with unknown fields refused.
-    """
+    """What a client does not know it drops in silence: all answers are parsed with unknown fields refused."""
     parsed = set()
     for target in SEEN:
         asked = Request.parse("GET", target, {}, b"")
@@ -103,9 +97,7 @@ NODE: dict[str, Any] = {"name": "a", "state": "READY", "id": "1", "createTime": 
     ],
 )
 def test_the_judge_has_teeth(change, fault):
-    """
-    One deliberate difference is one fault, which names the method and the field.
-    """
+    """One deliberate difference is one fault, which names the method and the field."""
     asked = Request.parse("GET", f"{NODES}/n1", {}, b"")
     found = faults(asked, Response.of({**NODE, **change}))
     assert len(found) == bool(fault)
@@ -125,9 +117,7 @@ def test_the_judge_has_teeth(change, fault):
     ],
 )
 def test_the_judge_reads_requests_and_errors(verb, target, body, answer, fault):
-    """
-    A field or a parameter that nobody knows, a body where none belongs, an error that no client could read.
-    """
+    """A field or a parameter that nobody knows, a body where none belongs, an error that no client could read."""
     content = b"" if body is None else json.dumps(body).encode()
     response = answer if isinstance(answer, Response) else Response.of(answer)
     (found,) = faults(Request.parse(verb, target, {}, content), response)
@@ -135,9 +125,7 @@ def test_the_judge_reads_requests_and_errors(verb, target, body, answer, fault):
 
 
 def test_drift_names_what_stands_on_one_side(monkeypatch):
-    """
-    A field and a value of an enum that only the document has.
-    """
+    """A field and a value of an enum that only the document has."""
     known = json.loads(json.dumps(document("tpu.v2")))
     node = known["schemas"]["Node"]["properties"]
     node["colour"] = {"type": "string"}

@@ -1,6 +1,4 @@
-"""
-The stock gcloud against the local cloud: a client that nobody here wrote.
-"""
+"""The stock gcloud against the local cloud: a client that nobody here wrote."""
 
 import json
 import os
@@ -26,9 +24,7 @@ VM = ("--machine-type", "e2-small", "--image-family", "debian-13", "--image-proj
 
 @pytest.fixture
 def gcloud(tmp_path):
-    """
-    Return a function that runs `gcloud compute` and reads its JSON.
-    """
+    """Return a function that runs `gcloud compute` and reads its JSON."""
     lab, witness = a_lab(SystemClock(), latency=QUICK), Witness()
     with serve(
         lab.router, lambda request: witness.look(request, dispatch(lab.router, lab.cloud, request))
@@ -57,9 +53,7 @@ def gcloud(tmp_path):
 
 
 def test_tpu_vms(gcloud):
-    """
-    create, list, describe, delete; and the error of a missing one.
-    """
+    """create, list, describe, delete; and the error of a missing one."""
     kind = ("--accelerator-type", "v5litepod-16", "--version", "v2-alpha-tpuv5-lite", "--spot")
     gcloud("tpus", "tpu-vm", "create", "t1", *HERE, *kind)
     (listed,) = gcloud("tpus", "tpu-vm", "list", *HERE)
@@ -73,9 +67,7 @@ def test_tpu_vms(gcloud):
 
 
 def test_instances(gcloud):
-    """
-    create, list, describe, stop, start, delete, and the operations they leave.
-    """
+    """create, list, describe, stop, start, delete, and the operations they leave."""
     gcloud("instances", "create", "v1", *HERE, *VM)
     assert [vm["name"] for vm in gcloud("instances", "list")] == ["v1"]
     gcloud("instances", "stop", "v1", *HERE)
@@ -89,9 +81,7 @@ def test_instances(gcloud):
 
 
 def test_several_instances_go_in_one_batch(gcloud):
-    """
-    Gcloud sends two inserts and two deletes as multipart batches.
-    """
+    """Gcloud sends two inserts and two deletes as multipart batches."""
     seen = []
     lab = gcloud.lab
     find = lab.router.find
@@ -104,9 +94,7 @@ def test_several_instances_go_in_one_batch(gcloud):
 
 
 def test_disks_of_a_tpu(gcloud):
-    """
-    create, list, a TPU that has one, and the refusals of a disk that is in use or not there.
-    """
+    """create, list, a TPU that has one, and the refusals of a disk that is in use or not there."""
     gcloud("disks", "create", "d1", *HERE, "--size", "20GB", "--type", "pd-balanced")
     assert [(d["name"], d["sizeGb"]) for d in gcloud("disks", "list")] == [("d1", "20")]
     kind = ("--accelerator-type", "v5litepod-8", "--version", "v2-alpha-tpuv5-lite")

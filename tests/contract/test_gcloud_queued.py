@@ -1,6 +1,4 @@
-"""
-The stock gcloud and queued resources of the local cloud: a client that nobody here wrote.
-"""
+"""The stock gcloud and queued resources of the local cloud: a client that nobody here wrote."""
 
 import shutil
 from dataclasses import replace
@@ -18,9 +16,7 @@ KIND = ("--accelerator-type", "v5litepod-8", "--runtime-version", "v2-alpha-tpuv
 
 
 def test_queued_resources(gcloud):  # noqa: F811 - the fixture
-    """
-    create, list, describe, delete; without --force a deletion is refused while there is a node.
-    """
+    """create, list, describe, delete; without --force a deletion is refused while there is a node."""
 
     def run(*words, **options):
         return gcloud("tpus", "queued-resources", *words, *HERE, **options)
@@ -40,9 +36,7 @@ def test_queued_resources(gcloud):  # noqa: F811 - the fixture
 
 
 def test_reservations(gcloud):  # noqa: F811 - the fixture
-    """
-    A queued resource out of a named reservation, one out of any, and the list that shows its use.
-    """
+    """A queued resource out of a named reservation, one out of any, and the list that shows its use."""
     lab = gcloud.lab
     lab.cloud.kernel.settings = replace(
         lab.cloud.kernel.settings, reservations={(ZONE, "mine"): "v5litepod-8"}
@@ -67,9 +61,7 @@ def test_reservations(gcloud):  # noqa: F811 - the fixture
 
 
 def test_flex_start(gcloud):  # noqa: F811 - the fixture
-    """
-    Created by gcloud alpha, described by both; after its time it is SUSPENDED and its node is gone.
-    """
+    """Created by gcloud alpha, described by both; after its time it is SUSPENDED and its node is gone."""
     at = ("--zone", "us-west4-a")
     flex = ("--provisioning-model", "flex-start", "--max-run-duration", "10s")
 

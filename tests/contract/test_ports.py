@@ -1,6 +1,4 @@
-"""
-The contract of the ports: every case gives the same over the official clients and straight on the model.
-"""
+"""The contract of the ports: every case gives the same over the official clients and straight on the model."""
 
 import pytest
 
@@ -10,9 +8,7 @@ from tests.contract.ports_kit import CASES, WAYS
 
 @pytest.mark.parametrize("name", CASES)
 def test_both_ways_give_the_same(name, monkeypatch):
-    """
-    Answers, errors with their texts and hints, calls made, and the cloud that is left.
-    """
+    """Answers, errors with their texts and hints, calls made, and the cloud that is left."""
     monkeypatch.setattr("orchestrator.google.zone_lists.PARALLEL", 1)  # so that zones are asked in order
     case = CASES[name]
     logs, states = {}, {}
@@ -26,7 +22,5 @@ def test_both_ways_give_the_same(name, monkeypatch):
 
 
 def test_there_are_at_least_250_cases():
-    """
-    The contract does not shrink unseen.
-    """
+    """The contract does not shrink unseen."""
     assert len(CASES) >= 250

@@ -1,6 +1,4 @@
-"""
-The official TPU client and queued resources of the local cloud: over HTTP and in-process, the same cases.
-"""
+"""The official TPU client and queued resources of the local cloud: over HTTP and in-process, the same cases."""
 
 import datetime as dt
 from dataclasses import replace
@@ -22,25 +20,19 @@ NodeSpec = tpu_v2.QueuedResource.Tpu.NodeSpec
 
 @pytest.fixture(params=KINDS)
 def cloud(request):
-    """
-    Open the clients, over HTTP and in-process.
-    """
+    """Open the clients, over HTTP and in-process."""
     with open_clients(request.param) as clients:
         yield clients
 
 
 def node(**fields):
-    """
-    Return the node to make.
-    """
+    """Return the node to make."""
     kind = {"accelerator_type": "v5litepod-8", "runtime_version": "v2-alpha-tpuv5-lite"}
     return tpu_v2.Node(**kind, **fields)
 
 
 def request(name="q1", request_id="", **fields):
-    """
-    Return the request for one spot node.
-    """
+    """Return the request for one spot node."""
     fields.setdefault("spot", {})
     spec = NodeSpec(parent=PARENT, node_id=f"{name}-node", node=node(labels={"a": "1"}))
     wanted = {"tpu": {"node_spec": [spec]}, **fields}
@@ -53,9 +45,7 @@ def request(name="q1", request_id="", **fields):
 
 
 def wait_for(cloud, wanted):
-    """
-    Return the queued resource when it is in the state *wanted*.
-    """
+    """Return the queued resource when it is in the state *wanted*."""
     for _ in range(100):
         found = cloud.tpu.get_queued_resource(name=QUEUED)
         if found.state.state == wanted:
@@ -65,9 +55,7 @@ def wait_for(cloud, wanted):
 
 
 def test_created_read_listed_lost_and_deleted(cloud):
-    """
-    The whole life through the client's own types and futures.
-    """
+    """The whole life through the client's own types and futures."""
     operation = cloud.tpu.create_queued_resource(request())
     cloud.pause(0.3)
     assert operation.result(timeout=60).name == QUEUED
@@ -94,17 +82,13 @@ def test_created_read_listed_lost_and_deleted(cloud):
 
 @pytest.fixture
 def quiet():
-    """
-    Open the clients in-process.
-    """
+    """Open the clients in-process."""
     with open_clients("in-process") as clients:
         yield clients
 
 
 def test_force_deletes_the_nodes_too(quiet):
-    """
-    The flag reaches the cloud; nodes and queued resource are gone.
-    """
+    """The flag reaches the cloud; nodes and queued resource are gone."""
     quiet.tpu.create_queued_resource(request())
     wait_for(quiet, State.ACTIVE)
     deletion = quiet.tpu.delete_queued_resource(request={"name": QUEUED, "force": True})
@@ -116,9 +100,7 @@ def test_force_deletes_the_nodes_too(quiet):
 
 
 def test_a_reset_answers_with_the_queued_resource(quiet):
-    """
-    Its future has the client's own type; from another state it is refused.
-    """
+    """Its future has the client's own type; from another state it is refused."""
     quiet.tpu.create_queued_resource(request())
     wait_for(quiet, State.ACTIVE)
     operation = quiet.tpu.reset_queued_resource(name=QUEUED)
@@ -130,9 +112,7 @@ def test_a_reset_answers_with_the_queued_resource(quiet):
 
 
 def test_windows_are_sent_in_the_clients_types():
-    """
-    Durations, times and intervals arrive; one that gets nothing in time is FAILED with an error.
-    """
+    """Durations, times and intervals arrive; one that gets nothing in time is FAILED with an error."""
     with open_clients("in-process", stockouts=frozenset({ZONE})) as cloud:
         now = dt.datetime.fromtimestamp(cloud.lab.clock.now(), dt.timezone.utc)
         later = now + dt.timedelta(seconds=60)
@@ -152,9 +132,7 @@ def test_windows_are_sent_in_the_clients_types():
 
 
 def test_a_guaranteed_one_with_several_slices(quiet):
-    """
-    The tier and the parameters of a multislice reach the cloud; the specs are shown one by one.
-    """
+    """The tier and the parameters of a multislice reach the cloud; the specs are shown one by one."""
     spec = NodeSpec(parent=PARENT, multislice_params={"node_count": 2, "node_id_prefix": "np"}, node=node())
     wanted = {"tpu": {"node_spec": [spec]}, "guaranteed": {"min_duration": {"seconds": 3600}}}
     body = {"parent": PARENT, "queued_resource_id": "q1", "queued_resource": wanted}
@@ -167,9 +145,7 @@ def test_a_guaranteed_one_with_several_slices(quiet):
 
 
 def test_refusals_are_the_clients_exceptions(quiet):
-    """
-    Conflict, NotFound for a moment, quota on the call; and the same request id is the same operation.
-    """
+    """Conflict, NotFound for a moment, quota on the call; and the same request id is the same operation."""
     first = quiet.tpu.create_queued_resource(request(request_id=UUID))
     again = quiet.tpu.create_queued_resource(request(request_id=UUID))
     assert first.operation.name == again.operation.name
@@ -183,9 +159,7 @@ def test_refusals_are_the_clients_exceptions(quiet):
 
 
 def test_a_new_one_cannot_be_read_at_once():
-    """
-    NotFound for a moment right after its creation.
-    """
+    """NotFound for a moment right after its creation."""
     with open_clients("in-process", latency=replace(QUICK, queued_hidden=1.0)) as cloud:
         cloud.tpu.create_queued_resource(request())
         with pytest.raises(exceptions.NotFound):
@@ -195,9 +169,7 @@ def test_a_new_one_cannot_be_read_at_once():
 
 
 def test_pages_are_followed_and_places_without_an_answer_named(quiet):
-    """
-    A page size of one lists all; `unreachable` comes with the page.
-    """
+    """A page size of one lists all; `unreachable` comes with the page."""
     for index in range(3):
         quiet.tpu.create_queued_resource(request(f"q{index}"))
     wish = {"parent": PARENT, "page_size": 1}

@@ -1,6 +1,4 @@
-"""
-The official Python client against the local Cloud Storage, over HTTP.
-"""
+"""The official Python client against the local Cloud Storage, over HTTP."""
 
 import os
 import threading
@@ -17,17 +15,13 @@ MIB = 1 << 20
 
 @pytest.fixture(params=["memory", "folder"])
 def storage(request, tmp_path):
-    """
-    Return a storage over each backend.
-    """
+    """Return a storage over each backend."""
     return a_storage(MemoryBlobs() if request.param == "memory" else FolderBlobs(tmp_path / "store"))
 
 
 @pytest.fixture
 def client(storage, monkeypatch):
-    """
-    Return the official client of a server for the storage.
-    """
+    """Return the official client of a server for the storage."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud.storage import Client
 
@@ -38,16 +32,12 @@ def client(storage, monkeypatch):
 
 @pytest.fixture
 def bucket(client):
-    """
-    Return the client's handle of the bucket.
-    """
+    """Return the client's handle of the bucket."""
     return client.bucket("data")
 
 
 def test_a_bucket_is_created_read_changed_and_deleted(client):
-    """
-    With the fields that tpuctl sets: location, labels, lifecycle, soft delete, access.
-    """
+    """With the fields that tpuctl sets: location, labels, lifecycle, soft delete, access."""
     new = client.bucket("fresh")
     new.labels = {"tpuctl-deployment": "x"}
     new.iam_configuration.uniform_bucket_level_access_enabled = True
@@ -78,9 +68,7 @@ def test_a_bucket_is_created_read_changed_and_deleted(client):
 
 
 def test_bucket_refusals_arrive_as_the_clients_own_errors(client, storage):
-    """
-    Conflict for taken names and full buckets, Forbidden for somebody else's.
-    """
+    """Conflict for taken names and full buckets, Forbidden for somebody else's."""
     from google.api_core import exceptions
 
     put(storage, "a")
@@ -95,9 +83,7 @@ def test_bucket_refusals_arrive_as_the_clients_own_errors(client, storage):
 
 
 def test_a_policy_is_read_modified_and_written_once(bucket):
-    """
-    A second writer that holds the old etag is refused.
-    """
+    """A second writer that holds the old etag is refused."""
     from google.api_core.exceptions import PreconditionFailed
 
     mine, yours = (bucket.get_iam_policy(requested_policy_version=3) for _ in range(2))
@@ -111,9 +97,7 @@ def test_a_policy_is_read_modified_and_written_once(bucket):
 
 @pytest.mark.parametrize("size", [0, 1, 3 * MIB, 9 * MIB])
 def test_an_upload_comes_back_whole(bucket, size):
-    """
-    Empty, small (multipart) and above 8 MiB (resumable), with checksums compared by the client.
-    """
+    """Empty, small (multipart) and above 8 MiB (resumable), with checksums compared by the client."""
     data = os.urandom(size)
     blob = bucket.blob("dir/a ü%")
     blob.metadata = {"step": "7"}
@@ -128,9 +112,7 @@ def test_an_upload_comes_back_whole(bucket, size):
 
 
 def test_a_resumable_upload_in_many_chunks(bucket):
-    """
-    Chunks of 256 KiB, and a stream of unknown size through open("wb").
-    """
+    """Chunks of 256 KiB, and a stream of unknown size through open("wb")."""
     data = os.urandom(MIB + 7)
     blob = bucket.blob("chunks", chunk_size=256 * 1024)
     with blob.open("wb") as file:
@@ -147,17 +129,13 @@ def test_a_resumable_upload_in_many_chunks(bucket):
 
 
 def test_a_range_is_read(bucket, storage):
-    """
-    The client's end is included.
-    """
+    """The client's end is included."""
     put(storage, "a", b"0123456789")
     assert bucket.blob("a").download_as_bytes(start=2, end=4) == b"234"
 
 
 def test_preconditions_are_the_clients_own_errors(bucket):
-    """
-    PreconditionFailed for a lost race, and the data of the winner stays.
-    """
+    """PreconditionFailed for a lost race, and the data of the winner stays."""
     from google.api_core.exceptions import NotFound, PreconditionFailed
 
     blob = bucket.blob("lock")
@@ -178,9 +156,7 @@ def test_preconditions_are_the_clients_own_errors(bucket):
 
 
 def test_only_one_of_many_creators_wins(bucket):
-    """
-    Eight threads create the same object at the same moment.
-    """
+    """Eight threads create the same object at the same moment."""
     from google.api_core.exceptions import PreconditionFailed
 
     gate = threading.Barrier(8)
@@ -203,9 +179,7 @@ def test_only_one_of_many_creators_wins(bucket):
 
 
 def test_compose_rewrite_and_copy(bucket):
-    """
-    A composed object has a component count and no MD5, and is read with its crc32c.
-    """
+    """A composed object has a component count and no MD5, and is read with its crc32c."""
     for name in "ab":
         bucket.blob(name).upload_from_string(name * 3)
     made = bucket.blob("ab")
@@ -222,9 +196,7 @@ def test_compose_rewrite_and_copy(bucket):
 
 
 def test_more_than_a_thousand_objects_are_listed_and_deleted_in_batches(client, bucket, storage):
-    """
-    Pages of a thousand, folders by delimiter, batches of up to a hundred.
-    """
+    """Pages of a thousand, folders by delimiter, batches of up to a hundred."""
     for number in range(1203):
         put(storage, f"{number % 3}/{number:04}")
     assert len(list(client.list_blobs("data"))) == 1203
@@ -240,9 +212,7 @@ def test_more_than_a_thousand_objects_are_listed_and_deleted_in_batches(client, 
 
 
 def test_a_batch_reports_what_is_missing(client, bucket, storage):
-    """
-    One missing object fails alone: the others are gone.
-    """
+    """One missing object fails alone: the others are gone."""
     from google.api_core.exceptions import NotFound
 
     put(storage, "a")
@@ -259,9 +229,7 @@ def test_a_batch_reports_what_is_missing(client, bucket, storage):
 
 
 def test_the_emulator_variable_is_enough(client, storage, monkeypatch):
-    """
-    STORAGE_EMULATOR_HOST alone leads API, uploads and downloads here, without credentials.
-    """
+    """STORAGE_EMULATOR_HOST alone leads API, uploads and downloads here, without credentials."""
     from google.cloud.storage import Client
 
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", client._connection.API_BASE_URL)
@@ -271,9 +239,7 @@ def test_the_emulator_variable_is_enough(client, storage, monkeypatch):
 
 
 def test_a_large_object(bucket, tmp_path):
-    """
-    Up by chunks and down to a file, with the checksum compared.
-    """
+    """Up by chunks and down to a file, with the checksum compared."""
     source, back = tmp_path / "source", tmp_path / "back"
     source.write_bytes(os.urandom(40 * MIB + 1))
     bucket.blob("big", chunk_size=8 * MIB).upload_from_filename(source)
@@ -282,9 +248,7 @@ def test_a_large_object(bucket, tmp_path):
 
 
 def test_an_upload_cut_in_the_middle_goes_on(bucket, storage, monkeypatch):
-    """
-    A chunk whose answer is lost is asked after and not stored twice.
-    """
+    """A chunk whose answer is lost is asked after and not stored twice."""
     real, cut = requests.Session.request, []
 
     def lossy(session, method, url, **values):

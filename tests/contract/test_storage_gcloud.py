@@ -1,6 +1,4 @@
-"""
-The stock gcloud against the local Cloud Storage, over HTTP.
-"""
+"""The stock gcloud against the local Cloud Storage, over HTTP."""
 
 import os
 import shutil
@@ -21,17 +19,13 @@ BIG = 40 * (1 << 20)
 
 @pytest.fixture
 def storage(tmp_path):
-    """
-    Return a storage in a folder.
-    """
+    """Return a storage in a folder."""
     return a_storage(FolderBlobs(tmp_path / "store"))
 
 
 @pytest.fixture
 def gcloud(storage, tmp_path):
-    """
-    Return a call of `gcloud storage` that fails unless gcloud succeeds.
-    """
+    """Return a call of `gcloud storage` that fails unless gcloud succeeds."""
     with serve(routed(storage)) as url:
         settings = {
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{url}/storage/v1/",
@@ -54,9 +48,7 @@ def gcloud(storage, tmp_path):
 
 @pytest.fixture
 def tree(tmp_path):
-    """
-    Write a small tree of files and return it.
-    """
+    """Write a small tree of files and return it."""
     files = {"a.txt": b"hi\n", "empty": b"", "sub/b c.bin": os.urandom(70_000), "sub/deep/ü": b"x"}
     for name, data in files.items():
         path = tmp_path / "tree" / name
@@ -66,23 +58,17 @@ def tree(tmp_path):
 
 
 def stored(storage):
-    """
-    Return every object by name.
-    """
+    """Return every object by name."""
     return {held.name: storage.objects.read(held) for held in storage.objects.all()}
 
 
 def under(path):
-    """
-    Return every file below a folder by its relative name.
-    """
+    """Return every file below a folder by its relative name."""
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
 
 
 def test_a_bucket_is_made_described_listed_and_removed(gcloud, storage):
-    """
-    Made with a location; `rm -r` takes the objects and then the bucket.
-    """
+    """Made with a location; `rm -r` takes the objects and then the bucket."""
     gcloud("buckets", "create", "gs://fresh", "--location=europe-west4", "--uniform-bucket-level-access")
     assert gcloud("buckets", "describe", "gs://fresh", "--format=value(location)").strip() == "EUROPE-WEST4"
     storage.objects.insert("fresh", "a/b", b"x", {}, ANY)
@@ -92,9 +78,7 @@ def test_a_bucket_is_made_described_listed_and_removed(gcloud, storage):
 
 
 def test_a_folder_travels_both_ways(gcloud, storage, tree, tmp_path):
-    """
-    `cp -r` up and down keeps every name and byte, empty files too.
-    """
+    """`cp -r` up and down keeps every name and byte, empty files too."""
     gcloud("cp", "-r", "tree", "gs://data/")
     assert stored(storage) == {f"tree/{name}": data for name, data in tree.items()}
     (tmp_path / "back").mkdir()
@@ -103,9 +87,7 @@ def test_a_folder_travels_both_ways(gcloud, storage, tree, tmp_path):
 
 
 def test_rsync_brings_only_what_differs(gcloud, storage, tree, tmp_path):
-    """
-    An unchanged object keeps its generation; a removed file goes when that is asked for.
-    """
+    """An unchanged object keeps its generation; a removed file goes when that is asked for."""
     gcloud("rsync", "-r", "tree", "gs://data/t")
     before = {held.name: held.generation for held in storage.objects.all()}
     (tmp_path / "tree" / "a.txt").write_bytes(b"changed")
@@ -119,9 +101,7 @@ def test_rsync_brings_only_what_differs(gcloud, storage, tree, tmp_path):
 
 
 def test_objects_are_listed_printed_and_removed(gcloud, storage):
-    """
-    Use `ls` by folder and by wildcard, `cat`, and `rm -r` of one folder.
-    """
+    """Use `ls` by folder and by wildcard, `cat`, and `rm -r` of one folder."""
     for name in ("top", "d/1", "d/2", "d/e/3"):
         put(storage, name, name.encode())
     assert gcloud("ls", "gs://data/").split() == ["gs://data/top", "gs://data/d/"]
@@ -138,9 +118,7 @@ def test_objects_are_listed_printed_and_removed(gcloud, storage):
 
 @pytest.mark.parametrize("composite", [False, True])
 def test_a_large_file_travels_both_ways(gcloud, storage, tmp_path, composite):
-    """
-    Up in one session or as composed parts, copied inside the cloud, down in slices.
-    """
+    """Up in one session or as composed parts, copied inside the cloud, down in slices."""
     (tmp_path / "big").write_bytes(os.urandom(BIG))
     way = {
         "CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_ENABLED": str(composite),
@@ -156,9 +134,7 @@ def test_a_large_file_travels_both_ways(gcloud, storage, tmp_path, composite):
 
 
 def test_a_condition_on_the_generation_holds(gcloud, storage):
-    """
-    `--if-generation-match=0` refuses to write over what is there.
-    """
+    """`--if-generation-match=0` refuses to write over what is there."""
     put(storage, "lock", b"mine")
     put(storage, "other", b"yours")
     with pytest.raises(AssertionError, match="pre-conditions you specified did not hold"):

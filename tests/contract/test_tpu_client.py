@@ -1,6 +1,4 @@
-"""
-The official TPU client against the local cloud: over HTTP and in-process, the same cases.
-"""
+"""The official TPU client against the local cloud: over HTTP and in-process, the same cases."""
 
 import pytest
 from google.api_core import exceptions
@@ -16,17 +14,13 @@ State = tpu_v2.Node.State
 
 @pytest.fixture(params=KINDS)
 def cloud(request):
-    """
-    Open the clients, over HTTP and in-process.
-    """
+    """Open the clients, over HTTP and in-process."""
     with open_clients(request.param) as clients:
         yield clients
 
 
 def spot_node(kind="v5litepod-8", **fields):
-    """
-    Return a spot node of *kind*.
-    """
+    """Return a spot node of *kind*."""
     return tpu_v2.Node(
         accelerator_type=kind,
         runtime_version="v2-alpha-tpuv5-lite",
@@ -36,18 +30,14 @@ def spot_node(kind="v5litepod-8", **fields):
 
 
 def created(cloud, **fields):
-    """
-    Create node n1 and return it when it is READY.
-    """
+    """Create node n1 and return it when it is READY."""
     operation = cloud.tpu.create_node(parent=PARENT, node_id="n1", node=spot_node(**fields))
     cloud.pause(0.3)
     return operation.result(timeout=60)
 
 
 def test_create_get_list_update_delete(cloud):
-    """
-    The whole life of a slice through the client's own types and futures.
-    """
+    """The whole life of a slice through the client's own types and futures."""
     disk = f"projects/{PROJECT}/zones/{ZONE}/disks/d"
     cloud.lab.cloud.compute.disks.insert(ZONE, {"name": "d", "sizeGb": "20"})
     cloud.pause(0.3)
@@ -71,9 +61,7 @@ def test_create_get_list_update_delete(cloud):
 
 
 def test_a_preemption_is_seen_as_a_state(cloud):
-    """
-    The node stays as PREEMPTED; its name is taken and update is refused.
-    """
+    """The node stays as PREEMPTED; its name is taken and update is refused."""
     created(cloud)
     cloud.lab.cloud.preempt("n1", notice=False)
     assert cloud.tpu.get_node(name=NODE).state == State.PREEMPTED
@@ -85,9 +73,7 @@ def test_a_preemption_is_seen_as_a_state(cloud):
 
 
 def test_stockout_raises_from_the_operation_and_quota_from_the_call(cloud):
-    """
-    ResourceExhausted by the future; TooManyRequests at once, with the quota's name.
-    """
+    """ResourceExhausted by the future; TooManyRequests at once, with the quota's name."""
     cloud.lab.cloud.fail_next("tpu.nodes.create", ["stockout", "quota exceeded"])
     operation = cloud.tpu.create_node(parent=PARENT, node_id="n1", node=spot_node())
     cloud.pause(0.2)
@@ -117,9 +103,7 @@ def test_stockout_raises_from_the_operation_and_quota_from_the_call(cloud):
     ],
 )
 def test_each_case_of_the_error_table_is_the_exception_it_names(case, error):
-    """
-    The client turns every row into the class that the table promises.
-    """
+    """The client turns every row into the class that the table promises."""
     with open_clients("in-process") as cloud:
         cloud.lab.cloud.fail_next("tpu.nodes.create", [case])
         with pytest.raises(error):
@@ -127,18 +111,14 @@ def test_each_case_of_the_error_table_is_the_exception_it_names(case, error):
 
 
 def start_and_finish(cloud):
-    """
-    Create a node and wait for its operation.
-    """
+    """Create a node and wait for its operation."""
     operation = cloud.tpu.create_node(parent=PARENT, node_id="n1", node=spot_node())
     cloud.pause(1)
     operation.result(timeout=60)
 
 
 def test_error_info_reaches_the_exception(cloud):
-    """
-    reason, domain and metadata come from ErrorInfo.
-    """
+    """reason, domain and metadata come from ErrorInfo."""
     cloud.lab.cloud.fail_next("tpu.nodes.get", ["api disabled"])
     with pytest.raises(exceptions.Forbidden) as caught:
         cloud.tpu.get_node(name=NODE)
@@ -147,9 +127,7 @@ def test_error_info_reaches_the_exception(cloud):
 
 
 def test_the_catalogue_reads_with_the_clients_types(cloud):
-    """
-    Locations, accelerator types, runtime versions and the service agent.
-    """
+    """Locations, accelerator types, runtime versions and the service agent."""
     locations = cloud.tpu.list_locations({"name": f"projects/{PROJECT}"}).locations
     assert ZONE in [location.location_id for location in locations]
     types = [kind.type_ for kind in cloud.tpu.list_accelerator_types(parent=PARENT)]
@@ -161,9 +139,7 @@ def test_the_catalogue_reads_with_the_clients_types(cloud):
 
 
 def test_guest_attributes_come_for_each_worker(cloud):
-    """
-    Host keys that the machines wrote are read through the API.
-    """
+    """Host keys that the machines wrote are read through the API."""
     created(cloud, kind="v5litepod-16")
     for machine in cloud.lab.cloud.machines():
         cloud.lab.cloud.put_guest_attribute(machine.id, "hostkeys", "ssh-ed25519", machine.name)
@@ -173,9 +149,7 @@ def test_guest_attributes_come_for_each_worker(cloud):
 
 
 def test_pages_are_followed_by_the_client(cloud):
-    """
-    A page size of one still lists all.
-    """
+    """A page size of one still lists all."""
     for index in range(3):
         cloud.tpu.create_node(parent=PARENT, node_id=f"n{index}", node=spot_node())
     request = {"parent": PARENT, "page_size": 1}

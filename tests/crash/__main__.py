@@ -1,6 +1,4 @@
-"""
-All crash points of all scenarios: `python -m tests.crash [--kills 2] [--real 1] [--jobs 2] [SCENARIO...]`.
-"""
+"""All crash points of all scenarios: `python -m tests.crash [--kills 2] [--real 1] [--jobs 2] [SCENARIO...]`."""
 
 import argparse
 import sys

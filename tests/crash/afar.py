@@ -41,9 +41,7 @@ READING = "getGuestAttributes"
 
 
 class Server:
-    """
-    Talk to the server about what is not Google's: time, and the machines that are stood in for.
-    """
+    """Talk to the server about what is not Google's: time, and the machines that are stood in for."""
 
     def __init__(self, address):
         self._address, self._lock = address, threading.Lock()
@@ -58,9 +56,7 @@ class Server:
 
 
 class FarClock:
-    """
-    Tell the server's time; a wait moves it on.
-    """
+    """Tell the server's time; a wait moves it on."""
 
     def __init__(self, server):
         self._server = server
@@ -84,9 +80,7 @@ class FarClock:
 
 
 class FarMachines:
-    """
-    Ask the server's stand-ins for machines to report, and to start a job that was brought over SSH.
-    """
+    """Ask the server's stand-ins for machines to report, and to start a job that was brought over SSH."""
 
     def __init__(self, lab):
         self._lab = lab
@@ -108,9 +102,7 @@ class FarMachines:
 
 
 class Afar:
-    """
-    What a lab is for its controllers, seen from another process.
-    """
+    """What a lab is for its controllers, seen from another process."""
 
     def __init__(self, order):
         address = ("127.0.0.1", order["port"])

@@ -1,6 +1,4 @@
-"""
-The commands of people as short-lived processes: each has its computer, takes the lease and gives it back.
-"""
+"""The commands of people as short-lived processes: each has its computer, takes the lease and gives it back."""
 
 from collections import Counter
 from contextlib import contextmanager

@@ -1,6 +1,4 @@
-"""
-Nobody ever comes back: which legs of the dead-man switch end the bill, and when (R14).
-"""
+"""Nobody ever comes back: which legs of the dead-man switch end the bill, and when (R14)."""
 
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
@@ -48,9 +46,7 @@ def next_command(stage):
     )
 
     class Opened:
-        """
-        Stand in for what is opened over the real cloud: the same parts over the stage's.
-        """
+        """Stand in for what is opened over the real cloud: the same parts over the stage's."""
 
         def __init__(self, choice, sink, spec):
             self._spec = spec

@@ -1,6 +1,4 @@
-"""
-Kill at every point, and at every point of what comes after; see that whoever comes back ends well.
-"""
+"""Kill at every point, and at every point of what comes after; see that whoever comes back ends well."""
 
 import traceback
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,4 @@
-"""
-What must hold after somebody came back: I1 to I8 as far as one deployment can break them.
-"""
+"""What must hold after somebody came back: I1 to I8 as far as one deployment can break them."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,9 +22,7 @@ ASKS = {
 
 @dataclass(frozen=True)
 class Before:
-    """
-    Remember what was there when a scenario began.
-    """
+    """Remember what was there when a scenario began."""
 
     strangers: dict
     checkpoint: int | None

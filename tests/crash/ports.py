@@ -1,6 +1,4 @@
-"""
-Which method of which port is being called: from `domain.ports` itself, so that a new one is met.
-"""
+"""Which method of which port is being called: from `domain.ports` itself, so that a new one is met."""
 
 import inspect
 import re
@@ -67,9 +65,7 @@ def is_port(found):
 
 
 class Port:
-    """
-    Hand calls on to an adapter, and let the stage know which method is at work.
-    """
+    """Hand calls on to an adapter, and let the stage know which method is at work."""
 
     def __init__(self, name, adapter, stage):
         self._name, self._adapter, self._stage = name, adapter, stage

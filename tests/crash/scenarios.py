@@ -1,6 +1,4 @@
-"""
-What is going on when the process is killed: the commands, with the world in which each begins.
-"""
+"""What is going on when the process is killed: the commands, with the world in which each begins."""
 
 import hashlib
 import json
@@ -38,9 +36,7 @@ RACE = a_spec(
 
 @dataclass(frozen=True)
 class Way:
-    """
-    Name a way to go on after a kill, and what must hold at its end.
-    """
+    """Name a way to go on after a kill, and what must hold at its end."""
 
     name: str
     go: Callable

@@ -1,6 +1,4 @@
-"""
-Kill real processes at each of their steps, and let another one come back; the world is checked on the server.
-"""
+"""Kill real processes at each of their steps, and let another one come back; the world is checked on the server."""
 
 import json
 import signal
@@ -23,9 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """
-    Answer for a stage: Google's calls, and those about time and machines.
-    """
+    """Answer for a stage: Google's calls, and those about time and machines."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1
@@ -82,18 +78,14 @@ def control(stage, what, about):
 
 
 class Told:
-    """
-    Name a host by its address.
-    """
+    """Name a host by its address."""
 
     def __init__(self, address):
         self.address = address
 
 
 class Quiet(ThreadingHTTPServer):
-    """
-    Serve a stage; a client that was killed is no news.
-    """
+    """Serve a stage; a client that was killed is no news."""
 
     daemon_threads = True
 
@@ -122,9 +114,7 @@ def served():
 
 
 class Far:
-    """
-    Order commands from the process that forks, and hear how they end.
-    """
+    """Order commands from the process that forks, and hear how they end."""
 
     def __init__(self, server):
         self._server = server

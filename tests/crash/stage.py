@@ -58,9 +58,7 @@ def storage_parts(storage):
 
 @dataclass(frozen=True)
 class Point:
-    """
-    Name a point of a run, and hold the world that a kill there leaves behind; *alike* is told by `alike.py`.
-    """
+    """Name a point of a run, and hold the world that a kill there leaves behind; *alike* is told by `alike.py`."""
 
     what: str
     world: bytes
@@ -68,9 +66,7 @@ class Point:
 
 
 class Inline:
-    """
-    Stand in for a thread pool: do each piece of work at once, in this thread.
-    """
+    """Stand in for a thread pool: do each piece of work at once, in this thread."""
 
     def __init__(self, *_, **__):
         self.map = map
@@ -88,9 +84,7 @@ class Inline:
 
 
 class Current:
-    """
-    The stage that answers now: clients cost 60 ms, so all stages of a process share theirs.
-    """
+    """The stage that answers now: clients cost 60 ms, so all stages of a process share theirs."""
 
     stage = None
     clients = None
@@ -210,9 +204,7 @@ class Stage(Lab):
 
 @contextmanager
 def one_thread(stage):
-    """
-    Let everything of the engine happen in this thread, each write to the disk and each mutating call a step.
-    """
+    """Let everything of the engine happen in this thread, each write to the disk and each mutating call a step."""
     answered = gate._answered
 
     def called(method, fault, make):

@@ -1,6 +1,4 @@
-"""
-Buckets straight on the model.
-"""
+"""Buckets straight on the model."""
 
 from functools import partial
 from operator import itemgetter
@@ -27,9 +25,7 @@ from tests.direct.door import Door
 
 
 class DirectBuckets:
-    """
-    Observe, create and delete buckets; *adopted* ones may belong to another project.
-    """
+    """Observe, create and delete buckets; *adopted* ones may belong to another project."""
 
     def __init__(self, door: Door, *, adopted: bool = False) -> None:
         self._door = door
@@ -37,15 +33,11 @@ class DirectBuckets:
         self._adopted = adopted
 
     def observe(self, name: str) -> Sight[Bucket]:
-        """
-        Look at one bucket; errors become Unknown.
-        """
+        """Look at one bucket; errors become Unknown."""
         return seen(lambda: self._found(name))
 
     def create(self, order: BucketOrder) -> None:
-        """
-        Create the bucket and grant the writer; raise ConflictError when the name is somebody else's.
-        """
+        """Create the bucket and grant the writer; raise ConflictError when the name is somebody else's."""
         try:
             self._insert(order)
         except ConflictError:
@@ -53,9 +45,7 @@ class DirectBuckets:
         self._grant(order)
 
     def delete(self, name: str) -> None:
-        """
-        Delete the bucket with all objects in it; a bucket that is gone is fine.
-        """
+        """Delete the bucket with all objects in it; a bucket that is gone is fine."""
         for _ in range(EMPTY_TRIES):
             try:
                 self._empty(name)
@@ -166,9 +156,7 @@ class DirectBuckets:
 
 
 def bucket_of(bucket: model.Bucket) -> Bucket:
-    """
-    Return our value for a bucket of the model.
-    """
+    """Return our value for a bucket of the model."""
     access = bucket.fields.get("iamConfiguration", {})
     return Bucket(
         name=bucket.name,

@@ -1,6 +1,4 @@
-"""
-Put the adapters together for one deployment.
-"""
+"""Put the adapters together for one deployment."""
 
 from orchestrator.domain.names import bucket_name
 from orchestrator.domain.ports import Cloud, CloudAccount, Remote
@@ -14,9 +12,7 @@ from tests.direct.vms import DirectVms
 
 
 def direct_cloud(door: Door, spec: Spec, remote: Remote) -> Cloud:
-    """
-    Return the cloud for *spec*; machines run as the account of the file, or as the project's own.
-    """
+    """Return the cloud for *spec*; machines run as the account of the file, or as the project's own."""
     account = spec.service_account or door.local.settings.default_service_account
     return Cloud(
         account=CloudAccount(door.project, account),

@@ -1,6 +1,4 @@
-"""
-Calls of the model: the same gate as for the wire, and refusals as our errors.
-"""
+"""Calls of the model: the same gate as for the wire, and refusals as our errors."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,9 +18,7 @@ T = TypeVar("T")
 
 
 class Door:
-    """
-    Hold one local cloud and make calls of its services; *what* opens the message of an error.
-    """
+    """Hold one local cloud and make calls of its services; *what* opens the message of an error."""
 
     def __init__(self, local: LocalCloud, storage: Storage) -> None:
         self.local = local
@@ -30,23 +26,17 @@ class Door:
         self.project = local.settings.project
 
     def tpu(self, what: str, method: str, place: Place, act: Callable[[], T]) -> T:
-        """
-        Make a call of the TPU API; errors: ours.
-        """
+        """Make a call of the TPU API; errors: ours."""
         with _translated(what, f"/v2/projects/{self.project}/locations/{place.zone}"):
             return admitted(self.local, method, place, act)
 
     def compute(self, what: str, method: str, place: Place, act: Callable[[], T]) -> T:
-        """
-        Make a call of the Compute API; errors: ours.
-        """
+        """Make a call of the Compute API; errors: ours."""
         with _translated(what, f"/compute/v1/projects/{self.project}/zones/{place.zone}"):
             return admitted(self.local, method, place, act)
 
     def storage(self, what: str, method: str, act: Callable[[], T]) -> T:
-        """
-        Make a call of the storage API; errors: ours.
-        """
+        """Make a call of the storage API; errors: ours."""
 
         def alone() -> T:
             with self.store.lock:

@@ -1,6 +1,4 @@
-"""
-TPU nodes straight on the model.
-"""
+"""TPU nodes straight on the model."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -30,25 +28,19 @@ _PAGE = 500  # the largest page of the model's lists
 
 
 class DirectNodes:
-    """
-    Observe, create and delete TPU nodes.
-    """
+    """Observe, create and delete TPU nodes."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
         self._local = door.local
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Node, ...]]:
-        """
-        List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown.
-        """
+        """List the nodes that carry the label in *zones*, all pages; a partial answer is Unknown."""
         asked = dict.fromkeys(zones)
         return joined([listed(partial(self._listed, zone, label, value)) for zone in asked])
 
     def everywhere(self, label: str, value: str) -> Survey[Node]:
-        """
-        List the nodes that carry the label in all zones; places without an answer are named.
-        """
+        """List the nodes that carry the label in all zones; places without an answer are named."""
         what, place = "list TPU nodes in all zones", Place(ALL_ZONES)
         act = partial(self._local.tpu.listed, ALL_ZONES)
 
@@ -60,9 +52,7 @@ class DirectNodes:
         return surveyed(look)
 
     def observe(self, name: str, zone: str) -> Sight[Node]:
-        """
-        Look at one node of any owner; errors become Unknown.
-        """
+        """Look at one node of any owner; errors become Unknown."""
         what = f"look at TPU node '{name}' in {zone}"
         return seen(
             lambda: self._door.tpu(
@@ -71,9 +61,7 @@ class DirectNodes:
         )
 
     def create(self, order: NodeOrder) -> Operation:
-        """
-        Ask for the node; raise ConflictError when the name is taken.
-        """
+        """Ask for the node; raise ConflictError when the name is taken."""
         incarnation = incarnation_of(order.name, dict(order.labels))
         parent = f"projects/{self._door.project}/locations/{order.zone}"
         body = as_json(node_body(order, parent), presence=False)
@@ -84,9 +72,7 @@ class DirectNodes:
         return self._operation(started, Verb.CREATE, order.name, order.zone, incarnation)
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """
-        Ask for deletion; None when it is gone already.
-        """
+        """Ask for deletion; None when it is gone already."""
         try:
             started = self._door.tpu(
                 f"delete TPU node '{name}' in {zone}",
@@ -99,9 +85,7 @@ class DirectNodes:
         return self._operation(started, Verb.DELETE, name, zone, incarnation_of(name, {}))
 
     def poll(self, operation: Operation) -> OperationResult:
-        """
-        Look at an operation once.
-        """
+        """Look at an operation once."""
         zone, _, name = operation.id.split("/locations/")[-1].partition("/operations/")
 
         def look() -> OperationResult:
@@ -119,9 +103,7 @@ class DirectNodes:
         return polled(operation, look)
 
     def host_keys(self, name: str, zone: str, worker: int) -> tuple[str, ...]:
-        """
-        Return one worker's public host keys from its guest attributes; NotFoundError while there are none.
-        """
+        """Return one worker's public host keys from its guest attributes; NotFoundError while there are none."""
         what = f"read the host keys of worker {worker} of '{name}' in {zone}"
         keys = self._door.tpu(
             what, "tpu.nodes.getGuestAttributes", Place(zone, name), lambda: self._keys(zone, name, worker)
@@ -176,17 +158,13 @@ class DirectNodes:
 
 
 def public_keys(attributes: dict[tuple[str, str], str]) -> tuple[str, ...]:
-    """
-    Return the host keys among guest attributes as lines `TYPE KEY`, sorted.
-    """
+    """Return the host keys among guest attributes as lines `TYPE KEY`, sorted."""
     found = (f"{key} {value}" for (space, key), value in attributes.items() if space == "hostkeys" and value)
     return tuple(sorted(found))
 
 
 def node_of(node: model.Node) -> Node:
-    """
-    Return our value for a node of the model.
-    """
+    """Return our value for a node of the model."""
     labels = dict(node.body.get("labels", {}))
     health = "HEALTH_UNSPECIFIED" if node.health is model.Health.UNSPECIFIED else node.health.name
     external = bool(node.body.get("networkConfig", {}).get("enableExternalIps"))

@@ -1,6 +1,4 @@
-"""
-Queued resources straight on the model.
-"""
+"""Queued resources straight on the model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,9 +27,7 @@ _PAGE = 500  # the largest page of the model's lists
 
 
 class DirectQueued:
-    """
-    Observe, create and delete queued resources.
-    """
+    """Observe, create and delete queued resources."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -39,25 +35,19 @@ class DirectQueued:
         self._nodes = DirectNodes(door)
 
     def observe(self, name: str, zone: str) -> Sight[QueuedResource]:
-        """
-        Look at one; errors become Unknown. A new one may be Absent for a moment.
-        """
+        """Look at one; errors become Unknown. A new one may be Absent for a moment."""
         what, place = f"look at queued resource '{name}' in {zone}", Place(zone, name)
         method = "tpu.queuedResources.get"
         act = partial(self._local.queued.get, zone, name)
         return seen(lambda: self._door.tpu(what, method, place, lambda: queued_of(act())))
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[QueuedResource, ...]]:
-        """
-        List those whose node carries the label in *zones*, all pages; a partial answer is Unknown.
-        """
+        """List those whose node carries the label in *zones*, all pages; a partial answer is Unknown."""
         asked = dict.fromkeys(zones)
         return joined([listed(partial(self._listed, zone, label, value)) for zone in asked])
 
     def everywhere(self, label: str, value: str) -> Survey[QueuedResource]:
-        """
-        List those whose node carries the label in all zones; places without an answer are named.
-        """
+        """List those whose node carries the label in all zones; places without an answer are named."""
         what, place = "list queued resources in all zones", Place(ALL_ZONES)
 
         def look() -> Everywhere[QueuedResource]:
@@ -69,9 +59,7 @@ class DirectQueued:
         return surveyed(look)
 
     def create(self, order: NodeOrder, wait: float | None) -> Operation:
-        """
-        Put the order into the queue, for at most *wait* seconds; raise ConflictError when the name is taken.
-        """
+        """Put the order into the queue, for at most *wait* seconds; raise ConflictError when the name is taken."""
         zone, name = order.zone, order.name
         body = queued_json(queued_body(order, f"projects/{self._door.project}/locations/{zone}", wait))
         act = partial(self._local.queued.create, zone, name, body)
@@ -81,9 +69,7 @@ class DirectQueued:
         return self._operation(started, Verb.CREATE, name, zone, incarnation_of(name, dict(order.labels)))
 
     def delete(self, name: str, zone: str, *, force: bool) -> Operation | None:
-        """
-        Ask for deletion; None when it is gone already. Only with *force* its nodes are deleted as well.
-        """
+        """Ask for deletion; None when it is gone already. Only with *force* its nodes are deleted as well."""
         act = partial(self._local.queued.delete, zone, name, force=force)
         what = f"delete queued resource '{name}' in {zone}"
         try:
@@ -93,9 +79,7 @@ class DirectQueued:
         return self._operation(started, Verb.DELETE, name, zone, incarnation_of(name, {}))
 
     def poll(self, operation: Operation) -> OperationResult:
-        """
-        Look at an operation once; that of a creation ends when the order is in the queue.
-        """
+        """Look at an operation once; that of a creation ends when the order is in the queue."""
         return self._nodes.poll(operation)
 
     def _listed(self, zone: str, label: str, value: str) -> list[QueuedResource]:
@@ -124,9 +108,7 @@ class DirectQueued:
 
 
 def queued_of(found: model.QueuedResource) -> QueuedResource:
-    """
-    Return our value for a queued resource of the model.
-    """
+    """Return our value for a queued resource of the model."""
     labels = dict(found.wanted[0].body.get("labels", {}))
     value = QueuedResource(
         name=found.name,
@@ -148,9 +130,7 @@ def queued_of(found: model.QueuedResource) -> QueuedResource:
 
 
 def _until(found: model.QueuedResource) -> float:
-    """
-    Return when a queued resource that still waits gives up, 0 when it never does.
-    """
+    """Return when a queued resource that still waits gives up, 0 when it never does."""
     if "validUntilTime" in found.body.get("queueingPolicy", {}):
         return micros(found.not_after or 0.0)
     return micros(found.created) + (found.not_after - found.created) if found.not_after else 0.0

@@ -1,6 +1,4 @@
-"""
-Objects straight on the model.
-"""
+"""Objects straight on the model."""
 
 import hashlib
 import mimetypes
@@ -30,9 +28,7 @@ _CHUNK = 100 << 20  # bytes that the client sends at a time in a session
 
 
 class DirectStore:
-    """
-    Read and write objects of one bucket.
-    """
+    """Read and write objects of one bucket."""
 
     def __init__(self, door: Door, bucket: str) -> None:
         self._door = door
@@ -70,9 +66,7 @@ class DirectStore:
         raise TransientError(f"read {self._url(name)}: it is being replaced faster than it can be read")
 
     def sha256(self, name: str) -> str | None:
-        """
-        Read an object of any size and return the sha256 of its bytes in hex, None when it is not there.
-        """
+        """Read an object of any size and return the sha256 of its bytes in hex, None when it is not there."""
         return self._stream(name, lambda _: None)
 
     def download(self, name: str, path: Path, sized: Callable[[int], object] | None = None) -> str | None:
@@ -106,15 +100,11 @@ class DirectStore:
         return digest.hexdigest()
 
     def write(self, name: str, data: bytes, if_generation: int | None = None) -> int:
-        """
-        Write an object, return its generation; 0 means "must not exist".
-        """
+        """Write an object, return its generation; 0 means "must not exist"."""
         return self._insert(name, data, _BYTES, if_generation, f"write {self._url(name)}")
 
     def upload(self, name: str, path: Path) -> int:
-        """
-        Write a file unless an object of that name exists; return the object's generation.
-        """
+        """Write a file unless an object of that name exists; return the object's generation."""
         what = f"upload {path.name} to {self._url(name)}"
         kind = mimetypes.guess_type(path.name)[0] or _BYTES
         try:
@@ -128,9 +118,7 @@ class DirectStore:
         return held.generation
 
     def list(self, prefix: str, most: int = MOST_OBJECTS) -> list[StoredObject]:
-        """
-        List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*.
-        """
+        """List all objects under *prefix*, without data. Raise UnknownCloudError for more than *most*."""
         found: list[StoredObject] = []
         token = ""
         while True:
@@ -143,9 +131,7 @@ class DirectStore:
                 return found
 
     def checksums(self, prefix: str) -> dict[str, tuple[int, str]]:
-        """
-        Return size and crc32c of all objects under *prefix* by name.
-        """
+        """Return size and crc32c of all objects under *prefix* by name."""
         found: dict[str, tuple[int, str]] = {}
         for one in self.list(prefix):
             held = self._look(one.name)
@@ -154,9 +140,7 @@ class DirectStore:
         return found
 
     def delete(self, name: str, if_generation: int | None = None, *, patient: bool = True) -> None:
-        """
-        Delete an object; one that is gone is fine. No refusal for a rate is waited for, *patient* or not.
-        """
+        """Delete an object; one that is gone is fine. No refusal for a rate is waited for, *patient* or not."""
 
         def act() -> None:
             self._bucket("delete")
@@ -185,9 +169,7 @@ class DirectStore:
         return self._media(held.name, act)
 
     def _media(self, name: str, act: Callable[[], T]) -> T:
-        """
-        Read the bytes of one generation; one that is gone was replaced meanwhile.
-        """
+        """Read the bytes of one generation; one that is gone was replaced meanwhile."""
         try:
             return self._call(f"read {self._url(name)}", "get", act)
         except NotFoundError as gone:
@@ -212,9 +194,7 @@ class DirectStore:
         return self._call(what, "insert", act)
 
     def _session(self, name: str, path: Path, kind: str, what: str) -> int:
-        """
-        Send a large file in the calls that the client makes: one to begin, one for each chunk.
-        """
+        """Send a large file in the calls that the client makes: one to begin, one for each chunk."""
         uploads, size = self._door.store.uploads, path.stat().st_size
 
         def begin() -> str:

@@ -1,6 +1,4 @@
-"""
-VMs straight on the model.
-"""
+"""VMs straight on the model."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -32,9 +30,7 @@ _SHOWN_OUTSIDE = (Status.RUNNING, Status.STOPPING)  # statuses that show an outs
 
 
 class DirectVms:
-    """
-    Observe, create, start, stop and delete VMs.
-    """
+    """Observe, create, start, stop and delete VMs."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -42,9 +38,7 @@ class DirectVms:
         self._ids = RequestIds()
 
     def observe(self, name: str, zone: str) -> Sight[Vm]:
-        """
-        Look at one VM; errors become Unknown.
-        """
+        """Look at one VM; errors become Unknown."""
         what = f"look at VM '{name}' in {zone}"
         return seen(
             lambda: self._door.compute(
@@ -56,9 +50,7 @@ class DirectVms:
         )
 
     def disk_users(self, name: str, zone: str) -> Sight[tuple[str, ...]]:
-        """
-        Look at a disk of any owner: Present with the names of who has it, Absent when there is none.
-        """
+        """Look at a disk of any owner: Present with the names of who has it, Absent when there is none."""
         disks = self._local.compute.disks
 
         def act() -> tuple[str, ...]:
@@ -68,16 +60,12 @@ class DirectVms:
         return seen(lambda: self._door.compute(what, "compute.disks.get", Place(zone, name), act))
 
     def labelled(self, label: str, value: str, zones: Sequence[str]) -> Sight[tuple[Vm, ...]]:
-        """
-        List the VMs that carry the label in *zones*, all pages.
-        """
+        """List the VMs that carry the label in *zones*, all pages."""
         asked = dict.fromkeys(zones)
         return joined([listed(partial(self._listed, zone, label, value)) for zone in asked])
 
     def everywhere(self, label: str, value: str) -> Survey[Vm]:
-        """
-        List the VMs that carry the label in all zones; places without an answer are named.
-        """
+        """List the VMs that carry the label in all zones; places without an answer are named."""
 
         def act() -> Everywhere[Vm]:
             if self._local.kernel.partial:
@@ -94,9 +82,7 @@ class DirectVms:
         return surveyed(lambda: self._door.compute(what, method, Place(), act))
 
     def create(self, order: VmOrder) -> Operation:
-        """
-        Ask for the VM; raise ConflictError when the name is taken.
-        """
+        """Ask for the VM; raise ConflictError when the name is taken."""
         body = instance_body(order)
         answer = self._insert(order, body)
         memory = answer.done and answer.error is None
@@ -106,33 +92,25 @@ class DirectVms:
         return _operation(answer, Verb.CREATE, order.name, order.zone)
 
     def start(self, name: str, zone: str) -> Operation:
-        """
-        Ask for the start of a stopped VM.
-        """
+        """Ask for the start of a stopped VM."""
         return self._verb(Verb.START, name, zone, lambda: self._local.compute.start(zone, name))
 
     def stop(self, name: str, zone: str) -> Operation | None:
-        """
-        Ask for the stop of a VM, keeping its disk; None when it is gone already.
-        """
+        """Ask for the stop of a VM, keeping its disk; None when it is gone already."""
         try:
             return self._verb(Verb.STOP, name, zone, lambda: self._local.compute.stop(zone, name))
         except NotFoundError:
             return None
 
     def delete(self, name: str, zone: str) -> Operation | None:
-        """
-        Ask for deletion; None when it is gone already.
-        """
+        """Ask for deletion; None when it is gone already."""
         try:
             return self._verb(Verb.DELETE, name, zone, lambda: self._local.compute.delete(zone, name))
         except NotFoundError:
             return None
 
     def poll(self, operation: Operation) -> OperationResult:
-        """
-        Look at an operation once; a DONE operation that carries an error is a failure.
-        """
+        """Look at an operation once; a DONE operation that carries an error is a failure."""
 
         def look() -> OperationResult:
             found = self._door.compute(
@@ -150,9 +128,7 @@ class DirectVms:
         return result
 
     def host_keys(self, name: str, zone: str) -> tuple[str, ...]:
-        """
-        Return the machine's public host keys; raise NotFoundError while it has not published any.
-        """
+        """Return the machine's public host keys; raise NotFoundError while it has not published any."""
         what = f"read the host keys of VM '{name}' in {zone}"
         place = Place(zone, name)
         method = "compute.instances.getGuestAttributes"
@@ -214,9 +190,7 @@ class DirectVms:
 
 
 def vm_of(vm: Instance, disk_gb: int) -> Vm:
-    """
-    Return our value for a VM of the model.
-    """
+    """Return our value for a VM of the model."""
     interface = (vm.body.get("networkInterfaces") or [{}])[0]
     outside = bool(interface.get("accessConfigs")) and vm.status in _SHOWN_OUTSIDE
     return Vm(

@@ -1,6 +1,4 @@
-"""
-The stage of the end-to-end tests, for the pages that are run: what they show fits a new project.
-"""
+"""The stage of the end-to-end tests, for the pages that are run: what they show fits a new project."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,4 @@
-"""
-What the pages of the documentation contain: shell blocks, commands in the text, links.
-"""
+"""What the pages of the documentation contain: shell blocks, commands in the text, links."""
 
 import re
 import shlex

@@ -1,6 +1,4 @@
-"""
-The picture in docs/architecture.md, made from the imports: `python -m tests.docs.picture` writes it anew.
-"""
+"""The picture in docs/architecture.md, made from the imports: `python -m tests.docs.picture` writes it anew."""
 
 import ast
 from collections.abc import Iterator
@@ -12,9 +10,7 @@ BEGIN, END = "```mermaid\n", "```\n"
 
 
 def rooms() -> dict[str, set[str]]:
-    """
-    Return each room of the package with the rooms that its files import.
-    """
+    """Return each room of the package with the rooms that its files import."""
     package = ROOT / "orchestrator"
     names = {path.parent.name for path in package.glob("*/__init__.py")}
     found: dict[str, set[str]] = {name: set() for name in names}
@@ -33,9 +29,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 def below(graph: dict[str, set[str]], room: str) -> set[str]:
-    """
-    Return every room that *room* reaches.
-    """
+    """Return every room that *room* reaches."""
     reached: set[str] = set()
     todo = list(graph[room])
     while todo:
@@ -47,9 +41,7 @@ def below(graph: dict[str, set[str]], room: str) -> set[str]:
 
 
 def picture() -> str:
-    """
-    Return the rooms as a mermaid graph: an arrow for each import that no longer way tells already.
-    """
+    """Return the rooms as a mermaid graph: an arrow for each import that no longer way tells already."""
     graph = rooms()
     arrows = [
         (room, other)
@@ -62,9 +54,7 @@ def picture() -> str:
 
 
 def main() -> None:
-    """
-    Write the picture into the page.
-    """
+    """Write the picture into the page."""
     text = PAGE.read_text()
     before, rest = text.split(BEGIN, 1)
     PAGE.write_text(before + BEGIN + picture() + END + rest.split(END, 1)[1])

@@ -1,6 +1,4 @@
-"""
-docs/architecture.md is true: its picture is that of the imports, and every file that it names is there.
-"""
+"""docs/architecture.md is true: its picture is that of the imports, and every file that it names is there."""
 
 import re
 

@@ -1,6 +1,4 @@
-"""
-The documentation keeps up with the program: commands parse, links lead somewhere, blocks run or say why not.
-"""
+"""The documentation keeps up with the program: commands parse, links lead somewhere, blocks run or say why not."""
 
 import ast
 import re

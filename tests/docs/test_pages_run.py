@@ -1,6 +1,4 @@
-"""
-The pages are run: every shell block in order, in one shell, as a reader would type them.
-"""
+"""The pages are run: every shell block in order, in one shell, as a reader would type them."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""
-docs/real-cloud.md: each finding has its row, and who is named as a witness is there.
-"""
+"""docs/real-cloud.md: each finding has its row, and who is named as a witness is there."""
 
 import ast
 import re

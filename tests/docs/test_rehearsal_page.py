@@ -1,6 +1,4 @@
-"""
-The verdicts on docs/rehearsal.md are what the program prints.
-"""
+"""The verdicts on docs/rehearsal.md are what the program prints."""
 
 import os
 import re

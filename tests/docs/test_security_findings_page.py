@@ -1,6 +1,4 @@
-"""
-docs/security-findings.md: each finding has a row, each row a witness or a sentence of what is left.
-"""
+"""docs/security-findings.md: each finding has a row, each row a witness or a sentence of what is left."""
 
 import ast
 import re

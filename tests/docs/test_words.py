@@ -1,6 +1,4 @@
-"""
-docs/words.md explains the words that the other pages use.
-"""
+"""docs/words.md explains the words that the other pages use."""
 
 import re
 

@@ -1,6 +1,4 @@
-"""
-One list over all zones: what it says of some of them, and of the others.
-"""
+"""One list over all zones: what it says of some of them, and of the others."""
 
 import pytest
 

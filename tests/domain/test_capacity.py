@@ -1,6 +1,4 @@
-"""
-The memory of zones: what was refused, granted and lost, and the order of asking that follows.
-"""
+"""The memory of zones: what was refused, granted and lost, and the order of asking that follows."""
 
 import time
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""
-The catalogue of accelerators, zones, runtimes and prices.
-"""
+"""The catalogue of accelerators, zones, runtimes and prices."""
 
 import pytest
 

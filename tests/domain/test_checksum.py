@@ -1,6 +1,4 @@
-"""
-The seal on what is stored: whatever writes it, whoever reads it finds each changed byte.
-"""
+"""The seal on what is stored: whatever writes it, whoever reads it finds each changed byte."""
 
 import json
 

@@ -1,6 +1,4 @@
-"""
-Jupyter and TensorBoard open to the world are refused in the deployment file, in all their spellings.
-"""
+"""Jupyter and TensorBoard open to the world are refused in the deployment file, in all their spellings."""
 
 import pytest
 

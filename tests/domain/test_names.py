@@ -1,6 +1,4 @@
-"""
-Deterministic names.
-"""
+"""Deterministic names."""
 
 import re
 

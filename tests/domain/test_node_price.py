@@ -1,6 +1,4 @@
-"""
-Zones away from the bucket: what the way costs, and that they are asked later.
-"""
+"""Zones away from the bucket: what the way costs, and that they are asked later."""
 
 from dataclasses import replace
 

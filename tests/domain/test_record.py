@@ -1,6 +1,4 @@
-"""
-Learning: what a pass adds to the record.
-"""
+"""Learning: what a pass adds to the record."""
 
 from dataclasses import replace
 
@@ -27,24 +25,18 @@ CREATE = Operation("o1", "node", "create", "demo-tpu-g1", ZONE, 1)
 
 
 def test_a_lost_record_is_rebuilt_from_labels():
-    """
-    The newest labelled node says which incarnation we are at.
-    """
+    """The newest labelled node says which incarnation we are at."""
     learned = learn(History(), world(nodes=Present((node(3), node(7)))))
     assert (learned.incarnation, learned.accepted, learned.zone) == (7, True, ZONE)
 
 
 def test_an_older_node_does_not_turn_the_incarnation_back():
-    """
-    A stale list cannot make us reuse a number.
-    """
+    """A stale list cannot make us reuse a number."""
     assert learn(history(incarnation=5), world(nodes=Present((node(2),)))).incarnation == 5
 
 
 def test_a_stockout_in_the_operation_becomes_a_refusal():
-    """
-    The create call succeeded; the answer came later, inside the operation.
-    """
+    """The create call succeeded; the answer came later, inside the operation."""
     failed = OperationResult(CREATE, done=True, retry=Retry.CAPACITY, message="no more capacity")
     learned = learn(history(operations=(CREATE,)), world(nodes=Present(()), operations=(failed,)))
     assert learned.operations == ()
@@ -53,25 +45,19 @@ def test_a_stockout_in_the_operation_becomes_a_refusal():
 
 
 def test_a_running_operation_stays_on_the_record():
-    """
-    Operations are polled by passes until they are done.
-    """
+    """Operations are polled by passes until they are done."""
     running = OperationResult(CREATE, done=False)
     assert learn(history(operations=(CREATE,)), world(operations=(running,))).operations == (CREATE,)
 
 
 def test_a_ready_node_forgives_earlier_refusals():
-    """
-    Success resets the back-off.
-    """
+    """Success resets the back-off."""
     refused = history(refusals=(Refusal(NOW, ZONE, Retry.CAPACITY),))
     assert learn(refused, world()).refusals == ()
 
 
 def test_an_absence_keeps_the_time_of_its_first_sighting():
-    """
-    The second witness needs to know when the first one spoke.
-    """
+    """The second witness needs to know when the first one spoke."""
     first = learn(history(), world(nodes=Present(())))
     assert first.sightings["node:1:absent"] == NOW
     later = learn(first, world(nodes=Present(()), seen_at=NOW + 40))
@@ -79,27 +65,21 @@ def test_an_absence_keeps_the_time_of_its_first_sighting():
 
 
 def test_a_sighting_in_between_clears_the_absence():
-    """
-    Absent, present, absent: the count starts again.
-    """
+    """Absent, present, absent: the count starts again."""
     first = learn(history(), world(nodes=Present(())))
     seen = learn(first, world(seen_at=NOW + 10))
     assert "node:1:absent" not in seen.sightings
 
 
 def test_blindness_neither_confirms_nor_clears_an_absence():
-    """
-    Not seeing is no evidence.
-    """
+    """Not seeing is no evidence."""
     first = learn(history(), world(vm=Absent()))
     blind = learn(first, world(vm=Unknown("timeout"), seen_at=NOW + 100))
     assert blind.sightings["vm:absent"] == NOW
 
 
 def test_the_bill_starts_when_a_node_is_ready_and_ends_when_it_is_lost():
-    """
-    CREATING and PREEMPTED nodes are not counted as running.
-    """
+    """CREATING and PREEMPTED nodes are not counted as running."""
     ready = learn(history(), world())
     assert [(s.kind, s.until) for s in ready.spans] == [("node", None), ("vm", None)]
     dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), seen_at=NOW + 60)
@@ -107,17 +87,13 @@ def test_the_bill_starts_when_a_node_is_ready_and_ends_when_it_is_lost():
 
 
 def test_a_node_that_ran_while_nobody_could_look_is_billed_from_its_creation():
-    """
-    Else an hour without a bucket would not count against the budget.
-    """
+    """Else an hour without a bucket would not count against the budget."""
     unseen = learn(history(), world(nodes=Present((node(created_at=NOW - 3600),))))
     assert unseen.spans[0].since == NOW - 3600
 
 
 def seen_creating(times):
-    """
-    Return the record after looks at these times at a node that is being created, since an hour.
-    """
+    """Return the record after looks at these times at a node that is being created, since an hour."""
     known = history(spans=())
     for at in times:
         nodes = Present((node(state=NodeState.CREATING, created_at=NOW - 3600),))
@@ -126,9 +102,7 @@ def seen_creating(times):
 
 
 def test_a_node_that_was_seen_being_created_is_billed_from_then_and_not_from_its_creation():
-    """
-    Creating costs nothing, however long it takes; each look is noted to the minute only.
-    """
+    """Creating costs nothing, however long it takes; each look is noted to the minute only."""
     waited = seen_creating([NOW + 15 * n for n in range(40)])
     assert [s.kind for s in waited.spans] == ["vm"]
     ready = learn(waited, world(nodes=Present((node(created_at=NOW - 3600),)), seen_at=NOW + 600))
@@ -137,9 +111,7 @@ def test_a_node_that_was_seen_being_created_is_billed_from_then_and_not_from_its
 
 
 def test_a_node_that_got_ready_while_nobody_could_look_is_billed_from_the_last_sure_look():
-    """
-    Three quarters of an hour of failing lists hid from the budget what the TPU cost in them.
-    """
+    """Three quarters of an hour of failing lists hid from the budget what the TPU cost in them."""
     blind = seen_creating([NOW])
     for minute in range(1, 45):
         blind = learn(blind, world(nodes=Unknown("503"), seen_at=NOW + 60 * minute))
@@ -148,27 +120,21 @@ def test_a_node_that_got_ready_while_nobody_could_look_is_billed_from_the_last_s
 
 
 def test_the_bill_of_a_node_runs_on_while_nobody_can_see_it():
-    """
-    Unknown may cost money: it is never booked as gone.
-    """
+    """Unknown may cost money: it is never booked as gone."""
     ready = learn(history(), world())
     blind = learn(ready, world(nodes=Unknown("503"), seen_at=NOW + 60))
     assert blind.spans[0].until is None
 
 
 def test_a_stopped_vm_is_no_longer_billed_as_running():
-    """
-    TERMINATED costs its disk only.
-    """
+    """TERMINATED costs its disk only."""
     ready = learn(history(), world())
     stopped = learn(ready, world(vm=Present(vm(state=VmState.TERMINATED)), seen_at=NOW + 5))
     assert [s.until for s in stopped.spans if s.kind == "vm"] == [NOW + 5]
 
 
 def test_a_tpu_with_an_unknown_larger_number_is_adopted_when_it_is_seen_twice():
-    """
-    An old list shows what a `down` has deleted: our own TPU is not given up for it, and nothing else is done.
-    """
+    """An old list shows what a `down` has deleted: our own TPU is not given up for it, and nothing else is done."""
     both = {"nodes": Present((node(1), node(6)))}
     once = learn(history(), world(**both))
     assert once.incarnation == 1
@@ -178,9 +144,7 @@ def test_a_tpu_with_an_unknown_larger_number_is_adopted_when_it_is_seen_twice():
 
 
 def test_nothing_is_asked_for_while_an_unknown_tpu_is_in_sight():
-    """
-    It may be ours, made by a computer whose record was lost, and train.
-    """
+    """It may be ours, made by a computer whose record was lost, and train."""
     alone = world(nodes=Present((node(6),)))
     refused = history(accepted=False, refusals=(Refusal(NOW - 600, ZONE, Retry.CAPACITY),))
     learned = learn(refused, alone)
@@ -190,9 +154,7 @@ def test_nothing_is_asked_for_while_an_unknown_tpu_is_in_sight():
 
 
 def test_an_unknown_tpu_that_is_not_seen_again_is_forgotten():
-    """
-    Two complete lists in a row have to show it.
-    """
+    """Two complete lists in a row have to show it."""
     once = learn(history(), world(nodes=Present((node(1), node(6)))))
     gone = learn(once, world(seen_at=NOW + 20))
     again = learn(gone, world(seen_at=NOW + 40, nodes=Present((node(1), node(6)))))
@@ -203,9 +165,7 @@ def test_an_unknown_tpu_that_is_not_seen_again_is_forgotten():
     ("beats", "accepted"), [((), False), ((beat(),), True), ((beat(incarnation=2),), False)]
 )
 def test_a_tpu_whose_workers_report_was_made_whatever_its_create_answered(beats, accepted):
-    """
-    Its number is used up (wide seed 13): once it has vanished, the next one gets another number.
-    """
+    """Its number is used up (wide seed 13): once it has vanished, the next one gets another number."""
     lost = Refusal(NOW - 60, ZONE, Retry.TRANSIENT, "TPU-401 the answer was lost")
     asked = history(accepted=False, requested_at=NOW - 900, refusals=(lost,))
     gone = world(nodes=Present(()), heartbeats=Present(beats))
@@ -219,8 +179,6 @@ def test_a_tpu_whose_workers_report_was_made_whatever_its_create_answered(beats,
 
 
 def test_reports_of_a_deleted_tpu_make_it_no_existing_one():
-    """
-    What is surely gone stays gone; its last report lies in the bucket.
-    """
+    """What is surely gone stays gone; its last report lies in the bucket."""
     gone = history(accepted=False, requested_at=0.0)
     assert not learn(gone, world(nodes=Present(()), heartbeats=Present((beat(),)))).accepted

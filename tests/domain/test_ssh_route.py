@@ -1,6 +1,4 @@
-"""
-Which way leads to a machine, from where the controller runs.
-"""
+"""Which way leads to a machine, from where the controller runs."""
 
 import pytest
 

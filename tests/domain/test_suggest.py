@@ -1,6 +1,4 @@
-"""
-Suggestions for mistyped words.
-"""
+"""Suggestions for mistyped words."""
 
 import random
 

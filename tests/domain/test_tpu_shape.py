@@ -1,6 +1,4 @@
-"""
-Another TPU in the deployment file: a new node takes the place of the old one, once.
-"""
+"""Another TPU in the deployment file: a new node takes the place of the old one, once."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""
-Durations that people write with a unit.
-"""
+"""Durations that people write with a unit."""
 
 import pytest
 from hypothesis import given

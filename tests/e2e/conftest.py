@@ -1,6 +1,4 @@
-"""
-The stage of each test.
-"""
+"""The stage of each test."""
 
 from collections.abc import Iterator
 

@@ -36,9 +36,7 @@ def inside(stage, monkeypatch):
 
 @pytest.mark.parametrize("what", REFUSALS)
 def test_a_refusing_cloud_ends_up_with_its_exit_code_and_next_step(inside, capsys, what):
-    """
-    Nothing is asked for again and again, and the words say what to do.
-    """
+    """Nothing is asked for again and again, and the words say what to do."""
     options, code, words = REFUSALS[what]
     inside.write(command="sleep 600")
     assert run(["local", "start", "--latency", "instant", *options]) == 0
@@ -53,9 +51,7 @@ def test_a_refusing_cloud_ends_up_with_its_exit_code_and_next_step(inside, capsy
 
 
 def test_a_stockout_in_the_first_zone_uses_the_second(inside, capsys):
-    """
-    Zones are a list in order of preference.
-    """
+    """Zones are a list in order of preference."""
     inside.write(command="sleep 600")
     assert run(["local", "start", "--stockout", ZONES[0]]) == 0
     assert run(["up"]) == 0, capsys.readouterr().err
@@ -63,9 +59,7 @@ def test_a_stockout_in_the_first_zone_uses_the_second(inside, capsys):
 
 
 def test_sources_that_cannot_be_pushed_are_refused_before_anything_exists(inside, capsys):
-    """
-    No file, a link out of the tree, 2 GB by mistake: exit code 2, quickly, with the file's name.
-    """
+    """No file, a link out of the tree, 2 GB by mistake: exit code 2, quickly, with the file's name."""
     began = time.monotonic()
     assert run(["up"]) == 2
     assert "tpuctl.yaml" in capsys.readouterr().err

@@ -1,6 +1,4 @@
-"""
-Deaths of the job and of the agent, new code, broken code: one job at a time, and a clear end.
-"""
+"""Deaths of the job and of the agent, new code, broken code: one job at a time, and a clear end."""
 
 import base64
 import json

@@ -1,6 +1,4 @@
-"""
-An abandoned TPU deletes itself: real cron, the real agent, and the local cloud's TPU API.
-"""
+"""An abandoned TPU deletes itself: real cron, the real agent, and the local cloud's TPU API."""
 
 import json
 import time

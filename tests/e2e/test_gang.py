@@ -1,6 +1,4 @@
-"""
-A slice of four workers: they start, fail, move and end together.
-"""
+"""A slice of four workers: they start, fail, move and end together."""
 
 import pytest
 
@@ -11,9 +9,7 @@ PART_OF_WORKER_2 = 'grep -q "^WORKER_ID=2" "$TPUCTL_ROOT/job.env" && exit 7 || e
 
 
 def test_four_workers_restart_together_and_a_dead_machine_moves_them_all(stage):
-    """
-    A killed job restarts the gang at one step; a machine that dies under a READY node costs the node.
-    """
+    """A killed job restarts the gang at one step; a machine that dies under a READY node costs the node."""
     stage.use_example(tpu="v5litepod-16")
     stage.tpuctl("up")
     stage.wait_for("step 6", lambda: stage.at(6, workers=4))

@@ -1,6 +1,4 @@
-"""
-The stock gcloud logs in to machines, in the environment that `tpuctl local env` gives and with nothing else.
-"""
+"""The stock gcloud logs in to machines, in the environment that `tpuctl local env` gives and with nothing else."""
 
 import json
 import shutil

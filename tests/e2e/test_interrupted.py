@@ -1,6 +1,4 @@
-"""
-A killed `up` is repeated: the end is the same, and nothing is there twice.
-"""
+"""A killed `up` is repeated: the end is the same, and nothing is there twice."""
 
 import time
 
@@ -16,9 +14,7 @@ MOMENTS = (
 
 
 def test_up_killed_at_several_moments_ends_with_one_tpu_and_one_vm(stage):
-    """
-    Each kill hits a later moment; the last `up` finishes the work, and one more finds nothing to do.
-    """
+    """Each kill hits a later moment; the last `up` finishes the work, and one more finds nothing to do."""
     stage.use_example(vm="{machine: e2-small}")
     for what, text in MOMENTS:
         up = stage.start("up")

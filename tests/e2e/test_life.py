@@ -1,6 +1,4 @@
-"""
-The life of a deployment: up, preemptions, interrupted commands, done, down. Nothing is lost or redone.
-"""
+"""The life of a deployment: up, preemptions, interrupted commands, done, down. Nothing is lost or redone."""
 
 import os
 import signal
@@ -29,9 +27,7 @@ def unbroken(stage) -> dict[int, str]:
 
 
 def test_a_job_survives_notice_kill_and_interrupted_watches_to_the_same_loss(stage):
-    """
-    Two preemptions, a Ctrl-C and a SIGKILL of watch: the losses equal those of an unbroken run.
-    """
+    """Two preemptions, a Ctrl-C and a SIGKILL of watch: the losses equal those of an unbroken run."""
     stage.use_example(steps=STEPS)
     # Google's notice is 30 s; the local cloud's own 2 s are too few for a last save on a busy computer. The
     # example reads the sources of its Python, so the unbroken run must have the same.

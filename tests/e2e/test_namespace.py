@@ -1,6 +1,4 @@
-"""
-Machines in namespaces: startup scripts run unmodified as root, under the real sshd and the real cron.
-"""
+"""Machines in namespaces: startup scripts run unmodified as root, under the real sshd and the real cron."""
 
 import os
 from contextlib import suppress
@@ -27,9 +25,7 @@ def holders(entry: bytes) -> list[int]:
 
 
 def test_a_job_in_namespaces_survives_cron_and_the_loss_of_its_machine(stage, tmp_path):
-    """
-    Agent and job are killed together: only the real cron brings them back. Then the machine is killed.
-    """
+    """Agent and job are killed together: only the real cron brings them back. Then the machine is killed."""
     reason = available(tmp_path)
     if reason:
         pytest.skip(reason)

@@ -1,6 +1,4 @@
-"""
-The loop on the VM: the computer that started it is not needed; the loop outlives its own death and its VM's.
-"""
+"""The loop on the VM: the computer that started it is not needed; the loop outlives its own death and its VM's."""
 
 import json
 import urllib.request
@@ -33,9 +31,7 @@ def stop_the_vm(stage: Stage) -> None:
 
 
 def test_the_loop_on_the_vm_needs_no_other_computer(stage):
-    """
-    It replaces a TPU, comes back after its death and its VM's, lets people go first, and ends the deployment.
-    """
+    """It replaces a TPU, comes back after its death and its VM's, lets people go first, and ends the deployment."""
     tpu = "v5litepod-8, external_ip: false"
     stage.use_example(steps=600, tpu=tpu, vm="{machine: e2-small}", watch=", on_vm: true")
     stage.tpuctl("up")

@@ -1,6 +1,4 @@
-"""
-A deployment whose machines have no external address: the stock gcloud leads to the VM, the VM to the TPU.
-"""
+"""A deployment whose machines have no external address: the stock gcloud leads to the VM, the VM to the TPU."""
 
 import json
 import shutil
@@ -26,9 +24,7 @@ def banner(stage, machine):
 
 
 def test_machines_without_external_address_train_to_the_end(stage):
-    """
-    Nobody gets in straight; exec and ssh do all the same, and a lost TPU is replaced as everywhere.
-    """
+    """Nobody gets in straight; exec and ssh do all the same, and a lost TPU is replaced as everywhere."""
     stage.use_example(tpu="v5litepod-8, external_ip: false", vm="{external_ip: false}")
     stage.tpuctl("up")
     stage.wait_for("step 6", lambda: stage.at(6, committed=5))

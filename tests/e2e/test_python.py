@@ -1,6 +1,4 @@
-"""
-Python on a machine: its own, or the one that `job.python` asks for; what a setup installs stays there.
-"""
+"""Python on a machine: its own, or the one that `job.python` asks for; what a setup installs stays there."""
 
 import os
 from importlib import metadata

@@ -1,6 +1,4 @@
-"""
-A deployment through the queue, as a user has it: wait, train, be preempted, be done, leave nothing.
-"""
+"""A deployment through the queue, as a user has it: wait, train, be preempted, be done, leave nothing."""
 
 import json
 

@@ -1,6 +1,4 @@
-"""
-A rehearsal on real machines of the local cloud: nothing that could reach Google's services is started.
-"""
+"""A rehearsal on real machines of the local cloud: nothing that could reach Google's services is started."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""
-Rehearsals: a job that survives is told from one that does not.
-"""
+"""Rehearsals: a job that survives is told from one that does not."""
 
 import json
 import os
@@ -71,9 +69,7 @@ def verdict(done):
 
 
 def test_a_job_that_resumes_survives_a_kill_in_the_middle_of_a_save(stage):
-    """
-    The numpy example restores what is complete, whatever was being written.
-    """
+    """The numpy example restores what is complete, whatever was being written."""
     stage.use_example(steps=60, save_every=2)
     (stage.work / "paced.py").write_text(UNHURRIED)
     found = verdict(stage.tpuctl("rehearse", "--kill", "save", "--no-compare", "--json"))
@@ -84,9 +80,7 @@ def test_a_job_that_resumes_survives_a_kill_in_the_middle_of_a_save(stage):
 
 
 def test_a_job_that_ignores_its_checkpoints_does_not_survive(stage):
-    """
-    It reaches its end, but it began again from nothing: exit 1, and what to mend.
-    """
+    """It reaches its end, but it began again from nothing: exit 1, and what to mend."""
     (stage.work / "train.py").write_text(FORGETFUL)
     stage.write(target_steps=60)
     done = stage.tpuctl("rehearse", "--kill", "kill", "--no-compare", "--json", expect=1)
@@ -97,9 +91,7 @@ def test_a_job_that_ignores_its_checkpoints_does_not_survive(stage):
 
 
 def test_a_job_that_reports_no_step_is_struck_by_its_checkpoints_and_judged_by_their_bytes(stage):
-    """
-    No loss, no step: what both runs saved last is compared, and nothing is claimed of steps.
-    """
+    """No loss, no step: what both runs saved last is compared, and nothing is claimed of steps."""
     (stage.work / "train.py").write_text(QUIET)
     stage.write()
     found = verdict(stage.tpuctl("rehearse", "--kill", "kill", "--at", "checkpoint:2", "--json"))
@@ -109,9 +101,7 @@ def test_a_job_that_reports_no_step_is_struck_by_its_checkpoints_and_judged_by_t
 
 
 def test_a_job_that_fails_by_itself_runs_once_and_is_kept_to_look_at(stage):
-    """
-    Its last lines and its exit status, once; the log is there until the printed command ends it.
-    """
+    """Its last lines and its exit status, once; the log is there until the printed command ends it."""
     (stage.work / "train.py").write_text("print('reads')\nopen('data/none.bin')\n")
     stage.write()
     found = verdict(stage.tpuctl("rehearse", "--json", expect=1))
@@ -127,9 +117,7 @@ def test_a_job_that_fails_by_itself_runs_once_and_is_kept_to_look_at(stage):
 
 
 def test_a_job_whose_saves_nobody_claims_ends_the_rehearsal_at_once(stage):
-    """
-    Files straight into the folder: one run, the file's name, and no wait for a step that never comes.
-    """
+    """Files straight into the folder: one run, the file's name, and no wait for a step that never comes."""
     lines = "import os, time\ntime.sleep(3)\nopen(os.environ['TPUCTL_CHECKPOINT_DIR'] + '/latest.npz', 'w')\n"
     (stage.work / "train.py").write_text(lines)
     stage.write(checkpoint={"format": "marker"})
@@ -143,9 +131,7 @@ def test_a_job_whose_saves_nobody_claims_ends_the_rehearsal_at_once(stage):
 
 
 def test_a_rehearsal_whose_local_cloud_is_gone_gives_up_and_says_so(stage):
-    """
-    The cloud's process dies: no endless watch, one cause, nothing left.
-    """
+    """The cloud's process dies: no endless watch, one cause, nothing left."""
     (stage.work / "train.py").write_text("import time\ntime.sleep(600)\n")
     stage.write()
     stage.environment["TMPDIR"] = str(stage.folder)

@@ -1,6 +1,4 @@
-"""
-Sidecars on real machines: they start with them, are reached through a tunnel, and go with the deployment.
-"""
+"""Sidecars on real machines: they start with them, are reached through a tunnel, and go with the deployment."""
 
 import json
 import signal

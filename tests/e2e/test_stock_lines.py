@@ -1,6 +1,4 @@
-"""
-A training script with no word of tpuctl beyond the folder it saves to: its step, loss and rate are seen.
-"""
+"""A training script with no word of tpuctl beyond the folder it saves to: its step, loss and rate are seen."""
 
 import json
 
@@ -30,9 +28,7 @@ for it in range(done, 101):
 
 
 def test_a_script_that_prints_as_nanogpt_does_shows_step_loss_and_rate(stage):
-    """
-    In `status --json`, in its text, in the log of a killed machine, and as a curve of the report.
-    """
+    """In `status --json`, in its text, in the log of a killed machine, and as a curve of the report."""
     (stage.work / "train.py").write_text(NANOGPT)
     stage.write(command="python3 train.py", target_steps=100, checkpoint={"format": "marker", "dir": "local"})
     stage.tpuctl("up")

@@ -1,6 +1,4 @@
-"""
-A job on the VM, as TPU-node programs of 2020 run: it learns the TPU's address, and every new one.
-"""
+"""A job on the VM, as TPU-node programs of 2020 run: it learns the TPU's address, and every new one."""
 
 import re
 
@@ -35,9 +33,7 @@ def address(log: str) -> str:
 
 
 def test_a_job_on_the_vm_survives_the_loss_of_vm_and_tpu(stage):
-    """
-    A preempted VM is started again and goes on; a new TPU restarts the job with the new address.
-    """
+    """A preempted VM is started again and goes on; a new TPU restarts the job with the new address."""
     (stage.work / "loop.py").write_text(LOOP)
     env = {"E2E_FAST": str(stage.folder / "fast")}
     stage.write(command="python3 loop.py", run_on="vm", vm="{spot: true}", env=env, target_steps=100)

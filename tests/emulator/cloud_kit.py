@@ -1,6 +1,4 @@
-"""
-A local cloud without machines on a virtual clock, and the bodies its tests send.
-"""
+"""A local cloud without machines on a virtual clock, and the bodies its tests send."""
 
 import json
 from dataclasses import dataclass, field
@@ -24,9 +22,7 @@ UUID = "11111111-2222-4333-8444-555555555555"
 
 @dataclass
 class Lab:
-    """
-    Hold a cloud and speak HTTP to it without a listener.
-    """
+    """Hold a cloud and speak HTTP to it without a listener."""
 
     cloud: LocalCloud
     router: Router
@@ -34,64 +30,48 @@ class Lab:
     hosts: NoHosts = field(default_factory=NoHosts)
 
     def call(self, method: str, target: str, body: object = None) -> tuple[int, Any]:
-        """
-        Return the status and the decoded answer.
-        """
+        """Return the status and the decoded answer."""
         data = b"" if body is None else json.dumps(body).encode()
         answer = dispatch(self.router, self.cloud, Request.parse(method, target, {}, data))
         return answer.status, json.loads(answer.body)
 
     def ok(self, method: str, target: str, body: object = None) -> Any:
-        """
-        Return the answer of a call that must succeed.
-        """
+        """Return the answer of a call that must succeed."""
         status, answer = self.call(method, target, body)
         assert status == 200, answer
         return answer
 
     def look(self, witness: Any, method: str, target: str) -> Any:
-        """
-        Return the answer of a call that *witness*, of the tests of the contract, holds against the schema.
-        """
+        """Return the answer of a call that *witness*, of the tests of the contract, holds against the schema."""
         request = Request.parse(method, target, {}, b"")
         return json.loads(witness.look(request, dispatch(self.router, self.cloud, request)).body)
 
     def after(self, seconds: float) -> None:
-        """
-        Let time pass.
-        """
+        """Let time pass."""
         self.clock.advance(seconds)
         self.cloud.tick()
 
     def node(self, name: str = "n1", **fields: object) -> Any:
-        """
-        Create a node and wait until it is READY.
-        """
+        """Create a node and wait until it is READY."""
         self.ok("POST", f"{NODES}?nodeId={name}", node_body(**fields))
         self.after(1.5)
         return self.ok("GET", f"{NODES}/{name}")
 
     def vm(self, name: str = "v1", **fields: object) -> Any:
-        """
-        Insert a VM and wait until it is RUNNING.
-        """
+        """Insert a VM and wait until it is RUNNING."""
         self.ok("POST", VMS, vm_body(name, **fields))
         self.after(1.0)
         return self.ok("GET", f"{VMS}/{name}")
 
     def operation(self, answer: Any) -> Any:
-        """
-        Return the present state of the operation that *answer* started.
-        """
+        """Return the present state of the operation that *answer* started."""
         if "selfLink" in answer:
             return self.ok("GET", answer["selfLink"].removeprefix("https://www.googleapis.com"))
         return self.ok("GET", f"/v2/{answer['name']}")
 
 
 def a_lab(clock: Clock | None = None, **settings: Any) -> Lab:
-    """
-    Return a lab with scaled latencies unless *settings* say otherwise.
-    """
+    """Return a lab with scaled latencies unless *settings* say otherwise."""
     hosts, time = NoHosts(), clock or VirtualClock()
     cloud = LocalCloud(
         time, hosts, CloudSettings(**{"latency": PROFILES["scaled"], "fresh_project": False, **settings})
@@ -103,16 +83,12 @@ def a_lab(clock: Clock | None = None, **settings: Any) -> Lab:
 
 
 def node_body(**fields: object) -> dict[str, object]:
-    """
-    Return the body of a single-host node.
-    """
+    """Return the body of a single-host node."""
     return {"acceleratorType": "v5litepod-8", "runtimeVersion": "v2-alpha-tpuv5-lite", **fields}
 
 
 def vm_body(name: str = "v1", **fields: object) -> dict[str, object]:
-    """
-    Return the body of a small VM with a Debian boot disk of 20 GiB.
-    """
+    """Return the body of a small VM with a Debian boot disk of 20 GiB."""
     image = "projects/debian-cloud/global/images/family/debian-13"
     disk = {"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image, "diskSizeGb": "20"}}
     return {"name": name, "machineType": f"zones/{ZONE}/machineTypes/e2-small", "disks": [disk], **fields}

@@ -1,6 +1,4 @@
-"""
-Machines of both host kinds for the tests of this folder.
-"""
+"""Machines of both host kinds for the tests of this folder."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -16,9 +14,7 @@ MakeLab = Callable[..., AbstractContextManager[Lab]]
 
 @pytest.fixture(params=["process", pytest.param("namespace", marks=pytest.mark.namespace)])
 def kind(request, tmp_path) -> str:
-    """
-    Return the host kind, or skip where it cannot run.
-    """
+    """Return the host kind, or skip where it cannot run."""
     reason = available(tmp_path) if request.param == "namespace" else None
     if reason:
         pytest.skip(reason)
@@ -27,17 +23,13 @@ def kind(request, tmp_path) -> str:
 
 @pytest.fixture
 def make(kind, tmp_path) -> MakeLab:
-    """
-    Return a maker of labs of this kind.
-    """
+    """Return a maker of labs of this kind."""
     return partial(lab, KINDS[kind], tmp_path)
 
 
 @pytest.fixture
 def booted(make) -> Iterator[Lab]:
-    """
-    Boot a machine.
-    """
+    """Boot a machine."""
     with make() as it:
         it.boot()
         yield it

@@ -1,6 +1,4 @@
-"""
-A metadata server and machines for the tests of the hosts: real processes on loopback.
-"""
+"""A metadata server and machines for the tests of the hosts: real processes on loopback."""
 
 import asyncio
 import random
@@ -29,9 +27,7 @@ KINDS: dict[str, Callable[[HostSettings], MachineHosts]] = {
 
 
 class LabView:
-    """
-    Show a machine to the metadata server, as the model does.
-    """
+    """Show a machine to the metadata server, as the model does."""
 
     def __init__(self, machine: Machine, **attributes: str) -> None:
         self.machine = machine
@@ -42,16 +38,12 @@ class LabView:
         self.guest_attributes: dict[str, str] = {}
 
     def put_guest_attribute(self, namespace: str, key: str, value: str) -> None:
-        """
-        Store a guest attribute.
-        """
+        """Store a guest attribute."""
         self.guest_attributes[f"{namespace}/{key}"] = value
 
 
 def machine(address: str = "127.9.9.9", **changes: Any) -> Machine:
-    """
-    Return a machine that differs from a plain TPU worker by *changes*.
-    """
+    """Return a machine that differs from a plain TPU worker by *changes*."""
     values: dict[str, Any] = {
         "id": f"tpu-europe-west4-b-trainer-{random.getrandbits(40)}-w0",
         "numeric_id": 4242,
@@ -71,25 +63,19 @@ def machine(address: str = "127.9.9.9", **changes: Any) -> Machine:
 
 
 def free_address() -> str:
-    """
-    Return a loopback address that nothing else is likely to use.
-    """
+    """Return a loopback address that nothing else is likely to use."""
     return f"127.{random.randint(40, 250)}.{random.randint(1, 250)}.{random.randint(2, 250)}"
 
 
 def free_port(address: str) -> int:
-    """
-    Return a port of *address* that the system says is free.
-    """
+    """Return a port of *address* that the system says is free."""
     with socket.socket() as probe:
         probe.bind((address, 0))
         return int(probe.getsockname()[1])
 
 
 def until(check: Callable[[], Any], seconds: float = 90.0) -> Any:
-    """
-    Return the first true value of *check*; fail after *seconds*.
-    """
+    """Return the first true value of *check*; fail after *seconds*."""
     deadline = time.monotonic() + seconds
     while not (value := check()):
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -98,9 +84,7 @@ def until(check: Callable[[], Any], seconds: float = 90.0) -> Any:
 
 
 class Lab:
-    """
-    One machine of one local cloud: its view, its hosts, and a user with a key.
-    """
+    """One machine of one local cloud: its view, its hosts, and a user with a key."""
 
     def __init__(self, hosts: MachineHosts, view: LabView, server: MetadataServer) -> None:
         self.hosts = hosts
@@ -112,24 +96,18 @@ class Lab:
         self.authorize("ada", self.key)
 
     def authorize(self, user: str, key: asyncssh.SSHKey) -> None:
-        """
-        Make *key* of *user* the only one in the ssh-keys attribute.
-        """
+        """Make *key* of *user* the only one in the ssh-keys attribute."""
         self.view.attributes["ssh-keys"] = f"{user}:{key.export_public_key().decode().strip()} test"
         self.server.changed(self.machine.id)
 
     def boot(self) -> None:
-        """
-        Boot the machine and wait for its host key.
-        """
+        """Boot the machine and wait for its host key."""
         self.view.guest_attributes.clear()
         self.hosts.boot(self.machine)
         until(lambda: self.view.guest_attributes.get("hostkeys/ssh-ed25519"))
 
     def known_hosts(self) -> asyncssh.SSHKnownHosts:
-        """
-        Return the pinned host key, as the guest attribute tells it.
-        """
+        """Return the pinned host key, as the guest attribute tells it."""
         port = self.hosts.settings.ssh_port
         key = self.view.guest_attributes["hostkeys/ssh-ed25519"]
         return asyncssh.import_known_hosts(f"[{self.machine.address}]:{port} ssh-ed25519 {key}\n")
@@ -137,18 +115,14 @@ class Lab:
     async def connect(
         self, user: str = "ada", key: asyncssh.SSHKey | None = None
     ) -> asyncssh.SSHClientConnection:
-        """
-        Log in with the pinned host key.
-        """
+        """Log in with the pinned host key."""
         return await asyncssh.connect(
             self.machine.address, self.hosts.settings.ssh_port, username=user, client_keys=[key or self.key],
             known_hosts=self.known_hosts(), config=None, agent_path=None, connect_timeout=60,
         )  # fmt: skip
 
     def run(self, command: str, user: str = "ada") -> asyncssh.SSHCompletedProcess:
-        """
-        Run one command over SSH.
-        """
+        """Run one command over SSH."""
 
         async def session() -> asyncssh.SSHCompletedProcess:
             async with await self.connect(user) as connection:
@@ -157,17 +131,13 @@ class Lab:
         return asyncio.run(session())
 
     def output(self, command: str) -> str:
-        """
-        Return what a command that succeeds prints.
-        """
+        """Return what a command that succeeds prints."""
         result = self.run(command)
         assert result.exit_status == 0, result.stderr
         return str(result.stdout).strip()
 
     def serial(self) -> str:
-        """
-        Return the serial port's text.
-        """
+        """Return the serial port's text."""
         return self.hosts.serial(self.machine.id).decode()
 
 
@@ -217,9 +187,7 @@ def lab(
 def serving(
     lookup: Callable[[str], MachineView | None], address: str, *ports: int
 ) -> Iterator[MetadataServer]:
-    """
-    Run a metadata server in a thread of its own.
-    """
+    """Run a metadata server in a thread of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

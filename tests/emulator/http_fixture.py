@@ -1,6 +1,4 @@
-"""
-Serve a Router over real HTTP on a free port of 127.0.0.1, in a thread, behind the guards of the real one.
-"""
+"""Serve a Router over real HTTP on a free port of 127.0.0.1, in a thread, behind the guards of the real one."""
 
 import asyncio
 import socket
@@ -51,9 +49,7 @@ def serve(
 
 @contextmanager
 def served(app: Any, listener: socket.socket) -> Iterator[None]:
-    """
-    Serve an application while the block runs.
-    """
+    """Serve an application while the block runs."""
     config = uvicorn.Config(app, log_level="error", lifespan="off", ws="none", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -1,6 +1,4 @@
-"""
-Bodies and short words for tests of queued resources.
-"""
+"""Bodies and short words for tests of queued resources."""
 
 from tests.emulator.cloud_kit import NODES, PROJECT, ZONE, Lab, node_body
 

@@ -1,6 +1,4 @@
-"""
-What the tests of the local Cloud Storage share.
-"""
+"""What the tests of the local Cloud Storage share."""
 
 from typing import Any
 
@@ -18,9 +16,7 @@ MUST_NOT_EXIST = Preconditions(generation=0)
 
 
 def a_storage(blobs: Blobs | None = None, **buckets: Any) -> Storage:
-    """
-    Return a storage with the bucket `data` of the project `p`.
-    """
+    """Return a storage with the bucket `data` of the project `p`."""
     storage = Storage(VirtualClock(), blobs, taken_names=["somebody-elses"])
     if not storage.buckets.list("p"):
         storage.buckets.create("p", {"name": "data", **buckets})
@@ -28,23 +24,17 @@ def a_storage(blobs: Blobs | None = None, **buckets: Any) -> Storage:
 
 
 def put(storage: Storage, name: str, data: bytes = b"x", **body: Any) -> StoredObject:
-    """
-    Store an object in the bucket `data`.
-    """
+    """Store an object in the bucket `data`."""
     return storage.objects.insert("data", name, data, body, ANY)
 
 
 def source(name: str, generation: int | None = None) -> Source:
-    """
-    Name an object of the bucket `data`.
-    """
+    """Name an object of the bucket `data`."""
     return Source("data", name, generation)
 
 
 def routed(storage: Storage) -> Router:
-    """
-    Return a router that serves the storage.
-    """
+    """Return a router that serves the storage."""
     router = Router()
     storage_routes(router, storage)
     xml_routes(router, storage)

@@ -1,6 +1,4 @@
-"""
-Who a client is, its connection tells: no header does.
-"""
+"""Who a client is, its connection tells: no header does."""
 
 import asyncio
 import contextlib

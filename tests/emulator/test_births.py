@@ -1,6 +1,4 @@
-"""
-TPUs that come up otherwise than they should, and what the API tells of their maintenance.
-"""
+"""TPUs that come up otherwise than they should, and what the API tells of their maintenance."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""
-Lists, filters, pages, waits, batches and the catalogue of Compute Engine.
-"""
+"""Lists, filters, pages, waits, batches and the catalogue of Compute Engine."""
 
 import json
 
@@ -16,9 +14,7 @@ IMAGES = f"/compute/v1/projects/{IMAGE_PROJECT}/global/images/family"
 
 
 def a_zone_with_three():
-    """
-    Return a lab with two running VMs, one of them spot, and a stopped one.
-    """
+    """Return a lab with two running VMs, one of them spot, and a stopped one."""
     lab = a_lab()
     lab.vm("a1", labels={"tier": "x"})
     lab.vm("b1", labels={"tier": "y"}, **SPOT_VM)
@@ -45,9 +41,7 @@ def a_zone_with_three():
     ],
 )
 def test_filters_choose_as_documented(expression, names):
-    """
-    Comparisons, labels, OR, NOT, and whole-field patterns with eq and ne.
-    """
+    """Comparisons, labels, OR, NOT, and whole-field patterns with eq and ne."""
     lab = a_zone_with_three()
     target = Request.parse("GET", VMS, {}, b"")
     answer = dispatch(lab.router, lab.cloud, Request("GET", target.path, {"filter": expression}, {}))
@@ -58,17 +52,13 @@ def test_filters_choose_as_documented(expression, names):
     "expression", ["name%3D%3D%3D", "name%20eq%20%22%5B%22", "status%3DX%20(name%3Da%20OR%20name%3Db)"]
 )
 def test_a_filter_that_cannot_be_read_is_refused(expression):
-    """
-    400 instead of a silent empty or wrong list.
-    """
+    """400 instead of a silent empty or wrong list."""
     status, answer = a_lab().call("GET", f"{VMS}?filter={expression}")
     assert (status, answer["error"]["errors"][0]["reason"]) == (400, "invalid")
 
 
 def test_pages_and_order():
-    """
-    Newest first in pages of two.
-    """
+    """Newest first in pages of two."""
     lab = a_zone_with_three()
     first = lab.ok("GET", f"{VMS}?maxResults=2&orderBy=creationTimestamp%20desc")
     token = first["nextPageToken"]
@@ -79,18 +69,14 @@ def test_pages_and_order():
 
 
 def test_an_aggregated_list_warns_for_empty_zones():
-    """
-    Each zone is a key; one without VMs carries NO_RESULTS_ON_PAGE.
-    """
+    """Each zone is a key; one without VMs carries NO_RESULTS_ON_PAGE."""
     items = a_zone_with_three().ok("GET", f"{BASE}/aggregated/instances")["items"]
     assert len(items[f"zones/{ZONE}"]["instances"]) == 3
     assert items["zones/us-central1-a"]["warning"]["code"] == "NO_RESULTS_ON_PAGE"
 
 
 def test_wait_returns_when_the_operation_is_done():
-    """
-    The wait takes as long as the operation, not two minutes.
-    """
+    """The wait takes as long as the operation, not two minutes."""
     lab = a_lab()
     started = lab.ok("POST", VMS, vm_body())
     before = lab.clock.now()
@@ -100,9 +86,7 @@ def test_wait_returns_when_the_operation_is_done():
 
 
 def test_wait_on_a_stuck_operation_gives_up_after_two_minutes():
-    """
-    It answers with the state as it is.
-    """
+    """It answers with the state as it is."""
     lab = a_lab()
     lab.cloud.fail_next("compute.instances.insert", ["stuck"])
     started = lab.ok("POST", VMS, vm_body())
@@ -113,9 +97,7 @@ def test_wait_on_a_stuck_operation_gives_up_after_two_minutes():
 
 
 def test_a_batch_answers_each_part_in_order():
-    """
-    Parts keep their Content-ID; one that fails does not spoil the other.
-    """
+    """Parts keep their Content-ID; one that fails does not spoil the other."""
     lab = a_zone_with_three()
     parts = [f"GET {VMS}/a1?alt=json HTTP/1.1\r\n\r\n", f"GET {VMS}/nope HTTP/1.1\r\n\r\n"]
     text = "".join(
@@ -132,9 +114,7 @@ def test_a_batch_answers_each_part_in_order():
 
 
 def test_firewall_rules_come_and_go():
-    """
-    The default rules are there; a new one is listed until it is deleted.
-    """
+    """The default rules are there; a new one is listed until it is deleted."""
     lab = a_lab()
     rules = f"{BASE}/global/firewalls"
     assert "default-allow-ssh" in [rule["name"] for rule in lab.ok("GET", rules)["items"]]
@@ -162,16 +142,12 @@ def test_firewall_rules_come_and_go():
     ],
 )
 def test_the_catalogue_is_served(path, key, value):
-    """
-    Project, zones, regions, machine types, networks and image families can be read.
-    """
+    """Project, zones, regions, machine types, networks and image families can be read."""
     assert a_lab().ok("GET", path)[key] == value
 
 
 def test_the_images_of_a_public_project_are_listed():
-    """
-    Libcloud looks its image up in this list; the project of the local cloud has none of its own.
-    """
+    """Libcloud looks its image up in this list; the project of the local cloud has none of its own."""
     lab = a_lab()
     public = lab.ok("GET", "/compute/v1/projects/ubuntu-os-cloud/global/images")
     assert [one["family"] for one in public["items"]] == [
@@ -194,8 +170,6 @@ def test_the_images_of_a_public_project_are_listed():
     ],
 )
 def test_what_is_not_in_the_catalogue_is_not_found(path):
-    """
-    404 notFound.
-    """
+    """404 notFound."""
     status, answer = a_lab().call("GET", path)
     assert (status, answer["error"]["errors"][0]["reason"]) == (404, "notFound")

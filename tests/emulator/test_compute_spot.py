@@ -1,6 +1,4 @@
-"""
-VMs that the platform stops: preemption, run time, maintenance.
-"""
+"""VMs that the platform stops: preemption, run time, maintenance."""
 
 import pytest
 
@@ -11,24 +9,18 @@ DAY = 24 * 3600
 
 
 def verbs(lab):
-    """
-    Return what the hosts were asked for.
-    """
+    """Return what the hosts were asked for."""
     return [call for call, _ in lab.hosts.calls]
 
 
 def preemptions(lab):
-    """
-    Return the operations that record preemptions.
-    """
+    """Return the operations that record preemptions."""
     query = "filter=operationType%3D%22compute.instances.preempted%22"
     return lab.ok("GET", f"{OPERATIONS}?{query}")["items"]
 
 
 def test_a_spot_vm_is_completed_as_compute_engine_does():
-    """
-    preemptible, no restart, TERMINATE and action STOP are filled in.
-    """
+    """preemptible, no restart, TERMINATE and action STOP are filled in."""
     scheduling = a_lab().vm(**SPOT_VM)["scheduling"]
     assert scheduling == {
         "provisioningModel": "SPOT",
@@ -40,9 +32,7 @@ def test_a_spot_vm_is_completed_as_compute_engine_does():
 
 
 def test_a_preempted_vm_stops_after_its_notice_and_keeps_its_disk():
-    """
-    STOPPING, then TERMINATED; an operation of the user "system" says why.
-    """
+    """STOPPING, then TERMINATED; an operation of the user "system" says why."""
     lab = a_lab()
     vm = lab.vm(**SPOT_VM)
     (machine,) = lab.cloud.machines()
@@ -61,9 +51,7 @@ def test_a_preempted_vm_stops_after_its_notice_and_keeps_its_disk():
 
 
 def test_a_spot_vm_with_the_action_delete_is_gone():
-    """
-    The VM and its disk disappear; the record of the preemption stays.
-    """
+    """The VM and its disk disappear; the record of the preemption stays."""
     lab = a_lab()
     lab.vm(scheduling={"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"})
     lab.cloud.preempt("v1", notice=False)
@@ -73,9 +61,7 @@ def test_a_spot_vm_with_the_action_delete_is_gone():
 
 
 def test_a_vm_preempted_while_it_starts_fails_its_insert():
-    """
-    UNSUPPORTED_OPERATION inside the insert operation; no machine boots.
-    """
+    """UNSUPPORTED_OPERATION inside the insert operation; no machine boots."""
     lab = a_lab()
     started = lab.ok("POST", VMS, vm_body(**SPOT_VM))
     lab.cloud.preempt("v1")
@@ -89,9 +75,7 @@ def test_a_vm_preempted_while_it_starts_fails_its_insert():
 
 @pytest.mark.parametrize(("action", "left"), [("STOP", "TERMINATED"), ("DELETE", None)])
 def test_the_run_time_limit_ends_any_vm(action, left):
-    """
-    MaxRunDuration acts on the clock, also for standard VMs.
-    """
+    """MaxRunDuration acts on the clock, also for standard VMs."""
     lab = a_lab()
     limit = {"maxRunDuration": {"seconds": "3600"}, "instanceTerminationAction": action}
     vm = lab.vm(scheduling=limit)
@@ -104,9 +88,7 @@ def test_the_run_time_limit_ends_any_vm(action, left):
 
 
 def test_the_run_time_starts_anew_with_each_start():
-    """
-    The limit of the first run does not stop the second.
-    """
+    """The limit of the first run does not stop the second."""
     lab = a_lab()
     lab.vm(scheduling={"maxRunDuration": {"seconds": "3600"}})
     lab.after(3000)
@@ -120,9 +102,7 @@ def test_the_run_time_starts_anew_with_each_start():
 
 
 def test_the_limit_can_be_changed_while_the_vm_runs():
-    """
-    SetScheduling replaces the limit that insert gave.
-    """
+    """SetScheduling replaces the limit that insert gave."""
     lab = a_lab()
     lab.vm(scheduling={"maxRunDuration": {"seconds": "100"}})
     lab.ok("POST", f"{VMS}/v1/setScheduling", {"maxRunDuration": {"seconds": "1000"}})
@@ -133,9 +113,7 @@ def test_the_limit_can_be_changed_while_the_vm_runs():
 
 
 def test_new_scheduling_keeps_a_spot_vm_spot():
-    """
-    A body without a model changes the limit only; a stopped VM gets no end before its next start.
-    """
+    """A body without a model changes the limit only; a stopped VM gets no end before its next start."""
     lab = a_lab()
     lab.vm(**SPOT_VM)
     lab.ok("POST", f"{VMS}/v1/stop")
@@ -151,9 +129,7 @@ def test_new_scheduling_keeps_a_spot_vm_spot():
 
 
 def test_legacy_preemptible_vms_end_after_a_day():
-    """
-    The 24 hour limit belongs to `preemptible`, not to SPOT.
-    """
+    """The 24 hour limit belongs to `preemptible`, not to SPOT."""
     lab = a_lab()
     lab.vm("old", scheduling={"preemptible": True})
     lab.vm("new", **SPOT_VM)
@@ -164,9 +140,7 @@ def test_legacy_preemptible_vms_end_after_a_day():
 
 
 def test_a_simulated_maintenance_preempts_spot_and_only_shows_on_standard():
-    """
-    A standard VM shows the event for the notice window and runs on.
-    """
+    """A standard VM shows the event for the notice window and runs on."""
     lab = a_lab()
     lab.vm("spot", **SPOT_VM)
     lab.vm("standard")
@@ -182,9 +156,7 @@ def test_a_simulated_maintenance_preempts_spot_and_only_shows_on_standard():
 
 
 def test_a_vm_stopped_during_its_notice_is_not_started_again_by_it():
-    """
-    The caller's stop and the preemption end in one TERMINATED VM and two ended operations.
-    """
+    """The caller's stop and the preemption end in one TERMINATED VM and two ended operations."""
     lab = a_lab()
     lab.vm(**SPOT_VM)
     lab.cloud.preempt("v1")

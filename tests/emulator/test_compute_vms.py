@@ -1,6 +1,4 @@
-"""
-The life of VMs on Compute Engine, and what it refuses.
-"""
+"""The life of VMs on Compute Engine, and what it refuses."""
 
 import pytest
 
@@ -11,16 +9,12 @@ ZERO = "00000000-0000-0000-0000-000000000000"
 
 
 def verbs(lab):
-    """
-    Return what the hosts were asked for.
-    """
+    """Return what the hosts were asked for."""
     return [call for call, _ in lab.hosts.calls]
 
 
 def test_a_vm_goes_through_provisioning_and_staging_to_running():
-    """
-    Each status is seen on the way; the machine boots when it is RUNNING.
-    """
+    """Each status is seen on the way; the machine boots when it is RUNNING."""
     lab = a_lab()
     started = lab.ok("POST", VMS, vm_body())
     assert (started["status"], started["operationType"]) == ("RUNNING", "insert")
@@ -34,9 +28,7 @@ def test_a_vm_goes_through_provisioning_and_staging_to_running():
 
 
 def test_the_machine_carries_what_the_caller_asked_for():
-    """
-    Metadata, tags, account, scopes and the disk size reach the hosts.
-    """
+    """Metadata, tags, account, scopes and the disk size reach the hosts."""
     lab = a_lab()
     account = {"email": "a@b", "scopes": ["s1"]}
     metadata = {"items": [{"key": "startup-script", "value": "true"}]}
@@ -51,9 +43,7 @@ def test_the_machine_carries_what_the_caller_asked_for():
 
 
 def test_a_boot_disk_outlives_a_stop_and_goes_with_the_vm():
-    """
-    Stop ends in TERMINATED and keeps disk and address; delete removes the auto-delete disk.
-    """
+    """Stop ends in TERMINATED and keeps disk and address; delete removes the auto-delete disk."""
     lab = a_lab()
     before = lab.vm()
     lab.ok("POST", f"{VMS}/v1/stop")
@@ -73,9 +63,7 @@ def test_a_boot_disk_outlives_a_stop_and_goes_with_the_vm():
 
 
 def test_a_disk_without_auto_delete_stays_and_can_be_deleted():
-    """
-    In use it is refused; afterwards it is listed until it is deleted.
-    """
+    """In use it is refused; afterwards it is listed until it is deleted."""
     lab = a_lab()
     body = vm_body()
     body["disks"][0]["autoDelete"] = False
@@ -92,9 +80,7 @@ def test_a_disk_without_auto_delete_stays_and_can_be_deleted():
 
 
 def test_start_while_stopping_fails_inside_the_operation():
-    """
-    RESOURCE_NOT_READY with the HTTP status and message that clients look for.
-    """
+    """RESOURCE_NOT_READY with the HTTP status and message that clients look for."""
     lab = a_lab()
     lab.vm()
     lab.ok("POST", f"{VMS}/v1/stop")
@@ -106,9 +92,7 @@ def test_start_while_stopping_fails_inside_the_operation():
 
 
 def test_a_stockout_leaves_neither_vm_nor_disk():
-    """
-    ZONE_RESOURCE_POOL_EXHAUSTED comes inside the operation.
-    """
+    """ZONE_RESOURCE_POOL_EXHAUSTED comes inside the operation."""
     lab = a_lab(stockouts=frozenset({ZONE}))
     started = lab.ok("POST", VMS, vm_body())
     lab.after(1)
@@ -120,9 +104,7 @@ def test_a_stockout_leaves_neither_vm_nor_disk():
 
 
 def test_the_cpus_quota_counts_vms_that_are_not_stopped():
-    """
-    QUOTA_EXCEEDED comes inside the operation; a stopped VM makes room, and start is checked too.
-    """
+    """QUOTA_EXCEEDED comes inside the operation; a stopped VM makes room, and start is checked too."""
     lab = a_lab(quotas={("CPUS", "europe-west4"): 2})
     lab.vm()
     refused = lab.ok("POST", VMS, vm_body("v2"))
@@ -143,9 +125,7 @@ def test_the_cpus_quota_counts_vms_that_are_not_stopped():
 
 
 def test_the_same_request_id_gives_the_same_operation():
-    """
-    A retried insert neither doubles nor fails; another body under the id does fail.
-    """
+    """A retried insert neither doubles nor fails; another body under the id does fail."""
     lab = a_lab()
     first = lab.ok("POST", f"{VMS}?requestId={UUID}", vm_body())
     again = lab.ok("POST", f"{VMS}?requestId={UUID}", vm_body())
@@ -158,9 +138,7 @@ def test_the_same_request_id_gives_the_same_operation():
 
 @pytest.mark.parametrize("request_id", [ZERO, "not-a-uuid"])
 def test_a_bad_request_id_is_refused(request_id):
-    """
-    The zero UUID and other texts are 400, and nothing is made.
-    """
+    """The zero UUID and other texts are 400, and nothing is made."""
     lab = a_lab()
     assert lab.call("POST", f"{VMS}?requestId={request_id}", vm_body())[0] == 400
     assert lab.ok("GET", VMS)["items"] == []
@@ -175,9 +153,7 @@ def test_a_bad_request_id_is_refused(request_id):
     ],
 )
 def test_of_two_writers_with_one_fingerprint_the_second_is_refused(verb, path, body, mark):
-    """
-    412 conditionNotMet for a fingerprint that is old or missing.
-    """
+    """412 conditionNotMet for a fingerprint that is old or missing."""
     lab = a_lab()
     current = lab.vm()
     for key in path:
@@ -189,9 +165,7 @@ def test_of_two_writers_with_one_fingerprint_the_second_is_refused(verb, path, b
 
 
 def test_new_metadata_reaches_the_machine():
-    """
-    The metadata server sees what setMetadata wrote.
-    """
+    """The metadata server sees what setMetadata wrote."""
     lab = a_lab()
     mark = lab.vm()["metadata"]["fingerprint"]
     items = [{"key": "ssh-keys", "value": "me:ssh-ed25519 AAAA"}]
@@ -212,9 +186,7 @@ def test_new_metadata_reaches_the_machine():
     ],
 )
 def test_a_wrong_body_is_refused_and_nothing_is_made(fields, text):
-    """
-    400 names the field.
-    """
+    """400 names the field."""
     lab = a_lab()
     status, answer = lab.call("POST", VMS, {**vm_body(), **fields})
     assert status == 400
@@ -223,9 +195,7 @@ def test_a_wrong_body_is_refused_and_nothing_is_made(fields, text):
 
 
 def test_errors_have_the_form_of_compute_engine():
-    """
-    code, message and errors[] with domain and reason.
-    """
+    """code, message and errors[] with domain and reason."""
     lab = a_lab(denied_permissions=frozenset({"compute.instances.create"}))
     status, answer = lab.call("GET", f"{VMS}/nope")
     path = f"projects/{PROJECT}/zones/{ZONE}/instances/nope"
@@ -238,9 +208,7 @@ def test_errors_have_the_form_of_compute_engine():
 
 
 def test_a_disabled_api_is_not_configured():
-    """
-    403 accessNotConfigured in the domain usageLimits.
-    """
+    """403 accessNotConfigured in the domain usageLimits."""
     lab = a_lab(disabled_apis=frozenset({"compute.googleapis.com"}))
     status, answer = lab.call("GET", VMS)
     error = answer["error"]
@@ -253,9 +221,7 @@ def test_a_disabled_api_is_not_configured():
 
 
 def test_guest_attributes_and_their_absence():
-    """
-    404 with gcloud's text until the machine has written them.
-    """
+    """404 with gcloud's text until the machine has written them."""
     lab = a_lab()
     lab.vm()
     target = f"{VMS}/v1/getGuestAttributes?queryPath=hostkeys/"
@@ -269,9 +235,7 @@ def test_guest_attributes_and_their_absence():
 
 
 def test_serial_output_is_read_from_an_offset():
-    """
-    `next` is where to go on; a negative start counts from the end.
-    """
+    """`next` is where to go on; a negative start counts from the end."""
     lab = a_lab()
     lab.vm()
     lab.hosts.serial = lambda machine_id: b"0123456789"
@@ -282,9 +246,7 @@ def test_serial_output_is_read_from_an_offset():
 
 
 def test_reset_boots_again_without_notice():
-    """
-    The machine is killed and booted; its disk stays.
-    """
+    """The machine is killed and booted; its disk stays."""
     lab = a_lab()
     lab.vm()
     lab.ok("POST", f"{VMS}/v1/reset")

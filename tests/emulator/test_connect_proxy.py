@@ -1,6 +1,4 @@
-"""
-The way out of a machine: storage hosts are the local cloud's own, everything else is refused or foreign.
-"""
+"""The way out of a machine: storage hosts are the local cloud's own, everything else is refused or foreign."""
 
 import asyncio
 import os
@@ -318,9 +316,7 @@ def test_no_metadata_server_of_the_computer_is_reached(way, monkeypatch, request
 
 
 def test_the_metadata_server_is_the_one_of_the_machine_that_asks(tmp_path):
-    """
-    A startup script takes what curl prints for the value: it got a refusal, with exit status 0.
-    """
+    """A startup script takes what curl prints for the value: it got a refusal, with exit status 0."""
     asked = []
 
     def metadata(peer: tuple[str, int], here: tuple[str, int]) -> tuple[str, int] | None:

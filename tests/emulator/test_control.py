@@ -1,6 +1,4 @@
-"""
-The local cloud is started by one command; the others wait for that one, but not for ever.
-"""
+"""The local cloud is started by one command; the others wait for that one, but not for ever."""
 
 import os
 import socket

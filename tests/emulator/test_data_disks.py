@@ -1,6 +1,4 @@
-"""
-Data disks of the local cloud: made, attached to nodes, refused, and kept by whoever has them.
-"""
+"""Data disks of the local cloud: made, attached to nodes, refused, and kept by whoever has them."""
 
 import pytest
 
@@ -12,9 +10,7 @@ PATH = f"projects/{PROJECT}/zones/{ZONE}/disks"
 
 
 def a_lab_with(*names):
-    """
-    Return a cloud with disks.
-    """
+    """Return a cloud with disks."""
     lab = a_lab()
     for name in names:
         lab.ok("POST", DISKS, {"name": name, "sizeGb": "20", "type": f"zones/{ZONE}/diskTypes/pd-balanced"})
@@ -23,16 +19,12 @@ def a_lab_with(*names):
 
 
 def body(name="d1", mode="READ_WRITE", **fields):
-    """
-    Return the body of a node with one disk.
-    """
+    """Return the body of a node with one disk."""
     return node_body(dataDisks=[{"sourceDisk": f"{PATH}/{name}", "mode": mode}], **fields)
 
 
 def test_a_disk_is_made_listed_and_deleted():
-    """
-    Its size and type are those that were asked for; the name is taken then.
-    """
+    """Its size and type are those that were asked for; the name is taken then."""
     lab = a_lab_with("d1")
     (disk,) = lab.ok("GET", DISKS)["items"]
     assert (disk["name"], disk["sizeGb"], disk["type"].rpartition("/")[2]) == ("d1", "20", "pd-balanced")
@@ -44,9 +36,7 @@ def test_a_disk_is_made_listed_and_deleted():
 
 
 def test_a_node_has_its_disks_until_it_is_gone():
-    """
-    They are shown as its own, cannot be deleted meanwhile, and outlive it; a preemption does not free them.
-    """
+    """They are shown as its own, cannot be deleted meanwhile, and outlive it; a preemption does not free them."""
     lab = a_lab_with("d1")
     lab.ok("POST", f"{NODES}?nodeId=n1", body(schedulingConfig={"spot": True}))
     lab.after(2)
@@ -62,9 +52,7 @@ def test_a_node_has_its_disks_until_it_is_gone():
 
 
 def test_several_read_and_one_writes():
-    """
-    Who reads keeps out who would write, and the other way round.
-    """
+    """Who reads keeps out who would write, and the other way round."""
     lab = a_lab_with("d1")
     for name in ("n1", "n2"):
         lab.ok("POST", f"{NODES}?nodeId={name}", body(mode="READ_ONLY"))
@@ -83,9 +71,7 @@ def test_several_read_and_one_writes():
     ],
 )
 def test_what_cannot_be_attached_is_refused_on_the_call(fields, part):
-    """
-    No node is made.
-    """
+    """No node is made."""
     lab = a_lab_with("d1")
     status, answer = lab.call("POST", f"{NODES}?nodeId=n1", fields)
     assert status == 400
@@ -94,9 +80,7 @@ def test_what_cannot_be_attached_is_refused_on_the_call(fields, part):
 
 
 def test_a_queued_resource_attaches_disks_as_well():
-    """
-    They are those of its node.
-    """
+    """They are those of its node."""
     lab = a_lab_with("d1")
     disk = {"sourceDisk": f"{PATH}/d1", "mode": "READ_ONLY"}
     submit(lab, spec(dataDisks=[disk]))

@@ -1,6 +1,4 @@
-"""
-Lists over all zones at once, and a zone that the TPU API does not reach.
-"""
+"""Lists over all zones at once, and a zone that the TPU API does not reach."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""
-Flex-start TPUs of the local cloud: asked for by v2alpha1 alone, given for a time, ended by the service.
-"""
+"""Flex-start TPUs of the local cloud: asked for by v2alpha1 alone, given for a time, ended by the service."""
 
 import pytest
 
@@ -14,9 +12,7 @@ SPOT_QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 
 
 def order(seconds=3600, zone=ZONE, **fields):
-    """
-    Return the body of a flex-start queued resource for one node.
-    """
+    """Return the body of a flex-start queued resource for one node."""
     parent = f"projects/{PROJECT}/locations/{zone}"
     run = {"runDuration": {"maxRunDuration": f"{seconds}s"}} if seconds else {}
     spec = {"parent": parent, "nodeId": "n1", "node": node_body()}
@@ -24,9 +20,7 @@ def order(seconds=3600, zone=ZONE, **fields):
 
 
 def test_it_runs_for_its_time_and_is_suspended_without_a_node():
-    """
-    The service ends it; nobody is told before, and the queued resource holds quota until it is deleted.
-    """
+    """The service ends it; nobody is told before, and the queued resource holds quota until it is deleted."""
     lab = a_lab(quotas={(SPOT_QUOTA, ZONE): 8})
     lab.ok("POST", f"{ALPHA}?queuedResourceId=q1", order(3600))
     lab.after(UNTIL_ACTIVE)
@@ -41,9 +35,7 @@ def test_it_runs_for_its_time_and_is_suspended_without_a_node():
 
 
 def test_only_v2alpha1_takes_and_shows_its_fields():
-    """
-    To v2 they are unknown names, as the discovery documents say; it sees the rest.
-    """
+    """To v2 they are unknown names, as the discovery documents say; it sees the rest."""
     lab = a_lab()
     status, answer = lab.call("POST", f"{V2}?queuedResourceId=q1", order())
     assert status == 400
@@ -58,9 +50,7 @@ def test_only_v2alpha1_takes_and_shows_its_fields():
 
 
 def test_most_zones_do_not_offer_it_and_say_so_inside_the_operation():
-    """
-    The call is taken; no list of the API tells it before.
-    """
+    """The call is taken; no list of the API tells it before."""
     lab, zone = a_lab(), "europe-west4-b"
     at = f"/v2alpha1/projects/{PROJECT}/locations/{zone}"
     started = lab.ok("POST", f"{at}/queuedResources?queuedResourceId=q1", order(zone=zone))
@@ -73,9 +63,7 @@ def test_most_zones_do_not_offer_it_and_say_so_inside_the_operation():
 
 @pytest.mark.parametrize("seconds", [0, 604800])
 def test_it_may_run_for_a_week_at_most(seconds):
-    """
-    Without a duration it is a week as well.
-    """
+    """Without a duration it is a week as well."""
     lab = a_lab()
     lab.ok("POST", f"{ALPHA}?queuedResourceId=q1", order(seconds))
     lab.after(604800 - 60)
@@ -94,9 +82,7 @@ def test_it_may_run_for_a_week_at_most(seconds):
     ],
 )
 def test_what_makes_no_sense_is_refused(fields):
-    """
-    With 400, and nothing is in the queue.
-    """
+    """With 400, and nothing is in the queue."""
     lab = a_lab()
     assert lab.call("POST", f"{ALPHA}?queuedResourceId=q1", {**order(), **fields})[0] == 400
     assert lab.ok("GET", V2).get("queuedResources", []) == []

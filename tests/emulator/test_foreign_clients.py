@@ -1,6 +1,4 @@
-"""
-What clients that nobody here wrote send, and what they must get.
-"""
+"""What clients that nobody here wrote send, and what they must get."""
 
 import base64
 import gzip
@@ -22,26 +20,20 @@ TPU = f"/projects/{PROJECT}/locations"
 
 
 class Store:
-    """
-    Speak HTTP to a storage with one bucket.
-    """
+    """Speak HTTP to a storage with one bucket."""
 
     def __init__(self) -> None:
         self.storage, self.lab = a_storage(), a_lab()
         storage_routes(self.lab.router, self.storage)
 
     def send(self, verb: str, target: str, body: object = b"", **headers: str) -> Response:
-        """
-        Return the answer; names of headers are written with underscores.
-        """
+        """Return the answer; names of headers are written with underscores."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         return dispatch(self.lab.router, self.lab.cloud, Request.parse(verb, target, names, data))
 
     def ok(self, verb: str, target: str, body: object = b"", **headers: str) -> dict:
-        """
-        Return the JSON of an answer that must be a success.
-        """
+        """Return the JSON of an answer that must be a success."""
         answer = self.send(verb, target, body, **headers)
         assert answer.status == 200, answer.body
         return json.loads(answer.body)
@@ -49,9 +41,7 @@ class Store:
 
 @pytest.fixture
 def store() -> Store:
-    """
-    Return a storage.
-    """
+    """Return a storage."""
     return Store()
 
 
@@ -59,9 +49,7 @@ def store() -> Store:
 
 
 def test_a_resumable_upload_without_308(store):
-    """
-    Go's HTTP library would follow a 308: its clients ask for 200 with the status in a header.
-    """
+    """Go's HTTP library would follow a 308: its clients ask for 200 with the status in a header."""
     session = store.send("POST", UPLOAD).headers["location"].partition("localhost")[2]
     first = store.send(
         "PUT", session, b"abc", content_range="bytes 0-2/6", X_GUploader_No_308="yes"
@@ -74,9 +62,7 @@ def test_a_resumable_upload_without_308(store):
 
 
 def test_null_is_no_body(store):
-    """
-    Go writes null where there is nothing to say.
-    """
+    """Go writes null where there is nothing to say."""
     put(store.storage, "one", b"x")
     assert store.ok("POST", f"{O}/one/rewriteTo/b/data/o/two", b"null")["done"] is True
 
@@ -85,9 +71,7 @@ def test_null_is_no_body(store):
 
 
 def test_a_pattern_chooses_objects(store):
-    """
-    A matchGlob that is ignored lists, and lets a client delete, everything.
-    """
+    """A matchGlob that is ignored lists, and lets a client delete, everything."""
     for name in ("a/1.txt", "a/2.bin", "a/b/3.txt", "c.txt"):
         put(store.storage, name)
 
@@ -107,9 +91,7 @@ def test_a_pattern_chooses_objects(store):
 
 
 def test_booleans_are_read_in_any_case(store):
-    """
-    Google's Python client writes True.
-    """
+    """Google's Python client writes True."""
     put(store.storage, "a/")
     for word in ("true", "True"):
         shown = store.ok("GET", f"{O}?delimiter=/&includeTrailingDelimiter={word}")
@@ -119,9 +101,7 @@ def test_booleans_are_read_in_any_case(store):
 
 
 def test_output_only_fields_of_a_bucket_are_ignored(store):
-    """
-    Gcloud sends the whole resource back; metageneration stayed 1 for ever.
-    """
+    """Gcloud sends the whole resource back; metageneration stayed 1 for ever."""
     shown = store.ok("GET", "/storage/v1/b/data")
     changed = store.ok("PATCH", "/storage/v1/b/data", {**shown, "storageClass": "nearline"})
     assert (changed["metageneration"], changed["storageClass"]) == ("2", "NEARLINE")
@@ -130,9 +110,7 @@ def test_output_only_fields_of_a_bucket_are_ignored(store):
 
 
 def test_conditions_on_etags_hold(store):
-    """
-    If-Match and If-None-Match are HTTP's own preconditions.
-    """
+    """If-Match and If-None-Match are HTTP's own preconditions."""
     put(store.storage, "one", b"x")
     tag = store.ok("GET", f"{O}/one")["etag"]
     assert store.send("GET", f"{O}/one?alt=media", If_None_Match=tag).status == 304
@@ -141,9 +119,7 @@ def test_conditions_on_etags_hold(store):
 
 
 def test_stored_gzip_is_unpacked_for_who_does_not_accept_it(store):
-    """
-    A client without Accept-Encoding got compressed bytes.
-    """
+    """A client without Accept-Encoding got compressed bytes."""
     put(store.storage, "z", gzip.compress(b"text"), contentEncoding="gzip")
     plain = store.send("GET", f"{O}/z?alt=media")
     assert (plain.body, "content-encoding" in plain.headers) == (b"text", False)
@@ -161,18 +137,14 @@ def test_stored_gzip_is_unpacked_for_who_does_not_accept_it(store):
     ],
 )
 def test_what_protects_data_is_refused_where_it_would_not_hold(store, verb, target, body, headers):
-    """
-    An object under a hold that is ignored is deleted all the same.
-    """
+    """An object under a hold that is ignored is deleted all the same."""
     put(store.storage, "one", b"x")
     answer = store.send(verb, target, body, **headers)
     assert (answer.status, "does not implement" in answer.body.decode()) == (400, True)
 
 
 def test_checksums_of_one_upload_must_agree(store):
-    """
-    The session's crc32c was forgotten when the last request carried another.
-    """
+    """The session's crc32c was forgotten when the last request carried another."""
     begin = store.send("POST", UPLOAD, {"crc32c": "AAAAAA=="})
     session = begin.headers["location"].partition("localhost")[2]
     right = put(store.storage, "same", b"abc").crc32c
@@ -181,9 +153,7 @@ def test_checksums_of_one_upload_must_agree(store):
 
 
 def test_an_upload_that_was_too_soon_is_ended_by_asking_again():
-    """
-    Its session was gone after a 429, so that a client's retry met 404 and the checkpoint was lost.
-    """
+    """Its session was gone after a 429, so that a client's retry met 404 and the checkpoint was lost."""
     store = Store()
     store.storage.objects._interval = 1.0
     ends = []
@@ -200,9 +170,7 @@ def test_an_upload_that_was_too_soon_is_ended_by_asking_again():
 
 
 def test_one_object_may_stand_for_a_list():
-    """
-    SkyPilot sends nodeSpec so; the JSON parser of Google's RPC services takes it.
-    """
+    """SkyPilot sends nodeSpec so; the JSON parser of Google's RPC services takes it."""
     lab = a_lab()
     parent = f"projects/{PROJECT}/locations/{ZONE}"
     body = {"tpu": {"nodeSpec": {"parent": parent, "nodeId": "q1n", "node": node_body()}}, "spot": {}}
@@ -210,9 +178,7 @@ def test_one_object_may_stand_for_a_list():
 
 
 def test_a_firewall_rule_that_was_read_can_be_inserted():
-    """
-    Terraform and Ansible send kind and selfLink; the list of rules answered 500 from then on.
-    """
+    """Terraform and Ansible send kind and selfLink; the list of rules answered 500 from then on."""
     lab = a_lab()
     rules = f"/compute/v1/projects/{PROJECT}/global/firewalls"
     shown = lab.ok("GET", rules)["items"][0]
@@ -222,9 +188,7 @@ def test_a_firewall_rule_that_was_read_can_be_inserted():
 
 
 def test_links_lead_to_where_the_client_came_from():
-    """
-    Ansible follows them, and left the local cloud for the real service.
-    """
+    """Ansible follows them, and left the local cloud for the real service."""
     lab = a_lab()
     lab.vm()
     asked = Request.parse("GET", f"{VMS}/v1", {"Host": "127.0.0.1:5050"}, b"")
@@ -243,24 +207,18 @@ def test_links_lead_to_where_the_client_came_from():
     ],
 )  # fmt: skip
 def test_older_and_newer_versions_of_the_tpu_api_are_there(path):
-    """
-    Gcloud asks v1 for the catalogue, and `gcloud alpha` asks v2alpha1 for everything.
-    """
+    """Gcloud asks v1 for the catalogue, and `gcloud alpha` asks v2alpha1 for everything."""
     a_lab().ok("GET", path.format(TPU, ZONE))
 
 
 @pytest.mark.parametrize("runtime", ["tpu-vm-tf-2.17.0-pjrt", "v2-tpuv5-litepod"])
 def test_runtime_versions_of_googles_samples_are_known(runtime):
-    """
-    The samples of Google's documentation create with these.
-    """
+    """The samples of Google's documentation create with these."""
     a_lab().node(runtimeVersion=runtime)
 
 
 def test_the_etag_of_a_policy_is_base64(tmp_path):
-    """
-    Gcloud decodes it, and ended with "Incorrect padding".
-    """
+    """Gcloud decodes it, and ended with "Incorrect padding"."""
     lab: Lab = a_lab()
     secret_routes(lab.router, lab.cloud, Secrets(lab.clock, 1, tmp_path / "secrets.json"))
     path = f"/v1/projects/{PROJECT}/secrets"
@@ -276,9 +234,7 @@ def test_the_etag_of_a_policy_is_base64(tmp_path):
     ],
 )
 def test_several_vms_are_inserted_by_one_call(wanted, names):
-    """
-    SkyPilot creates no VM in another way.
-    """
+    """SkyPilot creates no VM in another way."""
     lab = a_lab()
     properties = {key: value for key, value in vm_body().items() if key != "name"} | {
         "machineType": "e2-small"
@@ -296,9 +252,7 @@ def test_several_vms_are_inserted_by_one_call(wanted, names):
 
 
 def test_several_vms_fail_as_the_first_that_fails():
-    """
-    A stockout shows in the one operation.
-    """
+    """A stockout shows in the one operation."""
     lab = a_lab(stockouts=frozenset({ZONE}))
     properties = {key: value for key, value in vm_body().items() if key != "name"}
     begun = lab.ok(

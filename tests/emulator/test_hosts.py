@@ -1,6 +1,4 @@
-"""
-What a machine of the local cloud does, whichever host kind runs it.
-"""
+"""What a machine of the local cloud does, whichever host kind runs it."""
 
 import os
 import random
@@ -21,9 +19,7 @@ from tests.emulator.hosts_lab import KINDS, lab, until
 
 
 def test_boot_runs_the_startup_script_as_the_metadata_says(make):
-    """
-    Its first line rules, its output reaches the serial port, and a failure does not stop the boot.
-    """
+    """Its first line rules, its output reaches the serial port, and a failure does not stop the boot."""
     lines = [
         "#!/bin/bash",
         'echo "root is $TPUCTL_ROOT"',
@@ -40,9 +36,7 @@ def test_boot_runs_the_startup_script_as_the_metadata_says(make):
 
 
 def test_a_mute_machine_boots_and_runs_no_startup_script(make):
-    """
-    It can be reached and its metadata says what it should have run: what operators call a zombie.
-    """
+    """It can be reached and its metadata says what it should have run: what operators call a zombie."""
     with make(**{"startup-script": "echo it ran"}) as it:
         it.machine = replace(it.machine, mute=True)
         it.boot()
@@ -51,9 +45,7 @@ def test_a_mute_machine_boots_and_runs_no_startup_script(make):
 
 
 def test_a_session_sees_the_local_cloud_and_no_credentials(make, monkeypatch):
-    """
-    Nothing of the caller's environment passes but what the machine needs.
-    """
+    """Nothing of the caller's environment passes but what the machine needs."""
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/secret.json")
     monkeypatch.setenv("WANDB_API_KEY", "secret")
     with make() as it:
@@ -67,9 +59,7 @@ def test_a_session_sees_the_local_cloud_and_no_credentials(make, monkeypatch):
 
 
 def test_stop_kills_what_hides_and_keeps_the_disk(booted):
-    """
-    A process in its own session, without hang-up and with an emptied environment dies with its machine.
-    """
+    """A process in its own session, without hang-up and with an emptied environment dies with its machine."""
     seconds = f"{random.randint(10_000, 90_000)}.{random.getrandbits(30)}"
     booted.output(
         f"setsid nohup env -i sleep {seconds} >/dev/null 2>&1 & nohup sleep {seconds} >/dev/null 2>&1 &"
@@ -83,17 +73,13 @@ def test_stop_kills_what_hides_and_keeps_the_disk(booted):
 
 
 def sleepers(seconds: str) -> set[int]:
-    """
-    Return the pids of this computer that sleep so long.
-    """
+    """Return the pids of this computer that sleep so long."""
     done = subprocess.run(["pgrep", "-f", f"^sleep {seconds}$"], capture_output=True, text=True, check=False)
     return {int(pid) for pid in done.stdout.split()}
 
 
 def test_stop_leaves_other_machines_alone(make, kind, tmp_path):
-    """
-    The neighbour, in another local cloud, runs on.
-    """
+    """The neighbour, in another local cloud, runs on."""
     with make() as it, lab(KINDS[kind], tmp_path / "second") as neighbour:
         it.boot()
         neighbour.boot()
@@ -102,9 +88,7 @@ def test_stop_leaves_other_machines_alone(make, kind, tmp_path):
 
 
 def test_a_reboot_keeps_disk_and_host_key_and_runs_the_script_again(make):
-    """
-    A VM that is started again is the same machine.
-    """
+    """A VM that is started again is the same machine."""
     with make(kind="vm", **{"startup-script": "echo boot >> $HOME/boots"}) as it:
         it.boot()
         until(lambda: it.serial().count("Finished") == 1)
@@ -119,9 +103,7 @@ def test_a_reboot_keeps_disk_and_host_key_and_runs_the_script_again(make):
 
 
 def test_notice_runs_the_shutdown_script_then_terminates_the_job(make):
-    """
-    The power button gives scripts and jobs their time; the machine then goes off by itself.
-    """
+    """The power button gives scripts and jobs their time; the machine then goes off by itself."""
     with make(**{"shutdown-script": 'echo "saving"; sleep 0.2; echo "saved"'}) as it:
         it.boot()
         job = 'trap "echo stopped > ~/job; exit" TERM; while :; do sleep 0.1; done'
@@ -134,9 +116,7 @@ def test_notice_runs_the_shutdown_script_then_terminates_the_job(make):
 
 
 def test_remove_leaves_no_process_no_mount_and_no_file(booted):
-    """
-    A removed machine never was.
-    """
+    """A removed machine never was."""
     booted.output("setsid sleep 300 >/dev/null 2>&1 &")
     booted.hosts.remove(booted.machine.id)
     booted.hosts.drain()
@@ -147,9 +127,7 @@ def test_remove_leaves_no_process_no_mount_and_no_file(booted):
 
 
 def test_machines_outlive_the_daemon_and_are_found_again(booted, kind):
-    """
-    Hosts built anew, as by a daemon that was restarted, know what runs and can stop it.
-    """
+    """Hosts built anew, as by a daemon that was restarted, know what runs and can stop it."""
     again = KINDS[kind](booted.hosts.settings)
     assert again.adopt() == {booted.machine.id}
     again.boot(booted.machine)
@@ -159,9 +137,7 @@ def test_machines_outlive_the_daemon_and_are_found_again(booted, kind):
 
 
 def test_a_pid_that_was_given_to_another_process_is_not_touched(booted):
-    """
-    The pid file names the start time too.
-    """
+    """The pid file names the start time too."""
     booted.hosts.stop(booted.machine.id)
     with subprocess.Popen(["sleep", "60"]) as bystander:
         (booted.folder / "pid").write_text(f"{bystander.pid} 1\n")
@@ -173,9 +149,7 @@ def test_a_pid_that_was_given_to_another_process_is_not_touched(booted):
 
 
 def test_a_machine_whose_pid_file_was_never_written_is_not_doubled(booted):
-    """
-    The daemon may die between starting a machine and noting it: the next boot finds and replaces it.
-    """
+    """The daemon may die between starting a machine and noting it: the next boot finds and replaces it."""
     marker = booted.hosts.settings.marker(booted.machine.id)
     before = processes.members(marker)
     (booted.folder / "pid").unlink()
@@ -185,9 +159,7 @@ def test_a_machine_whose_pid_file_was_never_written_is_not_doubled(booted):
 
 
 def test_the_oldest_process_of_a_machine_dies_first(monkeypatch):
-    """
-    An SSH server that outlived a command would tell its client of an exit, where a machine has died.
-    """
+    """An SSH server that outlived a command would tell its client of an exit, where a machine has died."""
     sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(5)]
     ages = {one.pid: age for age, one in enumerate(reversed(sleepers))}
     look, kill, killed = processes.look, os.kill, []
@@ -200,9 +172,7 @@ def test_the_oldest_process_of_a_machine_dies_first(monkeypatch):
 
 
 def test_unknown_kinds_are_refused(tmp_path):
-    """
-    The error names the kinds there are.
-    """
+    """The error names the kinds there are."""
     settings = HostSettings(tmp_path, "c", "http://127.0.0.1:1", 22, 80)
     with pytest.raises(LocalCloudError, match="no host kind 'docker'"):
         make_hosts("docker", settings)
@@ -210,9 +180,7 @@ def test_unknown_kinds_are_refused(tmp_path):
 
 
 def test_namespaces_say_why_they_cannot_work(monkeypatch):
-    """
-    A user who is not root is told so.
-    """
+    """A user who is not root is told so."""
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "need root" in str(available())
 

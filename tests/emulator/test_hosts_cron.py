@@ -1,6 +1,4 @@
-"""
-Cron on the machines: the small cron of `process`, the real one of `namespace`.
-"""
+"""Cron on the machines: the small cron of `process`, the real one of `namespace`."""
 
 import time
 from datetime import datetime
@@ -15,9 +13,7 @@ from tests.emulator.hosts_lab import lab, until
 
 
 def test_a_cron_entry_under_flock_runs_once_at_a_time(tmp_path):
-    """
-    The entry starts again in each minute, and the lock keeps a second job from starting.
-    """
+    """The entry starts again in each minute, and the lock keeps a second job from starting."""
     with lab(ProcessHosts, tmp_path) as it:
         it.boot()
         out = tmp_path / "out"
@@ -38,9 +34,7 @@ def test_a_cron_entry_under_flock_runs_once_at_a_time(tmp_path):
 
 
 def test_a_broken_crontab_is_reported_once_and_runs_nothing(tmp_path):
-    """
-    As with Debian's cron, one bad line refuses the whole file.
-    """
+    """As with Debian's cron, one bad line refuses the whole file."""
     with lab(ProcessHosts, tmp_path) as it:
         it.boot()
         (it.folder / "etc/cron.d/tpuctl").write_text(
@@ -55,9 +49,7 @@ def test_a_broken_crontab_is_reported_once_and_runs_nothing(tmp_path):
 @pytest.mark.namespace
 @pytest.mark.slow_cron
 def test_the_real_cron_runs_the_entry_under_flock(tmp_path):
-    """
-    Debian's cron starts the job of /etc/cron.d within a minute, as root, with the machine's environment.
-    """
+    """Debian's cron starts the job of /etc/cron.d within a minute, as root, with the machine's environment."""
     if reason := available(tmp_path):
         pytest.skip(reason)
     entry = "* * * * * root flock -n /run/lock-job env > /opt/tpuctl/ran"
@@ -75,9 +67,7 @@ def test_the_real_cron_runs_the_entry_under_flock(tmp_path):
 
 @pytest.mark.namespace
 def test_the_computers_own_cron_jobs_do_not_run_on_the_machine(tmp_path):
-    """
-    A namespace machine starts with empty crontabs, and what it writes stays its own.
-    """
+    """A namespace machine starts with empty crontabs, and what it writes stays its own."""
     if reason := available(tmp_path):
         pytest.skip(reason)
     with lab(NamespaceHosts, tmp_path) as it:
@@ -94,9 +84,7 @@ def test_the_computers_own_cron_jobs_do_not_run_on_the_machine(tmp_path):
 
 @pytest.mark.namespace
 def test_a_machine_disk_that_is_full_says_so_and_harms_nothing_else(tmp_path):
-    """
-    The limit of the disk holds, and survives a reboot with what fits on it.
-    """
+    """The limit of the disk holds, and survives a reboot with what fits on it."""
     if reason := available(tmp_path):
         pytest.skip(reason)
     with lab(NamespaceHosts, tmp_path, kind="vm", disk_bytes=64 << 20) as it:
@@ -112,9 +100,7 @@ def test_a_machine_disk_that_is_full_says_so_and_harms_nothing_else(tmp_path):
 
 @pytest.mark.namespace
 def test_the_users_own_secrets_are_out_of_sight(tmp_path):
-    """
-    Home folders of the computer, and so gcloud's credentials and SSH keys, are empty on the machine.
-    """
+    """Home folders of the computer, and so gcloud's credentials and SSH keys, are empty on the machine."""
     if reason := available(tmp_path):
         pytest.skip(reason)
     needed = {Path(folder).parts[2] for folder in namespace._needed() if folder.startswith("/root/")}
@@ -137,17 +123,13 @@ def test_the_users_own_secrets_are_out_of_sight(tmp_path):
     ],
 )
 def test_a_job_is_due_in_the_minutes_its_fields_name(schedule, minute, due):
-    """
-    Fields follow crontab(5).
-    """
+    """Fields follow crontab(5)."""
     job = crontab.parse(f"{schedule} root true\n")[0]
     assert job.due(datetime.fromisoformat(minute)) is due
 
 
 def test_assignments_nicknames_comments_and_percent_signs():
-    """
-    Assignments hold for the lines below them; a bare percent sign starts standard input.
-    """
+    """Assignments hold for the lines below them; a bare percent sign starts standard input."""
     text = "# about\nSHELL=/bin/bash\nA = 'b c'\n@hourly root one\nA=d\n@reboot ada two%in\\%put%more\n"
     one, two = crontab.parse(text)
     assert (one.schedule, one.user, one.environment) == (
@@ -164,17 +146,13 @@ def test_assignments_nicknames_comments_and_percent_signs():
     "text", ["* * * * * root true", "* * * * * root\n", "61 * * * * root true\n", "@often root x\n"]
 )
 def test_a_file_that_cron_would_refuse_is_refused(text):
-    """
-    No newline at the end, no command, a minute that does not exist, an unknown nickname.
-    """
+    """No newline at the end, no command, a minute that does not exist, an unknown nickname."""
     with pytest.raises(ValueError, match=r".+"):
         crontab.parse(text)
 
 
 def test_only_file_names_that_debian_accepts_are_read(tmp_path):
-    """
-    Backups and hidden files in cron.d are not crontabs.
-    """
+    """Backups and hidden files in cron.d are not crontabs."""
     for name in ("tpuctl", "tpuctl.bak", ".placeholder", "tpuctl~"):
         (tmp_path / name).write_text(f"* * * * * root {name}\n")
     jobs, complaints = crontab.read_folder(tmp_path)

@@ -1,6 +1,4 @@
-"""
-Data disks on machines: a folder for each, which outlives the machine.
-"""
+"""Data disks on machines: a folder for each, which outlives the machine."""
 
 from pathlib import Path
 
@@ -13,23 +11,17 @@ from tests.emulator.hosts_lab import machine, until
 
 @pytest.fixture
 def hosts(tmp_path):
-    """
-    Return hosts that boot nothing in this test.
-    """
+    """Return hosts that boot nothing in this test."""
     return ProcessHosts(HostSettings(tmp_path / "machines", "c", "http://127.0.0.1:1", 22, 80))
 
 
 def devices(hosts, one) -> Path:
-    """
-    Prepare a machine and return where it finds its devices.
-    """
+    """Prepare a machine and return where it finds its devices."""
     return Path(GuestConfig.read(hosts._prepare(one)).environment["TPUCTL_DISK_DIR"])
 
 
 def test_what_one_machine_has_written_the_next_one_reads(hosts):
-    """
-    Devices are numbered in the order of the disks, from 1, and a removed machine takes nothing along.
-    """
+    """Devices are numbered in the order of the disks, from 1, and a removed machine takes nothing along."""
     first = machine(disks=("z-text-1", "z-scratch-2"))
     found = devices(hosts, first)
     assert sorted(path.name for path in found.iterdir()) == [
@@ -44,9 +36,7 @@ def test_what_one_machine_has_written_the_next_one_reads(hosts):
 
 
 def test_a_machine_without_disks_has_no_devices(hosts):
-    """
-    Its folder is there, and empty.
-    """
+    """Its folder is there, and empty."""
     assert list(devices(hosts, machine()).iterdir()) == []
 
 

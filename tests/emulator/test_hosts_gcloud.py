@@ -1,6 +1,4 @@
-"""
-The stand-in for `gcloud storage`, case by case beside the real one.
-"""
+"""The stand-in for `gcloud storage`, case by case beside the real one."""
 
 import shutil
 import subprocess
@@ -53,17 +51,13 @@ SEEN_ONCE = [
 
 @pytest.fixture
 def storage():
-    """
-    Return a storage with one bucket.
-    """
+    """Return a storage with one bucket."""
     return a_storage()
 
 
 @pytest.fixture(params=["stand-in", pytest.param("gcloud", marks=pytest.mark.gcloud)])
 def run(request, storage, tmp_path, monkeypatch, capfdbinary) -> Run:
-    """
-    Return a call of `gcloud storage` that gives exit status and output.
-    """
+    """Return a call of `gcloud storage` that gives exit status and output."""
     if request.param == "gcloud" and shutil.which("gcloud") is None:
         pytest.skip("the stock gcloud is not installed")
     (tmp_path / "tree/sub").mkdir(parents=True)
@@ -98,16 +92,12 @@ def run(request, storage, tmp_path, monkeypatch, capfdbinary) -> Run:
 
 
 def files(folder: Path) -> set[str]:
-    """
-    Return the names of all files below a folder.
-    """
+    """Return the names of all files below a folder."""
     return {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
 
 
 def test_the_decisive_steps_end_alike_with_both(run, storage, tmp_path):
-    """
-    A second copy of a tree goes below the first, a precondition that fails is exit 1, rsync mirrors.
-    """
+    """A second copy of a tree goes below the first, a precondition that fails is exit 1, rsync mirrors."""
     for line, status, output in DECISIVE:
         assert (line, *run(line)) == (line, status, output)
     names = {"new/a.txt", "new/sub/b", "new/tree/a.txt", "new/tree/sub/b"}
@@ -118,9 +108,7 @@ def test_the_decisive_steps_end_alike_with_both(run, storage, tmp_path):
 
 @pytest.mark.parametrize("run", ["stand-in"], indirect=True)
 def test_the_stand_in_does_what_was_seen_with_gcloud(run, storage, tmp_path):
-    """
-    Exit statuses, output, object names and files are the same, step by step.
-    """
+    """Exit statuses, output, object names and files are the same, step by step."""
     for line, status, output in SEEN_ONCE:
         assert (line, *run(line)) == (line, status, output)
     names = {"x/a.txt", "new/a.txt", "new/sub/b", "r/a.txt", "r/sub/b"}
@@ -130,9 +118,7 @@ def test_the_stand_in_does_what_was_seen_with_gcloud(run, storage, tmp_path):
 
 
 def test_other_commands_are_refused_with_usage(capsys):
-    """
-    A stand-in must not seem to be the real thing.
-    """
+    """A stand-in must not seem to be the real thing."""
     for words in (
         ["compute", "instances", "list"],
         ["storage", "mv", "a", "b"],
@@ -145,9 +131,7 @@ def test_other_commands_are_refused_with_usage(capsys):
 
 
 def test_a_machine_gets_the_stand_in_only_without_gcloud(tmp_path, monkeypatch):
-    """
-    It comes first on the PATH, and goes when a real gcloud appears.
-    """
+    """It comes first on the PATH, and goes when a real gcloud appears."""
     which = shutil.which
     monkeypatch.setattr(
         standin.shutil, "which", lambda name, **more: None if name == "gcloud" else which(name, **more)

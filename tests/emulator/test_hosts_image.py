@@ -1,6 +1,4 @@
-"""
-Machines lack what Google's images lack: ensurepip, pip on a VM, free locks of dpkg, cron where it is said.
-"""
+"""Machines lack what Google's images lack: ensurepip, pip on a VM, free locks of dpkg, cron where it is said."""
 
 import asyncio
 import os

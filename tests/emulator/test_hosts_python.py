@@ -1,6 +1,4 @@
-"""
-A machine has a Python of its own: what is installed there stays there, and tpuctl's packages are not seen.
-"""
+"""A machine has a Python of its own: what is installed there stays there, and tpuctl's packages are not seen."""
 
 import json
 import sys

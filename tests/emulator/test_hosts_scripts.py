@@ -1,6 +1,4 @@
-"""
-The script runner, beside what docs/facts.md 2.4 says of Google's.
-"""
+"""The script runner, beside what docs/facts.md 2.4 says of Google's."""
 
 import asyncio
 import os
@@ -16,9 +14,7 @@ from tests.emulator.hosts_lab import lab
 
 @pytest.fixture
 def run(tmp_path):
-    """
-    Return a call that runs one startup script and gives its status and the serial port's text.
-    """
+    """Return a call that runs one startup script and gives its status and the serial port's text."""
     port = tmp_path / "serial"
 
     def script(text: str) -> tuple[int, str]:
@@ -36,9 +32,7 @@ def run(tmp_path):
 
 
 def test_both_streams_reach_the_serial_port_line_by_line(run):
-    """
-    Each line is prefixed; a script without a first line of its own is run by bash.
-    """
+    """Each line is prefixed; a script without a first line of its own is run by bash."""
     status, text = run("echo one\necho two >&2\n[[ a == a ]] && printf three")
     assert (status, text.splitlines()) == (
         0,
@@ -52,24 +46,18 @@ def test_both_streams_reach_the_serial_port_line_by_line(run):
 
 
 def test_the_scripts_own_first_line_rules(run):
-    """
-    A script may be of any language.
-    """
+    """A script may be of any language."""
     assert "startup-script: 42" in run("#!/usr/bin/env python3\nprint(6 * 7)\n")[1]
 
 
 def test_a_script_killed_by_a_signal_is_reported(run):
-    """
-    The text is the one of a failed script.
-    """
+    """The text is the one of a failed script."""
     status, text = run("kill -9 $$")
     assert (status, text.strip()) == (-9, 'Script "startup-script" failed with error: signal: killed')
 
 
 def test_a_giant_line_ends_the_copying_but_not_the_script(run, tmp_path):
-    """
-    Lines longer than 64 KiB stop the log, as on the real machine.
-    """
+    """Lines longer than 64 KiB stop the log, as on the real machine."""
     status, text = run(
         f"echo first; head -c 300000 /dev/zero | tr '\\0' x; echo; echo last; touch {tmp_path}/done"
     )
@@ -80,9 +68,7 @@ def test_a_giant_line_ends_the_copying_but_not_the_script(run, tmp_path):
 
 
 def test_a_daemon_left_behind_does_not_hold_the_boot(run):
-    """
-    A background process that keeps the output open is not waited for.
-    """
+    """A background process that keeps the output open is not waited for."""
     started = time.monotonic()
     status, text = run("sleep 300 &\necho number $!")
     os.kill(int(text.partition("number ")[2].split()[0]), signal.SIGKILL)
@@ -91,9 +77,7 @@ def test_a_daemon_left_behind_does_not_hold_the_boot(run):
 
 
 def test_a_folder_with_blanks_in_its_name_is_as_good_as_any(tmp_path):
-    """
-    The local cloud's folder may lie in a home such as `/Users/Kim Min`.
-    """
+    """The local cloud's folder may lie in a home such as `/Users/Kim Min`."""
     home = tmp_path / "Kim Min's 구름"
     home.mkdir()
     work = run_script(
@@ -109,18 +93,14 @@ def test_a_folder_with_blanks_in_its_name_is_as_good_as_any(tmp_path):
 
 
 def test_the_script_file_is_gone_afterwards(run, tmp_path):
-    """
-    It may hold secrets.
-    """
+    """It may hold secrets."""
     run("true")
     assert [path.name for path in tmp_path.iterdir()] == ["serial"]
 
 
 @pytest.mark.namespace
 def test_a_listed_user_that_the_computer_knows_becomes_root_equivalent(tmp_path):
-    """
-    Keys give the rights that google-sudoers gives, whatever the name meant on the computer.
-    """
+    """Keys give the rights that google-sudoers gives, whatever the name meant on the computer."""
     if reason := available(tmp_path):
         pytest.skip(reason)
     with lab(NamespaceHosts, tmp_path) as it:

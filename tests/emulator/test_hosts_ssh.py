@@ -1,6 +1,4 @@
-"""
-Logging in to a machine, whichever host kind runs it.
-"""
+"""Logging in to a machine, whichever host kind runs it."""
 
 import asyncio
 import io
@@ -18,9 +16,7 @@ from tests.emulator.hosts_lab import until
 
 
 def test_paramiko_logs_in_with_the_pinned_host_key(booted):
-    """
-    The key in the guest attribute is the key the server shows.
-    """
+    """The key in the guest attribute is the key the server shows."""
     settings = booted.hosts.settings
     client = paramiko.SSHClient()
     name = f"[{booted.machine.address}]:{settings.ssh_port}"
@@ -39,9 +35,7 @@ def test_paramiko_logs_in_with_the_pinned_host_key(booted):
 
 
 def test_only_listed_keys_of_listed_users_may_log_in(booted):
-    """
-    Another key, another user and a password are refused.
-    """
+    """Another key, another user and a password are refused."""
     stranger = asyncssh.generate_private_key("ssh-ed25519")
     for user, key in (("ada", stranger), ("bob", booted.key)):
         with pytest.raises(asyncssh.PermissionDenied):
@@ -55,9 +49,7 @@ def test_only_listed_keys_of_listed_users_may_log_in(booted):
 
 
 def test_keys_follow_the_metadata(booted):
-    """
-    A user added while the machine runs can log in; one whose keys vanished cannot.
-    """
+    """A user added while the machine runs can log in; one whose keys vanished cannot."""
     fresh = asyncssh.generate_private_key("ssh-ed25519")
     booted.authorize("bob", fresh)
 
@@ -73,9 +65,7 @@ def test_keys_follow_the_metadata(booted):
 
 
 def test_terminals_files_and_tunnels_work(booted):
-    """
-    A terminal has the size asked for, SFTP moves files from the home folder, and a port can be reached.
-    """
+    """A terminal has the size asked for, SFTP moves files from the home folder, and a port can be reached."""
 
     async def visit() -> tuple[str, bytes, bytes]:
         async with await booted.connect() as connection:
@@ -99,9 +89,7 @@ def test_terminals_files_and_tunnels_work(booted):
 
 @pytest.mark.skipif(shutil.which("scp") is None, reason="scp is not installed")
 def test_scp_leaves_with_0(booted, tmp_path):
-    """
-    OpenSSH's scp takes a session that ends without an exit status for a failure, though the file is there.
-    """
+    """OpenSSH's scp takes a session that ends without an exit status for a failure, though the file is there."""
     key = tmp_path / "key"
     key.touch(mode=0o600)
     key.write_bytes(booted.key.export_private_key("openssh"))
@@ -115,9 +103,7 @@ def test_scp_leaves_with_0(booted, tmp_path):
 
 
 def test_machines_listen_where_gcloud_looks(booted):
-    """
-    Gcloud has no setting for another port than 22.
-    """
+    """Gcloud has no setting for another port than 22."""
     if not standard_port_opens(booted.machine.address):
         pytest.skip("this user may not listen on port 22")
     until(lambda: _greets(booted.machine.address, 22))
@@ -132,9 +118,7 @@ def _greets(address: str, port: int) -> bool:
 
 
 def test_large_streams_arrive_whole(booted):
-    """
-    Twenty megabytes through a pipe come back with the same checksum.
-    """
+    """Twenty megabytes through a pipe come back with the same checksum."""
     data = bytes(range(256)) * 80_000
 
     async def push() -> bytes:
@@ -148,9 +132,7 @@ def test_large_streams_arrive_whole(booted):
 
 
 def test_a_terminal_gives_all_output_to_a_client_that_reads_late(booted):
-    """
-    What the shell wrote before it ended is not lost when it ends before the client takes it.
-    """
+    """What the shell wrote before it ended is not lost when it ends before the client takes it."""
     # OpenSSH lets a shell wait for a slow client; our server has taken most of this before the shell ends.
     last = 20_000 if isinstance(booted.hosts, ProcessHosts) else 300
 

@@ -1,6 +1,4 @@
-"""
-Disks of removed machines, while the disks of others are deleted.
-"""
+"""Disks of removed machines, while the disks of others are deleted."""
 
 import shutil
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""
-The relay of Identity-Aware Proxy, spoken to in frames written by hand; gcloud itself speaks in tests/e2e.
-"""
+"""The relay of Identity-Aware Proxy, spoken to in frames written by hand; gcloud itself speaks in tests/e2e."""
 
 import asyncio
 import base64

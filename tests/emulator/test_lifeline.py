@@ -1,6 +1,4 @@
-"""
-A machine of the local cloud believes its daemon and nobody else, and does not outlive it.
-"""
+"""A machine of the local cloud believes its daemon and nobody else, and does not outlive it."""
 
 import asyncio
 import os

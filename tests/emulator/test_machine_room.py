@@ -1,6 +1,4 @@
-"""
-Who waits for a change of a machine's metadata is woken by every change.
-"""
+"""Who waits for a change of a machine's metadata is woken by every change."""
 
 import asyncio
 import threading
@@ -24,9 +22,7 @@ PATIENCE = 90.0
 
 
 class _Hosts(NoHosts):
-    """
-    Boot nothing, and say where metadata is served.
-    """
+    """Boot nothing, and say where metadata is served."""
 
     metadata_ports = ()
 
@@ -40,9 +36,7 @@ class _Hosts(NoHosts):
 
 @pytest.fixture
 def cloud():
-    """
-    Return a cloud whose metadata servers listen, and the address and port of the first.
-    """
+    """Return a cloud whose metadata servers listen, and the address and port of the first."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -104,9 +98,7 @@ def _guest(cloud: LocalCloud) -> None:
     ],
 )
 def test_a_change_wakes_who_waits(cloud, make, path, change):
-    """
-    The guest agent learns of a new SSH key at once, and not when its poll ends.
-    """
+    """The guest agent learns of a new SSH key at once, and not when its poll ends."""
     world, port = cloud
     make(world)
     world.clock.advance(5)

@@ -1,6 +1,4 @@
-"""
-The metadata server, as the guest agent, google-auth and JAX ask it.
-"""
+"""The metadata server, as the guest agent, google-auth and JAX ask it."""
 
 import asyncio
 import json
@@ -24,17 +22,13 @@ ROOT = "/computeMetadata/v1/"
 def ask(
     view: LabView, path: str, method: str = "GET", headers: dict[str, str] | None = None, body: bytes = b""
 ):
-    """
-    Return the answer to one request.
-    """
+    """Return the answer to one request."""
     return answer(view, Request.parse(method, ROOT + path, FLAVOR if headers is None else headers, body))
 
 
 @pytest.fixture
 def view() -> LabView:
-    """
-    Return a worker of a slice.
-    """
+    """Return a worker of a slice."""
     return LabView(
         machine(tags=("tpuctl", "ssh")),
         **{"agent-worker-number": "1", "accelerator-type": "v5litepod-16", "enable-guest-attributes": "TRUE"},
@@ -65,9 +59,7 @@ def view() -> LabView:
     ],
 )
 def test_each_path_answers_as_text(view, path, text):
-    """
-    Leaves are plain text, directories list their names.
-    """
+    """Leaves are plain text, directories list their names."""
     response = ask(view, path)
     assert (response.status, response.body.decode()) == (200, text)
     assert response.headers["metadata-flavor"] == "Google"
@@ -77,16 +69,12 @@ def test_each_path_answers_as_text(view, path, text):
     "headers", [{}, {"metadata-flavor": "other"}, {**FLAVOR, "x-forwarded-for": "1.2.3.4"}]
 )
 def test_without_the_header_nothing_is_told(view, headers):
-    """
-    The header keeps web pages and proxies from reading a machine's secrets.
-    """
+    """The header keeps web pages and proxies from reading a machine's secrets."""
     assert ask(view, "instance/attributes/agent-worker-number", headers=headers).status == 403
 
 
 def test_recursive_answers_are_json_in_camel_case(view):
-    """
-    Directories change their names, attribute keys do not, numbered directories become lists.
-    """
+    """Directories change their names, attribute keys do not, numbered directories become lists."""
     shown = json.loads(ask(view, "?recursive=true&alt=json").body)
     assert shown["instance"]["maintenanceEvent"] == "NONE"
     assert shown["instance"]["attributes"]["agent-worker-number"] == "1"
@@ -96,9 +84,7 @@ def test_recursive_answers_are_json_in_camel_case(view):
 
 
 def test_a_token_is_given_by_the_name_of_the_account_too(view):
-    """
-    Google's C++ client, and with it Arrow, asks for the address of the account and then for its token.
-    """
+    """Google's C++ client, and with it Arrow, asks for the address of the account and then for its token."""
     tokens = [
         json.loads(ask(view, f"instance/service-accounts/{name}/token").body)["access_token"]
         for name in ("default", view.machine.service_account)
@@ -112,16 +98,12 @@ def test_a_token_is_given_by_the_name_of_the_account_too(view):
     ["instance/attributes/none", "instance/name/", "nothing/", "instance/service-accounts/default/identity"],
 )
 def test_what_is_not_there_is_404(view, path):
-    """
-    Missing keys, leaves asked for as directories, and identity tokens, which are not served.
-    """
+    """Missing keys, leaves asked for as directories, and identity tokens, which are not served."""
     assert ask(view, path).status == 404
 
 
 def test_a_directory_without_slash_is_redirected(view):
-    """
-    The slash is what says directory.
-    """
+    """The slash is what says directory."""
     response = ask(view, "instance/attributes")
     assert (response.status, response.headers["location"]) == (
         301,
@@ -130,9 +112,7 @@ def test_a_directory_without_slash_is_redirected(view):
 
 
 def test_guest_attributes_are_written_where_allowed(view):
-    """
-    PUT stores one; without enable-guest-attributes it is refused; nothing else can be written.
-    """
+    """PUT stores one; without enable-guest-attributes it is refused; nothing else can be written."""
     assert ask(view, "instance/guest-attributes/hostkeys/ssh-rsa", "PUT", body=b"AAA").status == 200
     assert view.guest_attributes == {"hostkeys/ssh-rsa": "AAA"}
     assert ask(view, "instance/guest-attributes/hostkeys/ssh-rsa").body == b"AAA"
@@ -143,9 +123,7 @@ def test_guest_attributes_are_written_where_allowed(view):
 
 
 def test_the_etag_changes_with_the_value_only(view):
-    """
-    Equal values have equal etags.
-    """
+    """Equal values have equal etags."""
     before = ask(view, "instance/preempted").headers["etag"]
     assert ask(view, "instance/preempted").headers["etag"] == before
     view.preempted = True
@@ -154,9 +132,7 @@ def test_the_etag_changes_with_the_value_only(view):
 
 
 class Served:
-    """
-    A metadata server on a real port.
-    """
+    """A metadata server on a real port."""
 
     def __init__(self, view: LabView, address: str, port: int, server) -> None:
         self.view = view
@@ -171,9 +147,7 @@ class Served:
 
 @pytest.fixture
 def served(view):
-    """
-    Serve that worker over HTTP.
-    """
+    """Serve that worker over HTTP."""
     address = free_address()
     port = free_port(address)
     with serving(lambda at: view if at == address else None, address, port) as server:
@@ -181,9 +155,7 @@ def served(view):
 
 
 def test_a_long_poll_ends_when_the_value_changes(served):
-    """
-    The notice arrives at once; a change of something else does not end the wait.
-    """
+    """The notice arrives at once; a change of something else does not end the wait."""
     first = served.get("instance/preempted")
     query = f"instance/preempted?wait_for_change=true&last_etag={first.headers['ETag']}&timeout_sec=15"
 
@@ -204,9 +176,7 @@ def test_a_long_poll_ends_when_the_value_changes(served):
 
 
 def test_a_long_poll_ends_at_once_on_an_old_etag_and_at_its_timeout_otherwise(served):
-    """
-    An etag that is not the present one means the change has happened already.
-    """
+    """An etag that is not the present one means the change has happened already."""
     assert served.get("instance/preempted?wait_for_change=true&last_etag=0").read() == b"FALSE"
     started = time.monotonic()
     assert served.get("instance/preempted?wait_for_change=true&timeout_sec=1").read() == b"FALSE"
@@ -214,9 +184,7 @@ def test_a_long_poll_ends_at_once_on_an_old_etag_and_at_its_timeout_otherwise(se
 
 
 def test_stop_cuts_waiting_clients_and_frees_the_port(served):
-    """
-    A machine that is gone has no metadata server.
-    """
+    """A machine that is gone has no metadata server."""
     failures: list[BaseException] = []
 
     def wait() -> None:
@@ -236,9 +204,7 @@ def test_stop_cuts_waiting_clients_and_frees_the_port(served):
 
 
 def test_googles_own_client_finds_the_server_and_gets_a_token(served):
-    """
-    google-auth pings, reads project and account, and takes the token.
-    """
+    """google-auth pings, reads project and account, and takes the token."""
     request = google.auth.transport.requests.Request()
     root = f"http://{served.authority}{ROOT}"
     ping = request(url=f"http://{served.authority}/", method="GET", headers={"Metadata-Flavor": "Google"})
@@ -251,9 +217,7 @@ def test_googles_own_client_finds_the_server_and_gets_a_token(served):
 
 
 def test_an_address_without_a_machine_gets_404(view):
-    """
-    The server never answers for somebody else.
-    """
+    """The server never answers for somebody else."""
     address = free_address()
     port = free_port(address)
     with serving(lambda at: None, address, port) as server:

@@ -1,6 +1,4 @@
-"""
-What the local cloud would have cost.
-"""
+"""What the local cloud would have cost."""
 
 import pytest
 
@@ -12,9 +10,7 @@ V5E_SPOT, E2_SMALL, E2_SMALL_SPOT, DISK_GIB_MONTH = 0.51011, 0.018443, 0.008816,
 
 
 def test_a_spot_slice_costs_its_chips_from_ready_to_its_end():
-    """
-    Eight chips for an hour at the spot price; nothing after the preemption.
-    """
+    """Eight chips for an hour at the spot price; nothing after the preemption."""
     lab = a_lab()
     lab.node(**SPOT_NODE)
     lab.after(HOUR)
@@ -27,9 +23,7 @@ def test_a_spot_slice_costs_its_chips_from_ready_to_its_end():
 
 
 def test_a_preemption_in_the_first_minute_is_free():
-    """
-    59 seconds cost nothing, 61 seconds cost 61.
-    """
+    """59 seconds cost nothing, 61 seconds cost 61."""
     lab = a_lab()
     lab.node("early", **SPOT_NODE)
     lab.after(59)
@@ -43,9 +37,7 @@ def test_a_preemption_in_the_first_minute_is_free():
 
 
 def test_a_stopped_vm_costs_its_disk_only():
-    """
-    The VM is billed while it runs, its 20 GiB disk all the time.
-    """
+    """The VM is billed while it runs, its 20 GiB disk all the time."""
     lab = a_lab()
     lab.vm(**SPOT_VM)
     lab.vm("v2")
@@ -64,9 +56,7 @@ def test_a_stopped_vm_costs_its_disk_only():
 
 
 def test_a_node_deleted_in_the_first_minute_is_not_free():
-    """
-    Only a preemption is free; what the caller deletes is billed from its first second.
-    """
+    """Only a preemption is free; what the caller deletes is billed from its first second."""
     lab = a_lab()
     lab.node(**SPOT_NODE)
     lab.after(30)

@@ -1,6 +1,4 @@
-"""
-Faults, permissions and time for services of other modules: storage behind the same dispatch.
-"""
+"""Faults, permissions and time for services of other modules: storage behind the same dispatch."""
 
 import json
 
@@ -18,9 +16,7 @@ UPLOAD = "/upload/storage/v1/b/data/o?uploadType=media&name=x"
 
 @pytest.fixture
 def send():
-    """
-    Return a function that sends to a cloud with storage, and holds the lab.
-    """
+    """Return a function that sends to a cloud with storage, and holds the lab."""
 
     def start(**settings):
         lab = a_lab(**settings)
@@ -38,9 +34,7 @@ def send():
 
 
 def test_a_storage_call_meets_its_fault_and_is_counted(send):
-    """
-    The first upload answers 412 in the form of the storage API, the second succeeds.
-    """
+    """The first upload answers 412 in the form of the storage API, the second succeeds."""
     call = send()
     call.lab.cloud.fail_next("storage.objects.insert", ["precondition"])
     status, body = call("POST", UPLOAD, b"data")
@@ -51,9 +45,7 @@ def test_a_storage_call_meets_its_fault_and_is_counted(send):
 
 
 def test_a_dropped_upload_has_its_effect(send):
-    """
-    503, and the object is there.
-    """
+    """503, and the object is there."""
     call = send()
     call.lab.cloud.fail_next("storage.objects.insert", ["drop-answer"])
     assert call("POST", UPLOAD, b"data")[0] == 503
@@ -61,9 +53,7 @@ def test_a_dropped_upload_has_its_effect(send):
 
 
 def test_a_denied_storage_permission_names_account_and_permission(send):
-    """
-    403 with the text that the storage API uses.
-    """
+    """403 with the text that the storage API uses."""
     call = send(denied_permissions=frozenset({"storage.objects.create"}))
     status, body = call("POST", UPLOAD, b"data")
     message = json.loads(body)["error"]["message"]
@@ -72,7 +62,5 @@ def test_a_denied_storage_permission_names_account_and_permission(send):
 
 
 def test_the_wide_route_of_storage_does_not_hide_other_services(send):
-    """
-    The XML route fits most paths, and the TPU API is still found.
-    """
+    """The XML route fits most paths, and the TPU API is still found."""
     assert send()("GET", NODES)[0] == 200

@@ -1,6 +1,4 @@
-"""
-Faults on purpose: each call meets what was planned for it, once.
-"""
+"""Faults on purpose: each call meets what was planned for it, once."""
 
 import pytest
 
@@ -13,9 +11,7 @@ HOUR = 3600.0
 
 
 def test_each_call_meets_one_fault_in_order_then_none():
-    """
-    Faults are used up one by one; the calls are counted.
-    """
+    """Faults are used up one by one; the calls are counted."""
     lab = a_lab()
     lab.node()
     lab.cloud.fail_next("tpu.nodes.get", ["transient", "node not found"])
@@ -26,9 +22,7 @@ def test_each_call_meets_one_fault_in_order_then_none():
 
 
 def test_a_dropped_answer_has_its_effect():
-    """
-    The caller sees 503, and the node is there: the name is the key.
-    """
+    """The caller sees 503, and the node is there: the name is the key."""
     lab = a_lab()
     lab.cloud.fail_next("tpu.nodes.create", ["drop-answer"])
     status, answer = lab.call("POST", f"{NODES}?nodeId=n1", node_body())
@@ -39,9 +33,7 @@ def test_a_dropped_answer_has_its_effect():
 
 
 def test_a_stuck_operation_never_ends():
-    """
-    The node is CREATING for ever, and can still be deleted.
-    """
+    """The node is CREATING for ever, and can still be deleted."""
     lab = a_lab()
     lab.cloud.fail_next("tpu.nodes.create", ["stuck"])
     started = lab.ok("POST", f"{NODES}?nodeId=n1", node_body())
@@ -53,9 +45,7 @@ def test_a_stuck_operation_never_ends():
 
 
 def test_an_operation_can_fail_by_name_and_leaves_things_as_they_were():
-    """
-    A delete that fails leaves the node READY; a create that fails leaves nothing.
-    """
+    """A delete that fails leaves the node READY; a create that fails leaves nothing."""
     lab = a_lab()
     lab.node()
     lab.cloud.fail_next("tpu.nodes.delete", ["stockout"])
@@ -74,9 +64,7 @@ def test_an_operation_can_fail_by_name_and_leaves_things_as_they_were():
 
 @pytest.mark.parametrize("verb", ["start", "stop", "delete", "reset", "setLabels"])
 def test_vm_operations_fail_without_effect(verb):
-    """
-    The operation carries the error; the VM is what it was before.
-    """
+    """The operation carries the error; the VM is what it was before."""
     lab = a_lab()
     vm = lab.vm()
     if verb == "start":
@@ -94,9 +82,7 @@ def test_vm_operations_fail_without_effect(verb):
 
 
 def test_latency_lengthens_operations_and_delays_reads():
-    """
-    A create takes five seconds more; a read answers five seconds later.
-    """
+    """A create takes five seconds more; a read answers five seconds later."""
     lab = a_lab()
     lab.cloud.fail_next("tpu.nodes.create", ["latency:5"])
     lab.ok("POST", f"{NODES}?nodeId=n1", node_body())
@@ -121,9 +107,7 @@ def test_latency_lengthens_operations_and_delays_reads():
     ],
 )
 def test_faults_that_cannot_happen_are_refused(method, failure):
-    """
-    Unknown methods and failures are refused, and none of the list is added.
-    """
+    """Unknown methods and failures are refused, and none of the list is added."""
     lab = a_lab()
     with pytest.raises(LocalCloudError) as caught:
         lab.cloud.fail_next(method, ["drop-answer", failure])
@@ -132,9 +116,7 @@ def test_faults_that_cannot_happen_are_refused(method, failure):
 
 
 def test_unused_faults_are_reported():
-    """
-    A scenario that planned more than happened can say so.
-    """
+    """A scenario that planned more than happened can say so."""
     lab = a_lab()
     lab.cloud.fail_next("storage.objects.insert", ["precondition"])
     ((method, fault),) = lab.cloud.unused_faults()
@@ -143,9 +125,7 @@ def test_unused_faults_are_reported():
 
 @pytest.mark.parametrize(("api", "name"), sorted(cases()))
 def test_every_row_of_the_error_table_can_be_made(api, name):
-    """
-    Each row builds the error of its plane, without a placeholder left in its text.
-    """
+    """Each row builds the error of its plane, without a placeholder left in its text."""
     known = {
         key: key.upper()
         for key in [
@@ -173,9 +153,7 @@ def test_every_row_of_the_error_table_can_be_made(api, name):
 
 
 def test_every_method_has_a_table_of_errors_and_a_permission():
-    """
-    No method can be named in a fault that the tables do not cover.
-    """
+    """No method can be named in a fault that the tables do not cover."""
     for method in methods.ALL:
         assert methods.error_table_of(method) in {api for api, _ in cases()}
         assert methods.permission_of(method).split(".")[0] == method.split(".")[0]

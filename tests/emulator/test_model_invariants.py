@@ -1,6 +1,4 @@
-"""
-What holds in the model after any history of calls, preemptions and faults.
-"""
+"""What holds in the model after any history of calls, preemptions and faults."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,9 +25,7 @@ ACTS = st.one_of(
 
 
 def act_on_node(lab, verb, name):
-    """
-    Call one verb on a node; refusals are fine.
-    """
+    """Call one verb on a node; refusals are fine."""
     extra = {"acceleratorType": "v5litepod-16"} if verb == "pod" else SPOT_NODE if name == "a" else {}
     if verb in ("create", "pod"):
         lab.call("POST", f"{NODES}?nodeId={name}", node_body(**extra))
@@ -46,9 +42,7 @@ def act_on_node(lab, verb, name):
 
 
 def act_on_vm(lab, verb, name):
-    """
-    Call one verb on a VM; refusals are fine.
-    """
+    """Call one verb on a VM; refusals are fine."""
     if verb == "insert":
         lab.call("POST", VMS, vm_body(f"vm-{name}", **(SPOT_VM if name == "a" else {})))
     elif verb == "delete":
@@ -60,9 +54,7 @@ def act_on_vm(lab, verb, name):
 
 
 def act(lab, kind, what, name):
-    """
-    Do one step of a history.
-    """
+    """Do one step of a history."""
     if kind == "wait":
         lab.after(what)
     elif kind == "fault":
@@ -77,9 +69,7 @@ def act(lab, kind, what, name):
 
 
 def check(lab):
-    """
-    Compare nodes, VMs, machines, addresses, disks and the bill with each other.
-    """
+    """Compare nodes, VMs, machines, addresses, disks and the bill with each other."""
     state = lab.cloud.kernel.state
     expected = {vm.machine_id for vm in state.instances.values()}
     for node in state.nodes.values():
@@ -100,9 +90,7 @@ def check(lab):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ACTS, max_size=25))
 def test_nothing_leaks_or_doubles_whatever_happens(history):
-    """
-    Machines, disks, addresses and billed stretches match the resources after each step.
-    """
+    """Machines, disks, addresses and billed stretches match the resources after each step."""
     lab = a_lab()
     for kind, what, name in history:
         act(lab, kind, what, name)
@@ -114,9 +102,7 @@ def test_nothing_leaks_or_doubles_whatever_happens(history):
 
 
 def delete_everything(lab):
-    """
-    Delete all that is left, faults used up first.
-    """
+    """Delete all that is left, faults used up first."""
     lab.cloud.kernel.state.faults.clear()
     lab.after(1000)  # the deletion of a node that is being created would be dropped
     for name in ("a", "b"):

@@ -1,6 +1,4 @@
-"""
-The local cloud as a whole: time, state on disk, addresses, threads.
-"""
+"""The local cloud as a whole: time, state on disk, addresses, threads."""
 
 import threading
 
@@ -16,9 +14,7 @@ HOUR = 3600.0
 
 
 def test_equal_seeds_give_equal_clouds():
-    """
-    Two clouds with one seed and one history answer byte for byte the same; another seed does not.
-    """
+    """Two clouds with one seed and one history answer byte for byte the same; another seed does not."""
 
     def history(seed):
         lab = a_lab(seed=seed)
@@ -29,9 +25,7 @@ def test_equal_seeds_give_equal_clouds():
 
 
 def test_the_cloud_says_when_it_has_something_to_do():
-    """
-    next_due is the earliest planned event, or None.
-    """
+    """next_due is the earliest planned event, or None."""
     lab = a_lab()
     assert lab.cloud.next_due() is None
     lab.ok("POST", f"{NODES}?nodeId=n1", node_body())
@@ -41,9 +35,7 @@ def test_the_cloud_says_when_it_has_something_to_do():
 
 
 def test_a_long_sleep_replays_events_at_their_own_times():
-    """
-    After a jump of an hour the operation shows when it really ended, and so does the bill.
-    """
+    """After a jump of an hour the operation shows when it really ended, and so does the bill."""
     lab = a_lab()
     start = lab.clock.now()
     lab.ok("POST", f"{NODES}?nodeId=n1", node_body())
@@ -54,9 +46,7 @@ def test_a_long_sleep_replays_events_at_their_own_times():
 
 
 def test_the_version_grows_with_each_change_and_not_with_reads():
-    """
-    The daemon can tell whether to write the state.
-    """
+    """The daemon can tell whether to write the state."""
     lab = a_lab()
     lab.node()
     before = lab.cloud.version
@@ -71,9 +61,7 @@ def test_the_version_grows_with_each_change_and_not_with_reads():
 
 
 def test_a_restored_cloud_goes_on_where_the_snapshot_was_taken():
-    """
-    Pending operations end, replays are known, faults wait, machines are remembered.
-    """
+    """Pending operations end, replays are known, faults wait, machines are remembered."""
     lab = a_lab()
     lab.node(**SPOT_NODE)
     first = lab.ok("POST", f"{VMS}?requestId={UUID}", vm_body())
@@ -92,9 +80,7 @@ def test_a_restored_cloud_goes_on_where_the_snapshot_was_taken():
 
 @pytest.mark.parametrize("data", [b"", b"not a pickle", b"\x80\x04N."])
 def test_a_damaged_state_is_refused_and_the_present_one_kept(data):
-    """
-    The error says what to run; nothing changes.
-    """
+    """The error says what to run; nothing changes."""
     lab = a_lab()
     lab.node()
     with pytest.raises(LocalCloudError) as caught:
@@ -104,9 +90,7 @@ def test_a_damaged_state_is_refused_and_the_present_one_kept(data):
 
 
 def test_every_machine_has_its_own_address_from_the_base():
-    """
-    Two clouds with different bases never share one, and none is 127.0.0.1.
-    """
+    """Two clouds with different bases never share one, and none is 127.0.0.1."""
     one, two = a_lab(address_base="127.77.0.0"), a_lab(address_base="127.78.0.0")
     for lab in (one, two):
         lab.node(acceleratorType="v5litepod-16")
@@ -117,9 +101,7 @@ def test_every_machine_has_its_own_address_from_the_base():
 
 
 def test_an_address_is_used_again_only_after_all_others():
-    """
-    The pool walks through the whole /16 first, then takes the one freed earliest.
-    """
+    """The pool walks through the whole /16 first, then takes the one freed earliest."""
     pool = AddressPool("127.77.0.0")
     first, second = pool.take(), pool.take()
     pool.release(first)
@@ -134,17 +116,13 @@ def test_an_address_is_used_again_only_after_all_others():
 
 @pytest.mark.parametrize("base", ["127.0.0.0", "10.0.0.0"])
 def test_an_address_base_outside_loopback_is_refused(base):
-    """
-    Machines live on loopback, and not where everybody's services are.
-    """
+    """Machines live on loopback, and not where everybody's services are."""
     with pytest.raises(LocalCloudError):
         AddressPool(base)
 
 
 def test_parallel_creates_of_one_name_make_one_node():
-    """
-    Of eight threads exactly one gets through, the others get 409.
-    """
+    """Of eight threads exactly one gets through, the others get 409."""
     lab = a_lab()
     statuses = []
     target = f"{NODES}?nodeId=n1"
@@ -160,9 +138,7 @@ def test_parallel_creates_of_one_name_make_one_node():
 
 
 def test_an_instant_cloud_is_ready_at_the_next_look():
-    """
-    With the profile `instant` nothing takes time on the clock.
-    """
+    """With the profile `instant` nothing takes time on the clock."""
     lab = a_lab(latency=PROFILES["instant"])
     lab.ok("POST", f"{NODES}?nodeId=n1", node_body(**SPOT_NODE))
     assert lab.ok("GET", f"{NODES}/n1")["state"] == "READY"
@@ -188,9 +164,7 @@ def test_an_instant_cloud_is_ready_at_the_next_look():
     ],
 )
 def test_bodies_of_a_wrong_shape_are_refused_before_anything_changes(target, body):
-    """
-    400 in the form of the API; no machine, disk or operation is left behind.
-    """
+    """400 in the form of the API; no machine, disk or operation is left behind."""
     lab = a_lab()
     status, answer = lab.call("POST", target, body)
     assert (status, answer["error"]["code"]) == (400, 400)
@@ -199,9 +173,7 @@ def test_bodies_of_a_wrong_shape_are_refused_before_anything_changes(target, bod
 
 
 def test_the_addresses_of_removed_machines_come_back():
-    """
-    When the pool has no fresh address left, the one of a deleted node is given again.
-    """
+    """When the pool has no fresh address left, the one of a deleted node is given again."""
     lab = a_lab()
     first = lab.node()["networkEndpoints"][0]["ipAddress"]
     lab.ok("DELETE", f"{NODES}/n1")

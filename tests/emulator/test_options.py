@@ -1,6 +1,4 @@
-"""
-What a local cloud is started with survives its restart.
-"""
+"""What a local cloud is started with survives its restart."""
 
 import json
 import shutil

@@ -1,6 +1,4 @@
-"""
-The life of a queued resource: into the queue, nodes, their loss, and the end.
-"""
+"""The life of a queued resource: into the queue, nodes, their loss, and the end."""
 
 import pytest
 
@@ -22,16 +20,12 @@ DAY = 24 * 3600
 
 
 def verbs(lab):
-    """
-    Return what the hosts were asked for.
-    """
+    """Return what the hosts were asked for."""
     return [call for call, _ in lab.hosts.calls]
 
 
 def test_it_waits_is_chosen_and_becomes_active_with_a_node_of_its_own():
-    """
-    404, CREATING, WAITING_FOR_RESOURCES, PROVISIONING first without and then with a node, ACTIVE.
-    """
+    """404, CREATING, WAITING_FOR_RESOURCES, PROVISIONING first without and then with a node, ACTIVE."""
     lab = a_lab()
     submit(lab)
     seen = []
@@ -50,9 +44,7 @@ def test_it_waits_is_chosen_and_becomes_active_with_a_node_of_its_own():
 
 
 def test_the_operation_of_a_creation_ends_when_the_request_is_in_the_queue():
-    """
-    It does not wait for nodes; its answer is the queued resource as it was then.
-    """
+    """It does not wait for nodes; its answer is the queued resource as it was then."""
     lab = a_lab(stockouts=frozenset({"europe-west4-b"}))
     started = submit(lab)
     assert lab.operation(started)["done"] is False
@@ -64,9 +56,7 @@ def test_the_operation_of_a_creation_ends_when_the_request_is_in_the_queue():
 
 
 def test_what_it_shows_and_what_its_node_shows():
-    """
-    The wishes, the parent by project number, and on the node the tier and the name of its queued resource.
-    """
+    """The wishes, the parent by project number, and on the node the tier and the name of its queued resource."""
     lab = a_lab()
     an_active(lab, spec(labels={"a": "1"}, metadata={"k": "v"}))
     shown = lab.ok("GET", f"{QUEUED}/q1")
@@ -84,9 +74,7 @@ def test_what_it_shows_and_what_its_node_shows():
 
 @pytest.mark.parametrize("tier", [{"guaranteed": {"minDuration": "3600s"}}, {"tier": None}])
 def test_without_the_spot_tier_its_node_is_not_preemptible(tier):
-    """
-    Guaranteed, and no tier at all, give nodes that stay.
-    """
+    """Guaranteed, and no tier at all, give nodes that stay."""
     lab = a_lab()
     an_active(lab, **tier)
     assert not lab.ok("GET", f"{NODES}/n1")["schedulingConfig"].get("spot")
@@ -94,9 +82,7 @@ def test_without_the_spot_tier_its_node_is_not_preemptible(tier):
 
 
 def test_several_slices_are_as_many_nodes_and_specs():
-    """
-    The names count from 0 behind the prefix, or behind the name of the queued resource.
-    """
+    """The names count from 0 behind the prefix, or behind the name of the queued resource."""
     lab = a_lab()
     an_active(lab, slices(2, "np"), slices(3))
     names = ["np-0", "np-1", "q1-0", "q1-1", "q1-2"]
@@ -106,9 +92,7 @@ def test_several_slices_are_as_many_nodes_and_specs():
 
 
 def test_waiting_costs_nothing():
-    """
-    The bill begins when the nodes are READY.
-    """
+    """The bill begins when the nodes are READY."""
     lab = a_lab()
     submit(lab)
     lab.after(UNTIL_ACTIVE + 10)
@@ -118,9 +102,7 @@ def test_waiting_costs_nothing():
 
 
 def test_a_preempted_node_suspends_it_for_good():
-    """
-    Notice, PREEMPTED node under SUSPENDING, then SUSPENDED by the service without a node, for ever.
-    """
+    """Notice, PREEMPTED node under SUSPENDING, then SUSPENDED by the service without a node, for ever."""
     lab = a_lab()
     an_active(lab, spec(acceleratorType="v5litepod-16"))
     lab.cloud.preempt("n1")
@@ -136,9 +118,7 @@ def test_a_preempted_node_suspends_it_for_good():
 
 
 def test_the_loss_of_one_slice_is_the_end_of_all():
-    """
-    The other slices are warned and deleted.
-    """
+    """The other slices are warned and deleted."""
     lab = a_lab()
     an_active(lab, slices(2))
     lab.cloud.preempt("q1-0", notice=False)
@@ -149,9 +129,7 @@ def test_the_loss_of_one_slice_is_the_end_of_all():
 
 
 def test_a_node_that_its_user_deletes_suspends_it_too():
-    """
-    SUSPENDING and SUSPENDED say that the user began it; the node's operation ends well.
-    """
+    """SUSPENDING and SUSPENDED say that the user began it; the node's operation ends well."""
     lab = a_lab()
     an_active(lab)
     started = lab.ok("DELETE", f"{NODES}/n1")
@@ -162,9 +140,7 @@ def test_a_node_that_its_user_deletes_suspends_it_too():
 
 
 def test_a_deletion_of_its_node_that_never_ends_keeps_it_suspending():
-    """
-    SUSPENDED means that the nodes are gone.
-    """
+    """SUSPENDED means that the nodes are gone."""
     lab = a_lab()
     an_active(lab)
     lab.cloud.fail_next("tpu.nodes.delete", ["stuck"])
@@ -177,9 +153,7 @@ def test_a_deletion_of_its_node_that_never_ends_keeps_it_suspending():
 
 
 def test_an_old_deletion_does_not_reach_the_next_node_of_the_same_name():
-    """
-    The user's slow deletion ends with the forced one; a new node under the name is not its business.
-    """
+    """The user's slow deletion ends with the forced one; a new node under the name is not its business."""
     lab = a_lab()
     an_active(lab)
     lab.cloud.fail_next("tpu.nodes.delete", ["latency:10"])
@@ -195,9 +169,7 @@ def test_an_old_deletion_does_not_reach_the_next_node_of_the_same_name():
 
 
 def test_a_node_that_vanishes_or_ends_suspends_it():
-    """
-    Also without an operation, and at the end of the 24 hours of a preemptible node.
-    """
+    """Also without an operation, and at the end of the 24 hours of a preemptible node."""
     lab = a_lab()
     an_active(lab)
     lab.cloud.set_node_state("n1", "vanish")
@@ -209,9 +181,7 @@ def test_a_node_that_vanishes_or_ends_suspends_it():
 
 
 def test_a_node_lost_while_it_is_made_puts_it_back_into_the_queue():
-    """
-    PROVISIONING falls back to WAITING_FOR_RESOURCES, and is chosen again.
-    """
+    """PROVISIONING falls back to WAITING_FOR_RESOURCES, and is chosen again."""
     lab = a_lab()
     submit(lab)
     lab.after(2.0)
@@ -224,9 +194,7 @@ def test_a_node_lost_while_it_is_made_puts_it_back_into_the_queue():
 
 
 def test_a_name_that_is_taken_meanwhile_fails_it():
-    """
-    A plain node has come first: FAILED with code 6, and that node is not touched.
-    """
+    """A plain node has come first: FAILED with code 6, and that node is not touched."""
     lab = a_lab()
     submit(lab)
     lab.ok("POST", f"{NODES}?nodeId=n1", node_body())
@@ -238,9 +206,7 @@ def test_a_name_that_is_taken_meanwhile_fails_it():
 
 
 def test_a_reset_boots_the_machines_again_with_their_disks():
-    """
-    The node is RESTARTING meanwhile, the queued resource ACTIVE, and the bill goes on.
-    """
+    """The node is RESTARTING meanwhile, the queued resource ACTIVE, and the bill goes on."""
     lab = a_lab()
     an_active(lab)
     started = lab.ok("POST", f"{QUEUED}/q1:reset")
@@ -253,9 +219,7 @@ def test_a_reset_boots_the_machines_again_with_their_disks():
 
 
 def test_a_reset_whose_node_is_preempted_meanwhile_ends_cancelled():
-    """
-    The dead machines do not come back.
-    """
+    """The dead machines do not come back."""
     lab = a_lab()
     an_active(lab)
     started = lab.ok("POST", f"{QUEUED}/q1:reset")
@@ -266,9 +230,7 @@ def test_a_reset_whose_node_is_preempted_meanwhile_ends_cancelled():
 
 
 def test_all_of_it_survives_a_restart_of_the_local_cloud():
-    """
-    A snapshot in the middle of the wait goes on where it was.
-    """
+    """A snapshot in the middle of the wait goes on where it was."""
     lab = a_lab()
     submit(lab)
     lab.after(0.7)
@@ -279,9 +241,7 @@ def test_all_of_it_survives_a_restart_of_the_local_cloud():
 
 
 def test_a_state_file_from_before_queued_resources_is_read():
-    """
-    It has none.
-    """
+    """It has none."""
     lab = a_lab()
     del vars(lab.cloud.kernel.state)["queued"]
     data = lab.cloud.snapshot()

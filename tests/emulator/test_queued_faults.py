@@ -1,6 +1,4 @@
-"""
-Faults of queued resources: no stock, provisioning that falls back, fails or never ends, lost answers.
-"""
+"""Faults of queued resources: no stock, provisioning that falls back, fails or never ends, lost answers."""
 
 from dataclasses import replace
 
@@ -25,9 +23,7 @@ DAY = 24 * 3600
 
 
 def history(lab, seconds, step=0.1):
-    """
-    Return the states seen in the next *seconds*, each once in a row.
-    """
+    """Return the states seen in the next *seconds*, each once in a row."""
     seen = []
     for _ in range(round(seconds / step)):
         lab.after(step)
@@ -37,9 +33,7 @@ def history(lab, seconds, step=0.1):
 
 
 def test_a_zone_without_stock_keeps_it_waiting_until_there_is_some():
-    """
-    A stockout is no error of a queued resource; it looks again by itself.
-    """
+    """A stockout is no error of a queued resource; it looks again by itself."""
     lab = a_lab(stockouts=frozenset({ZONE}))
     submit(lab)
     lab.after(DAY)
@@ -50,9 +44,7 @@ def test_a_zone_without_stock_keeps_it_waiting_until_there_is_some():
 
 
 def test_stock_that_goes_while_nodes_are_made_puts_it_back():
-    """
-    PROVISIONING, WAITING_FOR_RESOURCES again, without a node.
-    """
+    """PROVISIONING, WAITING_FOR_RESOURCES again, without a node."""
     lab = a_lab()
     submit(lab)
     lab.after(2.0)
@@ -62,9 +54,7 @@ def test_stock_that_goes_while_nodes_are_made_puts_it_back():
 
 
 def test_no_capacity_holds_one_request_back():
-    """
-    For some seconds, or for ever; other requests are served meanwhile.
-    """
+    """For some seconds, or for ever; other requests are served meanwhile."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["no-capacity:100", "no-capacity"])
     submit(lab, spec("n1"), name="q1")
@@ -79,9 +69,7 @@ def test_no_capacity_holds_one_request_back():
 
 
 def test_provisioning_falls_back_once():
-    """
-    Its nodes are taken back, it waits, and the second try succeeds.
-    """
+    """Its nodes are taken back, it waits, and the second try succeeds."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["fall-back"])
     submit(lab)
@@ -91,9 +79,7 @@ def test_provisioning_falls_back_once():
 
 
 def test_one_that_falls_back_after_its_deadline_fails():
-    """
-    There is no way back into the queue.
-    """
+    """There is no way back into the queue."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["fall-back"])
     submit(lab, queueingPolicy={"validUntilDuration": "2s"})
@@ -104,9 +90,7 @@ def test_one_that_falls_back_after_its_deadline_fails():
 
 
 def test_provisioning_can_fail_late():
-    """
-    PROVISIONING, SUSPENDING by the service, FAILED with code 13; it stays.
-    """
+    """PROVISIONING, SUSPENDING by the service, FAILED with code 13; it stays."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["late-failure"])
     submit(lab)
@@ -117,9 +101,7 @@ def test_provisioning_can_fail_late():
 
 
 def test_provisioning_can_go_on_for_ever():
-    """
-    The node comes and goes, and nothing ever runs; force ends it.
-    """
+    """The node comes and goes, and nothing ever runs; force ends it."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["never-active"])
     submit(lab)
@@ -135,9 +117,7 @@ def test_provisioning_can_go_on_for_ever():
 
 
 def test_a_creation_that_fails_late_leaves_a_failed_one():
-    """
-    The operation and the queued resource carry the error; it holds its name until it is deleted.
-    """
+    """The operation and the queued resource carry the error; it holds its name until it is deleted."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["flex start unsupported"])
     started = submit(lab)
@@ -147,9 +127,7 @@ def test_a_creation_that_fails_late_leaves_a_failed_one():
 
 
 def test_a_creation_that_never_ends_stays_creating():
-    """
-    It can be deleted, which cancels the creation.
-    """
+    """It can be deleted, which cancels the creation."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["stuck"])
     started = submit(lab)
@@ -161,9 +139,7 @@ def test_a_creation_that_never_ends_stays_creating():
 
 @pytest.mark.parametrize("verb", ["delete", "reset"])
 def test_operations_fail_without_effect(verb):
-    """
-    The operation carries the error, and everything runs on.
-    """
+    """The operation carries the error, and everything runs on."""
     lab = a_lab()
     an_active(lab)
     lab.cloud.fail_next(f"tpu.queuedResources.{verb}", ["stockout"])
@@ -176,9 +152,7 @@ def test_operations_fail_without_effect(verb):
 
 
 def test_a_lost_answer_has_its_effect():
-    """
-    The caller sees 503, the request is in the queue; asking again is 409.
-    """
+    """The caller sees 503, the request is in the queue; asking again is 409."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["drop-answer"])
     path = f"{QUEUED}?queuedResourceId=q1"
@@ -200,9 +174,7 @@ def test_a_lost_answer_has_its_effect():
     ],
 )
 def test_faults_that_cannot_happen_are_refused(method, failure):
-    """
-    None is added.
-    """
+    """None is added."""
     lab = a_lab()
     with pytest.raises(LocalCloudError):
         lab.cloud.fail_next(method, [failure])
@@ -210,9 +182,7 @@ def test_faults_that_cannot_happen_are_refused(method, failure):
 
 
 def test_one_can_be_moved_by_hand():
-    """
-    Chosen in spite of the stock, taken back, under its older name, suspended, failed.
-    """
+    """Chosen in spite of the stock, taken back, under its older name, suspended, failed."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["no-capacity"])
     submit(lab)
@@ -240,9 +210,7 @@ def test_one_can_be_moved_by_hand():
     ("name", "wanted"), [("nope", "FAILED"), ("q1", "BROKEN"), ("q1", "ACTIVE"), ("q1", "SUSPENDING")]
 )
 def test_moves_that_make_no_sense_are_refused(name, wanted):
-    """
-    An unknown name or state, or one that cannot come next; nothing changes.
-    """
+    """An unknown name or state, or one that cannot come next; nothing changes."""
     lab = a_lab()
     lab.cloud.fail_next(CREATE, ["no-capacity"])
     submit(lab)
@@ -254,9 +222,7 @@ def test_moves_that_make_no_sense_are_refused(name, wanted):
 
 
 def test_a_cloud_without_latencies_gives_nodes_at_once_and_tries_again_at_a_pace():
-    """
-    ACTIVE at the next look; without stock one try a second.
-    """
+    """ACTIVE at the next look; without stock one try a second."""
     lab = a_lab(latency=PROFILES["instant"])
     submit(lab)
     assert state(lab) == "ACTIVE"

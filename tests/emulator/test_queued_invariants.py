@@ -1,6 +1,4 @@
-"""
-What holds of queued resources and their nodes after any history of calls, losses, faults and restarts.
-"""
+"""What holds of queued resources and their nodes after any history of calls, losses, faults and restarts."""
 
 import os
 
@@ -32,9 +30,7 @@ PAUSES = st.sampled_from([0.0, 0.3, 1.0, 2.0, 3.5])
 
 
 def controls(lab, what, argument):
-    """
-    Do what is done behind the callers' backs.
-    """
+    """Do what is done behind the callers' backs."""
     if what == "save":
         lab.cloud.restore(lab.cloud.snapshot())
     elif what == "fault":
@@ -50,9 +46,7 @@ def controls(lab, what, argument):
 
 
 def act(lab, what, argument):
-    """
-    Do one step; what is refused is fine.
-    """
+    """Do one step; what is refused is fine."""
     create = f"{QUEUED}?queuedResourceId={argument}"
     calls = {
         "submit": lambda: lab.call("POST", create, queued_body(spec(argument))),
@@ -71,9 +65,7 @@ def act(lab, what, argument):
 
 
 def check(lab):
-    """
-    Compare queued resources, nodes, machines, bill and operations with each other.
-    """
+    """Compare queued resources, nodes, machines, bill and operations with each other."""
     lab.cloud.tick()
     state = lab.cloud.kernel.state
     made = {}
@@ -101,9 +93,7 @@ def check(lab):
 @settings(max_examples=EXAMPLES, deadline=None, derandomize="TPUCTL_QUEUED_EXAMPLES" not in os.environ)
 @given(st.lists(st.tuples(ACTS, PAUSES), min_size=8, max_size=25), st.booleans())
 def test_no_node_without_its_queued_resource_and_no_leak(history, several):
-    """
-    After each step all agree; after a forced deletion of everything nothing is left, running or billed.
-    """
+    """After each step all agree; after a forced deletion of everything nothing is left, running or billed."""
     lab = a_lab()
     an_active(lab, *([slices(2)] if several else [spec("a")]), name="a")
     for (what, argument), pause in history:
@@ -120,9 +110,7 @@ def test_no_node_without_its_queued_resource_and_no_leak(history, several):
 
 
 def deleted_by_force(lab):
-    """
-    Delete all; deletions that a fault holds up for ever are helped along.
-    """
+    """Delete all; deletions that a fault holds up for ever are helped along."""
     for found in lab.cloud.queued_resources():
         if found.state is Q.DELETING:
             found.enter(Q.SUSPENDED)

@@ -1,6 +1,4 @@
-"""
-What queued resources refuse: bodies, names, quota, deletions, request ids; and their deadlines and pages.
-"""
+"""What queued resources refuse: bodies, names, quota, deletions, request ids; and their deadlines and pages."""
 
 from datetime import datetime, timezone
 
@@ -26,9 +24,7 @@ STOCKOUT = {"stockouts": frozenset({ZONE})}
 
 
 def at(lab, seconds):
-    """
-    Return the time *seconds* from now as the API takes it.
-    """
+    """Return the time *seconds* from now as the API takes it."""
     moment = datetime.fromtimestamp(lab.clock.now() + seconds, timezone.utc)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
@@ -56,9 +52,7 @@ def at(lab, seconds):
     ],
 )
 def test_a_body_that_makes_no_sense_is_refused(body, part):
-    """
-    400 with the reason, and nothing is in the queue.
-    """
+    """400 with the reason, and nothing is in the queue."""
     lab = a_lab()
     status, answer = lab.call("POST", f"{QUEUED}?queuedResourceId=q1", body)
     assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
@@ -68,9 +62,7 @@ def test_a_body_that_makes_no_sense_is_refused(body, part):
 
 
 def test_names_that_are_bad_taken_or_elsewhere_are_refused():
-    """
-    400 for a bad id or zone, 409 for a name in use, also while nobody can read it; 404 for an unknown one.
-    """
+    """400 for a bad id or zone, 409 for a name in use, also while nobody can read it; 404 for an unknown one."""
     lab = a_lab()
     assert lab.call("POST", QUEUED, queued_body())[0] == 400
     assert lab.call("POST", f"{QUEUED}?queuedResourceId=a%20b", queued_body())[0] == 400
@@ -86,9 +78,7 @@ def test_names_that_are_bad_taken_or_elsewhere_are_refused():
 
 
 def test_nobody_can_read_a_new_one_for_a_moment():
-    """
-    404 from get and delete, and no line in the list; then it is there.
-    """
+    """404 from get and delete, and no line in the list; then it is there."""
     lab = a_lab()
     submit(lab)
     assert lab.call("GET", f"{QUEUED}/q1")[0] == 404
@@ -99,9 +89,7 @@ def test_nobody_can_read_a_new_one_for_a_moment():
 
 
 def test_quota_is_held_from_the_creation_to_the_deletion():
-    """
-    Refused at the creation, not queued; waiting, dead and failed ones count, and their nodes only once.
-    """
+    """Refused at the creation, not queued; waiting, dead and failed ones count, and their nodes only once."""
     lab = a_lab(quotas={SPOT_QUOTA: 16})
     an_active(lab)
     submit(lab, spec("n2"), name="q2", queueingPolicy={"validAfterDuration": "3600s"})
@@ -122,9 +110,7 @@ def test_quota_is_held_from_the_creation_to_the_deletion():
 
 
 def test_all_slices_of_a_request_count_together():
-    """
-    Two slices of 8 do not fit into 12.
-    """
+    """Two slices of 8 do not fit into 12."""
     lab = a_lab(quotas={SPOT_QUOTA: 12})
     assert lab.call("POST", f"{QUEUED}?queuedResourceId=q1", queued_body(slices(2)))[0] == 429
     submit(lab, spec("n1"))
@@ -132,9 +118,7 @@ def test_all_slices_of_a_request_count_together():
 
 @pytest.mark.parametrize("moment", ["CREATING", "WAITING_FOR_RESOURCES", "PROVISIONING"])
 def test_one_without_nodes_is_deleted_without_force(moment):
-    """
-    The place in the queue is lost, and no node comes afterwards.
-    """
+    """The place in the queue is lost, and no node comes afterwards."""
     lab = a_lab()
     started = submit(lab)
     lab.after({"CREATING": 0.3, "WAITING_FOR_RESOURCES": 0.8, "PROVISIONING": 1.6}[moment])
@@ -148,9 +132,7 @@ def test_one_without_nodes_is_deleted_without_force(moment):
 
 
 def test_one_with_nodes_is_deleted_by_force_only():
-    """
-    400 without force, while it has nodes; with force the nodes go first, and their bill ends at once.
-    """
+    """400 without force, while it has nodes; with force the nodes go first, and their bill ends at once."""
     lab = a_lab()
     an_active(lab)
     status, answer = lab.call("DELETE", f"{QUEUED}/q1")
@@ -166,9 +148,7 @@ def test_one_with_nodes_is_deleted_by_force_only():
 
 
 def test_one_that_is_being_provisioned_needs_force_too():
-    """
-    Its nodes exist; the creation is cancelled.
-    """
+    """Its nodes exist; the creation is cancelled."""
     lab = a_lab()
     submit(lab)
     lab.after(2.0)
@@ -179,9 +159,7 @@ def test_one_that_is_being_provisioned_needs_force_too():
 
 
 def test_a_dead_one_is_deleted_without_force_and_its_name_is_free():
-    """
-    After SUSPENDED the same names can be asked for again.
-    """
+    """After SUSPENDED the same names can be asked for again."""
     lab = a_lab()
     an_active(lab)
     lab.cloud.preempt("n1", notice=False)
@@ -204,9 +182,7 @@ def test_a_dead_one_is_deleted_without_force_and_its_name_is_free():
     ],
 )
 def test_one_that_got_nothing_in_time_fails_and_stays(policy):
-    """
-    FAILED at its deadline, with an error, until it is deleted.
-    """
+    """FAILED at its deadline, with an error, until it is deleted."""
     lab = a_lab(**STOCKOUT)
     submit(lab, queueingPolicy=policy(lab))
     lab.after(59.9)
@@ -227,9 +203,7 @@ def test_one_that_got_nothing_in_time_fails_and_stays(policy):
     ],
 )
 def test_nothing_is_given_before_its_time(policy):
-    """
-    It waits until the start, then it is chosen.
-    """
+    """It waits until the start, then it is chosen."""
     lab = a_lab()
     submit(lab, queueingPolicy=policy(lab))
     lab.after(59.9)
@@ -241,9 +215,7 @@ def test_nothing_is_given_before_its_time(policy):
 
 
 def test_a_deadline_does_not_end_what_is_active():
-    """
-    The deadline is one for beginning.
-    """
+    """The deadline is one for beginning."""
     lab = a_lab()
     an_active(lab, queueingPolicy={"validUntilDuration": "5s"})
     lab.after(3600)
@@ -251,9 +223,7 @@ def test_a_deadline_does_not_end_what_is_active():
 
 
 def test_the_same_request_id_is_the_same_call():
-    """
-    A repeat gives the first operation, also after the deletion; another body is refused, as is no UUID.
-    """
+    """A repeat gives the first operation, also after the deletion; another body is refused, as is no UUID."""
     lab = a_lab()
     first = submit(lab, request=UUID)
     assert submit(lab, request=UUID)["name"] == first["name"]
@@ -271,9 +241,7 @@ def test_the_same_request_id_is_the_same_call():
 
 
 def test_lists_have_pages_and_places_that_did_not_answer():
-    """
-    Three on pages of two; of a partial answer only the place is shown.
-    """
+    """Three on pages of two; of a partial answer only the place is shown."""
     lab = a_lab()
     for index in range(3):
         submit(lab, spec(f"n{index}"), name=f"q{index}")

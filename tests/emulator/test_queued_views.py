@@ -1,6 +1,4 @@
-"""
-Queued resources in what `tpuctl local` shows and does: over HTTP, with the real commands.
-"""
+"""Queued resources in what `tpuctl local` shows and does: over HTTP, with the real commands."""
 
 import json
 import subprocess
@@ -24,9 +22,7 @@ from tests.emulator.queued_kit import submit
 
 @pytest.fixture
 def lab(tmp_path, monkeypatch):
-    """
-    Serve a cloud where the commands look for it; a process of its own stands where the daemon would.
-    """
+    """Serve a cloud where the commands look for it; a process of its own stands where the daemon would."""
     found = a_lab(SystemClock(), latency=QUICK, stockouts=frozenset({ZONE}))
     admin_routes(found.router, found.cloud, lambda: None, {})
     app = asgi_app(lambda request: dispatch(found.router, found.cloud, request))
@@ -41,18 +37,14 @@ def lab(tmp_path, monkeypatch):
 
 
 def run(*words):
-    """
-    Run `tpuctl local ...` and return what it prints.
-    """
+    """Run `tpuctl local ...` and return what it prints."""
     done = CliRunner().invoke(command, list(words), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
 
 
 def test_status_shows_them_and_faults_move_them(lab):
-    """
-    A line and a JSON entry each; `queued/NAME` names one where a node would be named.
-    """
+    """A line and a JSON entry each; `queued/NAME` names one where a node would be named."""
     submit(lab)
     assert f"queued resource q1  {ZONE}  WAITING_FOR_RESOURCES" in run("status")
     run("fault", "state", "queued/q1", "FAILED")
@@ -61,9 +53,7 @@ def test_status_shows_them_and_faults_move_them(lab):
 
 
 def test_a_local_cloud_with_a_queue_is_not_idle(lab):
-    """
-    It is not stopped behind the back of somebody who waits; once nobody does, it is.
-    """
+    """It is not stopped behind the back of somebody who waits; once nobody does, it is."""
     submit(lab)
     assert control.stop_if_idle() is False
     assert control.running() is not None

@@ -1,6 +1,4 @@
-"""
-Reservations of the local cloud: taken from by name, full, too small, not there, and listed with their use.
-"""
+"""Reservations of the local cloud: taken from by name, full, too small, not there, and listed with their use."""
 
 import pytest
 
@@ -15,17 +13,13 @@ LIST = f"/v2alpha1/{PARENT}/reservations"
 
 
 def failure(lab, name="q1"):
-    """
-    Return code and text of a queued resource that has failed.
-    """
+    """Return code and text of a queued resource that has failed."""
     error = lab.ok("GET", f"{QUEUED}/{name}")["state"]["failedData"]["error"]
     return error["code"], error["message"].partition(" [")[0]
 
 
 def test_a_reserved_tpu_comes_where_the_zone_is_empty():
-    """
-    Its node says that it is reserved, and the reservation what of it is in use.
-    """
+    """Its node says that it is reserved, and the reservation what of it is in use."""
     lab = a_lab(stockouts=frozenset({ZONE}), **SMALL)
     submit(lab, **MINE)
     lab.after(UNTIL_ACTIVE)
@@ -37,9 +31,7 @@ def test_a_reserved_tpu_comes_where_the_zone_is_empty():
 
 
 def test_what_is_in_use_is_waited_for():
-    """
-    The second order goes on when the first one is deleted.
-    """
+    """The second order goes on when the first one is deleted."""
     lab = a_lab(**SMALL)
     submit(lab, **MINE)
     lab.after(UNTIL_ACTIVE)
@@ -53,9 +45,7 @@ def test_what_is_in_use_is_waited_for():
 
 @pytest.mark.parametrize("name", ["other", "-"])
 def test_a_reservation_that_is_not_there_fails_the_order(name):
-    """
-    Also when any of the project would do and there is none.
-    """
+    """Also when any of the project would do and there is none."""
     lab = a_lab(reservations={("europe-west4-a", "mine"): "v5litepod-8"})
     submit(lab, reservationName=f"{PARENT}/reservations/{name}", tier=None)
     lab.after(1)
@@ -63,9 +53,7 @@ def test_a_reservation_that_is_not_there_fails_the_order(name):
 
 
 def test_a_tpu_that_is_larger_than_the_reservation_fails():
-    """
-    Waiting would not help.
-    """
+    """Waiting would not help."""
     lab = a_lab(**SMALL)
     submit(lab, spec("n1", acceleratorType="v5litepod-16"), **MINE)
     lab.after(1)
@@ -75,9 +63,7 @@ def test_a_tpu_that_is_larger_than_the_reservation_fails():
 
 @pytest.mark.parametrize(("reservations", "code"), [({}, 5), (SMALL["reservations"], 9)])
 def test_a_node_with_the_flag_reserved_takes_what_there_is(reservations, code):
-    """
-    The second one finds none, or none left; the operation says so.
-    """
+    """The second one finds none, or none left; the operation says so."""
     lab = a_lab(reservations=reservations)
     body = node_body(schedulingConfig={"reserved": True})
     started = [lab.ok("POST", f"{NODES}?nodeId={name}", body) for name in ("a", "b")]
@@ -87,9 +73,7 @@ def test_a_node_with_the_flag_reserved_takes_what_there_is(reservations, code):
 
 
 def test_a_reservation_of_a_type_that_the_zone_has_not_is_no_setting():
-    """
-    The message says how to write one.
-    """
+    """The message says how to write one."""
     assert Options(reservations=("mine@us-west4-a=v5litepod-16",)).cloud_settings().reservations == {
         ("us-west4-a", "mine"): "v5litepod-16"
     }

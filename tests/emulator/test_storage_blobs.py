@@ -1,6 +1,4 @@
-"""
-Both backends keep the same promises; the folder keeps them over a kill.
-"""
+"""Both backends keep the same promises; the folder keeps them over a kill."""
 
 import os
 import signal
@@ -34,16 +32,12 @@ for number in range(1_000_000):
 
 @pytest.fixture(params=["memory", "folder"])
 def blobs(request, tmp_path) -> Blobs:
-    """
-    Return each backend, empty.
-    """
+    """Return each backend, empty."""
     return MemoryBlobs() if request.param == "memory" else FolderBlobs(tmp_path / "store")
 
 
 def test_a_blob_grows_at_its_end_and_is_read_by_range(blobs):
-    """
-    Chunks join in order, and a range ends before its end.
-    """
+    """Chunks join in order, and a range ends before its end."""
     assert blobs.append("b", b"abc") == 3
     assert blobs.append("b", b"defg") == 7
     assert blobs.read("b", 2, 5) == b"cde"
@@ -51,18 +45,14 @@ def test_a_blob_grows_at_its_end_and_is_read_by_range(blobs):
 
 
 def test_an_unknown_blob_is_empty_and_may_be_removed(blobs):
-    """
-    Size 0 for what does not exist; removing it is no error.
-    """
+    """Size 0 for what does not exist; removing it is no error."""
     blobs.remove("none")
     assert blobs.size("none") == 0
     assert blobs.blobs() == []
 
 
 def test_pieces_are_bounded_and_complete(blobs):
-    """
-    A blob larger than a block comes in several pieces that join to the whole.
-    """
+    """A blob larger than a block comes in several pieces that join to the whole."""
     data = os.urandom(BLOCK + 5)
     blobs.append("b", data)
     got = list(pieces(blobs, "b"))
@@ -71,9 +61,7 @@ def test_pieces_are_bounded_and_complete(blobs):
 
 
 def test_a_record_is_replaced_and_forgotten(blobs):
-    """
-    One key holds one record, of its kind only.
-    """
+    """One key holds one record, of its kind only."""
     blobs.save("object", "data/a", {"n": 1})
     blobs.save("object", "data/a", {"n": 2})
     blobs.save("bucket", "data/a", {"n": 3})
@@ -85,9 +73,7 @@ def test_a_record_is_replaced_and_forgotten(blobs):
 
 
 def test_names_of_any_length_and_character_can_be_keys(blobs):
-    """
-    Object names have up to 1024 bytes, slashes and any letters.
-    """
+    """Object names have up to 1024 bytes, slashes and any letters."""
     keys = ["x/" + "ü" * 500, "x/a/b", "x/a%2Fb", "x/.."]
     for key in keys:
         blobs.save("object", key, {"key": key})
@@ -95,9 +81,7 @@ def test_names_of_any_length_and_character_can_be_keys(blobs):
 
 
 def test_a_storage_opened_again_holds_everything(tmp_path):
-    """
-    Buckets, policies, objects and open uploads come back from the folder.
-    """
+    """Buckets, policies, objects and open uploads come back from the folder."""
     first = a_storage(FolderBlobs(tmp_path))
     first.buckets.set_policy("data", {"bindings": [{"role": "r", "members": ["m"]}]})
     made = put(first, "a/b", b"hello", metadata={"step": "7"})
@@ -114,9 +98,7 @@ def test_a_storage_opened_again_holds_everything(tmp_path):
 
 
 def test_bytes_that_no_record_names_are_removed_at_the_start(blobs):
-    """
-    A process killed between bytes and record leaves such a blob; open uploads keep theirs.
-    """
+    """A process killed between bytes and record leaves such a blob; open uploads keep theirs."""
     first = a_storage(blobs)
     held = put(first, "a")
     session = first.uploads.start("data", "big", {}, ANY)
@@ -127,18 +109,14 @@ def test_bytes_that_no_record_names_are_removed_at_the_start(blobs):
 
 
 def test_generations_grow_over_a_restart(tmp_path):
-    """
-    A generation is never used twice, though the clock of the new process stands still.
-    """
+    """A generation is never used twice, though the clock of the new process stands still."""
     first = a_storage(FolderBlobs(tmp_path))
     old = [put(first, "a").generation for _ in range(5)][-1]
     assert put(a_storage(FolderBlobs(tmp_path)), "a").generation > old
 
 
 def test_a_kill_between_object_and_session_does_not_reopen_the_upload(tmp_path):
-    """
-    A session whose bytes already are an object answers with that object and takes no more bytes.
-    """
+    """A session whose bytes already are an object answers with that object and takes no more bytes."""
     blobs = FolderBlobs(tmp_path)
     first = a_storage(blobs)
     session = first.uploads.start("data", "big", {}, ANY)
@@ -150,9 +128,7 @@ def test_a_kill_between_object_and_session_does_not_reopen_the_upload(tmp_path):
 
 
 def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path):
-    """
-    After SIGKILL in the midst of writing, every acknowledged write is there or a newer one is.
-    """
+    """After SIGKILL in the midst of writing, every acknowledged write is there or a newer one is."""
     store = tmp_path / "store"
     child = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(store)], cwd=ROOT, stdout=subprocess.PIPE, text=True

@@ -1,6 +1,4 @@
-"""
-Objects: generations, preconditions, checksums, compose, copy, resumable uploads.
-"""
+"""Objects: generations, preconditions, checksums, compose, copy, resumable uploads."""
 
 import base64
 import hashlib
@@ -16,25 +14,19 @@ from tests.emulator.storage_kit import ANY, MUST_NOT_EXIST, a_storage, put, sour
 
 
 def refused(call, *args, **kwargs):
-    """
-    Return the status of a refusal.
-    """
+    """Return the status of a refusal."""
     with pytest.raises(StorageError) as error:
         call(*args, **kwargs)
     return error.value.status
 
 
 def crc(data):
-    """
-    Return the crc32c as the API shows it.
-    """
+    """Return the crc32c as the API shows it."""
     return base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
 
 
 def test_checksums_are_those_of_the_data():
-    """
-    A wrong crc32c would make the client delete the object.
-    """
+    """A wrong crc32c would make the client delete the object."""
     data = os.urandom(3_000_000)
     made = put(a_storage(), "a", data)
     assert made.crc32c == crc(data)
@@ -42,18 +34,14 @@ def test_checksums_are_those_of_the_data():
 
 
 def test_each_write_is_a_new_generation_even_at_the_same_instant():
-    """
-    The clock stands still here.
-    """
+    """The clock stands still here."""
     storage = a_storage()
     generations = [put(storage, "a").generation for _ in range(3)]
     assert generations == sorted(set(generations))
 
 
 def test_generation_zero_means_must_not_exist():
-    """
-    The first of two creators wins: this is what a lock is built on.
-    """
+    """The first of two creators wins: this is what a lock is built on."""
     storage = a_storage()
     storage.objects.insert("data", "lock", b"me", {}, MUST_NOT_EXIST)
     assert refused(storage.objects.insert, "data", "lock", b"you", {}, MUST_NOT_EXIST) == 412
@@ -62,9 +50,7 @@ def test_generation_zero_means_must_not_exist():
 
 @pytest.mark.parametrize("field", ["generation", "metageneration"])
 def test_a_write_with_a_stale_number_changes_nothing(field):
-    """
-    Generation and metageneration guard inserts, patches and deletes alike.
-    """
+    """Generation and metageneration guard inserts, patches and deletes alike."""
     storage = a_storage()
     held = put(storage, "a")
     stale = Preconditions(**{field: getattr(held, field) + 1})
@@ -75,9 +61,7 @@ def test_a_write_with_a_stale_number_changes_nothing(field):
 
 
 def test_a_read_of_what_was_seen_already_is_304_and_a_write_412():
-    """
-    The condition ifGenerationNotMatch answers reads and writes differently.
-    """
+    """The condition ifGenerationNotMatch answers reads and writes differently."""
     known = Preconditions(generation_not=7)
     with pytest.raises(StorageError) as unchanged:
         known.check_read(7, 1)
@@ -87,9 +71,7 @@ def test_a_read_of_what_was_seen_already_is_304_and_a_write_412():
 
 
 def test_an_old_generation_is_gone():
-    """
-    No versions are kept: the number asked for must be the live one.
-    """
+    """No versions are kept: the number asked for must be the live one."""
     storage = a_storage()
     old = put(storage, "a").generation
     new = put(storage, "a").generation
@@ -99,9 +81,7 @@ def test_an_old_generation_is_gone():
 
 
 def test_a_wrong_checksum_is_refused_and_nothing_is_stored():
-    """
-    The data did not arrive as it was sent.
-    """
+    """The data did not arrive as it was sent."""
     backend = MemoryBlobs()
     storage = a_storage(backend)
     assert refused(put, storage, "a", b"data", crc32c=crc(b"other")) == 400
@@ -111,9 +91,7 @@ def test_a_wrong_checksum_is_refused_and_nothing_is_stored():
 
 
 def test_replaced_and_deleted_objects_leave_no_bytes():
-    """
-    The backend holds one blob for each live object.
-    """
+    """The backend holds one blob for each live object."""
     backend = MemoryBlobs()
     storage = a_storage(backend)
     put(storage, "a", b"1")
@@ -124,9 +102,7 @@ def test_replaced_and_deleted_objects_leave_no_bytes():
 
 
 def test_metadata_merges_and_keeps_the_generation():
-    """
-    A patch is a new metageneration of the same data.
-    """
+    """A patch is a new metageneration of the same data."""
     storage = a_storage()
     first = put(storage, "a", metadata={"keep": "1", "drop": "2"}, contentType="text/plain")
     patched = storage.objects.patch("data", "a", {"metadata": {"drop": None}, "size": "9"}, ANY)
@@ -136,9 +112,7 @@ def test_metadata_merges_and_keeps_the_generation():
 
 
 def test_compose_joins_in_order_and_has_no_md5():
-    """
-    Components count through compositions of compositions; their own checksums are ignored.
-    """
+    """Components count through compositions of compositions; their own checksums are ignored."""
     storage = a_storage()
     for name in "abc":
         put(storage, name, name.encode() * 2)
@@ -151,18 +125,14 @@ def test_compose_joins_in_order_and_has_no_md5():
 
 @pytest.mark.parametrize("count", [0, 33])
 def test_compose_takes_1_to_32_sources(count):
-    """
-    More or fewer are a 400.
-    """
+    """More or fewer are a 400."""
     storage = a_storage()
     put(storage, "a")
     assert refused(storage.objects.compose, [source("a")] * count, "data", "b", {}, ANY) == 400
 
 
 def test_compose_may_write_over_one_of_its_sources():
-    """
-    Appending to a log is done this way.
-    """
+    """Appending to a log is done this way."""
     storage = a_storage()
     put(storage, "log", b"old ")
     put(storage, "more", b"new")
@@ -171,9 +141,7 @@ def test_compose_may_write_over_one_of_its_sources():
 
 
 def test_a_copy_keeps_data_and_fields_unless_told_otherwise():
-    """
-    Fields of the body replace those of the source.
-    """
+    """Fields of the body replace those of the source."""
     storage = a_storage()
     put(storage, "a", b"hello", contentType="text/plain", metadata={"k": "v"})
     same = storage.objects.copy(source("a"), "data", "b", {}, MUST_NOT_EXIST)
@@ -185,16 +153,12 @@ def test_a_copy_keeps_data_and_fields_unless_told_otherwise():
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a\nb", "ü" * 513, None])
 def test_a_bad_object_name_is_refused(name):
-    """
-    1-1024 bytes of UTF-8 without line breaks.
-    """
+    """1-1024 bytes of UTF-8 without line breaks."""
     assert refused(put, a_storage(), name) == 400
 
 
 def test_a_chunk_sent_twice_counts_once_and_a_gap_is_not_taken():
-    """
-    After a lost answer the client may repeat a chunk; it can never skip one.
-    """
+    """After a lost answer the client may repeat a chunk; it can never skip one."""
     storage = a_storage()
     session = storage.uploads.start("data", "a", {}, ANY).id
     assert storage.uploads.append(session, 0, b"0123") == 4
@@ -206,9 +170,7 @@ def test_a_chunk_sent_twice_counts_once_and_a_gap_is_not_taken():
 
 
 def test_a_finished_upload_answers_the_same_object_again():
-    """
-    The answer to the last chunk may be lost, and the object replaced before the client asks again.
-    """
+    """The answer to the last chunk may be lost, and the object replaced before the client asks again."""
     storage = a_storage()
     session = storage.uploads.start("data", "a", {}, MUST_NOT_EXIST).id
     storage.uploads.append(session, 0, b"abc")
@@ -219,9 +181,7 @@ def test_a_finished_upload_answers_the_same_object_again():
 
 
 def test_a_race_lost_during_an_upload_is_412_at_its_end():
-    """
-    The precondition is checked when the session opens and again when the object is made.
-    """
+    """The precondition is checked when the session opens and again when the object is made."""
     backend = MemoryBlobs()
     storage = a_storage(backend)
     session = storage.uploads.start("data", "a", {}, MUST_NOT_EXIST).id
@@ -234,9 +194,7 @@ def test_a_race_lost_during_an_upload_is_412_at_its_end():
 
 
 def test_a_cancelled_upload_is_unknown_and_leaves_no_bytes():
-    """
-    Also one that is a week old, when the next begins.
-    """
+    """Also one that is a week old, when the next begins."""
     backend = MemoryBlobs()
     storage = a_storage(backend)
     first = storage.uploads.start("data", "a", {}, ANY).id

@@ -1,6 +1,4 @@
-"""
-Roles on a bucket count some time after they were given, and some time after they were taken.
-"""
+"""Roles on a bucket count some time after they were given, and some time after they were taken."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""
-The rate at which one object may change: about once a second on the real service.
-"""
+"""The rate at which one object may change: about once a second on the real service."""
 
 import pytest
 
@@ -11,9 +9,7 @@ from orchestrator.emulator.state.storage.values import Preconditions
 
 
 def test_an_object_changes_once_in_an_interval():
-    """
-    Each way to change it counts, others are not held up, and what is refused changes nothing.
-    """
+    """Each way to change it counts, others are not held up, and what is refused changes nothing."""
     clock = VirtualClock()
     storage = Storage(clock, object_interval=1.0)
     objects, free = storage.objects, Preconditions()

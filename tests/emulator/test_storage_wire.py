@@ -1,6 +1,4 @@
-"""
-The bytes on the wire, for clients other than Google's own.
-"""
+"""The bytes on the wire, for clients other than Google's own."""
 
 import http.client
 import json
@@ -20,9 +18,7 @@ OBJECT = "/storage/v1/b/data/o/dir%2Fa"
 
 @pytest.fixture
 def storage():
-    """
-    Return a storage with one object.
-    """
+    """Return a storage with one object."""
     made = a_storage()
     put(made, "dir/a", b"0123456789", contentType="text/plain")
     return made
@@ -30,9 +26,7 @@ def storage():
 
 @pytest.fixture
 def ask(storage):
-    """
-    Return a call that answers one request without a network.
-    """
+    """Return a call that answers one request without a network."""
     router = routed(storage)
 
     def call(method, target, headers=None, body=b""):
@@ -43,18 +37,14 @@ def ask(storage):
 
 @pytest.fixture
 def url(storage):
-    """
-    Serve the storage over HTTP.
-    """
+    """Serve the storage over HTTP."""
     with serve(routed(storage)) as base:
         yield base
 
 
 @pytest.mark.parametrize("path", [f"{OBJECT}?alt=media", f"/download{OBJECT}", "/data/dir/a"])
 def test_media_is_served_on_three_paths_with_the_headers_clients_check(ask, storage, path):
-    """
-    The JSON path, the download path and the path of the XML API.
-    """
+    """The JSON path, the download path and the path of the XML API."""
     held = storage.objects.get("data", "dir/a")
     answer = ask("GET", path)
     assert (answer.status, answer.body) == (200, b"0123456789")
@@ -80,17 +70,13 @@ def test_media_is_served_on_three_paths_with_the_headers_clients_check(ask, stor
     ],
 )
 def test_ranges(ask, wanted, status, body, shown):
-    """
-    From-to, open ended and suffix ranges; outside is 416; an unknown unit gets everything.
-    """
+    """From-to, open ended and suffix ranges; outside is 416; an unknown unit gets everything."""
     answer = ask("GET", f"/download{OBJECT}?alt=media", {"Range": wanted})
     assert (answer.status, answer.body, answer.headers.get("content-range")) == (status, body, shown)
 
 
 def test_an_error_has_the_body_of_the_json_api(ask):
-    """
-    Code, message, and a list with domain and reason.
-    """
+    """Code, message, and a list with domain and reason."""
     answer = ask("GET", "/storage/v1/b/data/o/none")
     message = "No such object: data/none"
     detail = {"message": message, "domain": "global", "reason": "notFound"}
@@ -99,9 +85,7 @@ def test_an_error_has_the_body_of_the_json_api(ask):
 
 
 def test_an_unchanged_object_is_304_without_a_body(ask, storage):
-    """
-    The caller has it already.
-    """
+    """The caller has it already."""
     generation = storage.objects.get("data", "dir/a").generation
     answer = ask("GET", f"{OBJECT}?ifGenerationNotMatch={generation}")
     assert (answer.status, answer.body) == (304, b"")
@@ -123,9 +107,7 @@ def test_an_unchanged_object_is_304_without_a_body(ask, storage):
     ],
 )
 def test_a_request_that_cannot_be_read_is_400(ask, storage, asked):
-    """
-    It is refused as a whole and changes nothing.
-    """
+    """It is refused as a whole and changes nothing."""
     before = storage.objects.all()
     assert ask(*asked).status == 400
     assert storage.objects.all() == before
@@ -133,9 +115,7 @@ def test_a_request_that_cannot_be_read_is_400(ask, storage, asked):
 
 
 def test_a_route_is_named_after_its_api_method(storage):
-    """
-    Faults and counters are keyed by this name.
-    """
+    """Faults and counters are keyed by this name."""
     router = routed(storage)
     found = router.find(Request("POST", "/upload/storage/v1/b/data/o", {}, {}))
     assert found is not None
@@ -145,9 +125,7 @@ def test_a_route_is_named_after_its_api_method(storage):
 @pytest.mark.parametrize("line", [b"\r\n", b"\n"])
 @pytest.mark.parametrize("quote", ["", '"', "'"])
 def test_multipart_bodies_of_all_clients_are_read(line, quote):
-    """
-    Python's client ends lines with CRLF, gcloud with LF and single quotes around the boundary.
-    """
+    """Python's client ends lines with CRLF, gcloud with LF and single quotes around the boundary."""
     data = b"\r\n--b2\n\x00" + line
     head = line.join([b"--b", b"Content-Type: application/json", b"", b"{}", b"--b", b"X: y", b"", b""])
     body = head + data + line + b"--b--" + line
@@ -156,9 +134,7 @@ def test_multipart_bodies_of_all_clients_are_read(line, quote):
 
 
 def test_a_resumable_upload_of_unknown_size_is_resumed_after_a_question(url, storage):
-    """
-    308 tells what is kept; the session URL points to the host that was asked.
-    """
+    """308 tells what is kept; the session URL points to the host that was asked."""
     start = f"{url}/upload/storage/v1/b/data/o?uploadType=resumable&name=big"
     session = requests.post(start, json={"metadata": {"k": "v"}}, timeout=60).headers["location"]
     assert session.startswith(url)
@@ -174,9 +150,7 @@ def test_a_resumable_upload_of_unknown_size_is_resumed_after_a_question(url, sto
 
 
 def test_chunks_may_be_posted_too(url, storage):
-    """
-    The gcsfs library sends its chunks by POST to the session URL.
-    """
+    """The gcsfs library sends its chunks by POST to the session URL."""
     start = f"{url}/upload/storage/v1/b/data/o?uploadType=resumable&name=big"
     session = requests.post(start, timeout=60).headers["location"]
     first = requests.post(session, data=b"abcd", headers={"Content-Range": "bytes 0-3/*"}, timeout=60)
@@ -186,9 +160,7 @@ def test_chunks_may_be_posted_too(url, storage):
 
 
 def test_a_move_leaves_only_the_new_name(ask, storage):
-    """
-    Same bytes and fields under the new name; a failed condition moves nothing.
-    """
+    """Same bytes and fields under the new name; a failed condition moves nothing."""
     assert ask("POST", f"{OBJECT}/moveTo/o/dir%2Fb?ifSourceGenerationMatch=1").status == 412
     assert [held.name for held in storage.objects.all()] == ["dir/a"]
     assert ask("POST", f"{OBJECT}/moveTo/o/dir%2Fb?ifGenerationMatch=0").status == 200
@@ -198,9 +170,7 @@ def test_a_move_leaves_only_the_new_name(ask, storage):
 
 
 def test_a_cancelled_session_is_499_and_then_404(url):
-    """
-    Nothing of it is left.
-    """
+    """Nothing of it is left."""
     start = f"{url}/upload/storage/v1/b/data/o?uploadType=resumable&name=big"
     session = requests.post(start, timeout=60).headers["location"]
     assert requests.delete(session, timeout=60).status_code == 499
@@ -208,9 +178,7 @@ def test_a_cancelled_session_is_499_and_then_404(url):
 
 
 def test_an_upload_into_a_bucket_that_has_gone_is_404(ask, storage):
-    """
-    The session alone does not bring the bucket back.
-    """
+    """The session alone does not bring the bucket back."""
     start = ask("POST", "/upload/storage/v1/b/data/o?uploadType=resumable&name=big", {"host": "h"})
     storage.objects.delete("data", "dir/a", None, ANY)
     storage.buckets.delete("data", True, ANY)
@@ -219,9 +187,7 @@ def test_an_upload_into_a_bucket_that_has_gone_is_404(ask, storage):
 
 
 def test_a_chunked_body_outranks_its_content_length(url, storage):
-    """
-    TensorFlow sends both headers, and waits for 100-continue.
-    """
+    """TensorFlow sends both headers, and waits for 100-continue."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     connection.putrequest("POST", "/upload/storage/v1/b/data/o?uploadType=media&name=tf")
     for key, value in [("Transfer-Encoding", "chunked"), ("Content-Length", "2"), ("Expect", "100-continue")]:
@@ -233,9 +199,7 @@ def test_a_chunked_body_outranks_its_content_length(url, storage):
 
 
 def test_names_with_odd_characters_travel_both_ways(url):
-    """
-    A trailing slash makes a folder marker; percent signs and spaces stay what they are.
-    """
+    """A trailing slash makes a folder marker; percent signs and spaces stay what they are."""
     for name in ["folder%2F", "a%2520b", "sp%20ace%3F%23", "%C3%A9%2Fx"]:
         upload = f"{url}/upload/storage/v1/b/data/o?uploadType=media&name={name}"
         assert requests.post(upload, data=name.encode(), timeout=60).status_code == 200
@@ -244,9 +208,7 @@ def test_names_with_odd_characters_travel_both_ways(url):
 
 
 def test_a_folder_marker_may_be_empty(url, storage):
-    """
-    A media upload of no bytes is an object of no bytes.
-    """
+    """A media upload of no bytes is an object of no bytes."""
     upload = f"{url}/upload/storage/v1/b/data/o?uploadType=media&name=dir%2F"
     assert requests.post(upload, timeout=60).json()["size"] == "0"
     assert storage.objects.get("data", "dir/").size == 0

@@ -1,6 +1,4 @@
-"""
-The XML API, as Rust's object_store and Google's multipart uploads speak it.
-"""
+"""The XML API, as Rust's object_store and Google's multipart uploads speak it."""
 
 from xml.etree import ElementTree as ET
 

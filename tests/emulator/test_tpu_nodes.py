@@ -1,6 +1,4 @@
-"""
-The life of TPU nodes that nobody disturbs.
-"""
+"""The life of TPU nodes that nobody disturbs."""
 
 import re
 
@@ -12,9 +10,7 @@ ENV_LINE = re.compile(r"([A-Z_]+): '(.*)'")
 
 
 def test_a_node_is_creating_until_its_operation_is_done():
-    """
-    CreateNode answers at once; the node is READY when the operation is.
-    """
+    """CreateNode answers at once; the node is READY when the operation is."""
     lab = a_lab()
     started = lab.ok("POST", f"{NODES}?nodeId=n1", node_body())
     assert started["done"] is False
@@ -32,9 +28,7 @@ PLACE = f"projects/{PROJECT}/zones/{ZONE}"
 
 
 def test_a_node_shows_names_of_enums_and_strings_for_big_numbers():
-    """
-    Integer enums in the body come back as names; ids are strings.
-    """
+    """Integer enums in the body come back as names; ids are strings."""
     lab = a_lab()
     lab.ok("POST", f"/compute/v1/{PLACE}/disks", {"name": "d"})
     disks = [{"sourceDisk": f"{PLACE}/disks/d", "mode": 1}]
@@ -48,9 +42,7 @@ def test_a_node_shows_names_of_enums_and_strings_for_big_numbers():
 
 
 def test_a_node_gets_the_default_account_and_all_scopes():
-    """
-    Without a service account the node runs as the default one, with the scope cloud-platform.
-    """
+    """Without a service account the node runs as the default one, with the scope cloud-platform."""
     account = a_lab().node()["serviceAccount"]
     assert account["email"] == "123456789012-compute@developer.gserviceaccount.com"
     assert account["scope"] == ["https://www.googleapis.com/auth/cloud-platform"]
@@ -58,9 +50,7 @@ def test_a_node_gets_the_default_account_and_all_scopes():
 
 @pytest.mark.parametrize(("kind", "hosts"), [("v5litepod-8", 1), ("v5litepod-16", 4), ("v5litepod-64", 16)])
 def test_a_slice_has_one_machine_and_one_endpoint_for_each_host(kind, hosts):
-    """
-    The hosts column of the catalogue says how many workers boot.
-    """
+    """The hosts column of the catalogue says how many workers boot."""
     lab = a_lab()
     node = lab.node(acceleratorType=kind)
     addresses = [endpoint["ipAddress"] for endpoint in node["networkEndpoints"]]
@@ -70,9 +60,7 @@ def test_a_slice_has_one_machine_and_one_endpoint_for_each_host(kind, hosts):
 
 
 def test_workers_read_who_they_are_from_their_attributes():
-    """
-    The platform adds worker number, endpoints and tpu-env to the user's metadata.
-    """
+    """The platform adds worker number, endpoints and tpu-env to the user's metadata."""
     lab = a_lab()
     node = lab.node(acceleratorType="v5litepod-16", metadata={"startup-script": "#! /bin/bash"})
     machines = lab.cloud.machines()
@@ -89,9 +77,7 @@ def test_workers_read_who_they_are_from_their_attributes():
 
 
 def test_tpu_env_of_a_v4_256_has_the_bounds_that_were_seen():
-    """
-    HOST_BOUNDS and CHIPS_PER_HOST_BOUNDS match the published sample of a v4-256.
-    """
+    """HOST_BOUNDS and CHIPS_PER_HOST_BOUNDS match the published sample of a v4-256."""
     lab = a_lab()
     place = NODES.replace(ZONE, "us-central2-b")
     body = node_body(acceleratorType="v4-256", runtimeVersion="tpu-ubuntu2204-base")
@@ -102,9 +88,7 @@ def test_tpu_env_of_a_v4_256_has_the_bounds_that_were_seen():
 
 
 def test_a_deleted_node_is_gone_with_its_machines():
-    """
-    DeleteNode shows DELETING, removes every machine and ends with Empty.
-    """
+    """DeleteNode shows DELETING, removes every machine and ends with Empty."""
     lab = a_lab()
     lab.node(acceleratorType="v5litepod-16")
     started = lab.ok("DELETE", f"{NODES}/n1")
@@ -117,9 +101,7 @@ def test_a_deleted_node_is_gone_with_its_machines():
 
 
 def test_the_deletion_of_a_node_that_is_being_created_is_dropped_without_a_word():
-    """
-    Its operation ends well, and the node comes up; asked for again then, the deletion works.
-    """
+    """Its operation ends well, and the node comes up; asked for again then, the deletion works."""
     lab = a_lab()
     creation = lab.ok("POST", f"{NODES}?nodeId=n1", node_body())
     dropped = lab.ok("DELETE", f"{NODES}/n1")
@@ -135,9 +117,7 @@ def test_the_deletion_of_a_node_that_is_being_created_is_dropped_without_a_word(
 
 
 def test_a_creation_that_goes_on_for_long_is_cancelled_by_a_deletion():
-    """
-    The creation's operation ends with code 1, and no machine ever boots.
-    """
+    """The creation's operation ends with code 1, and no machine ever boots."""
     lab = a_lab()
     lab.cloud.fail_next("tpu.nodes.create", ["stuck"])
     creation = lab.ok("POST", f"{NODES}?nodeId=n1", node_body())
@@ -150,9 +130,7 @@ def test_a_creation_that_goes_on_for_long_is_cancelled_by_a_deletion():
 
 
 def test_an_on_demand_node_stops_and_starts_with_its_disk():
-    """
-    Stop kills the machine and keeps its disk; start boots it again.
-    """
+    """Stop kills the machine and keeps its disk; start boots it again."""
     lab = a_lab()
     lab.node()
     lab.ok("POST", f"{NODES}/n1:stop")
@@ -165,9 +143,7 @@ def test_an_on_demand_node_stops_and_starts_with_its_disk():
 
 
 def test_update_replaces_the_masked_fields_only():
-    """
-    Labels and metadata are replaced as a whole; machines see the new metadata.
-    """
+    """Labels and metadata are replaced as a whole; machines see the new metadata."""
     lab = a_lab()
     lab.node(labels={"a": "1"}, metadata={"x": "1"}, description="old")
     body = {"labels": {"b": "2"}, "metadata": {"y": "2"}, "description": "ignored"}
@@ -182,9 +158,7 @@ def test_update_replaces_the_masked_fields_only():
 
 
 def test_an_update_can_turn_external_addresses_on():
-    """
-    The mask networkConfig.enableExternalIps is served.
-    """
+    """The mask networkConfig.enableExternalIps is served."""
     lab = a_lab()
     assert "externalIp" not in lab.node()["networkEndpoints"][0]["accessConfig"]
     body = {"networkConfig": {"enableExternalIps": True}}
@@ -194,9 +168,7 @@ def test_an_update_can_turn_external_addresses_on():
 
 
 def test_lists_come_in_pages():
-    """
-    Five nodes in pages of two are three pages that repeat and skip nothing.
-    """
+    """Five nodes in pages of two are three pages that repeat and skip nothing."""
     lab = a_lab()
     for index in range(5):
         lab.ok("POST", f"{NODES}?nodeId=n{index}", node_body())
@@ -211,9 +183,7 @@ def test_lists_come_in_pages():
 
 
 def test_guest_attributes_are_read_by_worker_and_path():
-    """
-    What a machine wrote comes back for that worker under its namespace.
-    """
+    """What a machine wrote comes back for that worker under its namespace."""
     lab = a_lab()
     lab.node(acceleratorType="v5litepod-16")
     machine = lab.cloud.machines()[1]
@@ -228,9 +198,7 @@ def test_guest_attributes_are_read_by_worker_and_path():
 
 
 def test_a_slice_publishes_host_keys_unless_its_metadata_says_otherwise():
-    """
-    Gcloud reads them of every slice; a user can turn that off.
-    """
+    """Gcloud reads them of every slice; a user can turn that off."""
     lab = a_lab()
     lab.node("usual")
     lab.node("silent", metadata={"enable-guest-attributes": "FALSE"})
@@ -239,9 +207,7 @@ def test_a_slice_publishes_host_keys_unless_its_metadata_says_otherwise():
 
 
 def test_operations_are_listed_and_can_be_forgotten():
-    """
-    A deleted operation is not shown any more; a cancel is noted and the work goes on.
-    """
+    """A deleted operation is not shown any more; a cancel is noted and the work goes on."""
     lab = a_lab()
     started = lab.ok("POST", f"{NODES}?nodeId=n1", node_body(**SPOT_NODE))
     lab.ok("POST", f"/v2/{started['name']}:cancel")
@@ -253,9 +219,7 @@ def test_operations_are_listed_and_can_be_forgotten():
 
 
 def test_the_catalogue_is_served_by_zone():
-    """
-    Locations, types and runtimes come from the tables; a zone lists its own types.
-    """
+    """Locations, types and runtimes come from the tables; a zone lists its own types."""
     lab = a_lab()
     base = NODES.removesuffix("/nodes")
     zones = lab.ok("GET", base.rsplit("/", 1)[0])["locations"]

@@ -1,6 +1,4 @@
-"""
-TPU nodes that the platform takes, breaks or hides.
-"""
+"""TPU nodes that the platform takes, breaks or hides."""
 
 import pytest
 
@@ -11,16 +9,12 @@ DAY = 24 * 3600
 
 
 def verbs(lab):
-    """
-    Return what the hosts were asked for.
-    """
+    """Return what the hosts were asked for."""
     return [call for call, _ in lab.hosts.calls]
 
 
 def test_a_preempted_slice_gets_its_notice_then_loses_every_machine():
-    """
-    Notice on all workers at once, kill after the window; the node stays as PREEMPTED.
-    """
+    """Notice on all workers at once, kill after the window; the node stays as PREEMPTED."""
     lab = a_lab()
     lab.node(acceleratorType="v5litepod-16", **SPOT_NODE)
     workers = [machine.id for machine in lab.cloud.machines()]
@@ -36,9 +30,7 @@ def test_a_preempted_slice_gets_its_notice_then_loses_every_machine():
 
 
 def test_a_preemption_without_notice_kills_at_once():
-    """
-    No machine is warned.
-    """
+    """No machine is warned."""
     lab = a_lab()
     lab.node(**SPOT_NODE)
     lab.cloud.preempt("n1", notice=False)
@@ -47,9 +39,7 @@ def test_a_preemption_without_notice_kills_at_once():
 
 
 def test_a_node_can_be_preempted_while_it_is_created():
-    """
-    The operation ends with code 3 and the known text; the node stays as PREEMPTED.
-    """
+    """The operation ends with code 3 and the known text; the node stays as PREEMPTED."""
     lab = a_lab()
     started = lab.ok("POST", f"{NODES}?nodeId=n1", node_body(**SPOT_NODE))
     lab.cloud.preempt("n1")
@@ -62,9 +52,7 @@ def test_a_node_can_be_preempted_while_it_is_created():
 
 
 def test_a_node_deleted_during_its_notice_is_just_gone():
-    """
-    The planned kill does not bring the node back as PREEMPTED.
-    """
+    """The planned kill does not bring the node back as PREEMPTED."""
     lab = a_lab()
     lab.node(**SPOT_NODE)
     lab.cloud.preempt("n1")
@@ -74,9 +62,7 @@ def test_a_node_deleted_during_its_notice_is_just_gone():
 
 
 def test_a_notice_does_not_reach_the_next_node_of_the_same_name():
-    """
-    A node created again under the name is not killed by the notice of the one before.
-    """
+    """A node created again under the name is not killed by the notice of the one before."""
     lab = a_lab()
     lab.node(**SPOT_NODE)
     lab.cloud.preempt("n1")
@@ -88,9 +74,7 @@ def test_a_notice_does_not_reach_the_next_node_of_the_same_name():
 
 
 def test_preemptible_nodes_end_after_a_day_and_spot_nodes_do_not():
-    """
-    TERMINATED is the 24 hour limit of `preemptible`.
-    """
+    """TERMINATED is the 24 hour limit of `preemptible`."""
     lab = a_lab()
     lab.node("old", schedulingConfig={"preemptible": True})
     lab.node("new", **SPOT_NODE)
@@ -100,9 +84,7 @@ def test_preemptible_nodes_end_after_a_day_and_spot_nodes_do_not():
 
 
 def test_one_machine_of_a_ready_slice_can_die():
-    """
-    The node says READY while worker 2 is dead.
-    """
+    """The node says READY while worker 2 is dead."""
     lab = a_lab()
     lab.node(acceleratorType="v5litepod-16")
     lab.cloud.kill_worker("n1", 2)
@@ -114,9 +96,7 @@ def test_one_machine_of_a_ready_slice_can_die():
 
 @pytest.mark.parametrize("state", ["REPAIRING", "HIDDEN", "HIDING", "UNKNOWN"])
 def test_a_node_can_be_put_into_odd_states(state):
-    """
-    The state is shown as it is, and the node can be deleted from it.
-    """
+    """The state is shown as it is, and the node can be deleted from it."""
     lab = a_lab()
     lab.node()
     lab.cloud.set_node_state("n1", state)
@@ -127,9 +107,7 @@ def test_a_node_can_be_put_into_odd_states(state):
 
 
 def test_an_unhealthy_node_stays_ready():
-    """
-    UNHEALTHY_MAINTENANCE is health, not state.
-    """
+    """UNHEALTHY_MAINTENANCE is health, not state."""
     lab = a_lab()
     lab.node()
     lab.cloud.set_node_state("n1", "UNHEALTHY_MAINTENANCE")
@@ -138,9 +116,7 @@ def test_an_unhealthy_node_stays_ready():
 
 
 def test_a_node_can_vanish_without_an_operation():
-    """
-    The node and its machines are gone; only the creation is on record.
-    """
+    """The node and its machines are gone; only the creation is on record."""
     lab = a_lab()
     lab.node()
     lab.cloud.set_node_state("n1", "vanish")
@@ -150,9 +126,7 @@ def test_a_node_can_vanish_without_an_operation():
 
 
 def test_controls_refuse_what_makes_no_sense():
-    """
-    On-demand nodes, unknown names, states and workers are refused, each with the next step.
-    """
+    """On-demand nodes, unknown names, states and workers are refused, each with the next step."""
     lab = a_lab()
     lab.node()
     for act in (

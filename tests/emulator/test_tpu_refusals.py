@@ -1,6 +1,4 @@
-"""
-What the TPU API refuses, on both planes, with the texts of the error table.
-"""
+"""What the TPU API refuses, on both planes, with the texts of the error table."""
 
 import re
 
@@ -13,9 +11,7 @@ QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 
 
 def test_a_zone_without_capacity_fails_inside_the_operation():
-    """
-    Stockout is code 8 on the operation, after a delay; the node is not left behind.
-    """
+    """Stockout is code 8 on the operation, after a delay; the node is not left behind."""
     lab = a_lab(stockouts=frozenset({ZONE}))
     started = lab.ok("POST", f"{NODES}?nodeId=n1", node_body())
     assert started["done"] is False
@@ -28,9 +24,7 @@ def test_a_zone_without_capacity_fails_inside_the_operation():
 
 
 def test_quota_is_refused_on_the_call_and_counts_preempted_nodes():
-    """
-    429 with QuotaFailure; a node that was preempted holds its quota until it is deleted.
-    """
+    """429 with QuotaFailure; a node that was preempted holds its quota until it is deleted."""
     lab = a_lab(quotas={(QUOTA, ZONE): 8})
     lab.node(**SPOT_NODE)
     lab.cloud.preempt("n1", notice=False)
@@ -46,9 +40,7 @@ def test_quota_is_refused_on_the_call_and_counts_preempted_nodes():
 
 
 def test_on_demand_and_spot_have_separate_quotas_also_by_region():
-    """
-    The regional id is checked too; an on-demand node does not count against the spot quota.
-    """
+    """The regional id is checked too; an on-demand node does not count against the spot quota."""
     regional = QUOTA.replace("Zone", "Region")
     lab = a_lab(quotas={(regional, "europe-west4"): 8})
     lab.node()
@@ -59,9 +51,7 @@ def test_on_demand_and_spot_have_separate_quotas_also_by_region():
 
 
 def test_a_taken_name_is_a_conflict_with_the_resource():
-    """
-    409 ALREADY_EXISTS carries ResourceInfo.
-    """
+    """409 ALREADY_EXISTS carries ResourceInfo."""
     lab = a_lab()
     lab.node()
     status, answer = lab.call("POST", f"{NODES}?nodeId=n1", node_body())
@@ -84,9 +74,7 @@ def test_a_taken_name_is_a_conflict_with_the_resource():
     ],
 )
 def test_a_wrong_body_is_refused_on_the_call(name, fields, text):
-    """
-    400 INVALID_ARGUMENT names the problem, and no node is made.
-    """
+    """400 INVALID_ARGUMENT names the problem, and no node is made."""
     lab = a_lab()
     status, answer = lab.call("POST", f"{NODES}?nodeId={name}", node_body(**fields))
     assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
@@ -95,9 +83,7 @@ def test_a_wrong_body_is_refused_on_the_call(name, fields, text):
 
 
 def test_unknown_and_hidden_zones_answer_differently():
-    """
-    400 for a zone without TPUs, 403 LOCATION_POLICY_VIOLATED for one the project may not see.
-    """
+    """400 for a zone without TPUs, 403 LOCATION_POLICY_VIOLATED for one the project may not see."""
     lab = a_lab(hidden_zones=frozenset({"us-central2-b"}))
     status, answer = lab.call("GET", NODES.replace(ZONE, "mars-east1-a"))
     assert status == 400
@@ -108,9 +94,7 @@ def test_unknown_and_hidden_zones_answer_differently():
 
 
 def test_what_the_catalogue_offers_is_served():
-    """
-    A type and zone that a deployment file may name are not refused here; such a zone is us-south1-ai1b.
-    """
+    """A type and zone that a deployment file may name are not refused here; such a zone is us-south1-ai1b."""
     catalog, lab = load_catalog(), a_lab()
     offered = {(zone, kind) for kind in catalog.served() for zone in catalog.zones_of(kind)}
     served = set()
@@ -122,18 +106,14 @@ def test_what_the_catalogue_offers_is_served():
 
 
 def test_a_missing_node_is_not_found():
-    """
-    404 NOT_FOUND names the node.
-    """
+    """404 NOT_FOUND names the node."""
     status, answer = a_lab().call("GET", f"{NODES}/nope")
     assert (status, answer["error"]["status"]) == (404, "NOT_FOUND")
     assert answer["error"]["message"].endswith("nodes/nope' was not found")
 
 
 def test_a_disabled_api_says_how_to_enable_it():
-    """
-    403 SERVICE_DISABLED with the activation address.
-    """
+    """403 SERVICE_DISABLED with the activation address."""
     lab = a_lab(disabled_apis=frozenset({"tpu.googleapis.com"}))
     status, answer = lab.call("GET", NODES)
     info, localized, helping = answer["error"]["details"]
@@ -144,9 +124,7 @@ def test_a_disabled_api_says_how_to_enable_it():
 
 
 def test_a_denied_permission_is_named():
-    """
-    403 names the permission that is missing, whatever the verb.
-    """
+    """403 names the permission that is missing, whatever the verb."""
     lab = a_lab(denied_permissions=frozenset({"tpu.nodes.delete"}))
     lab.node()
     status, answer = lab.call("DELETE", f"{NODES}/n1")
@@ -157,9 +135,7 @@ def test_a_denied_permission_is_named():
 
 
 def test_another_project_is_refused():
-    """
-    A project that is not the local one answers 403 and names it.
-    """
+    """A project that is not the local one answers 403 and names it."""
     status, answer = a_lab().call("GET", NODES.replace("local-project", "other"))
     assert status == 403
     assert "projects/other" in answer["error"]["message"]
@@ -167,9 +143,7 @@ def test_another_project_is_refused():
 
 @pytest.mark.parametrize("verb", ["start", "stop", "update"])
 def test_a_preempted_node_refuses_all_but_delete(verb):
-    """
-    400 with the text that was seen for update.
-    """
+    """400 with the text that was seen for update."""
     lab = a_lab()
     lab.node(**SPOT_NODE)
     lab.cloud.preempt("n1", notice=False)
@@ -180,9 +154,7 @@ def test_a_preempted_node_refuses_all_but_delete(verb):
 
 
 def test_update_of_a_preempted_node_has_the_known_text():
-    """
-    The words are those that operators report.
-    """
+    """The words are those that operators report."""
     lab = a_lab()
     lab.node(**SPOT_NODE)
     lab.cloud.preempt("n1", notice=False)
@@ -191,9 +163,7 @@ def test_update_of_a_preempted_node_has_the_known_text():
 
 
 def test_slices_and_spot_nodes_cannot_be_stopped():
-    """
-    What could not be started again is not stopped.
-    """
+    """What could not be started again is not stopped."""
     lab = a_lab()
     lab.node(**SPOT_NODE)
     lab.node("n2", acceleratorType="v5litepod-16")
@@ -203,9 +173,7 @@ def test_slices_and_spot_nodes_cannot_be_stopped():
 
 
 def test_a_second_verb_meanwhile_is_aborted():
-    """
-    409 ABORTED while another operation changes the node.
-    """
+    """409 ABORTED while another operation changes the node."""
     lab = a_lab()
     lab.node()
     lab.ok("POST", f"{NODES}/n1:stop")
@@ -216,18 +184,14 @@ def test_a_second_verb_meanwhile_is_aborted():
 
 @pytest.mark.parametrize("mask", ["", "acceleratorType", "networkConfig", "networkConfig.network"])
 def test_an_update_mask_must_name_what_can_change(mask):
-    """
-    400 for an empty mask and for fields that are fixed.
-    """
+    """400 for an empty mask and for fields that are fixed."""
     lab = a_lab()
     lab.node()
     assert lab.call("PATCH", f"{NODES}/n1?updateMask={mask}", {"acceleratorType": "v5litepod-4"})[0] == 400
 
 
 def test_an_unknown_path_and_a_body_that_is_no_json_are_answered_in_json():
-    """
-    404 and 400 have the error form of Google's APIs.
-    """
+    """404 and 400 have the error form of Google's APIs."""
     lab = a_lab()
     status, answer = lab.call("GET", "/v9/anything")
     assert (status, answer["error"]["code"]) == (404, 404)

@@ -1,6 +1,4 @@
-"""
-What the tests of the engine share.
-"""
+"""What the tests of the engine share."""
 
 import pytest
 
@@ -9,7 +7,5 @@ from tests.engine.engine_lab import Lab
 
 @pytest.fixture
 def lab(tmp_path):
-    """
-    Return a cloud on a virtual clock, with short latencies.
-    """
+    """Return a cloud on a virtual clock, with short latencies."""
     return Lab(tmp_path)

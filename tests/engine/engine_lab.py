@@ -64,15 +64,11 @@ def a_spec(**overrides):
 
 
 class Kill(BaseException):
-    """
-    The controller is dead: nothing in it may catch this.
-    """
+    """The controller is dead: nothing in it may catch this."""
 
 
 class Watched(CloudAdapter):
-    """
-    The wire, with an eye on each call: *before* and *after* see the method and path of a mutating request.
-    """
+    """The wire, with an eye on each call: *before* and *after* see the method and path of a mutating request."""
 
     def __init__(self, router, cloud):
         super().__init__(router, cloud)
@@ -89,9 +85,7 @@ class Watched(CloudAdapter):
 
 
 class Current(BaseAdapter):
-    """
-    Hand every request to the lab of the test that runs: clients cost 60 ms, so all tests share theirs.
-    """
+    """Hand every request to the lab of the test that runs: clients cost 60 ms, so all tests share theirs."""
 
     wire: Watched
 
@@ -107,9 +101,7 @@ CLIENTS = Clients(CloudSettings(PROJECT, BASE, read_retry=0, adapter=CURRENT))
 
 
 class Lab:
-    """
-    One local cloud, and controllers over it that come and go.
-    """
+    """One local cloud, and controllers over it that come and go."""
 
     def __init__(self, folder, latency="scaled", taken=(), **settings):
         self.folder = folder

@@ -1,6 +1,4 @@
-"""
-What has no counterpart in a simulation: the machines themselves, and the way to them.
-"""
+"""What has no counterpart in a simulation: the machines themselves, and the way to them."""
 
 import hashlib
 import json
@@ -21,9 +19,7 @@ DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items
 
 @dataclass
 class Machines(NoHosts):
-    """
-    What machines do by themselves: publish a host key at boot, and report while the job runs on them.
-    """
+    """What machines do by themselves: publish a host key at boot, and report while the job runs on them."""
 
     lab: Any = None
     silent: bool = False
@@ -92,9 +88,7 @@ class Machines(NoHosts):
 
 @dataclass
 class Push:
-    """
-    The way to machines: note what is sent, start the job where it is asked for.
-    """
+    """The way to machines: note what is sent, start the job where it is asked for."""
 
     machines: Machines
     pushes: list = field(default_factory=list)

@@ -1,6 +1,4 @@
-"""
-TPUs that come up otherwise than they should, through to the next one that works.
-"""
+"""TPUs that come up otherwise than they should, through to the next one that works."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""
-The memory of zones in an object of its own: it outlives the record, and is written seldom.
-"""
+"""The memory of zones in an object of its own: it outlives the record, and is written seldom."""
 
 from itertools import pairwise
 

@@ -1,6 +1,4 @@
-"""
-What `tpuctl checkpoints` knows: the agent's own rules over the bucket, through the real store.
-"""
+"""What `tpuctl checkpoints` knows: the agent's own rules over the bucket, through the real store."""
 
 import hashlib
 import json

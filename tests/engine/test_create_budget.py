@@ -1,6 +1,4 @@
-"""
-The create budget: what all deployments of a project on this computer may ask for, and what they share.
-"""
+"""The create budget: what all deployments of a project on this computer may ask for, and what they share."""
 
 import json
 

@@ -1,6 +1,4 @@
-"""
-Disks of the user: attached to each TPU as the file says, looked at before it is asked for, never touched.
-"""
+"""Disks of the user: attached to each TPU as the file says, looked at before it is asked for, never touched."""
 
 import pytest
 
@@ -13,33 +11,25 @@ CREATE = "tpu.nodes.create"
 
 
 def with_disks(*disks, **overrides):
-    """
-    Return a spec whose TPU has disks.
-    """
+    """Return a spec whose TPU has disks."""
     return a_spec(**{"tpu__disks": list(disks), "vm": "none", **overrides})
 
 
 def make(lab, *names, zone=ZONE):
-    """
-    Make disks behind everybody's back.
-    """
+    """Make disks behind everybody's back."""
     for name in names:
         lab.cloud.compute.disks.insert(zone, {"name": name, "sizeGb": "10"})
 
 
 def disks(lab):
-    """
-    Return the names of the zone's disks with how many use each.
-    """
+    """Return the names of the zone's disks with how many use each."""
     kept = lab.cloud.compute.disks
     return {disk.name: len(kept.users(disk)) for disk in kept.in_zone(ZONE)}
 
 
 @pytest.mark.parametrize("request_", ["node", "queued"])
 def test_up_attaches_the_disks_of_the_file_in_their_order(lab, request_):
-    """
-    By the full path in the TPU's zone, with the mode; the mode to read is the usual one.
-    """
+    """By the full path in the TPU's zone, with the mode; the mode to read is the usual one."""
     make(lab, "text", "scratch")
     lab.up(with_disks("text", "scratch:read-write", tpu__request=request_))
     (node,) = lab.cloud.kernel.state.nodes.values()
@@ -51,9 +41,7 @@ def test_up_attaches_the_disks_of_the_file_in_their_order(lab, request_):
 
 
 def test_down_leaves_the_disks(lab):
-    """
-    They are the user's.
-    """
+    """They are the user's."""
     make(lab, "text", "scratch")
     controller = lab.up(with_disks("text", "scratch:read-write"))
     assert disks(lab) == {"text": 1, "scratch": 1}
@@ -63,9 +51,7 @@ def test_down_leaves_the_disks(lab):
 
 
 def test_a_disk_that_is_not_in_the_zone_is_refused_before_the_create(lab):
-    """
-    Nothing is paid for: the error names disk, zone and setting.
-    """
+    """Nothing is paid for: the error names disk, zone and setting."""
     make(lab, "text", zone=OTHER_ZONE)
     with pytest.raises(TpuctlError) as caught:
         lab.up(with_disks("text"))
@@ -75,9 +61,7 @@ def test_a_disk_that_is_not_in_the_zone_is_refused_before_the_create(lab):
 
 
 def test_the_next_tpu_waits_for_the_disk_that_the_lost_one_still_has(tmp_path):
-    """
-    A preempted TPU keeps what it may write until it is deleted: that is no reason to give up.
-    """
+    """A preempted TPU keeps what it may write until it is deleted: that is no reason to give up."""
     lab = Lab(tmp_path, latency="realistic")
     make(lab, "scratch")
     controller = lab.up(with_disks("scratch:read-write"))
@@ -92,9 +76,7 @@ def test_the_next_tpu_waits_for_the_disk_that_the_lost_one_still_has(tmp_path):
 
 
 def test_a_disk_that_somebody_else_writes_to_is_waited_for_and_named(lab):
-    """
-    Nothing of others is detached; the refusal says who has it.
-    """
+    """Nothing of others is detached; the refusal says who has it."""
     make(lab, "scratch")
     path = f"projects/{PROJECT}/zones/{ZONE}/disks/scratch"
     body = {"acceleratorType": "v5litepod-8", "runtimeVersion": "v2-alpha-tpuv5-lite"}
@@ -113,9 +95,7 @@ def test_a_disk_that_somebody_else_writes_to_is_waited_for_and_named(lab):
 
 
 def test_a_login_that_may_not_look_at_disks_leaves_the_word_to_the_api(lab):
-    """
-    Unknown is not absent: the TPU is asked for, and the API refuses what cannot be.
-    """
+    """Unknown is not absent: the TPU is asked for, and the API refuses what cannot be."""
     lab.change(denied_permissions=frozenset({"compute.disks.get"}))
     make(lab, "text")
     lab.up(with_disks("text"))

@@ -1,6 +1,4 @@
-"""
-Nobody ever comes back: the TPU's own timer ends its bill.
-"""
+"""Nobody ever comes back: the TPU's own timer ends its bill."""
 
 from orchestrator.emulator.state.billing import bill
 from tests.dead_man_kit import MINUTE, ask

@@ -1,6 +1,4 @@
-"""
-A deadline: on demand helps out when spot does not come, and leaves when it is worth it; the bill knows.
-"""
+"""A deadline: on demand helps out when spot does not come, and leaves when it is worth it; the bill knows."""
 
 import pytest
 
@@ -21,9 +19,7 @@ ON_DEMAND_QUOTA = "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI"
 
 
 def due(text="3.2h", **overrides):
-    """
-    Return a spec of that job, to be done so long after the first `up`.
-    """
+    """Return a spec of that job, to be done so long after the first `up`."""
     base = {
         "vm": "none",
         "watch__poll": Duration(110),
@@ -34,9 +30,7 @@ def due(text="3.2h", **overrides):
 
 
 class Training:
-    """
-    Let the machines of a lab train: steps come with time, and each SAVE-th is committed.
-    """
+    """Let the machines of a lab train: steps come with time, and each SAVE-th is committed."""
 
     def __init__(self, lab):
         self.lab, self.began, self.saved, self.target = lab, {}, 0, STEPS
@@ -61,25 +55,19 @@ class Training:
 
 @pytest.fixture
 def lab(tmp_path):
-    """
-    Return a cloud whose machines train.
-    """
+    """Return a cloud whose machines train."""
     lab = Lab(tmp_path, latency="scaled")
     lab.training = Training(lab)
     return lab
 
 
 def tiers(lab):
-    """
-    Return for each TPU that was paid for whether it was spot.
-    """
+    """Return for each TPU that was paid for whether it was spot."""
     return [use.spot for use in lab.cloud.kernel.state.usage if "tpu" in use.resource]
 
 
 def test_with_spot_at_hand_nothing_is_bought_on_demand(lab):
-    """
-    Spot comes, works and ends in time: the deadline changes nothing.
-    """
+    """Spot comes, works and ends in time: the deadline changes nothing."""
     controller = lab.controller(due())
     controller.want()
     result = controller.run(lambda r: r.plan.outcome is not None and not r.plan.waiting, passes=1000)
@@ -90,9 +78,7 @@ def test_with_spot_at_hand_nothing_is_bought_on_demand(lab):
 
 
 def to_the_end(controller, **options):
-    """
-    Run until the job is done; return how long that took, and the result.
-    """
+    """Run until the job is done; return how long that took, and the result."""
     start = controller.lab.clock.now()
     options = {"passes": 3000, **options}
     result = controller.run(lambda r: r.plan.outcome is not None and not r.plan.waiting, **options)
@@ -120,9 +106,7 @@ def test_a_stockout_of_spot_leads_to_on_demand_in_time(lab):
 
 
 def test_spot_that_comes_back_is_taken_again(lab):
-    """
-    Spot, on demand in between, and spot again when its last refusal is an hour old: in time.
-    """
+    """Spot, on demand in between, and spot again when its last refusal is an hour old: in time."""
     lab.training.target = 2 * STEPS
     controller = lab.controller(due("5h", job__target_steps=2 * STEPS))
     controller.want()
@@ -138,9 +122,7 @@ def test_spot_that_comes_back_is_taken_again(lab):
 
 
 def test_on_demand_is_priced_as_such_and_the_budget_knows(lab):
-    """
-    The bill agrees with the cloud's own meter; a budget for spot stops the TPU on demand in time (I6).
-    """
+    """The bill agrees with the cloud's own meter; a budget for spot stops the TPU on demand in time (I6)."""
     lab.change(stockouts=NO_SPOT)
     controller = lab.controller(due(watch__budget_usd=5.0))
     controller.want()
@@ -160,9 +142,7 @@ def test_on_demand_is_priced_as_such_and_the_budget_knows(lab):
 
 
 def test_without_quota_for_on_demand_spot_goes_on(lab):
-    """
-    A project may have no quota but for spot: that ends nothing, and the forecast says what is to come.
-    """
+    """A project may have no quota but for spot: that ends nothing, and the forecast says what is to come."""
     lab.change(stockouts=NO_SPOT, quotas={(ON_DEMAND_QUOTA, ZONE): 0})
     controller = lab.controller(due("2.2h"))
     controller.want()

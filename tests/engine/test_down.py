@@ -1,6 +1,4 @@
-"""
-`down`: everything that carries our label goes, nothing else does, and what is left is said.
-"""
+"""`down`: everything that carries our label goes, nothing else does, and what is left is said."""
 
 from dataclasses import replace
 
@@ -13,9 +11,7 @@ from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 
 
 def stranger(controller, lab):
-    """
-    Make a node and a VM of another deployment.
-    """
+    """Make a node and a VM of another deployment."""
     node = controller.blueprint.node_order(controller.history, ZONE, 7)
     vm = controller.blueprint.vm_order(controller.history)
     labels = {"tpuctl-deployment": "other"}
@@ -26,9 +22,7 @@ def stranger(controller, lab):
 
 @pytest.mark.parametrize("latency", ["scaled", "realistic"])
 def test_down_deletes_all_machines_and_keeps_the_data(tmp_path, latency):
-    """
-    Afterwards the list is empty; a second `down` makes no mutating call.
-    """
+    """Afterwards the list is empty; a second `down` makes no mutating call."""
     lab = Lab(tmp_path, latency=latency)
     controller = lab.up()
     assert controller.sweep().machines() == ()
@@ -41,9 +35,7 @@ def test_down_deletes_all_machines_and_keeps_the_data(tmp_path, latency):
 
 
 def test_a_deletion_that_is_done_at_once_is_not_doubted(tmp_path):
-    """
-    Its operation is done before the list that is without the machine: no second look half a minute later.
-    """
+    """Its operation is done before the list that is without the machine: no second look half a minute later."""
     lab = Lab(tmp_path, latency="instant")
     controller = lab.up()
     began = lab.clock.now()
@@ -53,9 +45,7 @@ def test_a_deletion_that_is_done_at_once_is_not_doubted(tmp_path):
 
 
 def test_down_in_the_middle_of_a_creation_leaves_nothing(tmp_path):
-    """
-    The service drops the deletion and says that it went well: only the absence of the TPU is believed.
-    """
+    """The service drops the deletion and says that it went well: only the absence of the TPU is believed."""
     lab = Lab(tmp_path, latency="realistic")
     controller = lab.controller()
     controller.want()
@@ -69,9 +59,7 @@ def test_down_in_the_middle_of_a_creation_leaves_nothing(tmp_path):
 
 
 def test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made(tmp_path):
-    """
-    Another type in the file replaces it: its deletion is repeated until it shows.
-    """
+    """Another type in the file replaces it: its deletion is repeated until it shows."""
     lab = Lab(tmp_path, latency="realistic")
     lab.controller().want()
     first = lab.controller()
@@ -84,9 +72,7 @@ def test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made(t
 
 
 def test_down_needs_no_record(lab):
-    """
-    On a new computer, without a bucket even, everything is found by its label.
-    """
+    """On a new computer, without a bucket even, everything is found by its label."""
     controller = lab.up()
     controller.cloud.buckets.delete(lab.bucket)
     elsewhere = lab.controller(state="another computer")
@@ -96,9 +82,7 @@ def test_down_needs_no_record(lab):
 
 
 def test_down_looks_into_every_zone_ever_used(lab):
-    """
-    The file names another zone by now; the record still knows the old one.
-    """
+    """The file names another zone by now; the record still knows the old one."""
     lab.up(a_spec(tpu__zones=[OTHER_ZONE], vm__zone=ZONE))
     moved = lab.controller(a_spec())
     assert moved.sweep().machines() == ()
@@ -106,9 +90,7 @@ def test_down_looks_into_every_zone_ever_used(lab):
 
 
 def test_down_looks_into_a_zone_whose_create_nobody_lived_to_see(lab):
-    """
-    The order was written down before it was made; killed right after it, in a zone that the file drops.
-    """
+    """The order was written down before it was made; killed right after it, in a zone that the file drops."""
     killed = lab.controller(a_spec(tpu__zones=[OTHER_ZONE], vm="none"))
     killed.want()
     killed.one_pass()
@@ -119,9 +101,7 @@ def test_down_looks_into_a_zone_whose_create_nobody_lived_to_see(lab):
 
 
 def test_down_leaves_other_deployments_alone(lab):
-    """
-    Another label means hands off, also in the same zone and project.
-    """
+    """Another label means hands off, also in the same zone and project."""
     controller = lab.up()
     stranger(controller, lab)
     assert controller.sweep().machines() == ()
@@ -130,9 +110,7 @@ def test_down_leaves_other_deployments_alone(lab):
 
 
 def test_down_sweeps_what_no_record_knows(lab):
-    """
-    A node of an incarnation that nobody remembers goes too.
-    """
+    """A node of an incarnation that nobody remembers goes too."""
     controller = lab.up()
     controller.cloud.nodes.create(controller.blueprint.node_order(controller.history, ZONE, 40))
     assert controller.sweep().machines() == ()
@@ -141,9 +119,7 @@ def test_down_sweeps_what_no_record_knows(lab):
 
 @pytest.mark.parametrize("method", ["tpu.nodes.delete", "compute.instances.delete"])
 def test_down_survives_a_lost_answer(lab, method):
-    """
-    The list says what is left, whatever the calls have answered.
-    """
+    """The list says what is left, whatever the calls have answered."""
     controller = lab.up()
     lab.cloud.fail_next(method, ["drop-answer"])
     assert controller.sweep().machines() == ()
@@ -151,9 +127,7 @@ def test_down_survives_a_lost_answer(lab, method):
 
 
 def test_down_lists_what_refuses_to_go(lab):
-    """
-    After its deadline `down` says what is left and in which state.
-    """
+    """After its deadline `down` says what is left and in which state."""
     controller = lab.up()
     lab.change(denied_permissions=frozenset({"tpu.nodes.delete"}))
     left = controller.sweep().machines()
@@ -166,9 +140,7 @@ def test_down_lists_what_refuses_to_go(lab):
 
 
 def test_down_does_not_call_it_empty_when_it_cannot_look(lab):
-    """
-    A list that fails is an entry of its own, never "nothing left" (I7).
-    """
+    """A list that fails is an entry of its own, never "nothing left" (I7)."""
     controller = lab.up()
     lab.change(denied_permissions=frozenset({"tpu.nodes.list"}))
     left = controller.sweep().machines()
@@ -177,9 +149,7 @@ def test_down_does_not_call_it_empty_when_it_cannot_look(lab):
 
 
 def test_down_deletes_our_bucket_with_everything_in_it(lab):
-    """
-    With --delete-data nothing is left at all.
-    """
+    """With --delete-data nothing is left at all."""
     controller = lab.up()
     assert controller.sweep().machines() == ()
     assert controller.sweep().bucket(lab.bucket) is None
@@ -189,9 +159,7 @@ def test_down_deletes_our_bucket_with_everything_in_it(lab):
 
 @pytest.mark.parametrize("adopt", [True, False])
 def test_down_never_deletes_a_bucket_that_it_did_not_make(lab, adopt):
-    """
-    An adopted bucket stays, whatever its labels; a bucket without our label stays too.
-    """
+    """An adopted bucket stays, whatever its labels; a bucket without our label stays too."""
     spec = a_spec(bucket__name="theirs", bucket__adopt=adopt)
     labels = {"tpuctl-deployment": "demo"} if adopt else {}
     controller = lab.controller(spec)
@@ -204,9 +172,7 @@ def test_down_never_deletes_a_bucket_that_it_did_not_make(lab, adopt):
 
 
 def test_down_says_when_the_bucket_cannot_be_deleted(lab):
-    """
-    A bucket that refuses to go is listed, not raised half-way.
-    """
+    """A bucket that refuses to go is listed, not raised half-way."""
     controller = lab.up()
     lab.change(denied_permissions=frozenset({"storage.buckets.delete"}))
     left = controller.sweep().bucket(lab.bucket)
@@ -215,9 +181,7 @@ def test_down_says_when_the_bucket_cannot_be_deleted(lab):
 
 
 def test_down_waits_for_a_create_whose_answer_was_lost(lab):
-    """
-    An order that nobody confirmed may still show; one empty list right after it proves nothing.
-    """
+    """An order that nobody confirmed may still show; one empty list right after it proves nothing."""
     controller = lab.up()
     controller.record.update(lambda h: replace(h, accepted=False, requested_at=lab.clock.now()))
     begun = lab.clock.now()
@@ -226,9 +190,7 @@ def test_down_waits_for_a_create_whose_answer_was_lost(lab):
 
 
 def test_down_waits_for_an_order_that_is_still_running(lab, monkeypatch):
-    """
-    No list shows the node before its operation is done, so two empty ones prove nothing; it is not forgotten.
-    """
+    """No list shows the node before its operation is done, so two empty ones prove nothing; it is not forgotten."""
     lab.cloud.fail_next("tpu.nodes.create", ["latency:150"])
     controller = lab.controller()
     controller.want()
@@ -246,17 +208,13 @@ def test_down_waits_for_an_order_that_is_still_running(lab, monkeypatch):
 
 
 def test_down_says_first_that_the_deployment_goes(lab):
-    """
-    Killed in the middle, it leaves a record that no `watch` takes for a deployment to keep alive.
-    """
+    """Killed in the middle, it leaves a record that no `watch` takes for a deployment to keep alive."""
     lab.up().sweep().begin()
     assert lab.controller(state="another computer").history.bundle == ""
 
 
 def test_down_is_not_done_before_the_record_is_closed(lab):
-    """
-    A bucket that refuses for a while is asked again; one that refuses for a minute is said to be left.
-    """
+    """A bucket that refuses for a while is asked again; one that refuses for a minute is said to be left."""
     controller = lab.up()
     sweep = controller.sweep()
     sweep.begin()
@@ -272,9 +230,7 @@ def test_down_is_not_done_before_the_record_is_closed(lab):
 
 
 def test_down_does_not_believe_one_list_that_is_older_than_the_node(tmp_path, monkeypatch):
-    """
-    A replica that does not know the node yet, or no more, is asked again half a minute later.
-    """
+    """A replica that does not know the node yet, or no more, is asked again half a minute later."""
     lab = Lab(tmp_path, latency="realistic")
     controller = lab.up()
     sweep, listed = controller.sweep(), type(controller.cloud.nodes).labelled
@@ -291,9 +247,7 @@ def test_down_does_not_believe_one_list_that_is_older_than_the_node(tmp_path, mo
 
 
 def test_down_takes_a_list_that_failed_for_no_witness(lab, monkeypatch):
-    """
-    No answer, and half a minute later a list that is too old: that is one absence, not two.
-    """
+    """No answer, and half a minute later a list that is too old: that is one absence, not two."""
     controller = lab.up()
     sweep, adapter = controller.sweep(), type(controller.cloud.vms)
     listed, looks = adapter.labelled, []
@@ -314,9 +268,7 @@ def test_down_takes_a_list_that_failed_for_no_witness(lab, monkeypatch):
 
 
 def test_down_waits_for_nothing_that_was_seen_to_go(lab):
-    """
-    A deployment that is done, and a second `down`: no half minute for what is known to be gone.
-    """
+    """A deployment that is done, and a second `down`: no half minute for what is known to be gone."""
     controller = lab.up()
     lab.machines.report(phase="done")
     lab.controller().run()

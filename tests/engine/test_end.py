@@ -1,6 +1,4 @@
-"""
-How deployments end: done, failed, out of money, out of time.
-"""
+"""How deployments end: done, failed, out of money, out of time."""
 
 from dataclasses import replace
 
@@ -13,9 +11,7 @@ from tests.engine.engine_lab import Lab, a_spec
 
 
 def test_a_done_job_leaves_nothing_billed_and_nothing_to_do(lab):
-    """
-    The node is deleted and the VM stopped; a day of looks makes no further mutating call (I4).
-    """
+    """The node is deleted and the VM stopped; a day of looks makes no further mutating call (I4)."""
     controller = lab.up()
     lab.machines.report(phase="done", step=100)
     result = controller.run()
@@ -32,9 +28,7 @@ def test_a_done_job_leaves_nothing_billed_and_nothing_to_do(lab):
 
 
 def test_up_after_the_end_changes_nothing_unless_the_code_is_new(lab):
-    """
-    A done deployment stays done; new code opens it again under a new incarnation.
-    """
+    """A done deployment stays done; new code opens it again under a new incarnation."""
     controller = lab.up()
     lab.machines.report(phase="done")
     controller.run()
@@ -52,9 +46,7 @@ def test_up_after_the_end_changes_nothing_unless_the_code_is_new(lab):
 
 @pytest.mark.parametrize("fault", ["drop-answer", "transient"])
 def test_an_end_is_reached_although_a_deletion_goes_wrong(lab, fault):
-    """
-    The end is not reported before the list shows that the node is gone.
-    """
+    """The end is not reported before the list shows that the node is gone."""
     controller = lab.up()
     lab.machines.report(phase="done")
     lab.cloud.fail_next("tpu.nodes.delete", [fault])
@@ -63,9 +55,7 @@ def test_an_end_is_reached_although_a_deletion_goes_wrong(lab, fault):
 
 
 def test_an_end_waits_for_machines_that_are_still_being_made(tmp_path):
-    """
-    The job is done while the VM is starting and the next TPU is being created: neither is left running.
-    """
+    """The job is done while the VM is starting and the next TPU is being created: neither is left running."""
     lab = Lab(tmp_path, latency="realistic")
     controller = lab.up()
     controller.cloud.vms.stop("demo-vm", "europe-west4-b")
@@ -79,9 +69,7 @@ def test_an_end_waits_for_machines_that_are_still_being_made(tmp_path):
 
 
 def test_a_failed_job_ends_with_its_reason(lab):
-    """
-    The agent gave up: machines go, data stay, the error carries the agent's own words.
-    """
+    """The agent gave up: machines go, data stay, the error carries the agent's own words."""
     controller = lab.up()
     lab.machines.report(phase="failed", message="5 failures without progress, last exit 1")
     with pytest.raises(JobFailedError, match="last exit 1"):
@@ -92,9 +80,7 @@ def test_a_failed_job_ends_with_its_reason(lab):
 
 
 def test_up_after_a_failure_starts_again(lab):
-    """
-    `up` opens the deployment again under a new incarnation.
-    """
+    """`up` opens the deployment again under a new incarnation."""
     controller = lab.up()
     lab.machines.report(phase="failed", message="x")
     with pytest.raises(JobFailedError):
@@ -105,9 +91,7 @@ def test_up_after_a_failure_starts_again(lab):
 
 
 def test_the_budget_stops_before_one_poll_too_many(tmp_path):
-    """
-    What the cloud would bill never passes the budget by more than a poll and the deletion (I6).
-    """
+    """What the cloud would bill never passes the budget by more than a poll and the deletion (I6)."""
     lab = Lab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(watch__budget_usd=2.0, watch__poll="60s"))
     with pytest.raises(SpendStopError):
@@ -124,9 +108,7 @@ def test_the_budget_stops_before_one_poll_too_many(tmp_path):
 
 
 def test_the_time_to_live_ends_a_deployment(lab):
-    """
-    A forgotten deployment ends by itself, and its VM carries the same limit for Google to enforce.
-    """
+    """A forgotten deployment ends by itself, and its VM carries the same limit for Google to enforce."""
     controller = lab.up(a_spec(watch__ttl="2h", watch__poll="5m"))
     with pytest.raises(SpendStopError, match="time to live"):
         controller.run()
@@ -136,9 +118,7 @@ def test_the_time_to_live_ends_a_deployment(lab):
 
 
 def test_signals_and_silence_are_not_an_end(lab):
-    """
-    STOPPED after a notice is no success (I8): the loop goes on.
-    """
+    """STOPPED after a notice is no success (I8): the loop goes on."""
     controller = lab.up()
     lab.machines.report(phase="stopped", notice=True, exit_code=0)
     assert controller.one_pass().plan.outcome is None

@@ -1,6 +1,4 @@
-"""
-A deployment of many zones looks at them by one list, and believes no absence that a gap could explain.
-"""
+"""A deployment of many zones looks at them by one list, and believes no absence that a gap could explain."""
 
 from itertools import pairwise
 

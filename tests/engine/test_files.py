@@ -1,6 +1,4 @@
-"""
-What an error of the operating system means for a file of this computer: its disk's trouble, or a bug of ours.
-"""
+"""What an error of the operating system means for a file of this computer: its disk's trouble, or a bug of ours."""
 
 import errno
 import os

@@ -1,6 +1,4 @@
-"""
-A flex-start TPU: asked for by v2alpha1, waited for, ended by the service after its time, and asked for again.
-"""
+"""A flex-start TPU: asked for by v2alpha1, waited for, ended by the service after its time, and asked for again."""
 
 import pytest
 
@@ -14,17 +12,13 @@ ZONE, ELSEWHERE = "us-west4-a", "us-west4-b"
 
 
 def flex(**overrides):
-    """
-    Return a spec whose TPU is a flex-start one of two hours.
-    """
+    """Return a spec whose TPU is a flex-start one of two hours."""
     base = {"tpu__request": "flex-start", "tpu__spot": False, "tpu__zones": [ZONE]}
     return queued(**{**base, "tpu__max_run_duration": Duration(7200), **overrides})
 
 
 def test_up_asks_for_it_as_the_api_has_it(lab):
-    """
-    Neither a tier nor a scheduling of its own; the name is that of the node.
-    """
+    """Neither a tier nor a scheduling of its own; the name is that of the node."""
     lab.up(flex())
     assert lab.queued() == {"demo-tpu-g1": "ACTIVE"}
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
@@ -36,9 +30,7 @@ def test_up_asks_for_it_as_the_api_has_it(lab):
 
 
 def test_after_its_time_the_next_one_is_asked_for(lab):
-    """
-    The dead order is deleted: it would hold quota. One TPU at a time, one order for each.
-    """
+    """The dead order is deleted: it would hold quota. One TPU at a time, one order for each."""
     controller = lab.up(flex())
     for number in (2, 3):
         controller.run(lambda r, n=number: f"demo-tpu-g{n}" in lab.nodes(), passes=2000)
@@ -53,23 +45,17 @@ def test_after_its_time_the_next_one_is_asked_for(lab):
 
 
 def losses(controller):
-    """
-    Return how lost TPUs were told, without what it cost of the work.
-    """
+    """Return how lost TPUs were told, without what it cost of the work."""
     return [e.text.partition(";")[0] for e in controller.events if e.kind == "preempted"]
 
 
 def reasons(controller):
-    """
-    Return why things were deleted.
-    """
+    """Return why things were deleted."""
     return [str(e.data.get("why", "")) for e in controller.events if e.kind == "node-delete"]
 
 
 def test_a_zone_that_does_not_offer_it_is_left_for_the_next(tmp_path):
-    """
-    Which zones do is told by no list; the refusal is no reason to give up.
-    """
+    """Which zones do is told by no list; the refusal is no reason to give up."""
     lab = Lab(tmp_path)
     controller = lab.up(flex(tpu__zones=[ELSEWHERE, ZONE]))
     assert list(lab.queued().values()) == ["ACTIVE"]
@@ -78,9 +64,7 @@ def test_a_zone_that_does_not_offer_it_is_left_for_the_next(tmp_path):
 
 
 def test_where_no_zone_offers_it_the_asking_ends(tmp_path):
-    """
-    Waiting would not help, and the hint says what would.
-    """
+    """Waiting would not help, and the hint says what would."""
     lab = Lab(tmp_path)
     with pytest.raises(TpuctlError) as caught:
         lab.up(flex(tpu__zones=[ELSEWHERE]))
@@ -91,9 +75,7 @@ def test_where_no_zone_offers_it_the_asking_ends(tmp_path):
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_controller_that_dies_at_the_create_leaves_one_order(lab, moment):
-    """
-    The name is the key against doubles, in this version of the API as well.
-    """
+    """The name is the key against doubles, in this version of the API as well."""
 
     def kill(what):
         if what.startswith("POST /v2alpha1/"):
@@ -109,9 +91,7 @@ def test_a_controller_that_dies_at_the_create_leaves_one_order(lab, moment):
 
 
 def test_down_leaves_nothing(lab):
-    """
-    The order goes by v2, by force, with its node.
-    """
+    """The order goes by v2, by force, with its node."""
     controller = lab.up(flex())
     assert controller.sweep().machines() == ()
     assert (lab.queued(), lab.nodes()) == ({}, {})

@@ -1,6 +1,4 @@
-"""
-A fault of the decisions themselves: nothing is changed, looking goes on, and it is said once.
-"""
+"""A fault of the decisions themselves: nothing is changed, looking goes on, and it is said once."""
 
 from dataclasses import replace
 

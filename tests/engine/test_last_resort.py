@@ -1,6 +1,4 @@
-"""
-A deadline whose last resort is flex-start: asked for before on demand, for half an hour; then on demand.
-"""
+"""A deadline whose last resort is flex-start: asked for before on demand, for half an hour; then on demand."""
 
 import pytest
 
@@ -14,32 +12,24 @@ FLEX, PLAIN = "tpu.queuedResources.create", "tpu.nodes.create"
 
 @pytest.fixture
 def lab(tmp_path):
-    """
-    Return a cloud whose machines train, without spot.
-    """
+    """Return a cloud whose machines train, without spot."""
     lab = Lab(tmp_path, latency="scaled", stockouts=frozenset({f"{ZONE}/spot", f"{WITHOUT}/spot"}))
     lab.training = Training(lab)
     return lab
 
 
 def resort(zone=ZONE, **overrides):
-    """
-    Return a spec of the job of the deadline's tests that allows flex-start.
-    """
+    """Return a spec of the job of the deadline's tests that allows flex-start."""
     return due(**{"tpu__zones": [zone], "watch__last_resort": "flex-start", **overrides})
 
 
 def dear(lab):
-    """
-    Return a condition: something dear was paid for.
-    """
+    """Return a condition: something dear was paid for."""
     return lambda result: False in tiers(lab)
 
 
 def test_flex_start_helps_out_where_spot_does_not(lab):
-    """
-    One order, whose TPU works to the end; on demand is not asked for. The bill counts it as on demand.
-    """
+    """One order, whose TPU works to the end; on demand is not asked for. The bill counts it as on demand."""
     controller = lab.controller(resort())
     controller.want()
     controller.run(dear(lab), passes=2000)
@@ -54,9 +44,7 @@ def test_flex_start_helps_out_where_spot_does_not(lab):
 
 
 def test_a_zone_that_does_not_offer_it_gives_on_demand_in_time(lab):
-    """
-    The refusal costs a moment and says nothing about on demand.
-    """
+    """The refusal costs a moment and says nothing about on demand."""
     start = lab.clock.now()
     controller = lab.controller(resort(WITHOUT))
     controller.want()
@@ -69,9 +57,7 @@ def test_a_zone_that_does_not_offer_it_gives_on_demand_in_time(lab):
 
 
 def test_a_queue_that_gives_nothing_is_left_for_on_demand_after_half_an_hour(lab):
-    """
-    There is no second order of flex-start for the same need.
-    """
+    """There is no second order of flex-start for the same need."""
     lab.cloud.fail_next(FLEX, ["no-capacity"])
     controller = lab.controller(resort("us-west4-a", watch__deadline=due("5h").watch.deadline))
     controller.want()
@@ -84,9 +70,7 @@ def test_a_queue_that_gives_nothing_is_left_for_on_demand_after_half_an_hour(lab
 
 
 def test_a_controller_that_dies_at_the_order_leaves_one_tpu_and_one_order(lab):
-    """
-    The record says before the call what was asked for; what the next one does not adopt it deletes.
-    """
+    """The record says before the call what was asked for; what the next one does not adopt it deletes."""
 
     def kill(what):
         if what.startswith("POST /v2alpha1/"):
@@ -107,9 +91,7 @@ def test_a_controller_that_dies_at_the_order_leaves_one_tpu_and_one_order(lab):
 
 
 def test_without_the_setting_flex_start_is_never_asked_for(lab):
-    """
-    On demand is what a deadline pays for.
-    """
+    """On demand is what a deadline pays for."""
     controller = lab.controller(due(tpu__zones=[ZONE]))
     controller.want()
     controller.run(dear(lab), passes=2000)

@@ -1,6 +1,4 @@
-"""
-The lease: one computer acts, the others say who holds it, and a paused holder does no harm.
-"""
+"""The lease: one computer acts, the others say who holds it, and a paused holder does no harm."""
 
 import json
 
@@ -12,9 +10,7 @@ from orchestrator.errors import LeaseHeldError, TransientError
 
 
 def test_a_second_computer_is_told_who_holds_the_lease(lab):
-    """
-    Exit 6 with who, since when and what to do; not one call is made.
-    """
+    """Exit 6 with who, since when and what to do; not one call is made."""
     lab.up()
     before = lab.mutations()
     with pytest.raises(LeaseHeldError, match=r"here holds the lease since 20\d\d-.*tpuctl watch") as refused:
@@ -25,9 +21,7 @@ def test_a_second_computer_is_told_who_holds_the_lease(lab):
 
 
 def test_a_lease_that_is_not_renewed_is_taken_over_and_its_holder_fenced(lab):
-    """
-    A holder that slept through its lease (SIGSTOP, closed laptop) acts no more when it wakes.
-    """
+    """A holder that slept through its lease (SIGSTOP, closed laptop) acts no more when it wakes."""
     first = lab.up()
     lab.clock.advance(LIFE + 1)
     second = lab.controller(state="another computer", beside=True, who="there")
@@ -41,9 +35,7 @@ def test_a_lease_that_is_not_renewed_is_taken_over_and_its_holder_fenced(lab):
 
 
 def test_a_holder_that_renews_keeps_its_lease(lab):
-    """
-    Passes renew it; a day later nobody else gets it.
-    """
+    """Passes renew it; a day later nobody else gets it."""
     first = lab.up()
     for _ in range(30):
         lab.clock.advance(RENEWAL + 1)
@@ -53,9 +45,7 @@ def test_a_holder_that_renews_keeps_its_lease(lab):
 
 
 def test_a_holder_that_cannot_renew_stops_acting_before_anybody_may_take_over(lab):
-    """
-    The preempted node is replaced only after the bucket has answered again.
-    """
+    """The preempted node is replaced only after the bucket has answered again."""
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     lab.clock.advance(SAFE)
@@ -70,9 +60,7 @@ def test_a_holder_that_cannot_renew_stops_acting_before_anybody_may_take_over(la
 
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_a_clock_that_jumps_neither_loses_nor_keeps_a_lease(lab, hours):
-    """
-    Ages are measured by the bucket's clock and by seconds that pass, never by the time of day.
-    """
+    """Ages are measured by the bucket's clock and by seconds that pass, never by the time of day."""
     controller = lab.up()
     lab.clock.set_by(hours * 3600)
     controller.one_pass()
@@ -83,17 +71,13 @@ def test_a_clock_that_jumps_neither_loses_nor_keeps_a_lease(lab, hours):
 
 
 def test_a_dead_process_of_this_computer_is_not_waited_for(lab):
-    """
-    A watch that was killed starts again at once.
-    """
+    """A watch that was killed starts again at once."""
     lab.up()
     lab.controller().one_pass()
 
 
 def test_the_lease_is_given_back(lab):
-    """
-    A command that ends leaves no lease; a late release does not take another holder's.
-    """
+    """A command that ends leaves no lease; a late release does not take another holder's."""
     first = lab.up()
     first.lease.release()
     second = lab.controller(state="another computer", beside=True)
@@ -105,9 +89,7 @@ def test_the_lease_is_given_back(lab):
 
 
 def test_a_holder_steps_aside_for_the_command_it_yields_to(lab):
-    """
-    `down` is let through by a running `watch`; what it asked for is no reason to stop for ever.
-    """
+    """`down` is let through by a running `watch`; what it asked for is no reason to stop for ever."""
     watch = lab.up()
     watch.lease.me = type(watch.lease.me)(**{**vars(watch.lease.me), "yields": ("watch",)})
     watch.lease._renew()
@@ -130,9 +112,7 @@ def test_a_holder_steps_aside_for_the_command_it_yields_to(lab):
 
 
 def test_a_wish_of_long_ago_moves_nobody(lab):
-    """
-    A command that asked and died must not leave a deployment without its watcher.
-    """
+    """A command that asked and died must not leave a deployment without its watcher."""
     lab.put(".tpuctl/lease-wish", b"{}")
     watch = lab.up()
     asking = {"id": "x", "who": "there", "command": "down", "since": 0.0}
@@ -147,9 +127,7 @@ def test_a_wish_of_long_ago_moves_nobody(lab):
 
 
 def test_a_holder_that_does_not_step_aside_is_not_waited_for_without_end(lab):
-    """
-    After a minute and a half the asker says who holds the lease.
-    """
+    """After a minute and a half the asker says who holds the lease."""
     watch = lab.up()
     watch.lease.me = type(watch.lease.me)(**{**vars(watch.lease.me), "yields": ("watch",)})
     watch.lease._renew()
@@ -168,9 +146,7 @@ def test_a_holder_that_does_not_step_aside_is_not_waited_for_without_end(lab):
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_a_lost_answer_is_no_other_holder(lab, lost):
-    """
-    A renewal that took effect without an answer is found to be our own.
-    """
+    """A renewal that took effect without an answer is found to be our own."""
     controller = lab.up()
     lab.clock.advance(RENEWAL + 1)
     lab.cloud.fail_next("storage.objects.insert", ["drop-answer"] * lost)
@@ -181,9 +157,7 @@ def test_a_lost_answer_is_no_other_holder(lab, lost):
 
 
 def test_two_first_ups_make_one_of_everything(lab):
-    """
-    Before the bucket exists no lease can be held: names decide, and the record lets one of them through.
-    """
+    """Before the bucket exists no lease can be held: names decide, and the record lets one of them through."""
     first = lab.controller(state="one", beside=True, who="one")
     second = lab.controller(state="two", beside=True, who="two")
     first.want()
@@ -202,9 +176,7 @@ def test_two_first_ups_make_one_of_everything(lab):
 
 @pytest.mark.parametrize("ahead", [-7200.0, 7200.0])
 def test_a_computer_whose_clock_is_wrong_by_hours_does_what_others_do(lab, ahead):
-    """
-    Ages of reports, states and refusals are told by the bucket's clock as soon as there is a bucket.
-    """
+    """Ages of reports, states and refusals are told by the bucket's clock as soon as there is a bucket."""
     controller = lab.up(ahead=ahead)
     assert controller.clock.now() == pytest.approx(lab.clock.now(), abs=5)
     lab.wait(60)
@@ -220,9 +192,7 @@ def test_a_computer_whose_clock_is_wrong_by_hours_does_what_others_do(lab, ahead
 
 
 def test_a_clock_that_nobody_has_compared_decides_nothing(lab):
-    """
-    The bucket did not tell its time when the lease was taken: the healthy node is not touched meanwhile.
-    """
+    """The bucket did not tell its time when the lease was taken: the healthy node is not touched meanwhile."""
     lab.up()
     lab.wait(60)
     lab.cloud.fail_next("storage.objects.list", ["rate of one object"])

@@ -1,6 +1,4 @@
-"""
-A machine's notice reaches the controller between two polls, and the replacement is asked for at once.
-"""
+"""A machine's notice reaches the controller between two polls, and the replacement is asked for at once."""
 
 import json
 
@@ -39,9 +37,7 @@ def passes(controller, seconds, happen=None, at=0.0):
 
 
 def test_a_ring_ends_the_pause_within_one_listen(lab):
-    """
-    Polls of a minute; the ring comes 10 s after one and is heard within 3 s, once.
-    """
+    """Polls of a minute; the ring comes 10 s after one and is heard within 3 s, once."""
     controller = lab.up(a_spec(watch__poll="1m"))
     seen = passes(controller, 150, lambda: ring(lab), at=70)
     early = [at for at in seen if 70 <= at <= 73.5]
@@ -50,9 +46,7 @@ def test_a_ring_ends_the_pause_within_one_listen(lab):
 
 
 def test_without_a_ring_the_polls_are_the_only_passes(lab):
-    """
-    Listening is no looking: the cloud is asked once a poll, whoever rang for an earlier incarnation.
-    """
+    """Listening is no looking: the cloud is asked once a poll, whoever rang for an earlier incarnation."""
     controller = lab.up(a_spec(watch__poll="1m"))
     ring(lab, incarnation=7)
     before = lab.cloud.calls["tpu.nodes.list"]
@@ -62,9 +56,7 @@ def test_without_a_ring_the_polls_are_the_only_passes(lab):
 
 
 def test_an_overdue_heartbeat_ends_a_long_pause(lab):
-    """
-    The machine vanishes without a word; with polls of an hour the silence is seen within minutes.
-    """
+    """The machine vanishes without a word; with polls of an hour the silence is seen within minutes."""
     controller = lab.up(a_spec(watch__poll="1h"))
     lab.machines.report()
     seen = passes(controller, 59 * MINUTE, lambda: lab.cloud.preempt("demo-tpu-g1", notice=False), at=20)
@@ -92,9 +84,7 @@ def test_the_replacement_is_asked_for_when_the_old_job_rests_not_before(tmp_path
 
 
 def test_a_slice_is_left_only_when_its_last_worker_rests(tmp_path):
-    """
-    One worker that still trains keeps the node: two nodes must never train at once.
-    """
+    """One worker that still trains keeps the node: two nodes must never train at once."""
     lab = Lab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(tpu__type="v5litepod-16"))
     lab.machines.report(notice=True, preempted=True, phase="stopped")
@@ -108,9 +98,7 @@ def test_a_slice_is_left_only_when_its_last_worker_rests(tmp_path):
 
 
 def test_a_preemption_with_notice_is_counted_once(tmp_path):
-    """
-    Seen by the workers' own words first and by the state of the node later, it is one loss.
-    """
+    """Seen by the workers' own words first and by the state of the node later, it is one loss."""
     lab = Lab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE]))
     lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))

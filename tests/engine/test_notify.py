@@ -1,6 +1,4 @@
-"""
-Telling people: what is due, an outbox that forgets and repeats nothing, failing receivers, secret addresses.
-"""
+"""Telling people: what is due, an outbox that forgets and repeats nothing, failing receivers, secret addresses."""
 
 import json
 import sys

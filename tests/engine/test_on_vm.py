@@ -1,6 +1,4 @@
-"""
-The loop is put on a machine and kept there: real bash, real flock, a folder that stands for the machine.
-"""
+"""The loop is put on a machine and kept there: real bash, real flock, a folder that stands for the machine."""
 
 import json
 import subprocess

@@ -1,6 +1,4 @@
-"""
-The pinned uv goes to the bucket with the code, once, under the name that machines ask for.
-"""
+"""The pinned uv goes to the bucket with the code, once, under the name that machines ask for."""
 
 import gzip
 import hashlib

@@ -1,6 +1,4 @@
-"""
-A TPU through the queue: asked for, waited for, taken, failed, lost and deleted, with all that it leaves.
-"""
+"""A TPU through the queue: asked for, waited for, taken, failed, lost and deleted, with all that it leaves."""
 
 import pytest
 
@@ -16,25 +14,19 @@ CREATE, DELETE = "tpu.queuedResources.create", "tpu.queuedResources.delete"
 
 
 def queued(**overrides):
-    """
-    Return a spec whose TPU is asked for through the queue.
-    """
+    """Return a spec whose TPU is asked for through the queue."""
     base = {"tpu__request": "queued", "vm": "none", "watch__poll": Duration(60)}
     return a_spec(**{**base, **overrides})
 
 
 def ready(lab):
-    """
-    Return a condition: some node is READY.
-    """
+    """Return a condition: some node is READY."""
     return lambda result: NodeState.READY in lab.nodes().values()
 
 
 @pytest.mark.parametrize("latency", ["scaled", "realistic"])
 def test_up_waits_in_the_queue_and_gets_one_tpu(tmp_path, latency):
-    """
-    One order, one node of the same name with our labels; nothing is asked for beside the queue.
-    """
+    """One order, one node of the same name with our labels; nothing is asked for beside the queue."""
     lab = Lab(tmp_path, latency=latency)
     controller = lab.up(queued())
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
@@ -46,9 +38,7 @@ def test_up_waits_in_the_queue_and_gets_one_tpu(tmp_path, latency):
 
 
 def test_waiting_for_hours_is_no_failure_and_costs_nothing(tmp_path):
-    """
-    Far beyond the time that a node may stay CREATING, the place in the queue is kept, and said since when.
-    """
+    """Far beyond the time that a node may stay CREATING, the place in the queue is kept, and said since when."""
     lab = Lab(tmp_path, latency="realistic", stockouts=frozenset({ZONE}))
     controller = lab.controller(queued())
     controller.want()
@@ -64,9 +54,7 @@ def test_waiting_for_hours_is_no_failure_and_costs_nothing(tmp_path):
 
 
 def test_a_preempted_tpu_takes_its_suspended_queued_resource_along(lab):
-    """
-    It would hold quota for ever: the quota of one TPU is enough for one life after the other.
-    """
+    """It would hold quota for ever: the quota of one TPU is enough for one life after the other."""
     lab.change(quotas={(QUOTA, ZONE): 8})
     controller = lab.up(queued())
     for _ in range(3):
@@ -84,9 +72,7 @@ def test_a_preempted_tpu_takes_its_suspended_queued_resource_along(lab):
 
 
 def test_a_node_that_somebody_deletes_is_made_anew(lab):
-    """
-    Its queued resource stays behind SUSPENDED, by the user; it goes as well.
-    """
+    """Its queued resource stays behind SUSPENDED, by the user; it goes as well."""
     controller = lab.up(queued())
     controller.cloud.nodes.delete("demo-tpu-g1", ZONE)
     lab.wait(5)
@@ -96,9 +82,7 @@ def test_a_node_that_somebody_deletes_is_made_anew(lab):
 
 
 def test_an_order_that_leaves_the_queue_goes_on_in_the_next_zone(tmp_path):
-    """
-    After `tpu.wait` in a zone without capacity the order is FAILED: it is deleted, the next zone is asked.
-    """
+    """After `tpu.wait` in a zone without capacity the order is FAILED: it is deleted, the next zone is asked."""
     lab = Lab(tmp_path, latency="realistic", stockouts=frozenset({ZONE}))
     controller = lab.controller(queued(tpu__zones=[ZONE, OTHER_ZONE], tpu__wait=Duration(1800)))
     controller.want()
@@ -114,9 +98,7 @@ def test_an_order_that_leaves_the_queue_goes_on_in_the_next_zone(tmp_path):
     ("fate", "orders"), [("fall-back", 1), ("late-failure", 2), ("never-active", 2), ("no-capacity:600", 1)]
 )
 def test_provisioning_that_goes_wrong_ends_in_a_ready_tpu(tmp_path, fate, orders):
-    """
-    One that falls back keeps its place; one that fails, or never gets done, is replaced by a new order.
-    """
+    """One that falls back keeps its place; one that fails, or never gets done, is replaced by a new order."""
     lab = Lab(tmp_path, latency="realistic")
     lab.cloud.fail_next(CREATE, [fate])
     controller = lab.controller(queued())
@@ -129,9 +111,7 @@ def test_provisioning_that_goes_wrong_ends_in_a_ready_tpu(tmp_path, fate, orders
 
 
 def test_a_permission_that_is_missing_ends_at_once(lab):
-    """
-    A refusal on the call is what it is for nodes: without a permission nothing is tried again.
-    """
+    """A refusal on the call is what it is for nodes: without a permission nothing is tried again."""
     lab.change(denied_permissions=frozenset({CREATE}))
     with pytest.raises(TpuctlError):
         lab.up(queued())
@@ -140,9 +120,7 @@ def test_a_permission_that_is_missing_ends_at_once(lab):
 
 @pytest.mark.parametrize("wait", [0, 3, 30, 3600])
 def test_down_leaves_nothing_in_the_queue(tmp_path, wait):
-    """
-    Whatever state the order is in, `down` deletes it by force and proves that nothing is left (I1).
-    """
+    """Whatever state the order is in, `down` deletes it by force and proves that nothing is left (I1)."""
     lab = Lab(tmp_path, latency="realistic", stockouts=frozenset({ZONE} if wait == 3600 else ()))
     controller = lab.controller(queued())
     controller.want()
@@ -152,9 +130,7 @@ def test_down_leaves_nothing_in_the_queue(tmp_path, wait):
 
 
 def test_down_finds_an_order_without_record_and_bucket(lab):
-    """
-    On a new computer the queue is looked at though the file says `request: node` by now.
-    """
+    """On a new computer the queue is looked at though the file says `request: node` by now."""
     lab.change(stockouts=frozenset({ZONE}))
     controller = lab.controller(queued())
     controller.want()
@@ -167,9 +143,7 @@ def test_down_finds_an_order_without_record_and_bucket(lab):
 
 
 def test_an_order_whose_answer_was_lost_is_adopted(lab):
-    """
-    The name is taken, by our own order: one TPU, asked for once.
-    """
+    """The name is taken, by our own order: one TPU, asked for once."""
     lab.cloud.fail_next(CREATE, ["drop-answer"])
     controller = lab.up(queued())
     assert lab.queued() == {"demo-tpu-g1": "ACTIVE"}
@@ -177,9 +151,7 @@ def test_an_order_whose_answer_was_lost_is_adopted(lab):
 
 
 def test_a_controller_killed_after_the_order_finds_it_again(lab):
-    """
-    The next one waits on in the same place of the queue.
-    """
+    """The next one waits on in the same place of the queue."""
     lab.change(stockouts=frozenset({ZONE}))
 
     def kill(what):
@@ -200,9 +172,7 @@ def test_a_controller_killed_after_the_order_finds_it_again(lab):
 
 
 def test_a_change_of_request_keeps_what_runs_and_forgets_nothing(lab):
-    """
-    The running TPU stays; when it is lost the next one is asked for directly, and the queue is emptied.
-    """
+    """The running TPU stays; when it is lost the next one is asked for directly, and the queue is emptied."""
     lab.up(queued())
     controller = lab.up(a_spec(vm="none"))
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
@@ -216,9 +186,7 @@ def test_a_change_of_request_keeps_what_runs_and_forgets_nothing(lab):
 
 
 def test_a_partial_list_of_the_queue_is_unknown(lab):
-    """
-    A queue that cannot be seen proves nothing: neither gone nor to be asked for again (I7).
-    """
+    """A queue that cannot be seen proves nothing: neither gone nor to be asked for again (I7)."""
     controller = lab.up(queued())
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     lab.wait(5)

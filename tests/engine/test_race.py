@@ -1,6 +1,4 @@
-"""
-A race in the local cloud: several zones are asked at once, one TPU gets the job, the others go at once.
-"""
+"""A race in the local cloud: several zones are asked at once, one TPU gets the job, the others go at once."""
 
 import json
 from collections import Counter

@@ -1,6 +1,4 @@
-"""
-The record and the journal: what a killed, a second or a confused controller finds.
-"""
+"""The record and the journal: what a killed, a second or a confused controller finds."""
 
 import json
 from dataclasses import replace
@@ -19,9 +17,7 @@ from tests.engine.engine_lab import ZONE, a_spec
 
 
 def test_of_two_controllers_the_slower_one_is_refused(lab):
-    """
-    The second write with an old generation says that somebody else acts, and makes no call.
-    """
+    """The second write with an old generation says that somebody else acts, and makes no call."""
     first = lab.up()
     second = lab.controller(state="another computer")
     lab.cloud.preempt("demo-tpu-g1", notice=False)
@@ -33,9 +29,7 @@ def test_of_two_controllers_the_slower_one_is_refused(lab):
 
 
 def test_what_was_refused_does_not_count_as_newer_here(lab):
-    """
-    The refused change of the slower controller is on no disk: started again, it knows what the other did.
-    """
+    """The refused change of the slower controller is on no disk: started again, it knows what the other did."""
     first = lab.up()
     second = lab.controller(state="another computer")
     second.record.update(lambda h: replace(h, preemptions=3))
@@ -46,9 +40,7 @@ def test_what_was_refused_does_not_count_as_newer_here(lab):
 
 @pytest.mark.parametrize("lost", [["drop-answer"], ["drop-answer", "drop-answer"]])
 def test_a_write_of_our_own_with_a_lost_answer_is_no_second_controller(lab, lost):
-    """
-    The record's generation has moved on without an answer; the next write finds its own hand there.
-    """
+    """The record's generation has moved on without an answer; the next write finds its own hand there."""
     controller = lab.up()
     lab.cloud.fail_next("storage.objects.insert", lost)
     for number in range(len(lost)):
@@ -59,9 +51,7 @@ def test_a_write_of_our_own_with_a_lost_answer_is_no_second_controller(lab, lost
 
 
 def test_the_copy_in_the_bucket_is_the_record(lab):
-    """
-    Before the bucket exists the copy here is the record; later the bucket's, whatever an old one here says.
-    """
+    """Before the bucket exists the copy here is the record; later the bucket's, whatever an old one here says."""
     controller = lab.controller()
     controller.want()
     controller = lab.controller()
@@ -79,9 +69,7 @@ def test_the_copy_in_the_bucket_is_the_record(lab):
 @pytest.mark.parametrize("data", [b"", b"{", b"null", b'{"schema": 1, "history": 5}', b"\xff", b"[" * 9000])
 @pytest.mark.parametrize("where", ["disk", "bucket", "both"])
 def test_a_damaged_record_is_rebuilt_and_nothing_is_made_twice(lab, data, where):
-    """
-    The other copy, or journal and labels, tell what is there; the damaged copy is kept for a look.
-    """
+    """The other copy, or journal and labels, tell what is there; the damaged copy is kept for a look."""
     lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     before = lab.up().history
@@ -103,9 +91,7 @@ def test_a_damaged_record_is_rebuilt_and_nothing_is_made_twice(lab, data, where)
 
 
 def test_a_lost_record_never_gives_a_name_twice(lab):
-    """
-    The node that followed another one was deleted meanwhile: its number is known from the journal.
-    """
+    """The node that followed another one was deleted meanwhile: its number is known from the journal."""
     lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     lab.up()
@@ -118,9 +104,7 @@ def test_a_lost_record_never_gives_a_name_twice(lab):
 
 
 def test_a_record_of_a_newer_version_is_refused(lab):
-    """
-    An old tpuctl does not act on what it cannot understand.
-    """
+    """An old tpuctl does not act on what it cannot understand."""
     lab.up()
     body = json.loads(lab.get(".tpuctl/record.json"))
     body["schema"] = 2
@@ -130,18 +114,14 @@ def test_a_record_of_a_newer_version_is_refused(lab):
 
 
 def test_one_bucket_serves_one_deployment(lab):
-    """
-    The record of another deployment is not taken for ours.
-    """
+    """The record of another deployment is not taken for ours."""
     lab.up()
     with pytest.raises(ConflictError, match="demo"):
         lab.controller(a_spec(name="other", bucket__name=lab.bucket), state="other")
 
 
 def test_every_mutating_call_has_its_intent_before_and_its_result_after(lab):
-    """
-    When the wire sees a call, the journal on disk already names it; in the end each intent has its result.
-    """
+    """When the wire sees a call, the journal on disk already names it; in the end each intent has its result."""
     controller = lab.controller()
     path, seen = lab.folder / "state" / "journal.jsonl", []
 
@@ -174,9 +154,7 @@ def test_every_mutating_call_has_its_intent_before_and_its_result_after(lab):
 
 
 def test_a_refused_call_leaves_its_reason_in_the_journal(lab):
-    """
-    The result names code and message.
-    """
+    """The result names code and message."""
     lab.change(denied_permissions=frozenset({"tpu.nodes.create"}))
     with pytest.raises(TpuctlError):
         lab.up()
@@ -185,9 +163,7 @@ def test_a_refused_call_leaves_its_reason_in_the_journal(lab):
 
 
 def test_no_intent_means_no_call(lab, monkeypatch):
-    """
-    A journal that cannot be written stops the change before the call.
-    """
+    """A journal that cannot be written stops the change before the call."""
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     before = lab.mutations()
@@ -202,9 +178,7 @@ def test_no_intent_means_no_call(lab, monkeypatch):
 
 
 def test_ids_of_intents_do_not_collide(lab):
-    """
-    Entries of the same moment and of a restarted controller have different ids.
-    """
+    """Entries of the same moment and of a restarted controller have different ids."""
     change = Change(Kind.NODE, Verb.DELETE, "n", "why")
     ids = {lab.controller().journal.intend(change, in_bucket=False) for _ in range(3)}
     journal = lab.controller().journal
@@ -213,9 +187,7 @@ def test_ids_of_intents_do_not_collide(lab):
 
 
 def test_a_write_that_fails_undoes_its_own_change_and_none_that_was_noted(lab, monkeypatch):
-    """
-    What a call has brought about waits for the next write; an intent that is not saved is not held.
-    """
+    """What a call has brought about waits for the next write; an intent that is not saved is not held."""
     record = lab.up().record
     record.note(lambda h: replace(h, preemptions=3))
 

@@ -1,6 +1,4 @@
-"""
-What is written of a deployment can be read again, whatever has got into it.
-"""
+"""What is written of a deployment can be read again, whatever has got into it."""
 
 from dataclasses import fields, replace
 

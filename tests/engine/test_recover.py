@@ -1,6 +1,4 @@
-"""
-Bringing a deployment up, and back after each way of losing a machine.
-"""
+"""Bringing a deployment up, and back after each way of losing a machine."""
 
 import pytest
 
@@ -12,9 +10,7 @@ READY = {"demo-tpu-g2": NodeState.READY}
 
 
 def test_up_converges_from_nothing_and_a_second_run_changes_nothing(lab):
-    """
-    One bucket, one VM, one node; the machine boots with the code, so nothing is pushed either.
-    """
+    """One bucket, one VM, one node; the machine boots with the code, so nothing is pushed either."""
     lab.up()
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
     assert lab.vms() == {"demo-vm": "RUNNING"}
@@ -33,9 +29,7 @@ def test_up_converges_from_nothing_and_a_second_run_changes_nothing(lab):
 
 
 def test_bucket_vm_and_tpu_are_asked_for_at_the_same_time(tmp_path):
-    """
-    With the latencies of the real cloud `up` takes as long as the slowest resource, within a poll.
-    """
+    """With the latencies of the real cloud `up` takes as long as the slowest resource, within a poll."""
     lab = Lab(tmp_path, latency="realistic")
     start = lab.clock.now()
     up = lab.up()
@@ -45,9 +39,7 @@ def test_bucket_vm_and_tpu_are_asked_for_at_the_same_time(tmp_path):
 
 
 def test_a_running_deployment_is_left_alone_for_a_day(lab):
-    """
-    24 virtual hours of looks once an hour make no mutating call (I4).
-    """
+    """24 virtual hours of looks once an hour make no mutating call (I4)."""
     controller = lab.up()
     before = lab.mutations()
     for _ in range(24):
@@ -58,9 +50,7 @@ def test_a_running_deployment_is_left_alone_for_a_day(lab):
 
 @pytest.mark.parametrize("latency", ["scaled", "realistic"])
 def test_a_preempted_node_is_deleted_and_the_next_one_asked_for_in_the_same_pass(tmp_path, latency):
-    """
-    Incarnation + 1 under a new name; in the end the old node is gone and the job runs on the new one.
-    """
+    """Incarnation + 1 under a new name; in the end the old node is gone and the job runs on the new one."""
     lab = Lab(tmp_path, latency=latency)
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
@@ -78,9 +68,7 @@ def test_a_preempted_node_is_deleted_and_the_next_one_asked_for_in_the_same_pass
 
 
 def test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart(lab):
-    """
-    One complete list without the node is not believed; the second one, 30 s later, is.
-    """
+    """One complete list without the node is not believed; the second one, 30 s later, is."""
     controller = lab.up()
     lab.cloud.set_node_state("demo-tpu-g1", "vanish")
     lost = lab.clock.now()
@@ -95,9 +83,7 @@ def test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart(la
 
 @pytest.mark.parametrize("state", ["UNHEALTHY_MAINTENANCE", "UNHEALTHY_TENSORFLOW", "TIMEOUT", "REPAIRING"])
 def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(lab, state):
-    """
-    Slices train on through maintenance notices: an hour of them costs nothing.
-    """
+    """Slices train on through maintenance notices: an hour of them costs nothing."""
     controller = lab.up()
     before = lab.mutations()
     lab.cloud.set_node_state("demo-tpu-g1", state)
@@ -106,9 +92,7 @@ def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(lab, state):
 
 
 def test_a_silent_node_under_maintenance_is_replaced(lab):
-    """
-    READY, UNHEALTHY_MAINTENANCE and silent for eight minutes means a new node; the old one is deleted.
-    """
+    """READY, UNHEALTHY_MAINTENANCE and silent for eight minutes means a new node; the old one is deleted."""
     controller = lab.up()
     lab.machines.running.clear()
     lab.cloud.set_node_state("demo-tpu-g1", "UNHEALTHY_MAINTENANCE")
@@ -120,9 +104,7 @@ def test_a_silent_node_under_maintenance_is_replaced(lab):
 
 
 def test_a_repair_that_heals_costs_nothing(lab):
-    """
-    REPAIRING that becomes READY again within the deadline leads to no change.
-    """
+    """REPAIRING that becomes READY again within the deadline leads to no change."""
     controller = lab.up()
     before = lab.mutations()
     lab.cloud.set_node_state("demo-tpu-g1", "REPAIRING")
@@ -133,9 +115,7 @@ def test_a_repair_that_heals_costs_nothing(lab):
 
 
 def test_a_repair_without_end_is_given_up(lab):
-    """
-    REPAIRING for five minutes means a new node.
-    """
+    """REPAIRING for five minutes means a new node."""
     controller = lab.up()
     lab.machines.running.clear()
     lab.cloud.set_node_state("demo-tpu-g1", "REPAIRING")
@@ -144,9 +124,7 @@ def test_a_repair_without_end_is_given_up(lab):
 
 
 def test_a_preemptible_node_that_ends_after_24_hours_is_replaced(lab):
-    """
-    TERMINATED is an end of the API's own, so it needs no second look.
-    """
+    """TERMINATED is an end of the API's own, so it needs no second look."""
     controller = lab.up()
     lab.cloud.set_node_state("demo-tpu-g1", "TERMINATED")
     controller.up()
@@ -155,9 +133,7 @@ def test_a_preemptible_node_that_ends_after_24_hours_is_replaced(lab):
 
 
 def test_a_node_deleted_by_hand_is_replaced(lab):
-    """
-    Somebody else's delete is a loss like any other.
-    """
+    """Somebody else's delete is a loss like any other."""
     controller = lab.up()
     controller.cloud.nodes.delete("demo-tpu-g1", a_spec().tpu.zones[0])
     controller.up()
@@ -166,9 +142,7 @@ def test_a_node_deleted_by_hand_is_replaced(lab):
 
 
 def test_preemption_after_preemption_keeps_one_node(lab):
-    """
-    Ten losses in a row leave one node, of incarnation 11, and ten counted preemptions.
-    """
+    """Ten losses in a row leave one node, of incarnation 11, and ten counted preemptions."""
     controller = lab.up()
     for number in range(1, 11):
         lab.cloud.preempt(f"demo-tpu-g{number}", notice=number % 2 == 0)
@@ -180,9 +154,7 @@ def test_preemption_after_preemption_keeps_one_node(lab):
 
 
 def test_a_node_preempted_while_it_is_created_is_replaced(lab):
-    """
-    The create's operation fails; the node is deleted and the next one asked for.
-    """
+    """The create's operation fails; the node is deleted and the next one asked for."""
     controller = lab.controller()
     controller.want()
     controller.one_pass()
@@ -194,9 +166,7 @@ def test_a_node_preempted_while_it_is_created_is_replaced(lab):
 
 @pytest.mark.parametrize("how", ["stopped", "preempted"])
 def test_a_vm_that_stopped_is_started_and_keeps_its_disk(lab, how):
-    """
-    The VM is started, never created anew.
-    """
+    """The VM is started, never created anew."""
     spec = a_spec(vm__spot=how == "preempted")
     controller = lab.up(spec)
     if how == "stopped":
@@ -212,9 +182,7 @@ def test_a_vm_that_stopped_is_started_and_keeps_its_disk(lab, how):
 
 
 def test_a_vm_deleted_by_hand_is_created_again(lab):
-    """
-    Its absence counts after a second look.
-    """
+    """Its absence counts after a second look."""
     controller = lab.up()
     controller.cloud.vms.delete("demo-vm", a_spec().tpu.zones[0])
     lab.clock.advance(2)
@@ -224,9 +192,7 @@ def test_a_vm_deleted_by_hand_is_created_again(lab):
 
 
 def test_a_dead_worker_machine_is_looked_after_over_ssh(lab):
-    """
-    The node stays READY while a worker is dead: it falls silent, and the loop goes there by SSH.
-    """
+    """The node stays READY while a worker is dead: it falls silent, and the loop goes there by SSH."""
     controller = lab.up()
     lab.cloud.kill_worker("demo-tpu-g1", 0)
     controller.run(lambda r: bool(r.plan.changes), passes=40)
@@ -235,9 +201,7 @@ def test_a_dead_worker_machine_is_looked_after_over_ssh(lab):
 
 @pytest.mark.parametrize("poll", ["15s", "90s", "300s"])
 def test_a_node_out_of_reach_for_five_minutes_is_replaced(lab, poll):
-    """
-    READY, silent and not reachable by SSH: that is a loss too, however seldom one looks.
-    """
+    """READY, silent and not reachable by SSH: that is a loss too, however seldom one looks."""
     controller = lab.up(a_spec(watch__poll=poll))
     lab.cloud.kill_worker("demo-tpu-g1", 0)
     lab.remote.error = "no route to host"
@@ -249,9 +213,7 @@ def test_a_node_out_of_reach_for_five_minutes_is_replaced(lab, poll):
 
 
 def test_every_worker_of_a_slice_gets_the_code(lab):
-    """
-    A slice of four hosts whose machines came up without the job is pushed to as a whole.
-    """
+    """A slice of four hosts whose machines came up without the job is pushed to as a whole."""
     lab.machines.silent = True
     lab.up(a_spec(tpu__type="v5litepod-16"))
     assert lab.remote.pushes == [[f"demo-tpu-g1-w{index}" for index in range(4)]]
@@ -259,9 +221,7 @@ def test_every_worker_of_a_slice_gets_the_code(lab):
 
 
 def test_what_was_asked_for_carries_labels_key_and_account(lab):
-    """
-    Node and VM can be found by label and open only to the deployment's key.
-    """
+    """Node and VM can be found by label and open only to the deployment's key."""
     controller = lab.up()
     nodes = controller.cloud.nodes.labelled("tpuctl-deployment", "demo", a_spec().tpu.zones)
     assert isinstance(nodes, Present)
@@ -272,18 +232,14 @@ def test_what_was_asked_for_carries_labels_key_and_account(lab):
 
 
 def test_only_spot_machines_are_preempted_here(lab):
-    """
-    The lab refuses to preempt what cannot be, so that no test above proves nothing.
-    """
+    """The lab refuses to preempt what cannot be, so that no test above proves nothing."""
     lab.up()
     with pytest.raises(LocalCloudError):
         lab.cloud.preempt("demo-vm", notice=False)
 
 
 def test_a_vm_that_nobody_lived_to_see_is_found_where_an_earlier_file_wanted_it(lab):
-    """
-    Killed right after it was asked for; the file names other zones by now. A second one would be billed too.
-    """
+    """Killed right after it was asked for; the file names other zones by now. A second one would be billed too."""
     killed = lab.controller(a_spec(tpu__zones=[OTHER_ZONE]))
     killed.want()
     killed.one_pass()

@@ -1,6 +1,4 @@
-"""
-The cloud says no: stockout, quota, permission, lost answers, operations without end.
-"""
+"""The cloud says no: stockout, quota, permission, lost answers, operations without end."""
 
 from itertools import pairwise
 
@@ -25,9 +23,7 @@ def the_one_node(lab):
 
 
 def test_a_stockout_inside_the_operation_moves_on_to_the_next_zone(lab):
-    """
-    The first zone has none, the second one serves.
-    """
+    """The first zone has none, the second one serves."""
     lab.change(stockouts=frozenset({ZONE}))
     controller = lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
     assert controller.history.zone == OTHER_ZONE
@@ -36,9 +32,7 @@ def test_a_stockout_inside_the_operation_moves_on_to_the_next_zone(lab):
 
 
 def test_a_stockout_everywhere_is_asked_again_ever_more_slowly_until_capacity_returns(lab):
-    """
-    The pauses grow to their cap, so the creates of an hour are bounded (I5); what returns is used.
-    """
+    """The pauses grow to their cap, so the creates of an hour are bounded (I5); what returns is used."""
     lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
     controller = lab.controller(a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
     controller.want()
@@ -56,9 +50,7 @@ def test_a_stockout_everywhere_is_asked_again_ever_more_slowly_until_capacity_re
 
 
 def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
-    """
-    A preempted node holds quota until it is deleted: the create is refused once and then waits.
-    """
+    """A preempted node holds quota until it is deleted: the create is refused once and then waits."""
     lab = Lab(tmp_path, latency="realistic", quotas={(QUOTA, ZONE): 8})
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
@@ -95,9 +87,7 @@ def test_that_quota_has_room_for_one_is_learned_once(tmp_path):
 
 
 def test_a_quota_of_nothing_stops_with_its_reason(lab):
-    """
-    Nothing that waiting cures: a few tries, then QuotaError.
-    """
+    """Nothing that waiting cures: a few tries, then QuotaError."""
     lab.change(quotas={(QUOTA, ZONE): 0})
     with pytest.raises(QuotaError, match=ZONE):
         lab.up()
@@ -105,9 +95,7 @@ def test_a_quota_of_nothing_stops_with_its_reason(lab):
 
 
 def test_a_quota_that_was_used_up_ends_no_deployment_for_ever(lab):
-    """
-    An hour later a loop that is started again asks again, a few times; then, when there is some, it goes on.
-    """
+    """An hour later a loop that is started again asks again, a few times; then, when there is some, it goes on."""
     lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     lab.change(quotas={(QUOTA, ZONE): 0})
@@ -132,9 +120,7 @@ def test_a_quota_that_was_used_up_ends_no_deployment_for_ever(lab):
     ],
 )
 def test_a_missing_permission_stops_within_two_attempts(lab, permission, method):
-    """
-    403 is permanent: the second attempt is the last (I5), and the error says what is missing.
-    """
+    """403 is permanent: the second attempt is the last (I5), and the error says what is missing."""
     lab.change(denied_permissions=frozenset({permission}))
     with pytest.raises(AuthError):
         lab.up()
@@ -145,9 +131,7 @@ V4 = {"tpu__type": "v4-8", "tpu__zones": ["us-central2-b"], "tpu__runtime": "tpu
 
 
 def test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed(lab):
-    """
-    The error names the type that is there; with it in the file the next `up` makes everything.
-    """
+    """The error names the type that is there; with it in the file the next `up` makes everything."""
     with pytest.raises(TpuctlError, match="TPU-125") as refused:
         lab.up(a_spec(**V4, vm__machine="e2-small"))
     assert "n1-standard-1" in refused.value.hint
@@ -158,9 +142,7 @@ def test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed(lab
 
 @pytest.mark.parametrize("case", ["permission denied", "quota on call"])
 def test_no_tpu_is_asked_for_when_the_first_vm_is_refused_for_good(lab, case):
-    """
-    Whatever the reason; a VM that was there once keeps no TPU from coming back.
-    """
+    """Whatever the reason; a VM that was there once keeps no TPU from coming back."""
     lab.cloud.fail_next("compute.instances.insert", [case] * 10)
     with pytest.raises(TpuctlError):
         lab.up()
@@ -171,9 +153,7 @@ def test_no_tpu_is_asked_for_when_the_first_vm_is_refused_for_good(lab, case):
 
 
 def test_a_cloud_that_refuses_to_be_looked_at_stops_the_loop(lab):
-    """
-    Without the right to list nothing can be known, so nothing is made.
-    """
+    """Without the right to list nothing can be known, so nothing is made."""
     lab.change(denied_permissions=frozenset({"tpu.nodes.list"}))
     with pytest.raises(AuthError):
         lab.up()
@@ -187,9 +167,7 @@ def test_a_cloud_that_refuses_to_be_looked_at_stops_the_loop(lab):
      ("storage.buckets.setIamPolicy", "drop-answer")],
 )  # fmt: skip
 def test_an_answer_lost_on_the_way_up_doubles_nothing(lab, method, fault):
-    """
-    The call took effect or not, nobody knows: the next pass finds what is there by label and adopts it.
-    """
+    """The call took effect or not, nobody knows: the next pass finds what is there by label and adopts it."""
     lab.cloud.fail_next(method, [fault])
     lab.up()
     assert len(lab.nodes()) == 1
@@ -200,9 +178,7 @@ def test_an_answer_lost_on_the_way_up_doubles_nothing(lab, method, fault):
 
 @pytest.mark.parametrize("position", range(14))
 def test_an_answer_lost_on_any_write_of_the_bucket_stops_nothing(lab, position):
-    """
-    Record, journal, bundle and events: whichever write loses its answer, `up` converges.
-    """
+    """Record, journal, bundle and events: whichever write loses its answer, `up` converges."""
     lab.cloud.fail_next("storage.objects.insert", ["latency:0"] * position + ["drop-answer"])
     lab.up()
     the_one_node(lab)
@@ -210,9 +186,7 @@ def test_an_answer_lost_on_any_write_of_the_bucket_stops_nothing(lab, position):
 
 @pytest.mark.parametrize("method", ["tpu.nodes.delete", "tpu.nodes.create", "compute.instances.start"])
 def test_an_answer_lost_on_the_way_back_doubles_nothing(lab, method):
-    """
-    The same for the calls of a recovery.
-    """
+    """The same for the calls of a recovery."""
     controller = lab.up(a_spec(vm__spot=True))
     lab.cloud.fail_next(method, ["drop-answer"])
     lab.cloud.preempt("demo-tpu-g1", notice=False)
@@ -224,9 +198,7 @@ def test_an_answer_lost_on_the_way_back_doubles_nothing(lab, method):
 
 
 def test_an_operation_without_end_is_given_up_after_the_deadline(lab):
-    """
-    A create that stays CREATING for half an hour is deleted and asked for anew.
-    """
+    """A create that stays CREATING for half an hour is deleted and asked for anew."""
     lab.cloud.fail_next("tpu.nodes.create", ["stuck"])
     start = lab.clock.now()
     controller = lab.up(passes=500)
@@ -236,9 +208,7 @@ def test_an_operation_without_end_is_given_up_after_the_deadline(lab):
 
 
 def test_a_vm_whose_creation_has_no_end_is_made_anew(lab):
-    """
-    After half an hour it is deleted, which loses nothing since it has never run, and asked for again.
-    """
+    """After half an hour it is deleted, which loses nothing since it has never run, and asked for again."""
     lab.cloud.fail_next("compute.instances.insert", ["stuck"])
     controller = lab.controller()
     controller.want()
@@ -253,9 +223,7 @@ def test_a_vm_whose_creation_has_no_end_is_made_anew(lab):
 
 
 def test_a_deletion_without_end_is_asked_for_again(lab):
-    """
-    A node that is still DELETING after ten minutes is deleted once more, so that it is not billed for ever.
-    """
+    """A node that is still DELETING after ten minutes is deleted once more, so that it is not billed for ever."""
     controller = lab.up()
     lab.cloud.fail_next("tpu.nodes.delete", ["stuck"])
     lab.cloud.preempt("demo-tpu-g1", notice=False)
@@ -265,9 +233,7 @@ def test_a_deletion_without_end_is_asked_for_again(lab):
 
 @pytest.mark.parametrize("case", ["stockout", "quota"])
 def test_a_vm_that_cannot_be_had_is_asked_for_again_in_a_bounded_way(lab, case):
-    """
-    The VM's refusals slow down its own creates, and nobody else's: the TPU stays in its zone.
-    """
+    """The VM's refusals slow down its own creates, and nobody else's: the TPU stays in its zone."""
     lab.cloud.fail_next("compute.instances.insert", [case] * 3)
     controller = lab.up(BOTH)
     assert lab.vms() == {"demo-vm": "RUNNING"}
@@ -277,9 +243,7 @@ def test_a_vm_that_cannot_be_had_is_asked_for_again_in_a_bounded_way(lab, case):
 
 
 def test_a_vm_that_cannot_be_started_is_asked_in_a_bounded_way(lab):
-    """
-    A stockout on start is met with ever longer pauses (I5).
-    """
+    """A stockout on start is met with ever longer pauses (I5)."""
     controller = lab.up(a_spec(vm__spot=True))
     lab.change(stockouts=frozenset({ZONE}))
     lab.cloud.preempt("demo-vm", notice=False)
@@ -291,9 +255,7 @@ def test_a_vm_that_cannot_be_started_is_asked_in_a_bounded_way(lab):
 
 
 def test_a_stranger_with_the_nodes_name_is_refused_and_left_alone(lab):
-    """
-    A node of that name without our label is somebody's: one clear error, and nothing is deleted.
-    """
+    """A node of that name without our label is somebody's: one clear error, and nothing is deleted."""
     controller = lab.controller()
     order = controller.blueprint.node_order(controller.history, ZONE, 1)
     from dataclasses import replace
@@ -306,9 +268,7 @@ def test_a_stranger_with_the_nodes_name_is_refused_and_left_alone(lab):
 
 
 def test_a_node_whose_answer_was_lost_is_ours_however_old_the_lists_are(lab, monkeypatch):
-    """
-    The name is taken by our own node, which no list shows for a moment: it is adopted, not refused.
-    """
+    """The name is taken by our own node, which no list shows for a moment: it is adopted, not refused."""
     controller = lab.controller()
     listed, since = type(controller.cloud.nodes).labelled, lab.clock.now()
 
@@ -324,9 +284,7 @@ def test_a_node_whose_answer_was_lost_is_ours_however_old_the_lists_are(lab, mon
 
 @pytest.mark.parametrize("running", [True, False])
 def test_a_stranger_with_the_vms_name_is_refused_and_left_alone(lab, running):
-    """
-    It is neither started nor stopped nor deleted, and no code goes there.
-    """
+    """It is neither started nor stopped nor deleted, and no code goes there."""
     from dataclasses import replace
 
     controller = lab.controller()
@@ -351,9 +309,7 @@ def test_a_stranger_with_the_vms_name_is_refused_and_left_alone(lab, running):
 
 
 def test_a_bucket_of_somebody_else_stops_with_its_reason(tmp_path):
-    """
-    Bucket names are one namespace for the world; a stranger's bucket never gets our data.
-    """
+    """Bucket names are one namespace for the world; a stranger's bucket never gets our data."""
     probe = Lab(tmp_path)
     lab = Lab(tmp_path, taken=[probe.bucket])
     with pytest.raises(AuthError) as refused:
@@ -363,9 +319,7 @@ def test_a_bucket_of_somebody_else_stops_with_its_reason(tmp_path):
 
 
 def test_a_bucket_of_another_deployment_is_not_taken_over(lab):
-    """
-    A bucket of the same project that does not carry our label is refused unless it is adopted.
-    """
+    """A bucket of the same project that does not carry our label is refused unless it is adopted."""
     from orchestrator.domain.names import region_of
     from orchestrator.domain.ports import BucketOrder
 
@@ -378,9 +332,7 @@ def test_a_bucket_of_another_deployment_is_not_taken_over(lab):
 
 
 def test_every_refused_method_of_this_file_is_a_mutating_one():
-    """
-    The list of mutating methods that the tests count with is the one that the local cloud serves.
-    """
+    """The list of mutating methods that the tests count with is the one that the local cloud serves."""
     from orchestrator.emulator.state import methods
 
     assert set(MUTATING) <= methods.ALL

@@ -1,6 +1,4 @@
-"""
-Zones of two regions in the local cloud: the bucket stays, the TPU goes where one is to be had, none is left.
-"""
+"""Zones of two regions in the local cloud: the bucket stays, the TPU goes where one is to be had, none is left."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""
-What a pass costs: reports that have not changed are not read again; a pass that breaks off is soon repeated.
-"""
+"""What a pass costs: reports that have not changed are not read again; a pass that breaks off is soon repeated."""
 
 from itertools import pairwise
 
@@ -21,9 +19,7 @@ def reads(lab, look):
 
 
 def test_a_report_is_read_once(lab):
-    """
-    Equal generations in the list mean equal reports; a new one is read, in one request.
-    """
+    """Equal generations in the list mean equal reports; a new one is read, in one request."""
     controller = lab.up(a_spec(tpu__type="v5litepod-16"))
     lab.wait(60)
     first = controller.one_pass().world.heartbeats.value
@@ -37,9 +33,7 @@ def test_a_report_is_read_once(lab):
 
 
 def test_a_report_that_went_is_forgotten(lab):
-    """
-    Only what the list shows counts, whatever was read before.
-    """
+    """Only what the list shows counts, whatever was read before."""
     controller = lab.up()
     lab.wait(60)
     assert controller.one_pass().world.heartbeats.value
@@ -48,9 +42,7 @@ def test_a_report_that_went_is_forgotten(lab):
 
 
 def test_an_unreadable_report_stays_unknown_until_there_is_another(lab):
-    """
-    It is read at each look, since nothing was learned from it.
-    """
+    """It is read at each look, since nothing was learned from it."""
     controller = lab.up()
     lab.put(".tpuctl/heartbeat/1/0", b"{")
     for _ in range(2):
@@ -60,9 +52,7 @@ def test_an_unreadable_report_stays_unknown_until_there_is_another(lab):
 
 
 def test_a_command_that_leaves_while_nothing_answers_does_not_say_that_it_goes_on(lab):
-    """
-    Ctrl-C in an outage: the next step is the user's.
-    """
+    """Ctrl-C in an outage: the next step is the user's."""
     controller = lab.up()
 
     def refuse():

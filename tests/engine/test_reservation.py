@@ -1,6 +1,4 @@
-"""
-A TPU out of a reservation: asked for by its full name, waited for, and given up when there is no such one.
-"""
+"""A TPU out of a reservation: asked for by its full name, waited for, and given up when there is no such one."""
 
 import pytest
 
@@ -13,17 +11,13 @@ FULL = f"projects/{PROJECT}/locations/{ZONE}/reservations/mine"
 
 
 def reserved(reservation="mine", **overrides):
-    """
-    Return a spec whose TPU comes out of a reservation.
-    """
+    """Return a spec whose TPU comes out of a reservation."""
     return queued(tpu__reservation=reservation, tpu__spot=False, **overrides)
 
 
 @pytest.mark.parametrize("name", ["mine", FULL, "-"])
 def test_up_takes_the_tpu_out_of_the_reservation(tmp_path, name):
-    """
-    A zone without any other capacity does not matter; the API gets the full name in any case.
-    """
+    """A zone without any other capacity does not matter; the API gets the full name in any case."""
     lab = Lab(tmp_path, reservations=MINE, stockouts=frozenset({ZONE}))
     lab.up(reserved(name))
     assert lab.queued() == {"demo-tpu-g1": "ACTIVE"}
@@ -32,9 +26,7 @@ def test_up_takes_the_tpu_out_of_the_reservation(tmp_path, name):
 
 
 def test_a_reservation_in_use_is_waited_for_as_any_place_in_the_queue(tmp_path):
-    """
-    One order only; nothing is asked for outside of the reservation.
-    """
+    """One order only; nothing is asked for outside of the reservation."""
     lab = Lab(tmp_path, reservations=MINE)
     other = lab.controller(reserved(name="other"), state="other")
     other.cloud.queued.create(other.blueprint.node_order(other.history, ZONE, 1), None)
@@ -45,9 +37,7 @@ def test_a_reservation_in_use_is_waited_for_as_any_place_in_the_queue(tmp_path):
 
 
 def test_a_reservation_that_is_not_there_ends_the_asking_and_names_the_setting(tmp_path):
-    """
-    Without a name the same answer means that the zone is empty, and is no end.
-    """
+    """Without a name the same answer means that the zone is empty, and is no end."""
     lab = Lab(tmp_path, reservations=MINE)
     controller = lab.controller(reserved("yours"))
     with pytest.raises(TpuctlError) as caught:
@@ -59,9 +49,7 @@ def test_a_reservation_that_is_not_there_ends_the_asking_and_names_the_setting(t
 
 
 def test_the_same_answer_to_an_order_without_a_name_is_a_stockout(tmp_path):
-    """
-    A zone whose TPUs are all reserved says so to spot orders as well (docs/facts.md 1.6).
-    """
+    """A zone whose TPUs are all reserved says so to spot orders as well (docs/facts.md 1.6)."""
     lab = Lab(tmp_path)
     lab.cloud.fail_next("tpu.nodes.create", ["zone serves only reservations"])
     controller = lab.up(queued(tpu__request="node"))

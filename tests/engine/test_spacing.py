@@ -1,6 +1,4 @@
-"""
-One object is written once a second at most: what belongs together is one write.
-"""
+"""One object is written once a second at most: what belongs together is one write."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -20,9 +18,7 @@ MACHINES = ".tpuctl/heartbeat/"
 
 @pytest.fixture
 def written(lab, monkeypatch):
-    """
-    Return object -> virtual times at which it was written.
-    """
+    """Return object -> virtual times at which it was written."""
     times = defaultdict(list)
     insert = lab.storage.objects.insert
 
@@ -35,9 +31,7 @@ def written(lab, monkeypatch):
 
 
 def too_soon(written):
-    """
-    Return the controller's objects that were written twice within a second, with the gaps.
-    """
+    """Return the controller's objects that were written twice within a second, with the gaps."""
     found = {}
     for name, times in written.items():
         gaps = [later - earlier for earlier, later in pairwise(times)]
@@ -47,9 +41,7 @@ def too_soon(written):
 
 
 def refusals(lab, monkeypatch):
-    """
-    Let an object change once a second from now on; return where refused changes are noted.
-    """
+    """Let an object change once a second from now on; return where refused changes are noted."""
     objects, found = lab.storage.objects, []
     check = objects.check_rate
 
@@ -68,9 +60,7 @@ def refusals(lab, monkeypatch):
 
 
 def gone(lab, controller):
-    """
-    End a command: what it knows is in the bucket, and the lease given back.
-    """
+    """End a command: what it knows is in the bucket, and the lease given back."""
     controller.record.flush()
     controller.lease.release()
     lab.wait(10)
@@ -78,18 +68,14 @@ def gone(lab, controller):
 
 @pytest.mark.parametrize("request_by", ["node", "queued"])
 def test_no_object_is_written_twice_in_a_second_from_nothing_to_a_job(lab, written, request_by):
-    """
-    Bucket, VM, TPU, code and job, each with its intent and its result.
-    """
+    """Bucket, VM, TPU, code and job, each with its intent and its result."""
     lab.up(a_spec(tpu__request=request_by))
     assert too_soon(written) == {}
     assert written[RECORD]
 
 
 def test_no_object_is_written_twice_in_a_second_while_a_lost_tpu_is_replaced(lab, written):
-    """
-    A deletion and a create in one pass are two intents of one write.
-    """
+    """A deletion and a create in one pass are two intents of one write."""
     controller = lab.up()
     lab.wait(10)
     written.clear()
@@ -101,18 +87,14 @@ def test_no_object_is_written_twice_in_a_second_while_a_lost_tpu_is_replaced(lab
 
 
 def test_a_race_over_zones_is_one_write(lab, written):
-    """
-    Two TPUs are asked for at once: their intents are in the record together, before any of them.
-    """
+    """Two TPUs are asked for at once: their intents are in the record together, before any of them."""
     lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE], tpu__strategy="race"))
     assert lab.mutations()["tpu.nodes.create"] == 2
     assert too_soon(written) == {}
 
 
 def test_a_quiet_look_writes_nothing(lab, written):
-    """
-    Only the lease is renewed, once in its time.
-    """
+    """Only the lease is renewed, once in its time."""
     controller = lab.up()
     controller.one_pass()
     lab.wait(15)
@@ -126,9 +108,7 @@ def test_a_quiet_look_writes_nothing(lab, written):
 
 
 def test_what_a_pass_brought_about_is_in_the_bucket_before_a_long_pause(lab):
-    """
-    Results wait for the next pass only when that comes at once: other computers read the record.
-    """
+    """Results wait for the next pass only when that comes at once: other computers read the record."""
     controller = lab.up()
     lab.wait(10)
     lab.cloud.preempt("demo-tpu-g1", notice=False)
@@ -139,9 +119,7 @@ def test_what_a_pass_brought_about_is_in_the_bucket_before_a_long_pause(lab):
 
 
 def test_new_code_goes_to_the_machine_without_waiting_for_the_claim(lab, monkeypatch):
-    """
-    The next command claims the record with its first intent: nobody is left who could write behind its back.
-    """
+    """The next command claims the record with its first intent: nobody is left who could write behind its back."""
     gone(lab, lab.up())
     refused = refusals(lab, monkeypatch)
     controller = lab.controller()
@@ -155,9 +133,7 @@ def test_new_code_goes_to_the_machine_without_waiting_for_the_claim(lab, monkeyp
 
 
 def test_a_lease_that_was_taken_over_is_claimed_at_once(lab, written):
-    """
-    A holder that has not given it back may still have a write under way, which has to be refused.
-    """
+    """A holder that has not given it back may still have a write under way, which has to be refused."""
     first = lab.up()
     lab.wait(120)
     written.clear()
@@ -169,9 +145,7 @@ def test_a_lease_that_was_taken_over_is_claimed_at_once(lab, written):
 
 
 def test_a_command_that_has_nothing_to_do_gives_its_lease_back_without_waiting(lab, monkeypatch):
-    """
-    It was taken a moment ago and cannot be deleted yet. The next one has it at once, and as a free one.
-    """
+    """It was taken a moment ago and cannot be deleted yet. The next one has it at once, and as a free one."""
     gone(lab, lab.up())
     refused = refusals(lab, monkeypatch)
     quick = lab.controller()
@@ -188,9 +162,7 @@ def test_a_command_that_has_nothing_to_do_gives_its_lease_back_without_waiting(l
 
 
 def test_a_lease_given_back_frees_no_later_one(lab, monkeypatch):
-    """
-    The note names the generation: whoever takes the lease after it is respected.
-    """
+    """The note names the generation: whoever takes the lease after it is respected."""
     gone(lab, lab.up())
     refusals(lab, monkeypatch)
     lab.controller().lease.release()
@@ -203,9 +175,7 @@ def test_a_lease_given_back_frees_no_later_one(lab, monkeypatch):
 
 
 def test_a_slow_pass_leaves_its_results_to_the_next_one_and_that_waits_for_nothing(lab, monkeypatch):
-    """
-    After a change the next look comes at once: a write in between would hold up its intents.
-    """
+    """After a change the next look comes at once: a write in between would hold up its intents."""
     refused, send = refusals(lab, monkeypatch), lab.wire.send
 
     def slowly(request, *args, **options):

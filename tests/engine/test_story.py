@@ -1,6 +1,4 @@
-"""
-Events and the job's log: written to the bucket by one process, read back by another.
-"""
+"""Events and the job's log: written to the bucket by one process, read back by another."""
 
 from orchestrator.engine import job_logs
 from orchestrator.engine.event_log import read_events
@@ -8,9 +6,7 @@ from orchestrator.engine.job_logs import JobLog
 
 
 def test_events_are_stored_and_read_back_in_order(lab):
-    """
-    A report made elsewhere tells the same story.
-    """
+    """A report made elsewhere tells the same story."""
     controller = lab.up()
     stored = read_events(lab.controller(state="another computer").cloud.store)
     assert sorted((e.at, e.kind, e.text) for e in stored) == sorted(
@@ -20,9 +16,7 @@ def test_events_are_stored_and_read_back_in_order(lab):
 
 
 def test_an_event_that_cannot_be_stored_is_kept_for_the_next_time(lab):
-    """
-    A bucket that does not answer delays the story.
-    """
+    """A bucket that does not answer delays the story."""
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.one_pass()
@@ -33,9 +27,7 @@ def test_an_event_that_cannot_be_stored_is_kept_for_the_next_time(lab):
 
 
 def test_no_event_is_lost_when_two_moments_are_the_same(lab):
-    """
-    Events of one pass carry the same time and yet different names.
-    """
+    """Events of one pass carry the same time and yet different names."""
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     for _ in range(2):
@@ -45,9 +37,7 @@ def test_no_event_is_lost_when_two_moments_are_the_same(lab):
 
 
 def test_an_unreadable_event_is_left_out(lab):
-    """
-    One bad object does not take the story away.
-    """
+    """One bad object does not take the story away."""
     controller = lab.up()
     count = len(read_events(controller.cloud.store))
     lab.put(".tpuctl/events/0-00-x.json", b"{")
@@ -55,9 +45,7 @@ def test_an_unreadable_event_is_left_out(lab):
 
 
 def test_the_log_is_followed_over_segments_and_incarnations(lab):
-    """
-    Only whole lines come, each once, in the order in which they were written.
-    """
+    """Only whole lines come, each once, in the order in which they were written."""
     store = lab.up().cloud.store
     log = JobLog(store)
     lab.put("logs/g1/w0/000001.log", b"one\ntwo\nthr")
@@ -71,9 +59,7 @@ def test_the_log_is_followed_over_segments_and_incarnations(lab):
 
 
 def test_the_log_of_one_worker_can_be_chosen(lab):
-    """
-    Workers are told apart, and strange objects are none.
-    """
+    """Workers are told apart, and strange objects are none."""
     store = lab.up().cloud.store
     lab.put("logs/g1/w0/000001.log", b"zero\n")
     lab.put("logs/g1/w1/000001.log", b"one\n")
@@ -83,9 +69,7 @@ def test_the_log_of_one_worker_can_be_chosen(lab):
 
 
 def test_lines_that_do_not_end_are_held_up_to_one_bound(lab, monkeypatch):
-    """
-    Machines may make up workers; a name that no worker has is no log.
-    """
+    """Machines may make up workers; a name that no worker has is no log."""
     monkeypatch.setattr(job_logs, "ALL_RESTS", 2500)
     store = lab.up().cloud.store
     for worker in range(9):

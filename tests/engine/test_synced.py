@@ -1,6 +1,4 @@
-"""
-What is written down before a call is on the disk by then: a computer that loses its power forgets none of it.
-"""
+"""What is written down before a call is on the disk by then: a computer that loses its power forgets none of it."""
 
 import os
 import stat
@@ -15,9 +13,7 @@ NOTES = ("journal.jsonl", "record.json")
 
 
 class Disk:
-    """
-    Know how much of each file would outlive a loss of power now.
-    """
+    """Know how much of each file would outlive a loss of power now."""
 
     def __init__(self):
         self._safe, self._named = {}, set()

@@ -1,6 +1,4 @@
-"""
-What cannot be seen is unknown, and nothing is made or deleted because of it (I7).
-"""
+"""What cannot be seen is unknown, and nothing is made or deleted because of it (I7)."""
 
 import json
 
@@ -19,9 +17,7 @@ LOOKS = {
 
 @pytest.mark.parametrize("sight", LOOKS)
 def test_an_answer_that_does_not_come_changes_nothing(lab, sight):
-    """
-    503 on one look after another for two hours: no create, no delete, and then it goes on as before.
-    """
+    """503 on one look after another for two hours: no create, no delete, and then it goes on as before."""
     controller = lab.up()
     before = lab.mutations()
     method, fault = LOOKS[sight]
@@ -39,9 +35,7 @@ def test_an_answer_that_does_not_come_changes_nothing(lab, sight):
 
 @pytest.mark.parametrize("sight", ["nodes", "heartbeats"])
 def test_what_was_lost_meanwhile_is_seen_only_when_sight_is_back(lab, sight):
-    """
-    A node that vanishes while nobody can look is not replaced before it was missed twice.
-    """
+    """A node that vanishes while nobody can look is not replaced before it was missed twice."""
     controller = lab.up()
     method, fault = LOOKS[sight]
     lab.cloud.set_node_state("demo-tpu-g1", "vanish")
@@ -54,9 +48,7 @@ def test_what_was_lost_meanwhile_is_seen_only_when_sight_is_back(lab, sight):
 
 
 def test_a_zone_hidden_from_the_project_makes_the_whole_sight_unknown(lab):
-    """
-    One of two zones answers 403: the node may be there, so none is made.
-    """
+    """One of two zones answers 403: the node may be there, so none is made."""
     controller = lab.controller(a_spec(tpu__zones=[ZONE, OTHER_ZONE]))
     controller.want()
     lab.change(hidden_zones=frozenset({OTHER_ZONE}))
@@ -66,9 +58,7 @@ def test_a_zone_hidden_from_the_project_makes_the_whole_sight_unknown(lab):
 
 
 def test_a_partial_list_is_no_proof_of_absence(lab, monkeypatch):
-    """
-    `unreachable` in a list that answers 200 makes it unknown, however long it lasts.
-    """
+    """`unreachable` in a list that answers 200 makes it unknown, however long it lasts."""
     controller = lab.up()
     real = lab.wire.send
 
@@ -94,9 +84,7 @@ def test_a_partial_list_is_no_proof_of_absence(lab, monkeypatch):
     "body", [b"", b"{", b"[]", b'{"phase": "dancing"}', b'{"phase": "run", "worker": 0}']
 )
 def test_a_heartbeat_that_cannot_be_read_is_unknown(lab, body):
-    """
-    A worker that cannot be understood is not a worker that is gone: its job is left alone.
-    """
+    """A worker that cannot be understood is not a worker that is gone: its job is left alone."""
     controller = lab.up()
     lab.machines.running.clear()
     lab.clock.advance(600)
@@ -107,9 +95,7 @@ def test_a_heartbeat_that_cannot_be_read_is_unknown(lab, body):
 
 
 def test_a_bucket_deleted_by_hand_is_said_and_not_papered_over(lab):
-    """
-    No empty bucket takes the place of one that held checkpoints.
-    """
+    """No empty bucket takes the place of one that held checkpoints."""
     controller = lab.up()
     controller.cloud.buckets.delete(lab.bucket)
     lab.machines.running.clear()

@@ -1,6 +1,4 @@
-"""
-The examples' deployment files are valid, and the machines' scripts render from them.
-"""
+"""The examples' deployment files are valid, and the machines' scripts render from them."""
 
 import subprocess
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""
-examples/numpy-lm: killed at any moment it goes on as if nothing had happened, alone and in a gang.
-"""
+"""examples/numpy-lm: killed at any moment it goes on as if nothing had happened, alone and in a gang."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""
-examples/*/venv.sh: one environment for each list of pins, made once, never believed half made.
-"""
+"""examples/*/venv.sh: one environment for each list of pins, made once, never believed half made."""
 
 import hashlib
 import os

@@ -40,9 +40,7 @@ class Layout:
 
 
 def npy(number: int | None = None) -> bytes:
-    """
-    Return an array of numpy: BYTES, or one number.
-    """
+    """Return an array of numpy: BYTES, or one number."""
     kind, shape, body = ("<u1", f"({len(BYTES)},)", BYTES) if number is None else ("<i8", "()", b"")
     kind = kind.replace("<u1", "|u1")
     if number is not None:
@@ -53,9 +51,7 @@ def npy(number: int | None = None) -> bytes:
 
 
 def npz(step: int | None) -> bytes:
-    """
-    Return an archive of numpy, with the step in it or not.
-    """
+    """Return an archive of numpy, with the step in it or not."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr(zipfile.ZipInfo("weights.npy"), npy())
@@ -65,17 +61,13 @@ def npz(step: int | None) -> bytes:
 
 
 def msgpack(step: int) -> bytes:
-    """
-    Return what flax's older checkpoints are: a map with the step and an array of bytes.
-    """
+    """Return what flax's older checkpoints are: a map with the step and an array of bytes."""
     head = b"\x82\xa4step\xce" + struct.pack(">I", step)
     return head + b"\xa6params\xc6" + struct.pack(">I", len(BYTES)) + BYTES
 
 
 def joblib(step: int) -> bytes:
-    """
-    Return what joblib.dump writes: a pickle with the bytes of an array behind its description.
-    """
+    """Return what joblib.dump writes: a pickle with the bytes of an array behind its description."""
     key = pickle.dumps({"epoch": step}, protocol=2)[2:-1]
     kind = b"cnumpy\ndtype\nX\x02\x00\x00\x00u1\x85R"
     length = pickle.dumps((len(BYTES),), protocol=2)[2:-1]
@@ -85,24 +77,18 @@ def joblib(step: int) -> bytes:
 
 
 def xgboost(step: int) -> bytes:
-    """
-    Return what xgboost's save_model writes as JSON.
-    """
+    """Return what xgboost's save_model writes as JSON."""
     return json.dumps({"learner": {"weights": [step] * 500}, "version": [3, 2, 0]}).encode()
 
 
 def old_torch(state: object) -> bytes:
-    """
-    Return what torch.save wrote before 1.6: pickles, then the tensors' bytes.
-    """
+    """Return what torch.save wrote before 1.6: pickles, then the tensors' bytes."""
     parts = [0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, state, []]
     return b"".join(pickle.dumps(part, protocol=2) for part in parts)
 
 
 def orbax(folder: str, item: str = "default/") -> Callable[[int], Save]:
-    """
-    Return the writer of Orbax in place: metadata without a commit, arrays, metadata with it, commit file.
-    """
+    """Return the writer of Orbax in place: metadata without a commit, arrays, metadata with it, commit file."""
 
     def write(step: int) -> Save:
         top = folder.format(step=step)
@@ -119,9 +105,7 @@ def orbax(folder: str, item: str = "default/") -> Callable[[int], Save]:
 
 
 def hugging_face(weights: str, *, resumable: bool = True) -> Callable[[int], Save]:
-    """
-    Return the writer of the Trainer.
-    """
+    """Return the writer of the Trainer."""
 
     def write(step: int) -> Save:
         top = f"checkpoint-{step}"
@@ -137,9 +121,7 @@ def hugging_face(weights: str, *, resumable: bool = True) -> Callable[[int], Sav
 
 
 def accelerate(step: int) -> Save:
-    """
-    Write what `save_state` does.
-    """
+    """Write what `save_state` does."""
     top = f"step_{step}"
     return [
         (f"{top}/model.safetensors", safetensors()),
@@ -150,17 +132,13 @@ def accelerate(step: int) -> Save:
 
 
 def lightning(step: int) -> Save:
-    """
-    Write what ModelCheckpoint does with save_last.
-    """
+    """Write what ModelCheckpoint does with save_last."""
     state = {"epoch": step // 10, "global_step": step, "state_dict": {}}
     return [(f"epoch={step // 10}-step={step}.ckpt", archive(state)), ("last.ckpt", archive(state))]
 
 
 def tf(step: int) -> Save:
-    """
-    Write what tf.train.Checkpoint does.
-    """
+    """Write what tf.train.Checkpoint does."""
     name = f"ckpt-{step}"
     return [
         (f"{name}.data-00000-of-00001", BYTES),
@@ -170,23 +148,17 @@ def tf(step: int) -> Save:
 
 
 def one(name: str, data: Callable[[int], bytes]) -> Callable[[int], Save]:
-    """
-    Return the writer of one file.
-    """
+    """Return the writer of one file."""
     return lambda step: [(name.format(step=step), data(step))]
 
 
 def pickled(**more: object) -> Callable[[int], bytes]:
-    """
-    Return the writer of a zip of torch.save with the step under a name.
-    """
+    """Return the writer of a zip of torch.save with the step under a name."""
     return lambda step: archive({key: step if value is None else value for key, value in more.items()})
 
 
 def several(*files: tuple[str, Callable[[int], bytes]]) -> Callable[[int], Save]:
-    """
-    Return the writer of several files.
-    """
+    """Return the writer of several files."""
     return lambda step: [(name.format(step=step), data(step)) for name, data in files]
 
 
@@ -286,8 +258,6 @@ LAYOUTS: Sequence[Layout] = (
 
 
 def steps(layout: Layout) -> Iterator[Save]:
-    """
-    Yield two saves, one after the other.
-    """
+    """Yield two saves, one after the other."""
     yield layout.write(20)
     yield layout.write(40)

@@ -27,9 +27,7 @@ PARTS = (0.1, 0.5, 0.999)
 
 @dataclass(frozen=True)
 class Row:
-    """
-    Hold what a run found of one layout, in words.
-    """
+    """Hold what a run found of one layout, in words."""
 
     layout: str
     format: str
@@ -43,18 +41,14 @@ class Row:
 
 
 class Bench:
-    """
-    Hold one lab; every layout gets machines and a bucket folder of its own.
-    """
+    """Hold one lab; every layout gets machines and a bucket folder of its own."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
         self.count = 0
 
     def parts(self, *, in_bucket: bool = False, incarnation: int = 1) -> Parts:
-        """
-        Return the parts of an agent on a new machine with an empty disk.
-        """
+        """Return the parts of an agent on a new machine with an empty disk."""
         self.count += 1
         folder = {"CHECKPOINT_DIR": f"gs://{BUCKET}/checkpoints"} if in_bucket else {}
         machine = self.lab.machine(
@@ -63,9 +57,7 @@ class Bench:
         return wire(read_settings(machine.env), machine.env)
 
     def clear(self) -> None:
-        """
-        Empty the bucket.
-        """
+        """Empty the bucket."""
         with self.lab.storage.lock:
             for one in list(self.lab.storage.objects.all()):
                 if one.name.startswith(("checkpoints/", ".tpuctl/")):
@@ -73,9 +65,7 @@ class Bench:
 
 
 def put(root: Path, saved: Save) -> None:
-    """
-    Write a save's files.
-    """
+    """Write a save's files."""
     for name, data in saved:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,9 +73,7 @@ def put(root: Path, saved: Save) -> None:
 
 
 def row_of(layout: Layout, bench: Bench) -> Row:
-    """
-    Run one layout. Raises AssertionError where it is not as it must be.
-    """
+    """Run one layout. Raises AssertionError where it is not as it must be."""
     bench.clear()
     seen, committed, restored = _local(layout, bench)
     bench.clear()
@@ -99,9 +87,7 @@ def row_of(layout: Layout, bench: Bench) -> Row:
 
 
 def _local(layout: Layout, bench: Bench) -> tuple[str, str, str]:
-    """
-    Save twice, commit each, and restore the newest to an empty disk.
-    """
+    """Save twice, commit each, and restore the newest to an empty disk."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     root = parts.local.folder
@@ -137,17 +123,13 @@ def _local(layout: Layout, bench: Bench) -> tuple[str, str, str]:
 
 
 def _same(root: Path, saved: dict[str, bytes]) -> None:
-    """
-    Ask for every file of the save, byte for byte; what a framework needs beside them may be there too.
-    """
+    """Ask for every file of the save, byte for byte; what a framework needs beside them may be there too."""
     for name, data in saved.items():
         assert (root / name).read_bytes() == data or name in ("checkpoint", "last.json"), f"{name} differs"
 
 
 def _torn(layout: Layout, bench: Bench) -> str:
-    """
-    Commit an older save, then write a newer one as kills may leave it, in many ways; none is committed.
-    """
+    """Commit an older save, then write a newer one as kills may leave it, in many ways; none is committed."""
     cuts = 0
     for left in _remains(layout):
         parts = bench.parts()
@@ -171,9 +153,7 @@ def _torn(layout: Layout, bench: Bench) -> str:
 
 
 def _remains(layout: Layout) -> list[Save]:
-    """
-    Return what kills leave of the save of step 40: fewer files, or one that is cut.
-    """
+    """Return what kills leave of the save of step 40: fewer files, or one that is cut."""
     saved = layout.write(40)
     counts = range(1, len(saved)) if not layout.in_place and not layout.copies else ()
     found = [saved[:count] for count in counts]
@@ -186,18 +166,14 @@ def _remains(layout: Layout) -> list[Save]:
 
 
 def _tells_when_cut(layout: Layout, name: str) -> bool:
-    """
-    Leave out files whose order of writing proves them, and fairseq's copy, which it repairs.
-    """
+    """Leave out files whose order of writing proves them, and fairseq's copy, which it repairs."""
     if name == "checkpoint_last.pt":
         return False
     return layout.format not in ("orbax", "tf") or name.endswith((".index",))
 
 
 class _Store:
-    """
-    Let the controller's judge read the lab's bucket.
-    """
+    """Let the controller's judge read the lab's bucket."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -214,9 +190,7 @@ class _Store:
 
 
 def _in_bucket(layout: Layout, bench: Bench) -> tuple[str, str, str]:
-    """
-    Write two saves straight to the bucket, the second one object by object.
-    """
+    """Write two saves straight to the bucket, the second one object by object."""
     parts = bench.parts(in_bucket=True)
     for name, data in layout.write(20):
         bench.lab.put(f"checkpoints/{name}", data)
@@ -252,26 +226,20 @@ def _single(layout: Layout) -> bool:
 
 
 def _second(store: _Store) -> int | None:
-    """
-    Return the newest complete step as the controller judges.
-    """
+    """Return the newest complete step as the controller judges."""
     found = read_checkpoints(store, CheckpointSpec(format="auto", dir="bucket"))  # type: ignore[arg-type]
     return next((one.step for one in found if one.complete), None)
 
 
 def rows() -> list[Row]:
-    """
-    Run every layout.
-    """
+    """Run every layout."""
     with tempfile.TemporaryDirectory() as folder, running_lab(Path(folder)) as lab:
         bench = Bench(lab)
         return [row_of(layout, bench) for layout in LAYOUTS]
 
 
 def text_of(found: list[Row]) -> str:
-    """
-    Return the table in Markdown.
-    """
+    """Return the table in Markdown."""
     head = (
         "| layout | `auto` calls it | seen | committed | torn one refused | restored "
         "| bucket: seen | bucket: torn one refused | bucket: `TPUCTL_RESUME` ends with |"
@@ -288,9 +256,7 @@ def text_of(found: list[Row]) -> str:
 
 
 def in_page(table: str, page: str) -> str:
-    """
-    Return the page with that table in it.
-    """
+    """Return the page with that table in it."""
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{table}\n{END}{rest.partition(END)[2]}"
 

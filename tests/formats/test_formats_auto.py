@@ -1,6 +1,4 @@
-"""
-What `auto` promises beyond one layout: the choice stays, steps only grow, nothing torn takes their place.
-"""
+"""What `auto` promises beyond one layout: the choice stays, steps only grow, nothing torn takes their place."""
 
 import json
 from collections.abc import Iterator
@@ -42,33 +40,25 @@ while step < 60:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """
-    Run a bucket.
-    """
+    """Run a bucket."""
     with running_lab(tmp_path) as lab:
         yield Bench(lab)
 
 
 def saved(parts: Parts, name: str, data: bytes) -> bool:
-    """
-    Write one file and commit; say whether anything was.
-    """
+    """Write one file and commit; say whether anything was."""
     put(parts.local.folder, [(name, data)])
     return parts.committer.commit()
 
 
 def step_now(parts: Parts) -> int | None:
-    """
-    Return the newest complete step in the bucket.
-    """
+    """Return the newest complete step in the bucket."""
     newest = parts.catalogue.newest()
     return newest.step if newest is not None else None
 
 
 def test_a_stray_file_gives_way_to_the_frameworks_own_saves(bench: Bench) -> None:
-    """
-    Weights to start from, with a large number in their name, must not stand in the way of real checkpoints.
-    """
+    """Weights to start from, with a large number in their name, must not stand in the way of real checkpoints."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     assert saved(parts, "pretrained_100000.pt", archive())
@@ -83,9 +73,7 @@ def test_a_stray_file_gives_way_to_the_frameworks_own_saves(bench: Bench) -> Non
 
 
 def test_the_newest_manifest_decides_for_the_next_machine(bench: Bench) -> None:
-    """
-    A stray file that is there first on the next machine changes nothing.
-    """
+    """A stray file that is there first on the next machine changes nothing."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     put(parts.local.folder, hugging_face("model.safetensors")(20))
@@ -100,9 +88,7 @@ def test_the_newest_manifest_decides_for_the_next_machine(bench: Bench) -> None:
 
 
 def test_a_count_proves_no_target_and_grows_over_machines(bench: Bench) -> None:
-    """
-    A file that tells no step is counted, each content once, on from where the last machine was.
-    """
+    """A file that tells no step is counted, each content once, on from where the last machine was."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     for number in range(3):
@@ -122,9 +108,7 @@ def test_a_count_proves_no_target_and_grows_over_machines(bench: Bench) -> None:
 
 
 def test_the_step_that_the_job_reported_names_a_file_that_tells_none(bench: Bench) -> None:
-    """
-    It is better than a count, and proves no target either.
-    """
+    """It is better than a count, and proves no target either."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.status.set(step=70)
@@ -134,9 +118,7 @@ def test_the_step_that_the_job_reported_names_a_file_that_tells_none(bench: Benc
 
 
 def test_a_job_that_begins_again_does_not_replace_what_is_further(bench: Bench) -> None:
-    """
-    Otherwise a script that ignores its checkpoint would push the good ones out of the bucket.
-    """
+    """Otherwise a script that ignores its checkpoint would push the good ones out of the bucket."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     assert saved(parts, "ckpt.pt", archive({"iter_num": 500}))
@@ -148,9 +130,7 @@ def test_a_job_that_begins_again_does_not_replace_what_is_further(bench: Bench) 
 
 
 def test_a_number_that_belongs_to_the_name_is_no_step_for_ever(bench: Bench) -> None:
-    """
-    `vit_b_16.pth` is replaced in place: the second content is committed too, as a count.
-    """
+    """`vit_b_16.pth` is replaced in place: the second content is committed too, as a count."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     assert saved(parts, "vit_b_16.pth", archive({"x": 1}))
@@ -159,9 +139,7 @@ def test_a_number_that_belongs_to_the_name_is_no_step_for_ever(bench: Bench) -> 
 
 
 def test_what_belongs_to_one_save_stays_together(bench: Bench) -> None:
-    """
-    A model whose optimizer is not there yet is no save, where earlier saves had both.
-    """
+    """A model whose optimizer is not there yet is no save, where earlier saves had both."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     put(parts.local.folder, [("model_10.pt", archive()), ("optim_10.pt", archive())])
@@ -175,9 +153,7 @@ def test_what_belongs_to_one_save_stays_together(bench: Bench) -> None:
 
 
 def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(bench: Bench) -> None:
-    """
-    While the job runs a file has to stay the same for a look; some programs save more often than that.
-    """
+    """While the job runs a file has to stay the same for a look; some programs save more often than that."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.local.forget()
@@ -190,9 +166,7 @@ def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(b
 
 
 def test_a_numbered_file_alone_does_not_follow_a_save_with_the_file_that_is_replaced(bench: Bench) -> None:
-    """
-    Lightning goes on from last.ckpt: with step=20.ckpt alone it would begin at step 0 on the next machine.
-    """
+    """Lightning goes on from last.ckpt: with step=20.ckpt alone it would begin at step 0 on the next machine."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.local.forget()
@@ -210,9 +184,7 @@ def test_a_numbered_file_alone_does_not_follow_a_save_with_the_file_that_is_repl
 def test_numbered_files_count_where_those_beside_them_are_never_whole(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A broken file that nobody replaces must not keep a whole training out of the bucket.
-    """
+    """A broken file that nobody replaces must not keep a whole training out of the bucket."""
     now = [1000.0]
     monkeypatch.setattr(
         local_checkpoints, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 1)
@@ -231,9 +203,7 @@ def test_numbered_files_count_where_those_beside_them_are_never_whole(
 
 
 def test_a_version_of_a_name_is_no_series_of_its_own(bench: Bench) -> None:
-    """
-    Lightning saves step=40-v1.ckpt beside the step=40.ckpt that it went on from, and then step=60.ckpt.
-    """
+    """Lightning saves step=40-v1.ckpt beside the step=40.ckpt that it went on from, and then step=60.ckpt."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     put(parts.local.folder, [("step=40.ckpt", _lightning(40)), ("step=40-v1.ckpt", _lightning(40))])
@@ -245,9 +215,7 @@ def test_a_version_of_a_name_is_no_series_of_its_own(bench: Bench) -> None:
 
 
 def test_a_job_that_ended_in_order_has_no_file_outstanding(bench: Bench) -> None:
-    """
-    A series that has no file of the last step is waited for while the job runs, and not when it has ended.
-    """
+    """A series that has no file of the last step is waited for while the job runs, and not when it has ended."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     for step in (10, 20):
@@ -266,9 +234,7 @@ def _lightning(step: int) -> bytes:
 
 
 def _both(parts: Parts, step: int) -> bool:
-    """
-    Save as Lightning does with save_last: a numbered file, and the same bytes as last.ckpt.
-    """
+    """Save as Lightning does with save_last: a numbered file, and the same bytes as last.ckpt."""
     put(parts.local.folder, [(f"step={step}.ckpt", _lightning(step)), ("last.ckpt", _lightning(step))])
     return parts.committer.commit()
 
@@ -277,9 +243,7 @@ def _both(parts: Parts, step: int) -> bool:
 def test_bytes_that_nobody_can_read_are_committed_when_each_save_is_renamed(
     bench: Bench, *, renamed: bool
 ) -> None:
-    """
-    A program of one's own that saves `weights.bin` all the time: only a rename proves that it is whole.
-    """
+    """A program of one's own that saves `weights.bin` all the time: only a rename proves that it is whole."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     parts.local.forget()
@@ -296,9 +260,7 @@ def test_bytes_that_nobody_can_read_are_committed_when_each_save_is_renamed(
 
 @pytest.mark.parametrize("folder", ["../x", "/x", "a/../../x", "a/..", ""])
 def test_a_manifest_leads_out_of_no_folder(folder: str) -> None:
-    """
-    Nested folders are allowed, ways out of them are not.
-    """
+    """Nested folders are allowed, ways out of them are not."""
     body = {"schema": 1, "folder": "a/b", "files": [], "at": 0, "step": 1, "incarnation": 1, "worker": 0}
     body["workers"] = 1
     assert parse(json.dumps(body).encode(), "here").folder == "a/b"
@@ -307,9 +269,7 @@ def test_a_manifest_leads_out_of_no_folder(folder: str) -> None:
 
 
 def test_an_old_manifest_tells_its_step_and_no_format() -> None:
-    """
-    Checkpoints from before `auto` stay what they are.
-    """
+    """Checkpoints from before `auto` stay what they are."""
     body = {"schema": 1, "folder": ".", "files": [], "at": 0, "step": 7, "incarnation": 1, "worker": 0}
     old = parse(json.dumps({**body, "workers": 1}).encode(), "here")
     assert (old.format, old.told, old.proven) == ("", 7, True)
@@ -325,17 +285,13 @@ def test_an_old_manifest_tells_its_step_and_no_format() -> None:
     ],
 )  # fmt: skip
 def test_the_number_of_a_name(name: str, number: int | None) -> None:
-    """
-    Ranks, parts, versions, metrics and sizes of models are no steps.
-    """
+    """Ranks, parts, versions, metrics and sizes of models are no steps."""
     found = numbered(name)
     assert (found.number if found else None) == number
 
 
 def test_a_file_tells_its_step_and_runs_nothing(tmp_path: Path) -> None:
-    """
-    A pickle that would call something gives blanks instead; other kinds are read by their headers.
-    """
+    """A pickle that would call something gives blanks instead; other kinds are read by their headers."""
     (tmp_path / "a.pt").write_bytes(archive({"epoch": 3, "global_step": 120}))
     (tmp_path / "b.pth").write_bytes(old_torch({"epoch": 4}))
     (tmp_path / "c.npz").write_bytes(npz(50))
@@ -357,9 +313,7 @@ def test_a_file_tells_its_step_and_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_program_that_replaces_its_file_resumes_on_the_next_machine(lab_of: Lab) -> None:
-    """
-    Killed without a word, it goes on from what was committed; at the end the target is proven by the file.
-    """
+    """Killed without a word, it goes on from what was committed; at the end the target is proven by the file."""
     code = IN_PLACE.format(tests=str(Path(__file__).parents[2]))
     lab_of.code = lab_of.put_bundle({"train.py": code.encode()})
     settings = {"CHECKPOINT_FORMAT": "auto", "TARGET_STEPS": 60}
@@ -376,8 +330,6 @@ def test_a_program_that_replaces_its_file_resumes_on_the_next_machine(lab_of: La
 
 @pytest.fixture
 def lab_of(tmp_path: Path) -> Iterator[Lab]:
-    """
-    Run a bucket for machines.
-    """
+    """Run a bucket for machines."""
     with running_lab(tmp_path) as lab:
         yield lab

@@ -1,6 +1,4 @@
-"""
-What lies beside a save comes back with it: pointers, links, tokenizers, the files of a layout nobody knows.
-"""
+"""What lies beside a save comes back with it: pointers, links, tokenizers, the files of a layout nobody knows."""
 
 import json
 import os
@@ -24,26 +22,20 @@ from tests.formats.table import Bench, put
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """
-    Run a bucket.
-    """
+    """Run a bucket."""
     with running_lab(tmp_path) as lab:
         yield Bench(lab)
 
 
 def begun(bench: Bench) -> Parts:
-    """
-    Return the parts of a machine whose job runs.
-    """
+    """Return the parts of a machine whose job runs."""
     parts = bench.parts()
     parts.committer.begin(1, None)
     return parts
 
 
 def back(bench: Bench, parts: Parts) -> Path:
-    """
-    Return the folder of a new machine after its restore of the newest checkpoint.
-    """
+    """Return the folder of a new machine after its restore of the newest checkpoint."""
     newest = parts.catalogue.newest()
     assert newest is not None, parts.local.steps()
     other = bench.parts(incarnation=2)
@@ -97,9 +89,7 @@ def _zarr_list(step: int) -> Save:
 
 @pytest.mark.parametrize("write", [_deepspeed, _megatron, _detectron, _mixed, _t5x, _zarr_list, _hydra])
 def test_each_file_that_a_program_needs_comes_back(bench: Bench, write) -> None:
-    """
-    DeepSpeed, Megatron and Detectron2 begin at step 0 without the file that names their newest save.
-    """
+    """DeepSpeed, Megatron and Detectron2 begin at step 0 without the file that names their newest save."""
     parts = begun(bench)
     for step in (20, 40):
         put(parts.local.folder, write(step))
@@ -113,9 +103,7 @@ def test_each_file_that_a_program_needs_comes_back(bench: Bench, write) -> None:
 
 
 def test_a_pointer_that_comes_later_is_committed_too(bench: Bench) -> None:
-    """
-    A kill between the save and the file that names it is rare; a look between them is not.
-    """
+    """A kill between the save and the file that names it is rare; a look between them is not."""
     parts = begun(bench)
     put(parts.local.folder, _megatron(20))
     put(parts.local.folder, _megatron(40)[:1])
@@ -128,9 +116,7 @@ def test_a_pointer_that_comes_later_is_committed_too(bench: Bench) -> None:
 
 @pytest.mark.parametrize("size", [10, 5000])
 def test_what_changes_beside_a_save_is_not_committed_for_ever(bench: Bench, size: int) -> None:
-    """
-    A table of results that grows at each step would carry the whole model to the bucket each time.
-    """
+    """A table of results that grows at each step would carry the whole model to the bucket each time."""
     parts = begun(bench)
     put(parts.local.folder, [("ckpt_10.pt", archive()), ("results.csv", b"0" * size)])
     assert parts.committer.commit()
@@ -146,9 +132,7 @@ def test_what_changes_beside_a_save_is_not_committed_for_ever(bench: Bench, size
 
 @pytest.mark.parametrize("folder", [True, False])
 def test_a_link_to_the_newest_save_is_a_link_again(bench: Bench, *, folder: bool) -> None:
-    """
-    `latest -> step_40`: without it the program finds nothing, with a copy in its place it cannot replace it.
-    """
+    """`latest -> step_40`: without it the program finds nothing, with a copy in its place it cannot replace it."""
     parts = begun(bench)
     for step in (20, 40):
         name = f"step_{step}" if folder else f"step_{step}.pt"
@@ -165,9 +149,7 @@ def test_a_link_to_the_newest_save_is_a_link_again(bench: Bench, *, folder: bool
 
 
 def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
-    """
-    A manifest lies where the job may write; a link through another one is not made either.
-    """
+    """A manifest lies where the job may write; a link through another one is not made either."""
     value = {
         "schema": 1,
         "step": 1,
@@ -189,9 +171,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
 
 
 def test_steps_that_begin_again_with_each_epoch_are_ordered_by_the_epoch(bench: Bench) -> None:
-    """
-    `epoch_2_step_500.pt` is newer than `epoch_1_step_900.pt`; the number of neither is the training's step.
-    """
+    """`epoch_2_step_500.pt` is newer than `epoch_1_step_900.pt`; the number of neither is the training's step."""
     parts = begun(bench)
     for name in ("epoch_1_step_500.pt", "epoch_1_step_900.pt", "epoch_2_step_500.pt", "epoch_2_step_900.pt"):
         put(parts.local.folder, [(name, archive({"of": name}))])
@@ -200,9 +180,7 @@ def test_steps_that_begin_again_with_each_epoch_are_ordered_by_the_epoch(bench: 
 
 
 def test_a_second_part_of_a_job_does_not_wait_for_the_numbers_of_the_first() -> None:
-    """
-    A pretraining saved up to step 100; the fine-tuning after it begins at 10, and shall not rest for long.
-    """
+    """A pretraining saved up to step 100; the fine-tuning after it begins at 10, and shall not rest for long."""
 
     def about(name: str) -> tuple[int, float]:
         return 5000, 1000.0 * name.startswith("tuned") + float(name.rpartition("_")[2].partition(".")[0])
@@ -218,9 +196,7 @@ def test_a_second_part_of_a_job_does_not_wait_for_the_numbers_of_the_first() -> 
 
 
 def test_a_run_in_a_folder_of_its_own_date_leaves_the_saves_of_the_run_before_behind() -> None:
-    """
-    A program that makes a new dated folder at each start would carry one more model after each preemption.
-    """
+    """A program that makes a new dated folder at each start would carry one more model after each preemption."""
     first, second = (f"runs/exp_2026-11-23_16-40-0{number}" for number in (1, 2))
     ages = {f"{first}/ckpt-20/model.pt": 1.0, f"{first}/ckpt-40/model.pt": 2.0}
     went_on = {**ages, f"{second}/ckpt-60/model.pt": 3.0}
@@ -235,9 +211,7 @@ def test_a_run_in_a_folder_of_its_own_date_leaves_the_saves_of_the_run_before_be
 
 
 def test_of_the_versions_of_a_name_the_youngest_is_resumed_from() -> None:
-    """
-    A Lightning script that went on from `last.ckpt` saves to `last-v1.ckpt`, the next one to `last-v2.ckpt`.
-    """
+    """A Lightning script that went on from `last.ckpt` saves to `last-v1.ckpt`, the next one to `last-v2.ckpt`."""
     ages = {"last.ckpt": 1.0, "last-v1.ckpt": 2.0, "last-v2.ckpt": 3.0, "best.ckpt": 4.0}
     assert main_of(group(list(among(ages, lambda name: (9, ages[name]))))) == "last-v2.ckpt"
     ages["last.ckpt"] = 5.0
@@ -245,9 +219,7 @@ def test_of_the_versions_of_a_name_the_youngest_is_resumed_from() -> None:
 
 
 def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(bench: Bench) -> None:
-    """
-    A script that trains twice would train the first part again; the second one counts anew, and further.
-    """
+    """A script that trains twice would train the first part again; the second one counts anew, and further."""
     parts = begun(bench)
     parts.local.forget()
     for part, last in (("first", 20), ("tuned", 40)):
@@ -270,9 +242,7 @@ def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(bench: Benc
     "name", ["config.json", "vocab.txt", "train.log", "tokenizer.json", "args.yaml", "run_id"]
 )
 def test_what_a_program_writes_at_its_start_is_no_save(bench: Bench, name: str) -> None:
-    """
-    Where nothing is known a guess may be wrong; settings and names of runs are no model.
-    """
+    """Where nothing is known a guess may be wrong; settings and names of runs are no model."""
     parts = begun(bench)
     put(parts.local.folder, [(name, b"{}" if name == "run_id" else b"x" * 5000)])
     assert not parts.committer.commit()
@@ -280,9 +250,7 @@ def test_what_a_program_writes_at_its_start_is_no_save(bench: Bench, name: str) 
 
 
 def test_a_file_of_joblib_is_whole_or_cut(tmp_path: Path) -> None:
-    """
-    Its arrays lie between the opcodes, so a plain walk of the pickle calls each such file torn.
-    """
+    """Its arrays lie between the opcodes, so a plain walk of the pickle calls each such file torn."""
     path, data = tmp_path / "model.joblib", joblib(3)
     path.write_bytes(data)
     assert fault_of(path) == ""

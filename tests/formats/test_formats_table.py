@@ -1,6 +1,4 @@
-"""
-Every layout of docs/formats.md, run with small files of ours: seen, committed, torn, restored.
-"""
+"""Every layout of docs/formats.md, run with small files of ours: seen, committed, torn, restored."""
 
 from collections.abc import Iterator
 
@@ -13,26 +11,20 @@ from tests.formats.table import PAGE, Bench, in_page, row_of, text_of
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """
-    Run one bucket for all layouts of a process.
-    """
+    """Run one bucket for all layouts of a process."""
     with running_lab(tmp_path_factory.mktemp("formats")) as lab:
         yield Bench(lab)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: one.name)
 def test_the_page_says_what_a_run_of_the_layout_finds(bench: Bench, layout: Layout) -> None:
-    """
-    The row of docs/formats.md is the row of this run, and none of its cells is empty.
-    """
+    """The row of docs/formats.md is the row of this run, and none of its cells is empty."""
     line = text_of([row_of(layout, bench)]).splitlines()[-1]
     assert line in PAGE.read_text().splitlines(), "write it anew: python -m tests.formats.table"
 
 
 def test_the_page_names_every_layout_once() -> None:
-    """
-    A layout that is gone leaves no row behind.
-    """
+    """A layout that is gone leaves no row behind."""
     page = PAGE.read_text()
     for layout in LAYOUTS:
         assert page.count(f"\n| {layout.name} |") == 1

@@ -1,6 +1,4 @@
-"""
-What the tests of the adapters share: a local cloud on a virtual clock, and a server with canned answers.
-"""
+"""What the tests of the adapters share: a local cloud on a virtual clock, and a server with canned answers."""
 
 import json
 import threading
@@ -38,9 +36,7 @@ ACCOUNT = "123456789012-compute@developer.gserviceaccount.com"
 
 @dataclass
 class Lab:
-    """
-    A local cloud and the adapters over it.
-    """
+    """A local cloud and the adapters over it."""
 
     clock: VirtualClock
     local: LocalCloud
@@ -66,9 +62,7 @@ class Lab:
 
 
 def a_lab(**settings: Any) -> Lab:
-    """
-    Return a local cloud that is mounted into the sessions of the clients.
-    """
+    """Return a local cloud that is mounted into the sessions of the clients."""
     clock = VirtualClock()
     local = LocalCloud(clock, NoHosts(), LocalSettings(**{"fresh_project": False, **settings}))
     storage = Storage(clock, taken_names=["somebody-elses"])
@@ -82,16 +76,12 @@ def a_lab(**settings: Any) -> Lab:
 
 
 def vms_of(lab: Lab) -> ComputeVms:
-    """
-    Return the VM adapter; one object for a test, because it remembers request ids.
-    """
+    """Return the VM adapter; one object for a test, because it remembers request ids."""
     return ComputeVms(lab.clients)
 
 
 def a_node(**changes: Any) -> NodeOrder:
-    """
-    Return an order for a spot v5litepod-8.
-    """
+    """Return an order for a spot v5litepod-8."""
     values: dict[str, Any] = {
         "name": "demo-tpu-g3",
         "zone": ZONE,
@@ -108,9 +98,7 @@ def a_node(**changes: Any) -> NodeOrder:
 
 
 def a_vm(**changes: Any) -> VmOrder:
-    """
-    Return an order for a small standard VM.
-    """
+    """Return an order for a small standard VM."""
     values: dict[str, Any] = {
         "name": "demo-vm",
         "zone": ZONE,
@@ -127,9 +115,7 @@ def a_vm(**changes: Any) -> VmOrder:
 
 
 def a_bucket(**changes: Any) -> BucketOrder:
-    """
-    Return an order for a bucket in the TPU's region.
-    """
+    """Return an order for a bucket in the TPU's region."""
     values: dict[str, Any] = {
         "name": "demo-bucket",
         "location": "europe-west4",
@@ -141,9 +127,7 @@ def a_bucket(**changes: Any) -> BucketOrder:
 
 @dataclass
 class Seen:
-    """
-    One request that the canned server got.
-    """
+    """One request that the canned server got."""
 
     method: str
     path: str
@@ -156,9 +140,7 @@ class Seen:
 
 @dataclass
 class Canned:
-    """
-    A server of canned answers, and what it was asked.
-    """
+    """A server of canned answers, and what it was asked."""
 
     base: str = ""
     seen: list[Seen] = field(default_factory=list)
@@ -203,9 +185,7 @@ def canned(answer: Callable[[Seen], Answer]) -> Iterator[Canned]:
         do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _serve  # noqa: N815
 
         def log_message(self, *args: Any) -> None:
-            """
-            Stay silent.
-            """
+            """Stay silent."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     state.base = f"http://127.0.0.1:{server.server_port}"

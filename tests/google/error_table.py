@@ -1,6 +1,4 @@
-"""
-The error table as answers of the clients, and what we make of each row.
-"""
+"""The error table as answers of the clients, and what we make of each row."""
 
 import csv
 import json
@@ -68,17 +66,13 @@ RPC_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 
 
 def table() -> list[dict[str, str]]:
-    """
-    Return the rows of the error table.
-    """
+    """Return the rows of the error table."""
     text = resources.files("orchestrator").joinpath("data/error_messages.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
 
 
 def response(status: int, body: bytes, url: str = PATHS["tpu v2"]) -> requests.Response:
-    """
-    Build an answer as requests gives it to the client.
-    """
+    """Build an answer as requests gives it to the client."""
     answer = requests.Response()
     answer.status_code, answer._content, answer.url = status, body, url
     answer.request = requests.Request("POST", url).prepare()
@@ -86,9 +80,7 @@ def response(status: int, body: bytes, url: str = PATHS["tpu v2"]) -> requests.R
 
 
 def call_answer(row: dict[str, str]) -> requests.Response:
-    """
-    Build the HTTP answer of a row: TPU errors carry status and details, the others a list of errors.
-    """
+    """Build the HTTP answer of a row: TPU errors carry status and details, the others a list of errors."""
     error: dict[str, Any] = {"code": int(row["http_status"]), "message": row["message"]}
     if row["api"] == "tpu v2":
         error["status"] = row["code"]
@@ -104,9 +96,7 @@ def call_answer(row: dict[str, str]) -> requests.Response:
 
 
 def ours(row: dict[str, str]) -> TpuctlError:
-    """
-    Translate a row, through the client's own exception where there is one.
-    """
+    """Translate a row, through the client's own exception where there is one."""
     from google.api_core import exceptions
 
     if row["where"] == "lro":
@@ -119,7 +109,5 @@ def ours(row: dict[str, str]) -> TpuctlError:
 
 
 def shape(error: TpuctlError) -> tuple[str, str, str, int]:
-    """
-    Return what the loop and the user read of an error.
-    """
+    """Return what the loop and the user read of an error."""
     return type(error).__name__, error.code, error.retry.value, error.exit_code

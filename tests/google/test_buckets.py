@@ -1,6 +1,4 @@
-"""
-Buckets: closed, labelled, with one writer; never a stranger's; emptied before they go.
-"""
+"""Buckets: closed, labelled, with one writer; never a stranger's; emptied before they go."""
 
 import pytest
 
@@ -16,16 +14,12 @@ NARROW = not_controlled("demo-bucket")
 
 
 def machines(member=MEMBER):
-    """
-    Return what the account of machines gets: all to read, and to write but for what the controller keeps.
-    """
+    """Return what the account of machines gets: all to read, and to write but for what the controller keeps."""
     return {(BUCKET_ROLE, member, ""), (READER_ROLE, member, ""), (WRITER_ROLE, member, NARROW)}
 
 
 def roles(lab, name="demo-bucket"):
-    """
-    Return what the bucket's policy grants to whom, and on what condition.
-    """
+    """Return what the bucket's policy grants to whom, and on what condition."""
     bindings = lab.storage.buckets.policy(name)["bindings"]
     return {
         (b["role"], member, b.get("condition", {}).get("expression", ""))
@@ -35,9 +29,7 @@ def roles(lab, name="demo-bucket"):
 
 
 def test_a_bucket_is_created_closed_and_in_its_region():
-    """
-    Uniform access, no public access, no soft delete, labels and location are as asked for.
-    """
+    """Uniform access, no public access, no soft delete, labels and location are as asked for."""
     lab = a_lab()
     assert lab.buckets.observe("demo-bucket") == Absent()
     lab.buckets.create(a_bucket())
@@ -49,9 +41,7 @@ def test_a_bucket_is_created_closed_and_in_its_region():
 
 
 def test_the_machines_write_all_but_what_the_controller_keeps():
-    """
-    On this bucket alone, by a condition that Google evaluates for each object.
-    """
+    """On this bucket alone, by a condition that Google evaluates for each object."""
     lab = a_lab()
     lab.buckets.create(a_bucket())
     assert roles(lab) == machines()
@@ -60,18 +50,14 @@ def test_the_machines_write_all_but_what_the_controller_keeps():
 
 @pytest.mark.parametrize("more", [{"loop": True}, {"loop": True, "vm": ACCOUNT}])
 def test_one_account_for_job_and_loop_writes_everything(more):
-    """
-    A condition cannot tell the two apart.
-    """
+    """A condition cannot tell the two apart."""
     lab = a_lab()
     lab.buckets.create(a_bucket(**more))
     assert roles(lab) == {(BUCKET_ROLE, MEMBER, ""), (WRITER_ROLE, MEMBER, "")}
 
 
 def test_an_account_of_its_own_keeps_the_loop_apart_from_the_job():
-    """
-    The VM's account writes everything with a loop there, and what machines write without one.
-    """
+    """The VM's account writes everything with a loop there, and what machines write without one."""
     lab = a_lab()
     lab.buckets.create(a_bucket(loop=True, vm="vm@example.com"))
     loop = "serviceAccount:vm@example.com"
@@ -81,9 +67,7 @@ def test_an_account_of_its_own_keeps_the_loop_apart_from_the_job():
 
 
 def test_a_grant_of_before_conditions_is_narrowed():
-    """
-    What earlier versions gave the account is taken back; what it has besides, and what others have, stays.
-    """
+    """What earlier versions gave the account is taken back; what it has besides, and what others have, stays."""
     lab = a_lab()
     lab.buckets.create(a_bucket())
     held = lab.storage.buckets.policy("demo-bucket")
@@ -99,9 +83,7 @@ def test_a_grant_of_before_conditions_is_narrowed():
 
 
 def test_create_twice_changes_nothing_more():
-    """
-    A bucket of ours that is complete is left as it is.
-    """
+    """A bucket of ours that is complete is left as it is."""
     lab = a_lab()
     lab.buckets.create(a_bucket())
     lab.buckets.create(a_bucket())
@@ -110,9 +92,7 @@ def test_create_twice_changes_nothing_more():
 
 
 def test_a_killed_create_is_finished():
-    """
-    The bucket was made, the grant was not: the next create brings the grant.
-    """
+    """The bucket was made, the grant was not: the next create brings the grant."""
     lab = a_lab()
     lab.local.fail_next("storage.buckets.getIamPolicy", ["no access"])
     with pytest.raises(AuthError):
@@ -123,9 +103,7 @@ def test_a_killed_create_is_finished():
 
 
 def test_a_lost_answer_to_create_is_finished_by_the_next():
-    """
-    The second create finds the first one's bucket and goes on.
-    """
+    """The second create finds the first one's bucket and goes on."""
     lab = a_lab()
     lab.local.fail_next("storage.buckets.insert", ["drop-answer"])
     with pytest.raises(TransientError):
@@ -135,9 +113,7 @@ def test_a_lost_answer_to_create_is_finished_by_the_next():
 
 
 def test_other_peoples_grants_stay():
-    """
-    The policy is read, extended and written; nothing is dropped.
-    """
+    """The policy is read, extended and written; nothing is dropped."""
     lab = a_lab()
     other = {"role": "roles/storage.objectViewer", "members": ["user:a@example.com"]}
     lab.buckets.create(a_bucket(writer="first@example.com"))
@@ -152,9 +128,7 @@ def test_other_peoples_grants_stay():
 
 
 def test_a_grant_that_loses_a_race_is_made_on_the_new_policy():
-    """
-    A stale etag is refused; the policy is read again.
-    """
+    """A stale etag is refused; the policy is read again."""
     lab = a_lab()
     lab.local.fail_next("storage.buckets.setIamPolicy", ["precondition"])
     lab.buckets.create(a_bucket())
@@ -163,9 +137,7 @@ def test_a_grant_that_loses_a_race_is_made_on_the_new_policy():
 
 
 def test_a_grant_that_always_loses_gives_up():
-    """
-    The race is not run for ever.
-    """
+    """The race is not run for ever."""
     lab = a_lab()
     lab.local.fail_next("storage.buckets.setIamPolicy", ["precondition"] * 9)
     with pytest.raises(ConflictError):
@@ -175,9 +147,7 @@ def test_a_grant_that_always_loses_gives_up():
 
 @pytest.mark.parametrize("labels", [{}, {LABEL: "another"}])
 def test_a_bucket_of_another_deployment_is_refused(labels):
-    """
-    The same project's bucket without our label is not ours to change.
-    """
+    """The same project's bucket without our label is not ours to change."""
     lab = a_lab()
     lab.storage.buckets.create("local-project", {"name": "demo-bucket", "labels": labels, "location": "EU"})
     with pytest.raises(ConflictError) as caught:
@@ -187,9 +157,7 @@ def test_a_bucket_of_another_deployment_is_refused(labels):
 
 
 def test_a_name_that_a_stranger_owns_is_refused():
-    """
-    The hint says what to change.
-    """
+    """The hint says what to change."""
     lab = a_lab()
     with pytest.raises(ConflictError) as caught:
         lab.buckets.create(a_bucket(name="somebody-elses"))
@@ -197,9 +165,7 @@ def test_a_name_that_a_stranger_owns_is_refused():
 
 
 def test_a_strangers_bucket_with_our_labels_is_not_ours():
-    """
-    Somebody can guess our bucket's name and set our label: the project's own list decides.
-    """
+    """Somebody can guess our bucket's name and set our label: the project's own list decides."""
     lab = a_lab()
     stranger = {"name": "demo-bucket", "location": "europe-west4", "labels": {LABEL: "demo"}}
     lab.storage.buckets.create("evil-project", stranger)
@@ -209,9 +175,7 @@ def test_a_strangers_bucket_with_our_labels_is_not_ours():
 
 
 def test_an_adopted_bucket_may_belong_to_another_project():
-    """
-    The user named it; it is looked at directly.
-    """
+    """The user named it; it is looked at directly."""
     lab = a_lab()
     lab.storage.buckets.create("team-project", {"name": "team-data", "location": "US"})
     bucket = GcsBuckets(lab.clients, adopted=True).observe("team-data").value
@@ -220,18 +184,14 @@ def test_an_adopted_bucket_may_belong_to_another_project():
 
 
 def test_a_bucket_whose_name_begins_alike_is_another():
-    """
-    The list is asked by prefix; only the equal name counts.
-    """
+    """The list is asked by prefix; only the equal name counts."""
     lab = a_lab()
     lab.buckets.create(a_bucket(name="demo-bucket-2"))
     assert lab.buckets.observe("demo-bucket") == Absent()
 
 
 def test_a_denied_look_is_unknown():
-    """
-    No permission is no absence.
-    """
+    """No permission is no absence."""
     lab = a_lab()
     lab.local.fail_next("storage.buckets.list", ["no access"])
     sight = lab.buckets.observe("demo-bucket")
@@ -240,9 +200,7 @@ def test_a_denied_look_is_unknown():
 
 
 def test_delete_takes_all_objects_with_it():
-    """
-    More objects than one page or batch holds are gone, and the bucket too; twice is fine.
-    """
+    """More objects than one page or batch holds are gone, and the bucket too; twice is fine."""
     lab = a_lab()
     lab.buckets.create(a_bucket())
     store = lab.store()
@@ -254,9 +212,7 @@ def test_delete_takes_all_objects_with_it():
 
 
 def test_an_object_written_meanwhile_is_deleted_too():
-    """
-    A machine that still writes delays the deletion, it does not stop it.
-    """
+    """A machine that still writes delays the deletion, it does not stop it."""
     lab = a_lab()
     lab.buckets.create(a_bucket())
     lab.store().write("a", b"x")
@@ -266,9 +222,7 @@ def test_an_object_written_meanwhile_is_deleted_too():
 
 
 def test_a_bucket_that_fills_up_again_is_reported():
-    """
-    Somebody who never stops writing is named as the cause.
-    """
+    """Somebody who never stops writing is named as the cause."""
     lab = a_lab()
     lab.buckets.create(a_bucket())
     lab.local.fail_next("storage.buckets.delete", ["bucket not empty"] * 3)
@@ -279,9 +233,7 @@ def test_a_bucket_that_fills_up_again_is_reported():
 
 
 def test_an_object_that_cannot_be_deleted_keeps_the_bucket():
-    """
-    A refusal inside a batch is not overlooked.
-    """
+    """A refusal inside a batch is not overlooked."""
     lab = a_lab()
     lab.buckets.create(a_bucket())
     lab.store().write("a", b"x")
@@ -292,9 +244,7 @@ def test_an_object_that_cannot_be_deleted_keeps_the_bucket():
 
 
 def test_an_object_that_somebody_else_deleted_is_no_obstacle():
-    """
-    404 inside a batch means that the work is done.
-    """
+    """404 inside a batch means that the work is done."""
     lab = a_lab()
     lab.buckets.create(a_bucket())
     lab.store().write("a", b"x")
@@ -305,9 +255,7 @@ def test_an_object_that_somebody_else_deleted_is_no_obstacle():
 
 
 def test_soft_delete_is_set_where_it_is_asked_for():
-    """
-    At creation, and for a bucket that is there; one that somebody has set is left alone otherwise.
-    """
+    """At creation, and for a bucket that is there; one that somebody has set is left alone otherwise."""
     lab, week = a_lab(), 7 * 86400
     lab.buckets.create(a_bucket(soft_delete=week))
     assert lab.buckets.observe("demo-bucket").value.soft_delete_seconds == week

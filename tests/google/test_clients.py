@@ -1,6 +1,4 @@
-"""
-The clients: the right endpoint whatever the environment says, limits on each call, errors with a next step.
-"""
+"""The clients: the right endpoint whatever the environment says, limits on each call, errors with a next step."""
 
 import json
 import os
@@ -27,9 +25,7 @@ NOTHING = {"nodes": []}
 
 @pytest.fixture
 def no_login(monkeypatch, tmp_path):
-    """
-    Take all credentials away.
-    """
+    """Take all credentials away."""
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
@@ -38,9 +34,7 @@ def no_login(monkeypatch, tmp_path):
 
 
 def test_the_same_adapters_work_over_http():
-    """
-    With a listener instead of a mounted adapter everything works alike.
-    """
+    """With a listener instead of a mounted adapter everything works alike."""
     lab = a_lab()
     with serve(lab.router, lambda request: dispatch(lab.router, lab.local, request)) as base:
         clients = Clients(CloudSettings(PROJECT, base))
@@ -55,9 +49,7 @@ def test_the_same_adapters_work_over_http():
 
 
 def test_without_credentials_the_next_step_is_named(no_login):
-    """
-    Google needs application default credentials; the command that makes them is printed.
-    """
+    """Google needs application default credentials; the command that makes them is printed."""
     with pytest.raises(AuthError) as caught:
         _ = Clients(CloudSettings(PROJECT)).tpu
     assert "gcloud auth application-default login" in caught.value.hint
@@ -67,17 +59,13 @@ def test_without_credentials_the_next_step_is_named(no_login):
 
 
 def test_without_a_project_the_next_step_is_named():
-    """
-    A local cloud has no credentials that could tell the project.
-    """
+    """A local cloud has no credentials that could tell the project."""
     with pytest.raises(UsageError, match="No project"):
         _ = Clients(CloudSettings("", "http://127.0.0.1:9")).project
 
 
 def test_credentials_of_another_universe_are_refused_clearly(monkeypatch):
-    """
-    The clients refuse them with a bare ValueError; the user gets one clear error.
-    """
+    """The clients refuse them with a bare ValueError; the user gets one clear error."""
     from google.auth.credentials import AnonymousCredentials
 
     class Elsewhere(AnonymousCredentials):
@@ -89,9 +77,7 @@ def test_credentials_of_another_universe_are_refused_clearly(monkeypatch):
 
 
 def test_an_emulator_variable_does_not_divert_a_real_deployment(monkeypatch):
-    """
-    STORAGE_EMULATOR_HOST must not send checkpoints elsewhere in silence.
-    """
+    """STORAGE_EMULATOR_HOST must not send checkpoints elsewhere in silence."""
     from google.auth.credentials import AnonymousCredentials
 
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
@@ -106,9 +92,7 @@ def test_an_emulator_variable_does_not_divert_a_real_deployment(monkeypatch):
 
 
 def test_a_local_cloud_is_reached_whatever_the_environment_says(monkeypatch):
-    """
-    Emulators, client certificates, other universes and proxies are left aside.
-    """
+    """Emulators, client certificates, other universes and proxies are left aside."""
     for name, value in {
         "STORAGE_EMULATOR_HOST": "http://127.0.0.1:9",
         "GOOGLE_API_USE_MTLS_ENDPOINT": "always",
@@ -129,9 +113,7 @@ def test_a_local_cloud_is_reached_whatever_the_environment_says(monkeypatch):
 
 
 def test_a_read_is_repeated_for_a_short_while():
-    """
-    One bad moment of the cloud is not worth a lost pass.
-    """
+    """One bad moment of the cloud is not worth a lost pass."""
     answers = iter([(503, b""), (200, NOTHING)])
     with canned(lambda _: next(answers)) as server:
         nodes = TpuNodes(server.clients(read_retry=5.0))
@@ -140,9 +122,7 @@ def test_a_read_is_repeated_for_a_short_while():
 
 
 def test_a_read_is_not_repeated_for_ever():
-    """
-    The repeats end; then it is Unknown.
-    """
+    """The repeats end; then it is Unknown."""
     with canned(lambda _: (503, b"")) as server:
         start = time.monotonic()
         sight = TpuNodes(server.clients(read_retry=0.5)).labelled(LABEL, "demo", [ZONE])
@@ -152,9 +132,7 @@ def test_a_read_is_not_repeated_for_ever():
 
 
 def test_a_quota_answer_to_a_read_is_not_repeated():
-    """
-    429 means fewer requests, not more.
-    """
+    """429 means fewer requests, not more."""
     with canned(lambda _: (429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED"}})) as server:
         TpuNodes(server.clients(read_retry=5.0)).labelled(LABEL, "demo", [ZONE])
         assert len(server.seen) == 1
@@ -162,9 +140,7 @@ def test_a_quota_answer_to_a_read_is_not_repeated():
 
 @pytest.mark.parametrize("status", [503, 0], ids=["unavailable", "hang-up"])
 def test_a_change_is_asked_for_once(status):
-    """
-    Create, start, stop and delete are never repeated by us.
-    """
+    """Create, start, stop and delete are never repeated by us."""
     with canned(lambda _: (status, b"" if status else None)) as server:
         clients = server.clients(read_retry=5.0)
         nodes, vms, buckets = TpuNodes(clients), ComputeVms(clients), GcsBuckets(clients)
@@ -185,9 +161,7 @@ def test_a_change_is_asked_for_once(status):
 
 
 def test_a_server_that_never_answers_does_not_hold_us():
-    """
-    Each call has a limit of its own.
-    """
+    """Each call has a limit of its own."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         clients = Clients(CloudSettings(PROJECT, endpoint, call_timeout=0.3, read_retry=0))
@@ -203,9 +177,7 @@ def test_a_server_that_never_answers_does_not_hold_us():
 
 
 def test_a_refused_connection_is_unknown():
-    """
-    Nobody listens: nobody knows.
-    """
+    """Nobody listens: nobody knows."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     clients = Clients(CloudSettings(PROJECT, f"http://127.0.0.1:{port}", read_retry=0))
@@ -215,9 +187,7 @@ def test_a_refused_connection_is_unknown():
 
 
 def test_clients_are_made_once_for_all_threads():
-    """
-    Threads that come at the same time share one client.
-    """
+    """Threads that come at the same time share one client."""
     from concurrent.futures import ThreadPoolExecutor
 
     clients = Clients(CloudSettings(PROJECT, "http://127.0.0.1:9"))
@@ -226,9 +196,7 @@ def test_clients_are_made_once_for_all_threads():
 
 
 def test_importing_the_adapters_imports_no_client():
-    """
-    The help path must not pay for libraries that it does not use.
-    """
+    """The help path must not pay for libraries that it does not use."""
     code = (
         "import sys, orchestrator.google.factory;"
         "print([m for m in sys.modules if m.split('.')[0] in ('google', 'requests', 'urllib3', 'grpc')])"
@@ -238,9 +206,7 @@ def test_importing_the_adapters_imports_no_client():
 
 
 def test_the_storage_client_asks_for_nothing_behind_our_back(monkeypatch):
-    """
-    For telemetry the client would look at a bucket in threads of its own: at first use, and after each 404.
-    """
+    """For telemetry the client would look at a bucket in threads of its own: at first use, and after each 404."""
     monkeypatch.delenv("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", raising=False)
     lab, before = a_lab(), {*threading.enumerate()}
     lab.buckets.create(a_bucket())
@@ -251,9 +217,7 @@ def test_the_storage_client_asks_for_nothing_behind_our_back(monkeypatch):
 
 
 def test_a_session_of_google_keeps_its_proxy_settings(monkeypatch):
-    """
-    Only a local cloud's sessions ignore the environment's proxies.
-    """
+    """Only a local cloud's sessions ignore the environment's proxies."""
     from google.auth.credentials import AnonymousCredentials
 
     monkeypatch.setattr(
@@ -268,9 +232,7 @@ USER = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refr
 
 
 def a_login(monkeypatch, tmp_path, **more):
-    """
-    Log a user in, by a file.
-    """
+    """Log a user in, by a file."""
     path = tmp_path / "adc.json"
     path.write_text(json.dumps(USER | more))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
@@ -281,17 +243,13 @@ def a_login(monkeypatch, tmp_path, **more):
 def test_calls_of_a_user_are_charged_to_our_project_unless_the_login_says_otherwise(
     monkeypatch, tmp_path, more, charged
 ):
-    """
-    Otherwise gcloud's own project would be charged, where no API of ours is on.
-    """
+    """Otherwise gcloud's own project would be charged, where no API of ours is on."""
     a_login(monkeypatch, tmp_path, **more)
     assert Clients(CloudSettings(PROJECT)).credentials.quota_project_id == charged
 
 
 def test_a_service_account_is_impersonated(monkeypatch, tmp_path):
-    """
-    The login only makes its tokens.
-    """
+    """The login only makes its tokens."""
     a_login(monkeypatch, tmp_path)
     credentials = Clients(CloudSettings(PROJECT, impersonate="bot@p.iam.gserviceaccount.com")).credentials
     assert credentials.service_account_email == "bot@p.iam.gserviceaccount.com"

@@ -1,6 +1,4 @@
-"""
-The compute clients come without the hundred services that nobody asked for.
-"""
+"""The compute clients come without the hundred services that nobody asked for."""
 
 import subprocess
 import sys

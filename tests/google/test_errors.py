@@ -1,6 +1,4 @@
-"""
-Every error of the clients becomes one of ours, with the right retry class, code and next step.
-"""
+"""Every error of the clients becomes one of ours, with the right retry class, code and next step."""
 
 import json
 import socket
@@ -16,9 +14,7 @@ from tests.google.error_table import EXPECTED, PATHS, RPC_INFO, call_answer, our
 
 @pytest.mark.parametrize("row", table(), ids=lambda row: f"{row['api']}-{row['case']}")
 def test_each_known_error_becomes_ours(row):
-    """
-    A row of the error table gets the class, code, retry and exit code that is written down above.
-    """
+    """A row of the error table gets the class, code, retry and exit code that is written down above."""
     error = ours(row)
     assert shape(error) == EXPECTED[row["api"], row["case"]]
     assert error.hint
@@ -27,9 +23,7 @@ def test_each_known_error_becomes_ours(row):
 
 @pytest.mark.parametrize("row", [r for r in table() if r["where"] == "lro"], ids=lambda row: row["case"])
 def test_an_operations_error_raised_by_the_client_is_read_alike(row):
-    """
-    The exception that the client's own future would raise gives the same result as the status.
-    """
+    """The exception that the client's own future would raise gives the same result as the status."""
     from google.api_core import exceptions
 
     raised = exceptions.from_grpc_status(int(row["code"]), row["message"])
@@ -39,9 +33,7 @@ def test_an_operations_error_raised_by_the_client_is_read_alike(row):
 
 @pytest.mark.parametrize("row", [r for r in table() if r["api"] == "storage v1"], ids=lambda row: row["case"])
 def test_an_upload_refusal_without_fields_is_read_from_its_answer(row):
-    """
-    Uploads and downloads raise exceptions that hold the answer only; the answer decides.
-    """
+    """Uploads and downloads raise exceptions that hold the answer only; the answer decides."""
     from google.api_core import exceptions
 
     answer = call_answer(row)
@@ -50,9 +42,7 @@ def test_an_upload_refusal_without_fields_is_read_from_its_answer(row):
 
 
 def test_quota_and_stockout_with_one_status_are_told_apart_by_the_detail():
-    """
-    RESOURCE_EXHAUSTED with a QuotaFailure is quota, whatever the text says.
-    """
+    """RESOURCE_EXHAUSTED with a QuotaFailure is quota, whatever the text says."""
     from google.rpc import error_details_pb2
 
     failure = error_details_pb2.QuotaFailure()
@@ -61,9 +51,7 @@ def test_quota_and_stockout_with_one_status_are_told_apart_by_the_detail():
 
 
 def test_a_reservation_that_nobody_asked_for_is_no_reservation():
-    """
-    On spot the text means that the zone has none now: the next zone is tried, and nothing is to correct.
-    """
+    """On spot the text means that the zone has none now: the next zone is tried, and nothing is to correct."""
     error = translate_status(5, "Reservation not found", what="create")
     assert (error.retry, error.code) == (Retry.CAPACITY, "TPU-302")
     assert "No reservation was asked for" in error.hint
@@ -72,9 +60,7 @@ def test_a_reservation_that_nobody_asked_for_is_no_reservation():
 
 
 def test_a_reason_in_the_list_of_errors_counts_beside_an_error_info():
-    """
-    An ErrorInfo with a word that is new to us does not hide the older word.
-    """
+    """An ErrorInfo with a word that is new to us does not hide the older word."""
     from google.api_core import exceptions
 
     error = {
@@ -88,9 +74,7 @@ def test_a_reason_in_the_list_of_errors_counts_beside_an_error_info():
 
 
 def test_details_packed_in_any_are_read():
-    """
-    An operation's details arrive packed in google.protobuf.Any.
-    """
+    """An operation's details arrive packed in google.protobuf.Any."""
     from google.protobuf.any_pb2 import Any as Packed
     from google.rpc import error_details_pb2
 
@@ -106,18 +90,14 @@ def test_details_packed_in_any_are_read():
 
 
 def test_a_disabled_api_names_the_command():
-    """
-    The hint holds the whole command with API and project.
-    """
+    """The hint holds the whole command with API and project."""
     row = next(r for r in table() if r["case"] == "api disabled" and r["api"] == "compute v1")
     expected = "gcloud services enable compute.googleapis.com --project my-project"
     assert expected in ours(row).hint
 
 
 def test_a_missing_permission_names_the_role():
-    """
-    The hint holds the missing permission and a role that has it.
-    """
+    """The hint holds the missing permission and a role that has it."""
     row = next(r for r in table() if r["case"] == "permission denied" and r["api"] == "compute v1")
     hint = ours(row).hint
     assert "compute.instances.create" in hint
@@ -125,17 +105,13 @@ def test_a_missing_permission_names_the_role():
 
 
 def test_the_right_to_act_as_a_service_account_names_its_role():
-    """
-    iam.serviceAccounts.actAs needs the role on the account, not an admin role of the API.
-    """
+    """iam.serviceAccounts.actAs needs the role on the account, not an admin role of the API."""
     error = translate_compute("", "Required 'iam.serviceAccounts.actAs' permission", 403, what="create")
     assert "roles/iam.serviceAccountUser" in error.hint
 
 
 def test_a_404_that_is_not_googles_is_unknown():
-    """
-    A proxy's page proves nothing: unknown is not absent.
-    """
+    """A proxy's page proves nothing: unknown is not absent."""
     from google.api_core import exceptions
 
     page = exceptions.from_http_response(response(404, b"<html>not here</html>"))
@@ -146,9 +122,7 @@ def test_a_404_that_is_not_googles_is_unknown():
     ("status", "retry"), [(502, "transient"), (503, "transient"), (429, "transient"), (418, "unknown")]
 )
 def test_an_answer_without_googles_form_is_judged_by_its_status(status, retry):
-    """
-    Gateways answer in HTML; the status still says whether waiting helps.
-    """
+    """Gateways answer in HTML; the status still says whether waiting helps."""
     from google.api_core import exceptions
 
     error = exceptions.from_http_response(response(status, b"<html>sorry</html>"))
@@ -156,9 +130,7 @@ def test_an_answer_without_googles_form_is_judged_by_its_status(status, retry):
 
 
 def test_aborted_is_busy_and_already_exists_is_taken():
-    """
-    Both are HTTP 409 and the same exception class; the status word in the answer tells them apart.
-    """
+    """Both are HTTP 409 and the same exception class; the status word in the answer tells them apart."""
     rows = {
         r["case"]: ours(r) for r in table() if r["python_exception"] == "Conflict" and r["api"] == "tpu v2"
     }
@@ -167,18 +139,14 @@ def test_aborted_is_busy_and_already_exists_is_taken():
 
 
 def test_long_messages_are_cut():
-    """
-    A message stays readable whatever the cloud sends.
-    """
+    """A message stays readable whatever the cloud sends."""
     error = translate_status(13, "word " * 500, what="create")
     assert len(error.message) == MAX_MESSAGE
     assert error.message.endswith("…")
 
 
 def test_repeated_reads_report_the_last_cause():
-    """
-    When the bounded retry gives up, the error beneath decides.
-    """
+    """When the bounded retry gives up, the error beneath decides."""
     from google.api_core import exceptions
 
     cause = exceptions.from_http_response(response(503, b"{}"))
@@ -186,16 +154,12 @@ def test_repeated_reads_report_the_last_cause():
 
 
 def subclasses(kind: type) -> set[type]:
-    """
-    Return a class and all below it.
-    """
+    """Return a class and all below it."""
     return {kind}.union(*(subclasses(sub) for sub in kind.__subclasses__()))
 
 
 def library_errors() -> list[type]:
-    """
-    Return every error class of the libraries below the adapters.
-    """
+    """Return every error class of the libraries below the adapters."""
     import google.api_core.exceptions as api
     import google.auth.exceptions as auth
     import google.cloud.storage.exceptions as gcs
@@ -215,9 +179,7 @@ def library_errors() -> list[type]:
 
 @pytest.mark.parametrize("kind", library_errors(), ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
 def test_no_error_of_the_libraries_gets_through(kind):
-    """
-    A class that a new version of a library brings is caught too.
-    """
+    """A class that a new version of a library brings is caught too."""
     error = kind.__new__(kind)
     error.__dict__.update(
         message="x",
@@ -238,17 +200,13 @@ def test_no_error_of_the_libraries_gets_through(kind):
 
 
 def test_a_fault_of_our_own_is_not_hidden():
-    """
-    A programming error passes through unchanged.
-    """
+    """A programming error passes through unchanged."""
     with pytest.raises(ZeroDivisionError), translated("look"):
         raise ZeroDivisionError
 
 
 def test_missing_credentials_name_the_command():
-    """
-    Without application default credentials the next step is printed.
-    """
+    """Without application default credentials the next step is printed."""
     from google.auth.exceptions import DefaultCredentialsError
 
     error = translate(DefaultCredentialsError("none found"), what="log in")
@@ -257,9 +215,7 @@ def test_missing_credentials_name_the_command():
 
 
 def test_a_retryable_login_failure_is_transient():
-    """
-    google-auth marks some failures as worth another try.
-    """
+    """google-auth marks some failures as worth another try."""
     from google.auth.exceptions import RefreshError
 
     assert translate(RefreshError("x", retryable=True), what="look").retry is Retry.TRANSIENT
@@ -267,9 +223,7 @@ def test_a_retryable_login_failure_is_transient():
 
 
 def test_a_refused_connection_reads_the_same_each_time():
-    """
-    The clients wrap it in texts that name objects by their address in memory: a new line for each try.
-    """
+    """The clients wrap it in texts that name objects by their address in memory: a new line for each try."""
     texts = set()
     for _ in range(2):
         with socket.create_server(("127.0.0.1", 0)) as server:

@@ -1,6 +1,4 @@
-"""
-The rows of the error table as the local cloud sends them, through the official clients, to our errors.
-"""
+"""The rows of the error table as the local cloud sends them, through the official clients, to our errors."""
 
 import pytest
 
@@ -17,9 +15,7 @@ METHODS = {
 
 
 def steps(lab):
-    """
-    Return, for each API, a step that calls the method of METHODS.
-    """
+    """Return, for each API, a step that calls the method of METHODS."""
     return {
         "tpu v2": lambda: lab.nodes.create(a_node()),
         "compute v1": lambda: vms_of(lab).create(a_vm()),
@@ -29,9 +25,7 @@ def steps(lab):
 
 @pytest.mark.parametrize("row", ROWS["call"], ids=lambda row: f"{row['api']}-{row['case']}")
 def test_a_refused_call_becomes_our_error(row):
-    """
-    What the wire sends gives the class, code, retry and exit code of the table of expectations.
-    """
+    """What the wire sends gives the class, code, retry and exit code of the table of expectations."""
     lab = a_lab()
     lab.buckets.create(a_bucket())
     lab.local.fail_next(METHODS[row["api"]], [row["case"]])
@@ -45,9 +39,7 @@ def test_a_refused_call_becomes_our_error(row):
 
 @pytest.mark.parametrize("row", ROWS["lro"], ids=lambda row: row["case"])
 def test_a_failed_tpu_operation_becomes_our_result(row):
-    """
-    The call succeeds, the operation carries the error.
-    """
+    """The call succeeds, the operation carries the error."""
     lab = a_lab()
     lab.local.fail_next("tpu.nodes.create", [row["case"]])
     result = lab.nodes.poll(lab.nodes.create(a_node()))
@@ -58,9 +50,7 @@ def test_a_failed_tpu_operation_becomes_our_result(row):
 
 @pytest.mark.parametrize("row", ROWS["op.error"], ids=lambda row: row["case"])
 def test_a_failed_compute_operation_becomes_our_result(row):
-    """
-    The operation is DONE, and carries the error.
-    """
+    """The operation is DONE, and carries the error."""
     lab = a_lab()
     vms = vms_of(lab)
     lab.local.fail_next("compute.instances.insert", [row["case"]])
@@ -71,9 +61,7 @@ def test_a_failed_compute_operation_becomes_our_result(row):
 
 
 def test_a_disabled_api_on_the_wire_names_the_command():
-    """
-    API and project come from the answer, not from its text.
-    """
+    """API and project come from the answer, not from its text."""
     lab = a_lab(disabled_apis=frozenset({"tpu.googleapis.com"}))
     with pytest.raises(TpuctlError) as caught:
         lab.nodes.create(a_node())
@@ -81,9 +69,7 @@ def test_a_disabled_api_on_the_wire_names_the_command():
 
 
 def test_a_denied_permission_on_the_wire_names_permission_and_role():
-    """
-    The user can hand the hint to whoever may grant roles.
-    """
+    """The user can hand the hint to whoever may grant roles."""
     lab = a_lab(denied_permissions=frozenset({"tpu.nodes.create"}))
     with pytest.raises(TpuctlError) as caught:
         lab.nodes.create(a_node(service_account=ACCOUNT))

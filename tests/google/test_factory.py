@@ -1,6 +1,4 @@
-"""
-A cloud for one deployment: account, bucket name, adapters.
-"""
+"""A cloud for one deployment: account, bucket name, adapters."""
 
 from dataclasses import replace
 
@@ -18,31 +16,23 @@ SPEC = Spec(name="demo", tpu=TpuSpec("v5litepod-8", (ZONE,)), job=JobSpec("pytho
 
 
 class NoRemote:
-    """
-    Stand where nobody uses SSH.
-    """
+    """Stand where nobody uses SSH."""
 
 
 def opened(lab, spec=SPEC, **options):
-    """
-    Open the cloud of the lab.
-    """
+    """Open the cloud of the lab."""
     return open_cloud(lab.clients.settings, spec, NoRemote(), **options)
 
 
 def test_the_default_account_is_the_projects():
-    """
-    Machines run as the project's default compute account unless the file names one.
-    """
+    """Machines run as the project's default compute account unless the file names one."""
     lab = a_lab()
     assert opened(lab).account.default_service_account == ACCOUNT
     assert opened(lab).account.project == PROJECT
 
 
 def test_a_named_account_is_taken_without_a_call():
-    """
-    The file's account needs no look-up.
-    """
+    """The file's account needs no look-up."""
     lab = a_lab()
     cloud = opened(lab, replace(SPEC, service_account="me@example.com"))
     assert cloud.account.default_service_account == "me@example.com"
@@ -52,9 +42,7 @@ def test_a_named_account_is_taken_without_a_call():
 
 
 def test_a_denied_look_at_the_project_names_the_role():
-    """
-    The user learns which role is missing.
-    """
+    """The user learns which role is missing."""
     lab = a_lab(denied_permissions=frozenset({"compute.projects.get"}))
     with pytest.raises(AuthError) as caught:
         read_account(lab.clients)
@@ -62,9 +50,7 @@ def test_a_denied_look_at_the_project_names_the_role():
 
 
 def test_a_disabled_api_names_the_command():
-    """
-    The first call of a new project often meets an API that is off.
-    """
+    """The first call of a new project often meets an API that is off."""
     lab = a_lab(disabled_apis=frozenset({"compute.googleapis.com"}))
     with pytest.raises(AuthError) as caught:
         read_account(lab.clients)
@@ -72,9 +58,7 @@ def test_a_disabled_api_names_the_command():
 
 
 def test_a_disabled_storage_api_is_not_taken_for_another_one():
-    """
-    The local cloud once answered for Cloud Storage with the words of Compute Engine, and so did the hint.
-    """
+    """The local cloud once answered for Cloud Storage with the words of Compute Engine, and so did the hint."""
     lab = a_lab(disabled_apis=frozenset({"storage.googleapis.com"}))
     with pytest.raises(AuthError) as caught:
         lab.store("any").read("a")
@@ -83,9 +67,7 @@ def test_a_disabled_storage_api_is_not_taken_for_another_one():
 
 
 def test_the_store_is_the_deployments_bucket():
-    """
-    What the store writes lies in the bucket with the deployment's name.
-    """
+    """What the store writes lies in the bucket with the deployment's name."""
     lab = a_lab()
     name = bucket_name(SPEC, PROJECT)
     lab.storage.buckets.create(PROJECT, {"name": name, "location": "EU"})
@@ -94,9 +76,7 @@ def test_the_store_is_the_deployments_bucket():
 
 
 def test_only_an_adopted_bucket_may_be_a_strangers():
-    """
-    `adopt` decides whether a bucket of another project is looked at.
-    """
+    """`adopt` decides whether a bucket of another project is looked at."""
     lab = a_lab()
     lab.storage.buckets.create("team-project", {"name": "team-data", "location": "US"})
     ours = replace(SPEC, bucket=BucketSpec(name="team-data"))
@@ -106,9 +86,7 @@ def test_only_an_adopted_bucket_may_be_a_strangers():
 
 
 def test_the_settings_reach_the_cloud():
-    """
-    The SSH port and the file's project arrive.
-    """
+    """The SSH port and the file's project arrive."""
     lab = a_lab()
     settings = replace(lab.clients.settings, project="", ssh_port=2222)
     cloud = open_cloud(settings, replace(SPEC, project=PROJECT), NoRemote())
@@ -116,9 +94,7 @@ def test_the_settings_reach_the_cloud():
 
 
 def test_without_the_right_to_read_the_project_the_setting_that_does_without_is_named():
-    """
-    With service_account in the file nobody asks, so fewer roles are enough.
-    """
+    """With service_account in the file nobody asks, so fewer roles are enough."""
     lab = a_lab(denied_permissions=frozenset({"compute.projects.get"}))
     with pytest.raises(AuthError) as caught:
         read_account(lab.clients)

@@ -1,6 +1,4 @@
-"""
-Google's clients come without aiohttp, and with it where they cannot do without.
-"""
+"""Google's clients come without aiohttp, and with it where they cannot do without."""
 
 import subprocess
 import sys

@@ -1,6 +1,4 @@
-"""
-One list of a zone serves all deployments that are looked at in one process.
-"""
+"""One list of a zone serves all deployments that are looked at in one process."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

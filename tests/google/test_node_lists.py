@@ -1,6 +1,4 @@
-"""
-Lists of TPU nodes with odd answers: pages, partial answers, states that are new.
-"""
+"""Lists of TPU nodes with odd answers: pages, partial answers, states that are new."""
 
 import pytest
 
@@ -12,18 +10,14 @@ from tests.google.cloud_kit import LABEL, PROJECT, ZONE, canned
 
 
 def page(names, token="", unreachable=()):
-    """
-    Return one page of a list of nodes.
-    """
+    """Return one page of a list of nodes."""
     path = f"projects/{PROJECT}/locations/{ZONE}/nodes"
     nodes = [{"name": f"{path}/{n}", "state": "READY", "labels": {LABEL: "demo"}} for n in names]
     return {"nodes": nodes, "nextPageToken": token, "unreachable": list(unreachable)}
 
 
 def test_all_pages_of_a_list_are_read():
-    """
-    The second page counts as much as the first.
-    """
+    """The second page counts as much as the first."""
     with canned(
         lambda seen: (
             200,
@@ -35,9 +29,7 @@ def test_all_pages_of_a_list_are_read():
 
 
 def test_an_unreachable_place_on_an_early_page_makes_the_list_unknown():
-    """
-    The client's pager shows the newest page's `unreachable` only; an early one must count too.
-    """
+    """The client's pager shows the newest page's `unreachable` only; an early one must count too."""
 
     def answer(seen):
         last = "pageToken=t" in seen.path
@@ -50,9 +42,7 @@ def test_an_unreachable_place_on_an_early_page_makes_the_list_unknown():
 
 
 def test_a_failed_second_page_makes_the_list_unknown():
-    """
-    Half a list is not a list.
-    """
+    """Half a list is not a list."""
 
     def answer(seen):
         return (
@@ -67,9 +57,7 @@ def test_a_failed_second_page_makes_the_list_unknown():
 
 @pytest.mark.filterwarnings("ignore:Unrecognized State")
 def test_a_state_that_is_new_to_us_is_no_known_state():
-    """
-    A number or a word that this version does not know becomes STATE_UNSPECIFIED, not an error.
-    """
+    """A number or a word that this version does not know becomes STATE_UNSPECIFIED, not an error."""
     path = f"projects/{PROJECT}/locations/{ZONE}/nodes"
     odd = [{"name": f"{path}/a", "state": 77}, {"name": f"{path}/b", "state": "NAPPING"}]
     nodes = {"nodes": [{**n, "labels": {LABEL: "demo"}} for n in odd]}
@@ -79,17 +67,13 @@ def test_a_state_that_is_new_to_us_is_no_known_state():
 
 
 def test_an_answer_that_is_not_json_is_unknown():
-    """
-    A broken answer is neither a list nor an absence.
-    """
+    """A broken answer is neither a list nor an absence."""
     with canned(lambda _: (200, b"<html>welcome</html>")) as server:
         assert isinstance(TpuNodes(server.clients()).labelled(LABEL, "demo", [ZONE]), Unknown)
 
 
 def test_one_call_lists_all_zones_and_names_those_without_an_answer():
-    """
-    Of each page, whatever form the place has; what carries another label is none of ours.
-    """
+    """Of each page, whatever form the place has; what carries another label is none of ours."""
     asked = []
 
     def answer(seen):
@@ -111,9 +95,7 @@ def test_one_call_lists_all_zones_and_names_those_without_an_answer():
     [(404, "NOT_FOUND", 1), (400, "INVALID_ARGUMENT", 1), (503, "UNAVAILABLE", 2)],
 )
 def test_an_api_that_refuses_such_lists_is_not_asked_again(status, word, calls):
-    """
-    Unknown each time, never an absence; what may pass is asked for anew.
-    """
+    """Unknown each time, never an absence; what may pass is asked for anew."""
     asked = []
 
     def answer(seen):

@@ -1,6 +1,4 @@
-"""
-TPU nodes: requests, states, lists and operations, through the official client.
-"""
+"""TPU nodes: requests, states, lists and operations, through the official client."""
 
 import pytest
 
@@ -13,9 +11,7 @@ QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 
 
 def test_a_node_is_created_and_seen_with_what_was_asked_for():
-    """
-    The node that the list shows has our name, labels, incarnation, tier and worker.
-    """
+    """The node that the list shows has our name, labels, incarnation, tier and worker."""
     lab = a_lab()
     operation = lab.nodes.create(a_node())
     assert (operation.kind, operation.verb, operation.incarnation) == ("node", "create", 3)
@@ -33,9 +29,7 @@ def test_a_node_is_created_and_seen_with_what_was_asked_for():
 
 
 def test_a_node_switches_guest_attributes_on():
-    """
-    Without guest attributes a machine cannot tell its host keys.
-    """
+    """Without guest attributes a machine cannot tell its host keys."""
     lab = a_lab()
     lab.nodes.create(a_node())
     (machine,) = lab.machines
@@ -44,9 +38,7 @@ def test_a_node_switches_guest_attributes_on():
 
 
 def test_a_slice_shows_its_workers_in_order():
-    """
-    A slice of several hosts has one worker for each host.
-    """
+    """A slice of several hosts has one worker for each host."""
     lab = a_lab()
     lab.nodes.create(a_node(type="v5litepod-16"))
     (node,) = lab.nodes.labelled(LABEL, "demo", [ZONE]).value
@@ -55,9 +47,7 @@ def test_a_slice_shows_its_workers_in_order():
 
 
 def test_nodes_of_others_are_left_out():
-    """
-    Only nodes with the label and value that was asked for are listed.
-    """
+    """Only nodes with the label and value that was asked for are listed."""
     lab = a_lab()
     lab.nodes.create(a_node())
     lab.nodes.create(a_node(name="else-tpu-g1", labels={LABEL: "else"}))
@@ -67,9 +57,7 @@ def test_nodes_of_others_are_left_out():
 
 
 def test_all_zones_are_listed():
-    """
-    Nodes of every zone come back, in the order of the zones; a zone named twice is asked once.
-    """
+    """Nodes of every zone come back, in the order of the zones; a zone named twice is asked once."""
     lab = a_lab()
     lab.nodes.create(a_node())
     lab.nodes.create(a_node(name="demo-tpu-g4", zone=OTHER_ZONE))
@@ -79,16 +67,12 @@ def test_all_zones_are_listed():
 
 
 def test_no_zones_have_no_nodes():
-    """
-    Nothing asked, nothing unknown.
-    """
+    """Nothing asked, nothing unknown."""
     assert a_lab().nodes.labelled(LABEL, "demo", []) == Present(())
 
 
 def test_one_silent_zone_makes_the_whole_list_unknown():
-    """
-    Unknown is not absent: the other zones' nodes do not stand for all.
-    """
+    """Unknown is not absent: the other zones' nodes do not stand for all."""
     lab = a_lab(hidden_zones=frozenset({OTHER_ZONE}))
     lab.nodes.create(a_node())
     sight = lab.nodes.labelled(LABEL, "demo", [ZONE, OTHER_ZONE])
@@ -98,9 +82,7 @@ def test_one_silent_zone_makes_the_whole_list_unknown():
 
 
 def test_a_taken_name_is_a_conflict():
-    """
-    A second create of the same name is refused, and is no sign to wait.
-    """
+    """A second create of the same name is refused, and is no sign to wait."""
     lab = a_lab()
     lab.nodes.create(a_node())
     with pytest.raises(ConflictError) as caught:
@@ -109,9 +91,7 @@ def test_a_taken_name_is_a_conflict():
 
 
 def test_a_busy_answer_is_a_conflict_worth_another_try():
-    """
-    ABORTED has the same HTTP status as a taken name, and the opposite meaning.
-    """
+    """ABORTED has the same HTTP status as a taken name, and the opposite meaning."""
     lab = a_lab()
     lab.local.fail_next("tpu.nodes.create", ["concurrent operation"])
     with pytest.raises(ConflictError) as caught:
@@ -121,9 +101,7 @@ def test_a_busy_answer_is_a_conflict_worth_another_try():
 
 
 def test_a_lost_answer_leaves_a_node_that_the_list_shows():
-    """
-    The create is not repeated by us; the node is found by its label.
-    """
+    """The create is not repeated by us; the node is found by its label."""
     lab = a_lab()
     lab.local.fail_next("tpu.nodes.create", ["drop-answer"])
     with pytest.raises(Exception, match="create TPU node") as caught:
@@ -135,9 +113,7 @@ def test_a_lost_answer_leaves_a_node_that_the_list_shows():
 
 
 def test_stockout_comes_with_the_operation():
-    """
-    The call succeeds; the operation ends with a capacity error.
-    """
+    """The call succeeds; the operation ends with a capacity error."""
     lab = a_lab(stockouts=frozenset({ZONE}), latency=PROFILES["scaled"])
     operation = lab.nodes.create(a_node())
     assert not lab.nodes.poll(operation).done
@@ -147,9 +123,7 @@ def test_stockout_comes_with_the_operation():
 
 
 def test_quota_is_refused_at_the_call():
-    """
-    A quota error is raised by create and names the quota page.
-    """
+    """A quota error is raised by create and names the quota page."""
     lab = a_lab()
     lab.local.fail_next("tpu.nodes.create", ["quota exceeded"])
     with pytest.raises(QuotaError) as caught:
@@ -158,17 +132,13 @@ def test_quota_is_refused_at_the_call():
 
 
 def test_a_type_that_the_zone_lacks_is_the_files_mistake():
-    """
-    The user gets a usage error, not a retry.
-    """
+    """The user gets a usage error, not a retry."""
     with pytest.raises(UsageError):
         a_lab().nodes.create(a_node(type="v4-8"))
 
 
 def test_a_preempted_node_stays_until_deleted():
-    """
-    PREEMPTED is a state of a node that is there; deletion works, twice.
-    """
+    """PREEMPTED is a state of a node that is there; deletion works, twice."""
     lab = a_lab()
     lab.nodes.create(a_node())
     lab.local.preempt("demo-tpu-g3", notice=False)
@@ -181,9 +151,7 @@ def test_a_preempted_node_stays_until_deleted():
 
 
 def test_an_unhealthy_node_says_why():
-    """
-    READY alone does not mean healthy.
-    """
+    """READY alone does not mean healthy."""
     lab = a_lab()
     lab.nodes.create(a_node())
     lab.local.set_node_state("demo-tpu-g3", "UNHEALTHY_MAINTENANCE")
@@ -194,9 +162,7 @@ def test_an_unhealthy_node_says_why():
 
 @pytest.mark.parametrize("worker", [0, 2])
 def test_host_keys_are_those_of_the_worker(worker):
-    """
-    Each worker of a slice has its own keys.
-    """
+    """Each worker of a slice has its own keys."""
     lab = a_lab()
     lab.nodes.create(a_node(type="v5litepod-16"))
     for index, machine in enumerate(lab.machines):
@@ -207,9 +173,7 @@ def test_host_keys_are_those_of_the_worker(worker):
 
 
 def test_host_keys_that_are_not_there_yet_are_not_found():
-    """
-    A booting machine has published nothing.
-    """
+    """A booting machine has published nothing."""
     lab = a_lab()
     lab.nodes.create(a_node())
     with pytest.raises(NotFoundError):
@@ -217,9 +181,7 @@ def test_host_keys_that_are_not_there_yet_are_not_found():
 
 
 def test_a_forgotten_operation_is_done_with_an_unknown_end():
-    """
-    Only the resource itself can tell how it ended.
-    """
+    """Only the resource itself can tell how it ended."""
     lab = a_lab()
     operation = lab.nodes.create(a_node())
     gone = type(operation)(operation.id + "0", "node", "create", operation.name, ZONE)
@@ -228,9 +190,7 @@ def test_a_forgotten_operation_is_done_with_an_unknown_end():
 
 
 def test_a_failed_look_at_an_operation_leaves_it_open():
-    """
-    A poll that fails says nothing about the operation.
-    """
+    """A poll that fails says nothing about the operation."""
     lab = a_lab()
     operation = lab.nodes.create(a_node())
     lab.local.fail_next("tpu.operations.get", ["transient"])
@@ -240,9 +200,7 @@ def test_a_failed_look_at_an_operation_leaves_it_open():
 
 
 def test_a_refusal_for_quota_compares_and_names_the_type_that_would_fit():
-    """
-    A fresh project has a quota of 4 for v5litepod-8, in every zone alike.
-    """
+    """A fresh project has a quota of 4 for v5litepod-8, in every zone alike."""
     lab = a_lab(fresh_project=True)
     with pytest.raises(QuotaError) as refused:
         lab.nodes.create(a_node())
@@ -254,9 +212,7 @@ def test_a_refusal_for_quota_compares_and_names_the_type_that_would_fit():
 
 
 def test_a_slice_counts_against_the_quota_for_training():
-    """
-    The small types of v5e are counted as for serving, v5litepod-16 and larger are not.
-    """
+    """The small types of v5e are counted as for serving, v5litepod-16 and larger are not."""
     lab = a_lab(quotas={(QUOTA, ZONE): 4})
     lab.nodes.create(a_node(type="v5litepod-16"))
     training = "TPUV5sPreemptibleLitepodPerProjectPerZoneForTPUAPI"

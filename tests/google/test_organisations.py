@@ -1,6 +1,4 @@
-"""
-Projects of organisations: without a default network, and with policies that refuse machines.
-"""
+"""Projects of organisations: without a default network, and with policies that refuse machines."""
 
 import pytest
 
@@ -20,18 +18,14 @@ OWNER_ID = "123456789012"
 
 
 def refusal_of_vm(lab: Lab, **changes: object) -> TpuctlError:
-    """
-    Return why the VM is refused.
-    """
+    """Return why the VM is refused."""
     with pytest.raises(TpuctlError) as caught:
         vms_of(lab).create(a_vm(**changes))
     return caught.value
 
 
 def refusal_of_tpu(lab: Lab, order: NodeOrder) -> TpuctlError | OperationResult | None:
-    """
-    Return why the TPU is refused, by the call or in its operation; None: it was made.
-    """
+    """Return why the TPU is refused, by the call or in its operation; None: it was made."""
     nodes = TpuNodes(lab.clients)
     try:
         started = nodes.create(order)
@@ -44,9 +38,7 @@ def refusal_of_tpu(lab: Lab, order: NodeOrder) -> TpuctlError | OperationResult 
 
 @pytest.mark.parametrize("networks", [(), CUSTOM], ids=["none", "another"])
 def test_a_project_without_the_default_network_is_told_which_setting_names_another(networks):
-    """
-    VM and TPU are refused with one code, and the hint names `network`.
-    """
+    """VM and TPU are refused with one code, and the hint names `network`."""
     lab = a_lab(networks=networks)
     for error in (refusal_of_vm(lab), refusal_of_tpu(lab, a_node())):
         assert error is not None
@@ -56,9 +48,7 @@ def test_a_project_without_the_default_network_is_told_which_setting_names_anoth
 
 
 def test_a_network_of_custom_mode_wants_its_subnetwork():
-    """
-    The network alone is refused by Compute Engine, and by the TPU API, which takes the network's name for it.
-    """
+    """The network alone is refused by Compute Engine, and by the TPU API, which takes the network's name for it."""
     lab = a_lab(networks=CUSTOM)
     alone = NetworkInterface("lab")
     for error in (refusal_of_vm(lab, interface=alone), refusal_of_tpu(lab, a_node(interface=alone))):
@@ -67,9 +57,7 @@ def test_a_network_of_custom_mode_wants_its_subnetwork():
 
 
 def test_machines_come_up_on_the_network_of_the_file():
-    """
-    The cloud shows network, subnetwork and tags as they were asked for.
-    """
+    """The cloud shows network, subnetwork and tags as they were asked for."""
     lab = a_lab(networks=CUSTOM)
     interface = NetworkInterface("lab", "west", ("ssh",))
     vms_of(lab).create(a_vm(interface=interface))
@@ -85,9 +73,7 @@ def test_machines_come_up_on_the_network_of_the_file():
 
 
 def test_doctor_asks_for_the_network_of_the_file():
-    """
-    A subnetwork that is not there is Absent; a rule counts when it is of that network and of its tags.
-    """
+    """A subnetwork that is not there is Absent; a rule counts when it is of that network and of its tags."""
     lab = a_lab(networks=CUSTOM)
     assert Probe(lab.clients, LAB).private_access("europe-west4") == Present(True)
     assert isinstance(Probe(lab.clients, LAB).private_access("us-central1"), Absent)
@@ -116,9 +102,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("constraint", sorted(OBEYED))
 def test_a_policy_is_named_with_the_setting_that_avoids_it_and_the_setting_does(constraint):
-    """
-    A VM and a TPU that break it are refused with one code; with the setting both are made.
-    """
+    """A VM and a TPU that break it are refused with one code; with the setting both are made."""
     lab = a_lab(constraints=frozenset({constraint}))
     broken = {"metadata": {"enable-oslogin": "FALSE"}}
     for error in (refusal_of_vm(lab, **broken), refusal_of_tpu(lab, a_node(**broken))):
@@ -131,9 +115,7 @@ def test_a_policy_is_named_with_the_setting_that_avoids_it_and_the_setting_does(
 
 
 def test_images_of_strange_projects_are_refused_with_the_setting_that_names_another():
-    """
-    The constraint is about the VM's image; a TPU has none of ours.
-    """
+    """The constraint is about the VM's image; a TPU has none of ours."""
     lab = a_lab(constraints=frozenset({policies.TRUSTED_IMAGES}))
     error = refusal_of_vm(lab)
     assert (error.code, "vm.image" in error.hint) == ("TPU-204", True)
@@ -141,9 +123,7 @@ def test_images_of_strange_projects_are_refused_with_the_setting_that_names_anot
 
 
 def test_a_constraint_that_we_do_not_know_is_shown_with_the_command_that_describes_it():
-    """
-    No guess: who manages the organisation can tell.
-    """
+    """No guess: who manages the organisation can tell."""
     text = "Constraint constraints/compute.somethingNew violated for project 1."
     url = "https://compute.googleapis.com/compute/v1/projects/my-project/zones/z/instances"
     found = of_answer(412, {"message": text, "errors": [{"reason": "conditionNotMet"}]}, url)
@@ -153,9 +133,7 @@ def test_a_constraint_that_we_do_not_know_is_shown_with_the_command_that_describ
 
 
 def test_a_stale_fingerprint_is_no_policy():
-    """
-    The same status and reason without a constraint stays what it was.
-    """
+    """The same status and reason without a constraint stays what it was."""
     found = of_answer(
         412, {"message": "Supplied fingerprint is stale", "errors": [{"reason": "conditionNotMet"}]}, ""
     )
@@ -163,9 +141,7 @@ def test_a_stale_fingerprint_is_no_policy():
 
 
 def test_a_call_charged_to_googles_own_project_names_ours():
-    """
-    User credentials without a quota project are charged to gcloud's: nobody can enable an API there.
-    """
+    """User credentials without a quota project are charged to gcloud's: nobody can enable an API there."""
     detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "SERVICE_DISABLED",
               "metadata": {"consumer": "projects/764086051850", "service": "tpu.googleapis.com"}}  # fmt: skip
     url = "https://tpu.googleapis.com/v2/projects/my-project/locations/z/nodes"
@@ -179,9 +155,7 @@ def test_a_call_charged_to_googles_own_project_names_ours():
 
 
 def test_what_the_login_may_not_look_at_is_marked():
-    """
-    `doctor` shows it as unknown, not as wrong.
-    """
+    """`doctor` shows it as unknown, not as wrong."""
     lab = a_lab(denied_permissions=frozenset({"compute.firewalls.list"}))
     seen = Probe(lab.clients).ssh_rule()
     assert isinstance(seen, Unknown)

@@ -1,6 +1,4 @@
-"""
-Questions of `doctor`: ranges of a firewall rule, and the family of the VM's image.
-"""
+"""Questions of `doctor`: ranges of a firewall rule, and the family of the VM's image."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""
-A recording hears what the official clients exchange, and no name or value gets into it.
-"""
+"""A recording hears what the official clients exchange, and no name or value gets into it."""
 
 import json
 

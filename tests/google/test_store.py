@@ -1,6 +1,4 @@
-"""
-Objects: generations, preconditions, offsets, lists; nothing is lost and nothing is invented.
-"""
+"""Objects: generations, preconditions, offsets, lists; nothing is lost and nothing is invented."""
 
 import gzip
 
@@ -14,18 +12,14 @@ from tests.google.cloud_kit import a_bucket, a_lab, canned
 
 @pytest.fixture
 def lab():
-    """
-    Return a lab that has the bucket.
-    """
+    """Return a lab that has the bucket."""
     made = a_lab()
     made.buckets.create(a_bucket())
     return made
 
 
 def test_what_is_written_is_read(lab):
-    """
-    Data, size, generation and the bucket's time come back.
-    """
+    """Data, size, generation and the bucket's time come back."""
     generation = lab.store().write("a/b c#é.json", b"hello")
     found = lab.store().read("a/b c#é.json")
     assert (found.name, found.data, found.size, found.generation) == ("a/b c#é.json", b"hello", 5, generation)
@@ -33,16 +27,12 @@ def test_what_is_written_is_read(lab):
 
 
 def test_what_is_not_there_is_none(lab):
-    """
-    An absent object is None, not an error.
-    """
+    """An absent object is None, not an error."""
     assert lab.store().read("nothing") is None
 
 
 def test_an_absent_bucket_has_no_objects_to_read(lab):
-    """
-    Without the bucket there is no object either; a list of it is an error all the same.
-    """
+    """Without the bucket there is no object either; a list of it is an error all the same."""
     assert lab.store("no-such-bucket").read("a") is None
     with pytest.raises(NotFoundError):
         lab.store("no-such-bucket").list("")
@@ -50,26 +40,20 @@ def test_an_absent_bucket_has_no_objects_to_read(lab):
 
 @pytest.mark.parametrize(("offset", "data"), [(0, b"hello"), (2, b"llo"), (5, b""), (9, b"")])
 def test_reading_goes_on_from_an_offset(lab, offset, data):
-    """
-    The size tells how far a reader may go; reading at the end gives nothing.
-    """
+    """The size tells how far a reader may go; reading at the end gives nothing."""
     lab.store().write("log", b"hello")
     found = lab.store().read("log", offset)
     assert (found.data, found.size) == (data, 5)
 
 
 def test_an_empty_object_is_read(lab):
-    """
-    No bytes are an answer.
-    """
+    """No bytes are an answer."""
     lab.store().write("empty", b"")
     assert lab.store().read("empty").data == b""
 
 
 def test_generation_zero_means_must_not_exist(lab):
-    """
-    Of two creators one wins.
-    """
+    """Of two creators one wins."""
     lab.store().write("lease", b"one", if_generation=0)
     with pytest.raises(PreconditionError):
         lab.store().write("lease", b"two", if_generation=0)
@@ -77,9 +61,7 @@ def test_generation_zero_means_must_not_exist(lab):
 
 
 def test_a_stale_generation_is_refused(lab):
-    """
-    Compare and swap: the second writer with the same generation loses.
-    """
+    """Compare and swap: the second writer with the same generation loses."""
     first = lab.store().write("lease", b"one")
     second = lab.store().write("lease", b"two", if_generation=first)
     assert second != first
@@ -89,9 +71,7 @@ def test_a_stale_generation_is_refused(lab):
 
 
 def test_a_lost_answer_to_a_write_is_not_repeated(lab):
-    """
-    The error says that the outcome is not known; the object tells.
-    """
+    """The error says that the outcome is not known; the object tells."""
     lab.local.fail_next("storage.objects.insert", ["drop-answer"])
     with pytest.raises(TransientError) as caught:
         lab.store().write("lease", b"one", if_generation=0)
@@ -102,9 +82,7 @@ def test_a_lost_answer_to_a_write_is_not_repeated(lab):
 
 @pytest.mark.parametrize("size", [0, 1000, 9 << 20])
 def test_a_file_is_uploaded_once(lab, tmp_path, size):
-    """
-    Small and large files arrive whole; a second upload finds the first.
-    """
+    """Small and large files arrive whole; a second upload finds the first."""
     path = tmp_path / "bundle.tar.gz"
     path.write_bytes(bytes(range(256)) * (size // 256))
     generation = lab.store().upload("bundles/x.tar.gz", path)
@@ -113,9 +91,7 @@ def test_a_file_is_uploaded_once(lab, tmp_path, size):
 
 
 def test_an_upload_over_other_content_is_refused(lab, tmp_path):
-    """
-    A name that holds other bytes is never taken for the file.
-    """
+    """A name that holds other bytes is never taken for the file."""
     path = tmp_path / "bundle.tar.gz"
     path.write_bytes(b"new")
     lab.store().write("bundles/x.tar.gz", b"old")
@@ -125,9 +101,7 @@ def test_an_upload_over_other_content_is_refused(lab, tmp_path):
 
 
 def test_all_pages_of_a_list_are_read(lab):
-    """
-    More objects than a page holds are all listed, without data.
-    """
+    """More objects than a page holds are all listed, without data."""
     for number in range(1003):
         lab.store().write(f"journal/{number:05d}", b"xy")
     lab.store().write("other", b"")
@@ -138,9 +112,7 @@ def test_all_pages_of_a_list_are_read(lab):
 
 
 def test_a_list_is_followed_to_its_limit_only(lab):
-    """
-    Machines may write any number of objects; no further page is asked for.
-    """
+    """Machines may write any number of objects; no further page is asked for."""
     for number in range(9):
         lab.store().write(f"journal/{number}", b"")
     assert len(lab.store().list("journal/", 9)) == 9
@@ -149,9 +121,7 @@ def test_a_list_is_followed_to_its_limit_only(lab):
 
 
 def test_what_is_packed_is_not_unpacked(lab, tmp_path):
-    """
-    A few kilobytes may unpack to gigabytes: they come as they are stored, also into a file.
-    """
+    """A few kilobytes may unpack to gigabytes: they come as they are stored, also into a file."""
     packed = gzip.compress(b"0" * 100_000)
     blob = lab.clients.storage.bucket(lab.store()._name).blob("packed")
     blob.content_encoding = "gzip"
@@ -164,9 +134,7 @@ def test_what_is_packed_is_not_unpacked(lab, tmp_path):
 
 
 def test_a_download_tells_its_size_before_any_byte_comes(lab, tmp_path):
-    """
-    Who is told may end it: the file stays empty.
-    """
+    """Who is told may end it: the file stays empty."""
     store, told = lab.store(), []
     store.write("large", b"x" * 5000)
     assert store.download("large", tmp_path / "file", told.append) == store.sha256("large")
@@ -181,9 +149,7 @@ def test_a_download_tells_its_size_before_any_byte_comes(lab, tmp_path):
 
 
 def test_delete_is_idempotent(lab):
-    """
-    An object that is gone is fine.
-    """
+    """An object that is gone is fine."""
     lab.store().write("a", b"x")
     lab.store().delete("a")
     lab.store().delete("a")
@@ -191,9 +157,7 @@ def test_delete_is_idempotent(lab):
 
 
 def test_an_object_replaced_while_it_is_read_is_read_again(lab, monkeypatch):
-    """
-    Data and generation belong together, also when somebody writes between the two requests.
-    """
+    """Data and generation belong together, also when somebody writes between the two requests."""
     store = lab.store()
     store.write("lease", b"one")
     look, written = store._look, []
@@ -210,9 +174,7 @@ def test_an_object_replaced_while_it_is_read_is_read_again(lab, monkeypatch):
 
 
 def test_an_object_that_never_stands_still_is_an_error(lab, monkeypatch):
-    """
-    The reader gives up, and says so, instead of reading for ever.
-    """
+    """The reader gives up, and says so, instead of reading for ever."""
     store = lab.store()
     store.write("lease", b"xx")
     look = store._look
@@ -228,9 +190,7 @@ def test_an_object_that_never_stands_still_is_an_error(lab, monkeypatch):
 
 
 def test_a_denied_read_is_not_an_absence(lab):
-    """
-    403 is an error of its own.
-    """
+    """403 is an error of its own."""
     lab.store().write("a", b"x")
     lab.local.fail_next("storage.objects.get", ["no access"])
     with pytest.raises(AuthError):
@@ -238,9 +198,7 @@ def test_a_denied_read_is_not_an_absence(lab):
 
 
 def test_a_404_of_a_proxy_is_not_an_absence():
-    """
-    Only the service's own form of 404 proves that an object is not there.
-    """
+    """Only the service's own form of 404 proves that an object is not there."""
     from orchestrator.google.objects import GcsStore
 
     with canned(lambda _: (404, b"<html>nothing</html>")) as server, pytest.raises(UnknownCloudError):
@@ -249,9 +207,7 @@ def test_a_404_of_a_proxy_is_not_an_absence():
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_download_that_is_refused_in_plain_text_is_looked_into(there):
-    """
-    A 404 without Google's form proves nothing; that of the metadata does, or the object is there.
-    """
+    """A 404 without Google's form proves nothing; that of the metadata does, or the object is there."""
     from orchestrator.google.objects import GcsStore
 
     asked = []
@@ -270,9 +226,7 @@ def test_a_download_that_is_refused_in_plain_text_is_looked_into(there):
 
 
 def test_a_service_that_does_not_say_what_it_sent_is_asked_twice():
-    """
-    Without generation and time in a download's headers both come from the metadata, from then on at once.
-    """
+    """Without generation and time in a download's headers both come from the metadata, from then on at once."""
     from orchestrator.google.objects import GcsStore
 
     asked = []
@@ -293,9 +247,7 @@ META = {"name": "a", "size": "5", "generation": "1", "updated": "2026-11-21T10:0
 
 
 def test_a_damaged_download_is_refused():
-    """
-    Data whose checksum differs never reaches the caller.
-    """
+    """Data whose checksum differs never reaches the caller."""
     from orchestrator.google.objects import GcsStore
 
     def answer(seen):
@@ -308,9 +260,7 @@ def test_a_damaged_download_is_refused():
 
 
 def test_a_write_that_comes_too_soon_is_asked_for_again_with_its_precondition():
-    """
-    Cloud Storage takes about one change of an object a second; the refused one was not carried out.
-    """
+    """Cloud Storage takes about one change of an object a second; the refused one was not carried out."""
     asked = []
 
     def answer(seen):
@@ -328,9 +278,7 @@ def test_a_write_that_comes_too_soon_is_asked_for_again_with_its_precondition():
 
 
 def test_a_deletion_that_comes_too_soon_is_refused_at_once_where_nobody_wants_to_wait():
-    """
-    The code says that the object's rate is the reason: whoever gives a lease back writes beside it then.
-    """
+    """The code says that the object's rate is the reason: whoever gives a lease back writes beside it then."""
     asked = []
 
     def answer(seen):

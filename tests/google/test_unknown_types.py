@@ -1,6 +1,4 @@
-"""
-Operations that name types, fields and details this client does not know: their id, done and error are kept.
-"""
+"""Operations that name types, fields and details this client does not know: their id, done and error are kept."""
 
 import pytest
 
@@ -23,9 +21,7 @@ POLLED = Operation(NAME, "node", "create", "demo-tpu-g3", ZONE, 3)
 
 
 def body(kind, **more):
-    """
-    Return an operation as the service may answer it.
-    """
+    """Return an operation as the service may answer it."""
     return {
         "name": NAME,
         "metadata": {"@type": f"type.googleapis.com/{kind}", **METADATA, "newField": {"a": [1, None]}},
@@ -37,9 +33,7 @@ def body(kind, **more):
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_create_keeps_its_operation_whatever_type_its_metadata_has(kind):
-    """
-    The id is what later shows a stockout; the time of creation is read from any type that tells it.
-    """
+    """The id is what later shows a stockout; the time of creation is read from any type that tells it."""
     with canned(lambda _: (200, body(kind))) as server:
         operation = TpuNodes(server.clients()).create(a_node())
     assert operation.id == NAME
@@ -48,18 +42,14 @@ def test_a_create_keeps_its_operation_whatever_type_its_metadata_has(kind):
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_delete_keeps_its_operation_too(kind):
-    """
-    A node that is being deleted is not deleted again at the next look.
-    """
+    """A node that is being deleted is not deleted again at the next look."""
     with canned(lambda _: (200, body(kind))) as server:
         assert TpuNodes(server.clients()).delete("demo-tpu-g3", ZONE).id == NAME
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_stockout_is_seen_inside_an_operation_of_any_type(kind):
-    """
-    The error decides about the next zone; details of an unknown type do not hide it.
-    """
+    """The error decides about the next zone; details of an unknown type do not hide it."""
     details = [
         {"@type": "type.googleapis.com/google.rpc.Tomorrow", "anything": [1, {"b": 2}]},
         {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "STOCKOUT", "newField": 1},
@@ -72,9 +62,7 @@ def test_a_stockout_is_seen_inside_an_operation_of_any_type(kind):
 
 @pytest.mark.parametrize("kind", ["google.cloud.tpu.v2.Node", "google.cloud.tpu.v2alpha1.Node", "x.Y"])
 def test_an_operation_is_done_whatever_its_response_is(kind):
-    """
-    A response with an enum value, a field or a type of tomorrow is stepped over.
-    """
+    """A response with an enum value, a field or a type of tomorrow is stepped over."""
     response = {"@type": f"type.googleapis.com/{kind}", "name": "n", "state": "DREAMING", "protectionTier": 9}
     with canned(lambda _: (200, body(TYPES[1], done=True, response=response))) as server:
         result = TpuNodes(server.clients()).poll(POLLED)
@@ -82,9 +70,7 @@ def test_an_operation_is_done_whatever_its_response_is(kind):
 
 
 def test_a_node_with_unknown_fields_and_enum_values_is_seen():
-    """
-    A state that this client does not know is an unspecified one; the node stays in sight.
-    """
+    """A state that this client does not know is an unspecified one; the node stays in sight."""
     node = {
         "name": f"projects/local-project/locations/{ZONE}/nodes/demo-tpu-g3", "state": "DREAMING",
         "health": "BETTER_THAN_EVER", "labels": {"tpuctl-deployment": "demo"},
@@ -97,8 +83,6 @@ def test_a_node_with_unknown_fields_and_enum_values_is_seen():
 
 
 def test_a_queued_resource_keeps_its_operation_too():
-    """
-    The queue's operations go the same way.
-    """
+    """The queue's operations go the same way."""
     with canned(lambda _: (200, body(TYPES[1]))) as server:
         assert TpuQueued(server.clients()).delete("demo-tpu-g3", ZONE, force=True).id == NAME

@@ -1,6 +1,4 @@
-"""
-What a VM order becomes on the wire: body, limits, request id.
-"""
+"""What a VM order becomes on the wire: body, limits, request id."""
 
 import uuid
 
@@ -15,9 +13,7 @@ DAY = 86400
 
 
 def test_the_body_asks_for_a_closed_cheap_machine():
-    """
-    Image, disk that goes with the VM, outside address, account and guest attributes are in the body.
-    """
+    """Image, disk that goes with the VM, outside address, account and guest attributes are in the body."""
     body = instance_body(a_vm())
     (disk,) = body["disks"]
     assert (disk["boot"], disk["auto_delete"], disk["initialize_params"]["disk_size_gb"]) == (True, True, 50)
@@ -31,9 +27,7 @@ def test_the_body_asks_for_a_closed_cheap_machine():
 
 
 def test_a_vm_without_external_address_asks_for_none():
-    """
-    No access configuration is what makes a machine private; its network stays.
-    """
+    """No access configuration is what makes a machine private; its network stays."""
     (interface,) = instance_body(a_vm(external_ip=False))["network_interfaces"]
     assert interface == {"network": "global/networks/default", "access_configs": []}
 
@@ -65,9 +59,7 @@ HOST = "projects/host-project"
     ],
 )
 def test_vm_and_tpu_are_asked_for_on_the_network_of_the_file(network, subnetwork, of_vm, of_tpu):
-    """
-    The TPU API takes `default` for what is left out, so beside another network both are named.
-    """
+    """The TPU API takes `default` for what is left out, so beside another network both are named."""
     interface = NetworkInterface(network, subnetwork)
     (vm,) = instance_body(a_vm(interface=interface))["network_interfaces"]
     assert (vm["network"], vm.get("subnetwork")) == of_vm
@@ -78,9 +70,7 @@ def test_vm_and_tpu_are_asked_for_on_the_network_of_the_file(network, subnetwork
 
 
 def test_tags_secure_boot_and_image_of_the_file_are_asked_for():
-    """
-    Without them the bodies hold no such field.
-    """
+    """Without them the bodies hold no such field."""
     interface = NetworkInterface(tags=("ssh", "lab"))
     vm = instance_body(a_vm(interface=interface, secure_boot=True, image="projects/p/global/images/family/f"))
     assert vm["tags"] == {"items": ["ssh", "lab"]}
@@ -92,9 +82,7 @@ def test_tags_secure_boot_and_image_of_the_file_are_asked_for():
 
 
 def test_a_standard_vm_deletes_itself_at_the_end_of_its_life():
-    """
-    Google itself ends a VM that everybody has forgotten.
-    """
+    """Google itself ends a VM that everybody has forgotten."""
     scheduling = instance_body(a_vm(ttl=2 * DAY))["scheduling"]
     assert scheduling["max_run_duration"] == {"seconds": 2 * DAY}
     assert scheduling["instance_termination_action"] == "DELETE"
@@ -102,9 +90,7 @@ def test_a_standard_vm_deletes_itself_at_the_end_of_its_life():
 
 
 def test_a_spot_vm_keeps_its_disk_when_it_is_taken_away():
-    """
-    One field serves preemption and end of life; the disk decides: STOP.
-    """
+    """One field serves preemption and end of life; the disk decides: STOP."""
     scheduling = instance_body(a_vm(spot=True))["scheduling"]
     assert scheduling["provisioning_model"] == "SPOT"
     assert scheduling["instance_termination_action"] == "STOP"
@@ -114,16 +100,12 @@ def test_a_spot_vm_keeps_its_disk_when_it_is_taken_away():
 
 @pytest.mark.parametrize(("ttl", "seconds"), [(1, 30), (3600.9, 3600), (400 * DAY, 120 * DAY)])
 def test_the_life_is_kept_within_googles_limits(ttl, seconds):
-    """
-    Google takes a maxRunDuration between 30 seconds and 120 days only.
-    """
+    """Google takes a maxRunDuration between 30 seconds and 120 days only."""
     assert instance_body(a_vm(ttl=ttl))["scheduling"]["max_run_duration"] == {"seconds": seconds}
 
 
 def test_request_ids_are_stable_and_never_zero():
-    """
-    Equal orders have equal ids; other zone, label or body has another.
-    """
+    """Equal orders have equal ids; other zone, label or body has another."""
     body = instance_body(a_vm())
     same = RequestIds().of(ZONE, instance_body(a_vm()))
     assert RequestIds().of(ZONE, body) == same

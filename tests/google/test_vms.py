@@ -1,6 +1,4 @@
-"""
-VMs: request bodies, states, lists, request ids and operations, through the official client.
-"""
+"""VMs: request bodies, states, lists, request ids and operations, through the official client."""
 
 import pytest
 
@@ -11,9 +9,7 @@ from tests.google.cloud_kit import LABEL, OTHER_ZONE, ZONE, a_lab, a_vm, canned,
 
 
 def test_a_vm_is_created_and_observed():
-    """
-    The VM that is seen has our name, label, state and addresses.
-    """
+    """The VM that is seen has our name, label, state and addresses."""
     lab = a_lab()
     vms = vms_of(lab)
     operation = vms.create(a_vm())
@@ -27,9 +23,7 @@ def test_a_vm_is_created_and_observed():
 
 
 def test_a_preempted_vm_is_terminated_and_starts_again():
-    """
-    A spot VM stops, stays, and can be started.
-    """
+    """A spot VM stops, stays, and can be started."""
     lab = a_lab()
     vms = vms_of(lab)
     vms.create(a_vm(spot=True))
@@ -41,9 +35,7 @@ def test_a_preempted_vm_is_terminated_and_starts_again():
 
 
 def test_a_stopped_vm_keeps_its_place():
-    """
-    Stop leaves a VM in TERMINATED; a VM that is gone has nothing to stop.
-    """
+    """Stop leaves a VM in TERMINATED; a VM that is gone has nothing to stop."""
     lab = a_lab()
     vms = vms_of(lab)
     vms.create(a_vm())
@@ -53,9 +45,7 @@ def test_a_stopped_vm_keeps_its_place():
 
 
 def test_deletion_of_what_is_gone_is_no_error():
-    """
-    Delete works once, and says None afterwards.
-    """
+    """Delete works once, and says None afterwards."""
     lab = a_lab()
     vms = vms_of(lab)
     vms.create(a_vm())
@@ -65,9 +55,7 @@ def test_deletion_of_what_is_gone_is_no_error():
 
 
 def test_a_name_that_another_order_holds_is_a_conflict():
-    """
-    The same name with another body is not the same request.
-    """
+    """The same name with another body is not the same request."""
     lab = a_lab()
     vms_of(lab).create(a_vm())
     with pytest.raises(ConflictError):
@@ -75,9 +63,7 @@ def test_a_name_that_another_order_holds_is_a_conflict():
 
 
 def test_a_repeated_insert_is_the_same_operation():
-    """
-    After a lost answer the repeat finds the first operation, not a taken name.
-    """
+    """After a lost answer the repeat finds the first operation, not a taken name."""
     lab = a_lab(latency=PROFILES["scaled"])
     lab.local.fail_next("compute.instances.insert", ["drop-answer"])
     with pytest.raises(TransientError):
@@ -87,9 +73,7 @@ def test_a_repeated_insert_is_the_same_operation():
 
 
 def test_a_vm_can_be_created_again_after_its_deletion():
-    """
-    Compute Engine remembers a request id longer than the VM lives; the new VM must come all the same.
-    """
+    """Compute Engine remembers a request id longer than the VM lives; the new VM must come all the same."""
     lab = a_lab()
     vms_of(lab).create(a_vm())
     vms_of(lab).delete("demo-vm", ZONE)
@@ -100,9 +84,7 @@ def test_a_vm_can_be_created_again_after_its_deletion():
 
 
 def test_a_failed_insert_is_not_replayed_for_ever():
-    """
-    After a stockout the next try has a new request id.
-    """
+    """After a stockout the next try has a new request id."""
     lab = a_lab()
     vms = vms_of(lab)
     lab.local.fail_next("compute.instances.insert", ["stockout"])
@@ -122,9 +104,7 @@ def test_a_failed_insert_is_not_replayed_for_ever():
     ],
 )
 def test_an_error_inside_a_done_operation_is_a_failure(case, retry):
-    """
-    The operation is DONE and still did not work.
-    """
+    """The operation is DONE and still did not work."""
     lab = a_lab()
     vms = vms_of(lab)
     lab.local.fail_next("compute.instances.insert", [case])
@@ -134,9 +114,7 @@ def test_an_error_inside_a_done_operation_is_a_failure(case, retry):
 
 
 def test_an_operation_error_without_http_status_is_a_failure():
-    """
-    The client itself would take this operation for a success.
-    """
+    """The client itself would take this operation for a success."""
     from orchestrator.domain.observation import Operation
     from orchestrator.google.vms import ComputeVms
 
@@ -151,9 +129,7 @@ def test_an_operation_error_without_http_status_is_a_failure():
 
 
 def test_operations_are_polled_at_the_same_endpoint():
-    """
-    The client's own future would ask compute.googleapis.com.
-    """
+    """The client's own future would ask compute.googleapis.com."""
     from orchestrator.google.vms import ComputeVms
 
     def answer(seen):
@@ -167,9 +143,7 @@ def test_operations_are_polled_at_the_same_endpoint():
 
 
 def test_labelled_lists_all_zones_and_only_ours():
-    """
-    VMs with the label come back from every zone.
-    """
+    """VMs with the label come back from every zone."""
     lab = a_lab()
     vms = vms_of(lab)
     vms.create(a_vm())
@@ -180,9 +154,7 @@ def test_labelled_lists_all_zones_and_only_ours():
 
 
 def test_one_list_shows_the_vms_of_all_zones_and_only_ours():
-    """
-    One call; its pages are put together, and a zone without VMs is no gap.
-    """
+    """One call; its pages are put together, and a zone without VMs is no gap."""
     lab = a_lab()
     vms = vms_of(lab)
     for zone in (ZONE, OTHER_ZONE):
@@ -196,9 +168,7 @@ def test_one_list_shows_the_vms_of_all_zones_and_only_ours():
 
 
 def test_where_a_list_of_all_zones_could_not_look_is_named():
-    """
-    By a warning on the zone; a list that fails shows nothing at all.
-    """
+    """By a warning on the zone; a list that fails shows nothing at all."""
     lab = a_lab()
     vms = vms_of(lab)
     vms.create(a_vm())
@@ -210,9 +180,7 @@ def test_where_a_list_of_all_zones_could_not_look_is_named():
 
 
 def test_a_warned_page_makes_the_list_unknown():
-    """
-    A list with an UNREACHABLE warning is not complete.
-    """
+    """A list with an UNREACHABLE warning is not complete."""
     from orchestrator.google.vms import ComputeVms
 
     with canned(lambda _: (200, {"items": [], "warning": {"code": "UNREACHABLE", "message": "x"}})) as server:
@@ -220,9 +188,7 @@ def test_a_warned_page_makes_the_list_unknown():
 
 
 def test_an_error_on_observing_is_unknown():
-    """
-    A denied look is not an absence.
-    """
+    """A denied look is not an absence."""
     lab = a_lab(denied_permissions=frozenset({"compute.instances.get"}))
     sight = vms_of(lab).observe("demo-vm", ZONE)
     assert isinstance(sight, Unknown)
@@ -230,9 +196,7 @@ def test_an_error_on_observing_is_unknown():
 
 
 def test_a_404_of_a_proxy_is_not_an_absence():
-    """
-    Only Google's own form of 404 proves that the VM is gone.
-    """
+    """Only Google's own form of 404 proves that the VM is gone."""
     from orchestrator.google.vms import ComputeVms
 
     with canned(lambda _: (404, b"<html>nothing here</html>")) as server:
@@ -240,9 +204,7 @@ def test_a_404_of_a_proxy_is_not_an_absence():
 
 
 def test_a_denied_create_names_permission_and_role():
-    """
-    The user learns what to ask for.
-    """
+    """The user learns what to ask for."""
     lab = a_lab(denied_permissions=frozenset({"compute.instances.create"}))
     with pytest.raises(AuthError) as caught:
         vms_of(lab).create(a_vm())
@@ -250,9 +212,7 @@ def test_a_denied_create_names_permission_and_role():
 
 
 def test_host_keys_come_from_guest_attributes():
-    """
-    Keys are lines as known_hosts has them; before the boot there are none.
-    """
+    """Keys are lines as known_hosts has them; before the boot there are none."""
     lab = a_lab()
     vms = vms_of(lab)
     vms.create(a_vm())
@@ -264,9 +224,7 @@ def test_host_keys_come_from_guest_attributes():
 
 
 def test_a_vm_that_google_ended_is_gone():
-    """
-    A standard VM is deleted when its life is over, with nobody asking.
-    """
+    """A standard VM is deleted when its life is over, with nobody asking."""
     lab = a_lab()
     vms = vms_of(lab)
     vms.create(a_vm(ttl=3600))

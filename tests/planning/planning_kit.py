@@ -1,6 +1,4 @@
-"""
-Build a deployment from overrides.
-"""
+"""Build a deployment from overrides."""
 
 from orchestrator.config.adapter import restore
 

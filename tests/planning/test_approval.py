@@ -1,6 +1,4 @@
-"""
-A plan that somebody has approved: what makes it another one, and what is refused while it is carried out.
-"""
+"""A plan that somebody has approved: what makes it another one, and what is refused while it is carried out."""
 
 from dataclasses import replace
 

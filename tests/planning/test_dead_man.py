@@ -1,6 +1,4 @@
-"""
-What ends the bill when nobody watches: the legs that the plan shows, and the end that TPUs act on.
-"""
+"""What ends the bill when nobody watches: the legs that the plan shows, and the end that TPUs act on."""
 
 from dataclasses import replace
 
@@ -73,9 +71,7 @@ def test_status_says_what_becomes_of_a_tpu_that_nobody_watches():
 
 
 def test_a_flex_start_tpu_ends_by_itself():
-    """
-    Google limits its life, also where nobody watches and nothing is armed by us.
-    """
+    """Google limits its life, also where nobody watches and nothing is armed by us."""
     base = spec()
     for run, life in ((None, "7d"), (Duration(7200), "2h")):
         tpu = replace(base.tpu, request="flex-start", spot=False, max_run_duration=run)

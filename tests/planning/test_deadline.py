@@ -1,6 +1,4 @@
-"""
-Spot or on demand: each rule of the choice, and that no deadline is missed whatever spot does.
-"""
+"""Spot or on demand: each rule of the choice, and that no deadline is missed whatever spot does."""
 
 import random
 from dataclasses import replace
@@ -25,9 +23,7 @@ NONE = replace(CHEAP, up=False)
 
 
 def situation(**changes):
-    """
-    Return ten hours of work with five hours of slack, nothing done and nothing running.
-    """
+    """Return ten hours of work with five hours of slack, nothing done and nothing running."""
     base = Situation(
         now=0.0, began=0.0, deadline=15 * HOUR, work=10 * HOUR, done=0.0, cold=360.0, loss=600.0,
         on_demand_usd_hour=3.0, offers=(CHEAP,),
@@ -36,17 +32,13 @@ def situation(**changes):
 
 
 def near_the_end(**changes):
-    """
-    Return an hour of work with hardly more slack than one sudden end costs.
-    """
+    """Return an hour of work with hardly more slack than one sudden end costs."""
     return situation(**{"done": 9 * HOUR, "now": 14 * HOUR - 1400.0, **changes})
 
 
 @pytest.mark.parametrize("policy", Policy)
 def test_spot_that_is_there_is_taken_and_held(policy):
-    """
-    Nobody leaves a spot node for one that costs as much.
-    """
+    """Nobody leaves a spot node for one that costs as much."""
     assert choose(policy, situation()).mode is Mode.SPOT
     held = choose(policy, situation(mode=Mode.SPOT, place="a"))
     assert (held.mode, held.place) == (Mode.SPOT, "a")
@@ -54,9 +46,7 @@ def test_spot_that_is_there_is_taken_and_held(policy):
 
 @pytest.mark.parametrize("policy", Policy)
 def test_the_net_when_the_slack_is_used_up(policy):
-    """
-    Without a node and with less slack than a sudden end costs, only on demand is safe, though spot is there.
-    """
+    """Without a node and with less slack than a sudden end costs, only on demand is safe, though spot is there."""
     assert near_the_end().slack > near_the_end().change
     late = near_the_end(now=14 * HOUR - 1200.0)
     assert late.slack < late.change
@@ -65,9 +55,7 @@ def test_the_net_when_the_slack_is_used_up(policy):
 
 
 def test_greedy_waits_and_uniform_keeps_to_its_line():
-    """
-    An hour behind the line greedy waits still, Uniform Progress pays for on demand.
-    """
+    """An hour behind the line greedy waits still, Uniform Progress pays for on demand."""
     gone = situation(offers=(NONE,), now=1.5 * HOUR)
     assert choose(Policy.GREEDY, gone).mode is Mode.WAIT
     assert choose(Policy.UNIFORM, gone).mode is Mode.ON_DEMAND
@@ -75,18 +63,14 @@ def test_greedy_waits_and_uniform_keeps_to_its_line():
 
 
 def test_uniform_leaves_on_demand_only_when_it_is_ahead():
-    """
-    Ahead means: of where the line is two cold starts from now.
-    """
+    """Ahead means: of where the line is two cold starts from now."""
     behind = situation(mode=Mode.ON_DEMAND, now=1.5 * HOUR, done=1 * HOUR)
     assert choose(Policy.UNIFORM, behind).mode is Mode.ON_DEMAND
     assert choose(Policy.UNIFORM, replace(behind, done=1.5 * HOUR)).mode is Mode.SPOT
 
 
 def test_thrifty_keeps_slack_for_the_changes_to_come():
-    """
-    With lives of an hour there are many of them, so it stops waiting earlier than with lives of a day.
-    """
+    """With lives of an hour there are many of them, so it stops waiting earlier than with lives of a day."""
     short, long = replace(NONE, life=HOUR), replace(NONE, life=24 * HOUR)
     now = situation(now=2.5 * HOUR)
     assert choose(Policy.THRIFTY, replace(now, offers=(short,))).mode is Mode.ON_DEMAND
@@ -94,9 +78,7 @@ def test_thrifty_keeps_slack_for_the_changes_to_come():
 
 
 def test_thrifty_goes_back_to_spot_only_when_it_pays():
-    """
-    For a life of a few minutes two cold starts are too dear.
-    """
+    """For a life of a few minutes two cold starts are too dear."""
     back = situation(mode=Mode.ON_DEMAND, now=HOUR, done=0.5 * HOUR)
     assert choose(Policy.THRIFTY, back).mode is Mode.SPOT
     brief = replace(back, offers=(replace(CHEAP, life=400.0),))
@@ -105,9 +87,7 @@ def test_thrifty_goes_back_to_spot_only_when_it_pays():
 
 
 def test_thrifty_turns_dear_offers_down_while_there_is_time():
-    """
-    A dear place is refused when a cheap one comes often enough, and taken when the pace needs it.
-    """
+    """A dear place is refused when a cheap one comes often enough, and taken when the pace needs it."""
     only_dear = situation(offers=(replace(CHEAP, up=False), DEAR), deadline=30 * HOUR)
     assert choose(Policy.THRIFTY, only_dear).mode is Mode.WAIT
     hurried = replace(only_dear, deadline=13 * HOUR)
@@ -115,9 +95,7 @@ def test_thrifty_turns_dear_offers_down_while_there_is_time():
 
 
 def test_thrifty_moves_when_another_place_is_much_cheaper():
-    """
-    The saving must be worth twice what the move wastes.
-    """
+    """The saving must be worth twice what the move wastes."""
     on_dear = situation(mode=Mode.SPOT, place="b", offers=(CHEAP, DEAR))
     assert choose(Policy.THRIFTY, on_dear).place == "a"
     assert choose(Policy.THRIFTY, replace(on_dear, offers=(replace(CHEAP, usd_hour=1.75), DEAR))).place == "b"
@@ -125,17 +103,13 @@ def test_thrifty_moves_when_another_place_is_much_cheaper():
 
 
 def test_nothing_is_taken_when_the_work_is_done():
-    """
-    No policy pays for a finished job.
-    """
+    """No policy pays for a finished job."""
     for mode in Mode:
         assert choose(Policy.THRIFTY, situation(done=10 * HOUR, mode=mode)).mode is Mode.WAIT
 
 
 def test_the_forecast():
-    """
-    On time, at risk when one more loss is too many, and what cannot be met is said.
-    """
+    """On time, at risk when one more loss is too many, and what cannot be met is said."""
     assert on_time(situation()) == "on time"
     assert on_time(situation(mode=Mode.SPOT, now=5 * HOUR - 700.0)) == "at risk"
     assert on_time(situation(mode=Mode.ON_DEMAND, now=5 * HOUR - 700.0)) == "on time"
@@ -143,18 +117,14 @@ def test_the_forecast():
 
 
 def test_what_is_not_known_yet_has_a_prior():
-    """
-    A half, and four hours; then what was seen counts.
-    """
+    """A half, and four hours; then what was seen counts."""
     assert (share_of(0, 0), life_of(0, 0)) == (0.5, 4 * HOUR)
     assert share_of(0, 8) == 0.1
     assert life_of(18 * HOUR, 9.5) == 2 * HOUR
 
 
 def play(policy, seed, tick=60.0):
-    """
-    Play a job against spot that comes and goes as a seed wants; return (was it in time, cost).
-    """
+    """Play a job against spot that comes and goes as a seed wants; return (was it in time, cost)."""
     draw = random.Random(seed)
     means = (draw.uniform(0.2, 8) * HOUR, draw.uniform(0.2, 8) * HOUR)
     state = situation(deadline=draw.uniform(10.8, 20) * HOUR)
@@ -180,15 +150,11 @@ def play(policy, seed, tick=60.0):
 
 @pytest.mark.parametrize("policy", Policy)
 def test_no_deadline_is_missed_whatever_spot_does(policy):
-    """
-    Also where what was learned is wrong: the estimates of lives are drawn by lot.
-    """
+    """Also where what was learned is wrong: the estimates of lives are drawn by lot."""
     assert [seed for seed in range(25) if not play(policy, seed)[0]] == []
 
 
 def test_thrifty_is_cheaper_than_the_others_on_the_same_weather():
-    """
-    In sum over all seeds; the replay over real traces says by how much.
-    """
+    """In sum over all seeds; the replay over real traces says by how much."""
     cost = {policy: sum(play(policy, seed)[1] for seed in range(25)) for policy in Policy}
     assert cost[Policy.THRIFTY] < cost[Policy.UNIFORM] < cost[Policy.GREEDY]

@@ -1,6 +1,4 @@
-"""
-What a deadline weighs: the real prices of each zone, and what is remembered of it.
-"""
+"""What a deadline weighs: the real prices of each zone, and what is remembered of it."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""
-What holds for every world and every record, however strange.
-"""
+"""What holds for every world and every record, however strange."""
 
 from dataclasses import replace
 
@@ -77,9 +75,7 @@ BUCKETS = st.builds(Bucket, st.just("b"), st.sampled_from(["us-central1", "us-ce
 
 
 def sight(values):
-    """
-    Return any of the three kinds of sight.
-    """
+    """Return any of the three kinds of sight."""
     return st.builds(Present, values) | st.just(Absent()) | UNKNOWN
 
 
@@ -130,9 +126,7 @@ fast = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 
 
 def of_node(plan, verb):
-    """
-    Return the plan's changes of nodes with one verb.
-    """
+    """Return the plan's changes of nodes with one verb."""
     return [c for c in plan.changes if c.kind is Kind.NODE and c.verb is verb]
 
 
@@ -159,9 +153,7 @@ def test_a_decision_is_always_made_and_always_the_same(deployment, world, histor
 @fast
 @given(SPECS, WORLDS, HISTORIES)
 def test_what_cannot_be_seen_is_not_changed(deployment, world, history):
-    """
-    Unknown nodes: no node is made or deleted; the same for VM and bucket.
-    """
+    """Unknown nodes: no node is made or deleted; the same for VM and bucket."""
     for name, kind in (("nodes", Kind.NODE), ("vm", Kind.VM), ("bucket", Kind.BUCKET)):
         dark = replace(world, **{name: Unknown("503")})
         plan = decide(deployment, dark, learn(history, dark))
@@ -171,9 +163,7 @@ def test_what_cannot_be_seen_is_not_changed(deployment, world, history):
 @fast
 @given(WORLDS, HISTORIES)
 def test_learning_never_forgets_an_incarnation(world, history):
-    """
-    The newest incarnation only grows, and learning twice from the same world adds nothing.
-    """
+    """The newest incarnation only grows, and learning twice from the same world adds nothing."""
     once = learn(history, world)
     assert once.incarnation >= history.incarnation
     again = learn(once, replace(world, operations=()))

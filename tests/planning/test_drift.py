@@ -1,6 +1,4 @@
-"""
-A VM that differs from the file is left alone, and this is said.
-"""
+"""A VM that differs from the file is left alone, and this is said."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""
-The plan of a whole `up`, made without a cloud.
-"""
+"""The plan of a whole `up`, made without a cloud."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,9 +14,7 @@ ZONES = sorted(CATALOG.zones)
 
 
 def test_the_forecast_is_what_up_does_from_nothing():
-    """
-    The three resources side by side, the code, and the job where machines do not start it themselves.
-    """
+    """The three resources side by side, the code, and the job where machines do not start it themselves."""
     plan = forecast(make_spec(), CATALOG.accelerator("v5litepod-16"), "b", "a")
     kinds = [(c.kind, c.verb) for c in plan.changes]
     assert kinds[:3] == [(Kind.BUCKET, Verb.CREATE), (Kind.VM, Verb.CREATE), (Kind.NODE, Verb.CREATE)]
@@ -27,9 +23,7 @@ def test_the_forecast_is_what_up_does_from_nothing():
 
 
 def test_a_deployment_without_vm_has_none_in_its_forecast():
-    """
-    `vm: none` is allowed.
-    """
+    """`vm: none` is allowed."""
     plan = forecast(make_spec(vm="none"), CATALOG.accelerator("v5litepod-16"), "b", "a")
     assert Kind.VM not in {c.kind for c in plan.changes}
 
@@ -45,9 +39,7 @@ def test_a_deployment_without_vm_has_none_in_its_forecast():
     poll=st.sampled_from(["1s", "15s", "10m"]),
 )
 def test_the_forecast_comes_to_rest_for_every_valid_file(zone, choice, vm, spot, on_vm, adopt, poll):
-    """
-    Every accelerator of every zone: each resource is asked for at most once, and nothing is deleted.
-    """
+    """Every accelerator of every zone: each resource is asked for at most once, and nothing is deleted."""
     types = CATALOG.zones[zone]
     name = types[choice % len(types)]
     parts = {"tpu__type": name, "tpu__zones": [zone], "tpu__spot": spot, "watch__poll": poll}

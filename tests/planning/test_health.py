@@ -1,6 +1,4 @@
-"""
-Decisions about a node whose state or health is odd: what its workers report counts for more.
-"""
+"""Decisions about a node whose state or health is odd: what its workers report counts for more."""
 
 from dataclasses import replace
 
@@ -21,9 +19,7 @@ SICK = node(healthy=False, health="UNHEALTHY_MAINTENANCE")
 
 
 def steps(plan):
-    """
-    Return what a plan does to nodes.
-    """
+    """Return what a plan does to nodes."""
     return [(c.kind, c.verb, c.incarnation) for c in plan.changes if c.kind is Kind.NODE]
 
 
@@ -37,9 +33,7 @@ def steps(plan):
     ids=lambda one: f"{one.state.name} {one.health}",
 )
 def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(odd):
-    """
-    A fresh heartbeat is evidence of life; state and health are hearsay, for however long.
-    """
+    """A fresh heartbeat is evidence of life; state and health are hearsay, for however long."""
     key = odd.state.name.lower()
     long = history(sightings={"node:1:unhealthy": NOW - 7200, f"node:1:{key}": NOW - 7200})
     assert decide(spec(), world(nodes=Present((odd,))), long).empty
@@ -54,9 +48,7 @@ def test_a_node_whose_workers_report_is_kept_whatever_the_api_says(odd):
     ],
 )
 def test_silence_is_no_witness_while_a_boot_may_be_why(change, record, lost):
-    """
-    SSH may be closed by a firewall; a startup script that works, or a role that is new, explains the silence.
-    """
+    """SSH may be closed by a firewall; a startup script that works, or a role that is new, explains the silence."""
     tried = history(remote_failed_since=NOW - 400, next_remote_at=NOW, **record)
     silent = world(heartbeats=Present(()), **change)
     assert (NODE_DELETE_1 in steps(decide(spec(), silent, tried))) is lost
@@ -64,9 +56,7 @@ def test_silence_is_no_witness_while_a_boot_may_be_why(change, record, lost):
 
 @pytest.mark.parametrize(("age", "replaced"), [(30, False), (200, False), (SICK_DEADLINE + 5, True)])
 def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced):
-    """
-    A TPU that was born unhealthy and whose script runs has its chance; one that says no more, as others do.
-    """
+    """A TPU that was born unhealthy and whose script runs has its chance; one that says no more, as others do."""
     first = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - age)
     seen = world(nodes=Present((SICK,)), heartbeats=Present(()), boots=(first,))
     plan = decide(spec(), seen, history(sightings={"node:1:unhealthy": NOW - age}))
@@ -84,9 +74,7 @@ def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced)
     ],
 )
 def test_a_silent_unhealthy_node_is_replaced_after_a_while(beats, since, replaced):
-    """
-    At once if it has never reported, after minutes if it has, and never on an answer that did not come.
-    """
+    """At once if it has never reported, after minutes if it has, and never on an answer that did not come."""
     sick = world(nodes=Present((SICK,)), heartbeats=beats)
     plan = decide(spec(), sick, history(sightings={"node:1:unhealthy": NOW - since}))
     assert [s for s in steps(plan) if s in {NODE_DELETE_1, NODE_CREATE_2}] == (
@@ -95,9 +83,7 @@ def test_a_silent_unhealthy_node_is_replaced_after_a_while(beats, since, replace
 
 
 def test_a_node_of_health_timeout_gets_the_time_of_any_start():
-    """
-    TIMEOUT is also what a machine shows that is still warming up.
-    """
+    """TIMEOUT is also what a machine shows that is still warming up."""
     cold = world(nodes=Present((replace(SICK, timed_out=True),)), heartbeats=Present(()))
     sightings = {"node:1:unhealthy": NOW - 900, "node:1:ready": NOW - 900}
     assert NODE_DELETE_1 not in steps(decide(spec(), cold, history(sightings=sightings)))
@@ -106,9 +92,7 @@ def test_a_node_of_health_timeout_gets_the_time_of_any_start():
 
 
 def test_after_three_that_never_reported_a_sick_one_gets_the_time_of_any_start():
-    """
-    Replacing them by the half minute would only spend the grant.
-    """
+    """Replacing them by the half minute would only spend the grant."""
     sick = world(nodes=Present((SICK,)), heartbeats=Present(()))
     three = tuple((n, NOW - 100.0) for n in (1, 2, 3))
     often = history(sightings={"node:1:unhealthy": NOW - 60}, mute=three)

@@ -1,6 +1,4 @@
-"""
-The last look at a plan: each promise, a plan that would break it, and one beside it that does not.
-"""
+"""The last look at a plan: each promise, a plan that would break it, and one beside it that does not."""
 
 from dataclasses import replace
 

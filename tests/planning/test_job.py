@@ -1,6 +1,4 @@
-"""
-Decisions about the job: when it is pushed, restarted, waited for.
-"""
+"""Decisions about the job: when it is pushed, restarted, waited for."""
 
 import pytest
 
@@ -13,17 +11,13 @@ from tests.planning.worlds import NOW, beat, history, node, spec, vm, world
 
 @pytest.mark.parametrize(("poll", "beat_every"), [(0.5, 2.0), (5, 10.0), (15, 30.0), (600, 30.0)])
 def test_heartbeats_come_every_two_polls_within_2_to_30_seconds(poll, beat_every):
-    """
-    Fast enough for the loop, slow enough for the bucket.
-    """
+    """Fast enough for the loop, slow enough for the bucket."""
     assert heartbeat_interval(spec(watch=WatchSpec(poll=Duration(poll)))) == beat_every
 
 
 @pytest.mark.parametrize("state", [s for s in NodeState if s is not NodeState.READY])
 def test_nothing_is_pushed_to_a_node_that_is_not_ready(state):
-    """
-    The job waits for the TPU.
-    """
+    """The job waits for the TPU."""
     silent = Present((beat(updated=NOW - 900),))
     odd = world(nodes=Present((node(state=state),)), heartbeats=silent)
     step = decide_job(spec(), odd, history(pushed=""))
@@ -35,9 +29,7 @@ def test_nothing_is_pushed_to_a_node_that_is_not_ready(state):
     "change", [{"heartbeats": Unknown("503")}, {"bucket": Absent()}, {"bucket": Unknown("503")}]
 )
 def test_nothing_is_pushed_while_its_bucket_or_its_reports_cannot_be_seen(change):
-    """
-    Unknown is not silent, and code without a bucket could save nothing.
-    """
+    """Unknown is not silent, and code without a bucket could save nothing."""
     step = decide_job(spec(), world(**change), history())
     assert step.changes == ()
     assert step.waiting
@@ -45,9 +37,7 @@ def test_nothing_is_pushed_while_its_bucket_or_its_reports_cannot_be_seen(change
 
 @pytest.mark.parametrize("state", [VmState.TERMINATED, VmState.STAGING])
 def test_a_job_on_the_vm_waits_for_the_vm(state):
-    """
-    The TPU alone is not enough for the style of 2020.
-    """
+    """The TPU alone is not enough for the style of 2020."""
     on_vm = spec(job=JobSpec(command="x", run_on="vm"))
     step = decide_job(on_vm, world(vm=Present(vm(state=state))), history(pushed=""))
     assert step.changes == ()
@@ -55,9 +45,7 @@ def test_a_job_on_the_vm_waits_for_the_vm(state):
 
 
 def test_silence_counts_after_four_heartbeats_and_not_before():
-    """
-    One late report is no silence.
-    """
+    """One late report is no silence."""
     limit = SILENCE * heartbeat_interval(spec())
     for age, silent in ((limit - 1, False), (limit + 1, True)):
         step = decide_job(spec(), world(heartbeats=Present((beat(updated=NOW - age),))), history())
@@ -66,17 +54,13 @@ def test_silence_counts_after_four_heartbeats_and_not_before():
 
 @pytest.mark.parametrize("phase", [Phase.DONE, Phase.FAILED])
 def test_who_has_finished_may_be_silent(phase):
-    """
-    An agent that has said its last word is not woken again.
-    """
+    """An agent that has said its last word is not woken again."""
     last = beat(updated=NOW - 9e5, phase=phase)
     assert decide_job(spec(), world(heartbeats=Present((last,))), history()).changes == ()
 
 
 def test_a_machine_gets_time_to_boot_before_its_silence_counts():
-    """
-    A worker that has never reported is looked after only after the grace of its boot.
-    """
+    """A worker that has never reported is looked after only after the grace of its boot."""
     two = world(nodes=Present((node(workers=(Worker(0, "a"), Worker(1, "b"))),)))
     for age, pushed in ((BOOT_GRACE - 5, False), (BOOT_GRACE + 5, True)):
         step = decide_job(spec(), two, history(sightings={"node:1:ready": NOW - age}))
@@ -84,9 +68,7 @@ def test_a_machine_gets_time_to_boot_before_its_silence_counts():
 
 
 def test_a_failed_push_is_not_repeated_at_once():
-    """
-    The next try has its time.
-    """
+    """The next try has its time."""
     late = world(heartbeats=Present((beat(updated=NOW - 500),)))
     step = decide_job(spec(), late, history(next_remote_at=NOW + 3))
     assert step.changes == ()

@@ -1,6 +1,4 @@
-"""
-TPUs that never report are replaced; after an hour of nothing else the deployment ends.
-"""
+"""TPUs that never report are replaced; after an hour of nothing else the deployment ends."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""
-Where and when to ask again, and when to stop asking.
-"""
+"""Where and when to ask again, and when to stop asking."""
 
 import itertools
 from dataclasses import replace
@@ -34,17 +32,13 @@ CAPACITY = [Refusal(NOW, ZONE, Retry.CAPACITY)]
 
 
 def refused(*refusals):
-    """
-    Return a record with these refusals.
-    """
+    """Return a record with these refusals."""
     return history(refusals=tuple(refusals))
 
 
 @pytest.mark.parametrize("retry", Retry)
 def test_pauses_double_from_the_first_delay_up_to_their_cap(retry):
-    """
-    Each class of refusal has its own pace; jitter makes a pause up to half a delay shorter or longer.
-    """
+    """Each class of refusal has its own pace; jitter makes a pause up to half a delay shorter or longer."""
     gates = [create_gate(spec(), refused(*[Refusal(NOW, ZONE, retry)] * n), ZONE) - NOW for n in range(1, 14)]
     delays = [min(FIRST_DELAY[retry] * 2**n, LONGEST_DELAY[retry]) for n in range(13)]
     assert all(0.5 <= gate / delay <= 1.5 for gate, delay in zip(gates, delays, strict=True))
@@ -53,9 +47,7 @@ def test_pauses_double_from_the_first_delay_up_to_their_cap(retry):
 
 
 def test_deployments_refused_together_ask_again_apart():
-    """
-    A stockout hits all at once; their next asks spread over a whole delay, evenly, and around the same mean.
-    """
+    """A stockout hits all at once; their next asks spread over a whole delay, evenly, and around the same mean."""
     refusals = refused(*CAPACITY * 9)
     delay = LONGEST_DELAY[Retry.CAPACITY]
     pauses = sorted(create_gate(spec(name=f"run-{n}"), refusals, ZONE) - NOW for n in range(200))
@@ -66,9 +58,7 @@ def test_deployments_refused_together_ask_again_apart():
 
 
 def test_one_deployment_waits_for_the_same_moment_at_each_look_and_draws_anew_after_each_refusal():
-    """
-    A controller that was started again finds the gate where it was; two asks in a row are not in step.
-    """
+    """A controller that was started again finds the gate where it was; two asks in a row are not in step."""
     first, later = CAPACITY * 9, [*CAPACITY * 9, Refusal(NOW + 90, ZONE, Retry.CAPACITY)]
     gate = create_gate(spec(), refused(*first), ZONE)
     assert gate == create_gate(spec(), refused(*first), ZONE)
@@ -76,9 +66,7 @@ def test_one_deployment_waits_for_the_same_moment_at_each_look_and_draws_anew_af
 
 
 def test_a_refusal_holds_back_only_its_own_kind_and_zone():
-    """
-    A VM that cannot be had does not slow down the TPU.
-    """
+    """A VM that cannot be had does not slow down the TPU."""
     only_vm = refused(Refusal(NOW, ZONE, Retry.CAPACITY, kind=Kind.VM))
     assert create_gate(spec(), only_vm, ZONE) == 0.0
     assert create_gate(spec(), only_vm, ZONE, Kind.VM) > NOW
@@ -87,9 +75,7 @@ def test_a_refusal_holds_back_only_its_own_kind_and_zone():
 
 
 def test_the_next_zone_is_the_first_that_has_not_refused_then_the_least_refused():
-    """
-    Preference first, then fairness.
-    """
+    """Preference first, then fairness."""
     assert next_zone(spec(), history(), NOW) == ZONE
     assert next_zone(spec(), refused(*CAPACITY), NOW) == OTHER_ZONE
     both = [*CAPACITY, Refusal(NOW, OTHER_ZONE, Retry.CAPACITY)]
@@ -113,9 +99,7 @@ def asked_for(spec, world, history):
 
 
 def test_a_zone_that_holds_one_is_not_asked_beside_a_node_of_ours():
-    """
-    Another zone is asked at once; where there is none, the deletion is waited for, with one line.
-    """
+    """Another zone is asked at once; where there is none, the deletion is waited for, with one line."""
     only = spec(tpu=replace(spec().tpu, zones=(ZONE,)))
     assert asked_for(only, LOST, history()) == ([ZONE], [])
     line = f"TPU: quota in {ZONE} holds one TPU; waits for the old one to go"
@@ -127,9 +111,7 @@ def test_a_zone_that_holds_one_is_not_asked_beside_a_node_of_ours():
 
 
 def test_what_is_known_of_quota_is_tried_again_after_a_day_or_a_deletion_that_does_not_end():
-    """
-    Quota may have been raised, and a deletion that hangs must not keep a job waiting for ever.
-    """
+    """Quota may have been raised, and a deletion that hangs must not keep a job waiting for ever."""
     only = spec(tpu=replace(spec().tpu, zones=(ZONE,)))
     assert asked_for(only, LOST, held(ZONE, NOW - FULL_FOR + 1))[0] == []
     assert asked_for(only, LOST, held(ZONE, NOW - FULL_FOR))[0] == [ZONE]
@@ -138,9 +120,7 @@ def test_what_is_known_of_quota_is_tried_again_after_a_day_or_a_deletion_that_do
 
 
 def test_a_refusal_of_quota_beside_a_node_of_ours_says_nothing_of_the_zones_capacity():
-    """
-    It is remembered as what it is; the spot quota says nothing about on demand.
-    """
+    """It is remembered as what it is; the spot quota says nothing about on demand."""
     beside = learn(refused(Refusal(NOW, ZONE, Retry.QUOTA, beside=True)), world())
     assert holds_one(beside.places, ZONE, TYPE, NOW)
     assert [(p.refused, p.out_at) for p in beside.places if p.zone == ZONE] == [(0, 0.0)]
@@ -152,9 +132,7 @@ def test_a_refusal_of_quota_beside_a_node_of_ours_says_nothing_of_the_zones_capa
 
 
 def test_what_another_loop_has_learned_of_quota_is_taken_over():
-    """
-    The newer of both counts; what is yet to come is not believed.
-    """
+    """The newer of both counts; what is yet to come is not believed."""
     mine, theirs = after_full((), ZONE, "", NOW - 50), after_full((), ZONE, "", NOW - 5)
     assert place_of(merged(mine, theirs, NOW), ZONE, "").full_at == NOW - 5
     assert place_of(merged(theirs, mine, NOW), ZONE, "").full_at == NOW - 5
@@ -162,16 +140,12 @@ def test_what_another_loop_has_learned_of_quota_is_taken_over():
 
 
 def test_a_transient_refusal_does_not_move_the_deployment():
-    """
-    A 503 says nothing about the zone's machines.
-    """
+    """A 503 says nothing about the zone's machines."""
     assert next_zone(spec(), refused(Refusal(NOW, ZONE, Retry.TRANSIENT)), NOW) == ZONE
 
 
 def test_capacity_is_asked_for_without_end_and_a_permission_once():
-    """
-    What waiting cures is waited for; what it does not cure stops.
-    """
+    """What waiting cures is waited for; what it does not cure stops."""
     assert hopeless(refused(*CAPACITY * 1000)) is None
     assert hopeless(refused(*[Refusal(NOW, ZONE, Retry.TRANSIENT)] * 1000)) is None
     assert hopeless(refused(Refusal(NOW, ZONE, Retry.PERMANENT))) is not None
@@ -181,9 +155,7 @@ def test_capacity_is_asked_for_without_end_and_a_permission_once():
 
 
 def test_refusals_of_different_kinds_are_not_added_up():
-    """
-    Three for the VM and two for the TPU are not five for one of them.
-    """
+    """Three for the VM and two for the TPU are not five for one of them."""
     mixed = [Refusal(NOW, ZONE, Retry.QUOTA, kind=kind) for kind in (Kind.VM, Kind.NODE)]
     assert hopeless(refused(*mixed * 4)) is None
 
@@ -199,9 +171,7 @@ REFUSALS = st.lists(
 
 @given(REFUSALS)
 def test_a_pause_is_never_longer_than_five_minutes(refusals):
-    """
-    Whatever has happened, the next try is near; and the zone is one that the user has named.
-    """
+    """Whatever has happened, the next try is near; and the zone is one that the user has named."""
     past = refused(*sorted(refusals, key=lambda r: r.at))
     assert create_gate(spec(), past, ZONE) <= NOW + LONGEST_PAUSE == NOW + 300
     assert next_zone(spec(), past, NOW) in spec().tpu.zones

@@ -1,6 +1,4 @@
-"""
-The deadline of a deployment: what is learned from reports, and what the next TPU is to be.
-"""
+"""The deadline of a deployment: what is learned from reports, and what the next TPU is to be."""
 
 from dataclasses import replace
 
@@ -26,9 +24,7 @@ KNOWN = Progress(step=0, pace=36.0, cold=200.0, loss=600.0)
 
 
 def due(text="20h", **tpu):
-    """
-    Return a spec of a job of 1,000 steps with a deadline.
-    """
+    """Return a spec of a job of 1,000 steps with a deadline."""
     base = spec()
     return replace(
         base,
@@ -39,16 +35,12 @@ def due(text="20h", **tpu):
 
 
 def begun(hours, **changes):
-    """
-    Return the record of a deployment that was brought up so many hours ago.
-    """
+    """Return the record of a deployment that was brought up so many hours ago."""
     return history(**{"started_at": NOW - hours * HOUR, "progress": KNOWN, **changes})
 
 
 def asked(wants, was, **shown):
-    """
-    Return the TPU that a pass asks for, or None.
-    """
+    """Return the TPU that a pass asks for, or None."""
     shown = {"nodes": Present(()), "heartbeats": Present(()), **shown}
     plan = decide(wants, world(**shown), was)
     made = [c for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.CREATE)]
@@ -56,16 +48,12 @@ def asked(wants, was, **shown):
 
 
 def lost(hours, **changes):
-    """
-    Return such a record whose TPU is surely gone.
-    """
+    """Return such a record whose TPU is surely gone."""
     return begun(hours, **{"requested_at": 0.0, "accepted": False, **changes})
 
 
 def test_the_pace_and_the_last_save_are_learned():
-    """
-    From the first step on, by the slowest worker; a start before it tells nothing.
-    """
+    """From the first step on, by the slowest worker; a start before it tells nothing."""
     reports = (
         beat(0, step=150, began_at=100, committed_step=140, committed_at=NOW - 50, progress_at=NOW,
              timings={"first_step": NOW - 500}),
@@ -80,9 +68,7 @@ def test_the_pace_and_the_last_save_are_learned():
 
 
 def test_without_a_deadline_nothing_is_on_demand():
-    """
-    However late it is.
-    """
+    """However late it is."""
     change = asked(spec(), lost(1000))
     assert change is None or ON_DEMAND not in change.details.values()
     assert told(spec(), world(), begun(1)) is None
@@ -90,18 +76,14 @@ def test_without_a_deadline_nothing_is_on_demand():
 
 @pytest.mark.parametrize(("hours", "dear"), [(0.5, False), (9.9, True)])
 def test_the_next_tpu_is_on_demand_when_the_slack_is_used_up(hours, dear):
-    """
-    Ten hours of work: after half an hour of twenty spot will do, after almost ten it will not.
-    """
+    """Ten hours of work: after half an hour of twenty spot will do, after almost ten it will not."""
     change = asked(due(), lost(hours))
     assert change is not None
     assert (change.details.get("capacity") == ON_DEMAND) == dear
 
 
 def test_after_the_deadline_spot_is_asked_for():
-    """
-    What cannot be had any more is not paid for.
-    """
+    """What cannot be had any more is not paid for."""
     change = asked(due(), lost(21))
     assert change is not None
     assert not change.details
@@ -109,27 +91,21 @@ def test_after_the_deadline_spot_is_asked_for():
 
 
 def test_a_spot_order_that_does_not_start_is_left():
-    """
-    It may come or not; on demand is asked for in the same pass, in its place.
-    """
+    """It may come or not; on demand is asked for in the same pass, in its place."""
     making = {"nodes": Present((node(state=NodeState.CREATING),))}
     assert asked(due(), begun(9.9), **making).details == {"capacity": ON_DEMAND}
     assert asked(due(), begun(5), **making) is None
 
 
 def test_a_tpu_whose_workers_could_not_be_asked_is_not_left():
-    """
-    It may work since long (seed 7 of the lives): unknown is not absent.
-    """
+    """It may work since long (seed 7 of the lives): unknown is not absent."""
     assert asked(due(), begun(9.9), nodes=Present((node(),))).details == {"capacity": ON_DEMAND}
     unheard = {"nodes": Present((node(),)), "heartbeats": Unknown("503")}
     assert decide(due(), world(**unheard), begun(9.9)).changes == ()
 
 
 def test_an_order_in_the_queue_is_left_before_the_slack_is_gone():
-    """
-    It is as good as nothing: what decides is the reserve, as without a TPU.
-    """
+    """It is as good as nothing: what decides is the reserve, as without a TPU."""
     place = QueuedResource("demo-tpu-g1", ZONE, QueuedState.WAITING_FOR_RESOURCES, 1, created_at=NOW - HOUR)
     queued = {"nodes": Present(merged((), (place,)))}
     assert asked(due(request="queued"), begun(9.5), **queued).details == {"capacity": ON_DEMAND}
@@ -137,16 +113,12 @@ def test_an_order_in_the_queue_is_left_before_the_slack_is_gone():
 
 
 def test_a_create_whose_answer_is_open_is_not_doubled():
-    """
-    Nothing is seen of it yet, and it may exist.
-    """
+    """Nothing is seen of it yet, and it may exist."""
     assert asked(due(), begun(9.9, accepted=True, requested_at=NOW - 5)) is None
 
 
 def test_on_demand_is_left_for_spot_and_not_again_within_the_hour():
-    """
-    The refusals of spot are believed for an hour, then for two.
-    """
+    """The refusals of spot are believed for an hour, then for two."""
     dear = begun(1, on_demand=(1,), incarnation=1)
     works = {"nodes": Present((node(),)), "heartbeats": Present((beat(step=5, committed_step=5),))}
     assert asked(due(), dear, **works).details == {}
@@ -159,9 +131,7 @@ def test_on_demand_is_left_for_spot_and_not_again_within_the_hour():
 
 
 def test_a_refusal_of_on_demand_says_nothing_about_spot():
-    """
-    Without quota for on demand the deployment goes on with spot.
-    """
+    """Without quota for on demand the deployment goes on with spot."""
     refusals = tuple(
         Refusal(NOW - 5, zone, Retry.QUOTA, on_demand=True) for zone in (ZONE, OTHER_ZONE) for _ in range(5)
     )
@@ -173,9 +143,7 @@ def test_a_refusal_of_on_demand_says_nothing_about_spot():
 
 
 def test_a_pace_that_is_not_known_is_held_to_need_half_of_the_time():
-    """
-    Before the first step.
-    """
+    """Before the first step."""
     found = situation(due(), world(heartbeats=Present(())), begun(1, progress=Progress()))
     assert found.work == pytest.approx(10 * HOUR)
 
@@ -189,9 +157,7 @@ def test_a_pace_that_is_not_known_is_held_to_need_half_of_the_time():
     ],
 )
 def test_a_deadline_that_cannot_work_is_refused(changes, said):
-    """
-    Without a length nobody can say whether the job is in time.
-    """
+    """Without a length nobody can say whether the job is in time."""
     wants = due()
     if "steps" in changes:
         wants = replace(wants, job=replace(wants.job, target_steps=None))
@@ -206,16 +172,12 @@ def test_a_deadline_that_cannot_work_is_refused(changes, said):
     [("36h", 100 + 36 * HOUR), ("1970-01-02T00:00Z", 86400.0), ("1970-01-01T02:00+01:00", HOUR)],
 )
 def test_a_point_in_time_is_a_duration_or_a_date(text, at):
-    """
-    A duration counts from the start, a date does not.
-    """
+    """A duration counts from the start, a date does not."""
     assert Until.parse(text).at(100.0) == at
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2030-01-31T18:00", "36", "-5h", "0h"])
 def test_what_is_no_point_in_time_is_refused(text):
-    """
-    A date without a time zone means another moment to each reader.
-    """
+    """A date without a time zone means another moment to each reader."""
     with pytest.raises(ValueError, match=r"write a|time zone"):
         Until.parse(text)

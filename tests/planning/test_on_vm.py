@@ -1,6 +1,4 @@
-"""
-A deployment whose loop may run on its VM: the VM goes last, and only such a VM may do more than the others.
-"""
+"""A deployment whose loop may run on its VM: the VM goes last, and only such a VM may do more than the others."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""
-A TPU in the queue: what node and queued resource are together, and what becomes of them.
-"""
+"""A TPU in the queue: what node and queued resource are together, and what becomes of them."""
 
 from dataclasses import replace
 
@@ -26,17 +24,13 @@ S = QueuedState
 
 
 def place(state, **fields):
-    """
-    Return the queued resource of incarnation 1.
-    """
+    """Return the queued resource of incarnation 1."""
     base = {"nodes": ("demo-tpu-g1",), "labels": {"tpuctl-deployment": "demo"}, "created_at": NOW - 9000}
     return QueuedResource("demo-tpu-g1", ZONE, state, 1, **{**base, **fields})
 
 
 def looked(queued, nodes=(), was=None, at=NOW):
-    """
-    Return what a look learns, and the plan that follows.
-    """
+    """Return what a look learns, and the plan that follows."""
     seen = world(nodes=Present(merged(nodes, queued)), heartbeats=Present(()), seen_at=at)
     learned = learn(was or history(queued=True), seen)
     return learned, decide(spec(), seen, learned)
@@ -58,9 +52,7 @@ def looked(queued, nodes=(), was=None, at=NOW):
     ],
 )
 def test_queued_resource_and_node_are_one_tpu(state, alone, beside_ready):
-    """
-    In every state there is one TPU, and it is the one that the states of both tell.
-    """
+    """In every state there is one TPU, and it is the one that the states of both tell."""
     (without,) = merged((), (place(state),))
     (with_node,) = merged((node(),), (place(state),))
     assert (without.state, with_node.state) == (alone, beside_ready)
@@ -69,25 +61,19 @@ def test_queued_resource_and_node_are_one_tpu(state, alone, beside_ready):
 
 
 def test_every_state_of_the_service_is_met():
-    """
-    The table above leaves no state out.
-    """
+    """The table above leaves no state out."""
     table = test_queued_resource_and_node_are_one_tpu.pytestmark[0].args[1]
     assert {state for state, _, _ in table} == set(QueuedState)
 
 
 def test_a_node_of_the_same_name_elsewhere_is_another_one():
-    """
-    Names are unique in a zone only.
-    """
+    """Names are unique in a zone only."""
     assert len(merged((node(zone=OTHER_ZONE),), (place(S.ACTIVE),))) == 2
 
 
 @pytest.mark.parametrize("state", sorted(ENDED, key=lambda state: state.value))
 def test_what_has_ended_is_deleted_and_asked_for_anew(state):
-    """
-    A dead queued resource holds quota: it goes in the pass that sees it, whether it still has a node or not.
-    """
+    """A dead queued resource holds quota: it goes in the pass that sees it, whether it still has a node or not."""
     for nodes in ((), (node(),)):
         _, plan = looked((place(state, retry=Retry.TRANSIENT),), nodes)
         removed = [(c.name, c.zone) for c in plan.changes if (c.kind, c.verb) == (Kind.NODE, Verb.DELETE)]
@@ -95,9 +81,7 @@ def test_what_has_ended_is_deleted_and_asked_for_anew(state):
 
 
 def test_waiting_has_no_deadline_of_ours():
-    """
-    After six days in the queue nothing is changed, and nothing has been billed.
-    """
+    """After six days in the queue nothing is changed, and nothing has been billed."""
     was, plan = looked((place(S.WAITING_FOR_RESOURCES),))
     for day in range(1, 7):
         was, plan = looked((place(S.WAITING_FOR_RESOURCES),), was=was, at=NOW + day * 86400)
@@ -107,9 +91,7 @@ def test_waiting_has_no_deadline_of_ours():
 
 
 def test_provisioning_has_a_deadline_that_begins_anew_after_a_fall_back():
-    """
-    One that makes and loses its machines for ever is replaced; one that went back into the queue is not.
-    """
+    """One that makes and loses its machines for ever is replaced; one that went back into the queue is not."""
     was, _ = looked((place(S.PROVISIONING),))
     later = NOW + PROVISIONING_DEADLINE + 1
     back, _ = looked((place(S.WAITING_FOR_RESOURCES),), was=was, at=NOW + 60)
@@ -130,9 +112,7 @@ def test_provisioning_has_a_deadline_that_begins_anew_after_a_fall_back():
     ],
 )
 def test_a_failed_order_is_one_refusal(until, retry, told):
-    """
-    Its reason decides about the next try; having waited in vain is a lack of capacity. It counts once.
-    """
+    """Its reason decides about the next try; having waited in vain is a lack of capacity. It counts once."""
     failed = place(S.FAILED, until=until, retry=retry, code="TPU-499", message="no")
     was, _ = looked((failed,))
     was, _ = looked((failed,), was=was, at=NOW + 15)
@@ -140,9 +120,7 @@ def test_a_failed_order_is_one_refusal(until, retry, told):
 
 
 def test_people_read_the_state_of_the_place_in_the_queue():
-    """
-    CREATING would hide that it waits; a READY TPU is READY, whatever the queue says yet.
-    """
+    """CREATING would hide that it waits; a READY TPU is READY, whatever the queue says yet."""
     waiting = place(S.WAITING_FOR_RESOURCES, until=NOW)
     span = "in the queue since 2027-01-15 05:30 UTC, until 2027-01-15 08:00 UTC at most"
     assert state_text(merged((), (waiting,))[0]) == f"WAITING_FOR_RESOURCES ({span})"
@@ -162,9 +140,7 @@ def test_people_read_the_state_of_the_place_in_the_queue():
     ],
 )  # fmt: skip
 def test_what_has_become_of_a_lost_tpu_is_told_as_what_it_is(changes, known, told):
-    """
-    A flex-start TPU is not preempted; one that goes early has no reason that anybody knows.
-    """
+    """A flex-start TPU is not preempted; one that goes early has no reason that anybody knows."""
     lost, ran = node(state=NodeState.PREEMPTED), {"node:1:ready": NOW - 7200}
     wanted = spec(tpu=replace(spec().tpu, **changes))
     assert loss_text(wanted, history(sightings=ran, **known), lost, NOW) == told

@@ -1,6 +1,4 @@
-"""
-Races: several TPUs are asked for at once, one gets the job, and the others go.
-"""
+"""Races: several TPUs are asked for at once, one gets the job, and the others go."""
 
 from dataclasses import replace
 

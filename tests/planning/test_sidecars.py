@@ -1,6 +1,4 @@
-"""
-Sidecars: which settings are refused, and when running machines are told about new ones.
-"""
+"""Sidecars: which settings are refused, and when running machines are told about new ones."""
 
 from dataclasses import replace
 

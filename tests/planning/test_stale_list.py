@@ -1,6 +1,4 @@
-"""
-A list of TPUs that is older than one seen before says nothing.
-"""
+"""A list of TPUs that is older than one seen before says nothing."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""
-Types in order of preference: the next one when no zone has the first, and back.
-"""
+"""Types in order of preference: the next one when no zone has the first, and back."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""
-An end without a checkpoint: never done, no machine goes before its files are kept, and people read which.
-"""
+"""An end without a checkpoint: never done, no machine goes before its files are kept, and people read which."""
 
 from dataclasses import replace
 
@@ -25,9 +23,7 @@ def planned(*beats, was=None, **shown):
 
 
 def test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine():
-    """
-    An agent of before this rule says done whenever a job leaves with status 0: nothing is deleted on that.
-    """
+    """An agent of before this rule says done whenever a job leaves with status 0: nothing is deleted on that."""
     plan = planned(beat(phase=Phase.DONE, committed_step=None))
 
     assert (plan.outcome, plan.changes) == (None, ())
@@ -36,9 +32,7 @@ def test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine():
 
 
 def test_the_files_of_every_worker_come_first():
-    """
-    A slice ends when each of its workers has said its last word.
-    """
+    """A slice ends when each of its workers has said its last word."""
     first = beat(workers=2, phase=Phase.UNCLAIMED, **LIES)
 
     assert planned(first, beat(1, workers=2, phase=Phase.ENDED)).outcome is None
@@ -50,26 +44,20 @@ def test_the_files_of_every_worker_come_first():
 
 
 def test_nothing_saved_at_all_is_said():
-    """
-    There is no file to name then.
-    """
+    """There is no file to name then."""
     plan = planned(beat(phase=Phase.UNCLAIMED))
     assert plan.reason.startswith("the job ended with status 0 and saved nothing; format auto wants")
 
 
 def test_the_end_is_remembered_when_the_reports_are_gone():
-    """
-    The record keeps outcome and reason.
-    """
+    """The record keeps outcome and reason."""
     was = replace(history(), outcome="unclaimed", reason="why")
     plan = planned(was=was, nodes=Present(()))
     assert (plan.outcome, plan.reason) == (Outcome.UNCLAIMED, "why")
 
 
 def test_a_gang_that_gave_up_ends_when_each_worker_has_brought_its_files():
-    """
-    One that falls silent is not waited for, and none for more than an hour.
-    """
+    """One that falls silent is not waited for, and none for more than an hour."""
     failed = beat(workers=2, phase=Phase.FAILED, message="5 starts")
     busy = beat(1, workers=2, phase=Phase.STOPPING)
 
@@ -80,9 +68,7 @@ def test_a_gang_that_gave_up_ends_when_each_worker_has_brought_its_files():
 
 
 def test_a_preemption_tells_what_became_of_the_work():
-    """
-    Never that it is committed when nothing is.
-    """
+    """Never that it is committed when nothing is."""
     taken = {"nodes": Present((node(state=NodeState.READY),))}
     left = {"phase": Phase.STOPPED, "notice": True, "preempted": True}
     nothing = planned(beat(**left), **taken)
@@ -102,18 +88,14 @@ def test_a_preemption_tells_what_became_of_the_work():
     ],
 )
 def test_of_a_job_without_steps_nothing_is_said_to_be_lost(folder, text):
-    """
-    Its files count when it has ended: what is there already is in the bucket, and comes back.
-    """
+    """Its files count when it has ended: what is there already is in the bucket, and comes back."""
     saving = CheckpointSpec(format="outputs", dir=folder)
     left = beat(phase=Phase.STOPPED, notice=True, preempted=True, **LIES)
     assert text in lost_text(saving, world(heartbeats=Present((left,))), history())
 
 
 def test_a_save_elsewhere_is_named_with_its_reason():
-    """
-    The format is not to blame for a file in the working folder.
-    """
+    """The format is not to blame for a file in the working folder."""
     whole = {"uncommitted": "checkpoint-20/model.safetensors", "uncommitted_place": "checkpoints"}
     alone = beat(uncommitted_state="not resumable", **whole)
     assert "it is whole, but" in uncommitted_text(spec().job.checkpoint, [alone])
@@ -150,17 +132,13 @@ def test_a_save_elsewhere_is_named_with_its_reason():
     ],
 )
 def test_a_running_job_that_saves_in_vain_is_told(fields, text):
-    """
-    With what the format wants; a place that this version does not know is no reason to be silent.
-    """
+    """With what the format wants; a place that this version does not know is no reason to be silent."""
     told = uncommitted_text(spec().job.checkpoint, [beat(**fields)])
     assert told.startswith(text) if text else not told
 
 
 def test_who_is_told_of_failures_is_told_of_this_end():
-    """
-    And nobody is told that the job is done.
-    """
+    """And nobody is told that the job is done."""
     plan = planned(beat(phase=Phase.UNCLAIMED, **LIES))
     found = due(spec(), world(), history(), plan.outcome, plan.reason, 0.0)
 
@@ -170,9 +148,7 @@ def test_who_is_told_of_failures_is_told_of_this_end():
 
 
 def test_the_command_leaves_with_5_and_names_the_next_one():
-    """
-    Something is left: the files that hold the model.
-    """
+    """Something is left: the files that hold the model."""
 
     class Result:
         plan = planned(beat(phase=Phase.UNCLAIMED, **LIES))

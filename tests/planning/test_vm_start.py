@@ -1,6 +1,4 @@
-"""
-A VM that never comes to run is given up, whoever asked for it; one that has run never is.
-"""
+"""A VM that never comes to run is given up, whoever asked for it; one that has run never is."""
 
 from dataclasses import replace
 

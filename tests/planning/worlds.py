@@ -1,6 +1,4 @@
-"""
-Build worlds for tests: a healthy one, changed by overrides.
-"""
+"""Build worlds for tests: a healthy one, changed by overrides."""
 
 from dataclasses import replace
 
@@ -25,9 +23,7 @@ OTHER_ZONE = "us-central1-b"
 
 
 def spec(**overrides) -> Spec:
-    """
-    Return a small valid spec.
-    """
+    """Return a small valid spec."""
     base = Spec(
         name="demo",
         tpu=TpuSpec(type="v5litepod-8", zones=(ZONE, OTHER_ZONE)),
@@ -37,9 +33,7 @@ def spec(**overrides) -> Spec:
 
 
 def node(incarnation: int = 1, **overrides) -> Node:
-    """
-    Return a READY node of an incarnation.
-    """
+    """Return a READY node of an incarnation."""
     base = Node(
         name=f"demo-tpu-g{incarnation}",
         zone=ZONE,
@@ -52,25 +46,19 @@ def node(incarnation: int = 1, **overrides) -> Node:
 
 
 def vm(**overrides) -> Vm:
-    """
-    Return a running VM.
-    """
+    """Return a running VM."""
     return replace(Vm("demo-vm", ZONE, VmState.RUNNING), **overrides)
 
 
 def beat(worker: int = 0, **overrides) -> Heartbeat:
-    """
-    Return a fresh heartbeat of a running job; one that is done has saved.
-    """
+    """Return a fresh heartbeat of a running job; one that is done has saved."""
     base = Heartbeat(incarnation=1, worker=worker, phase=Phase.RUN, updated=NOW, bundle="b", step=10)
     saved = {"committed_step": 10} if overrides.get("phase") is Phase.DONE else {}
     return replace(base, **{**saved, **overrides})
 
 
 def world(**overrides) -> World:
-    """
-    Return a world in which everything runs.
-    """
+    """Return a world in which everything runs."""
     base = World(
         bucket=Present(Bucket("b", "us-central1")),
         vm=Present(vm()),
@@ -82,9 +70,7 @@ def world(**overrides) -> World:
 
 
 def history(**overrides) -> History:
-    """
-    Return the history of a deployment that runs its first incarnation.
-    """
+    """Return the history of a deployment that runs its first incarnation."""
     base = History(
         started_at=NOW - 2000,
         incarnation=1,

@@ -1,6 +1,4 @@
-"""
-Prices per hour and sums.
-"""
+"""Prices per hour and sums."""
 
 import pytest
 

@@ -1,6 +1,4 @@
-"""
-The billing catalogue becomes prices per chip-hour; what tpuctl never pays is left out.
-"""
+"""The billing catalogue becomes prices per chip-hour; what tpuctl never pays is left out."""
 
 import pytest
 

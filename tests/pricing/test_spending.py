@@ -1,6 +1,4 @@
-"""
-What a deployment has cost, against a calculation by hand: tick by tick, with prices read from the tables.
-"""
+"""What a deployment has cost, against a calculation by hand: tick by tick, with prices read from the tables."""
 
 import csv
 import random

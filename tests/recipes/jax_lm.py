@@ -1,6 +1,4 @@
-"""
-What the tests of examples/jax-lm share: a small model, one thread, one folder of compiled programs, a bucket.
-"""
+"""What the tests of examples/jax-lm share: a small model, one thread, one folder of compiled programs, a bucket."""
 
 import functools
 import json

@@ -1,6 +1,4 @@
-"""
-What all tests of recipes need: a copy of a recipe, its virtual environment, and runs that can be killed.
-"""
+"""What all tests of recipes need: a copy of a recipe, its virtual environment, and runs that can be killed."""
 
 import atexit
 import os

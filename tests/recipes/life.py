@@ -1,6 +1,4 @@
-"""
-A whole life of a recipe on the local cloud: up, SIGKILL of the machine, a notice with SIGTERM, done.
-"""
+"""A whole life of a recipe on the local cloud: up, SIGKILL of the machine, a notice with SIGTERM, done."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""
-examples/alexnet-ddp: killed, stopped and resumed, two processes have the losses of an unbroken run.
-"""
+"""examples/alexnet-ddp: killed, stopped and resumed, two processes have the losses of an unbroken run."""
 
 import json
 import os
@@ -87,9 +85,7 @@ def test_killed_and_stopped_processes_resume_with_the_same_losses(recipe, straig
 
 
 def tear(stage: Stage) -> None:
-    """
-    Let last.json name half a file, and kill the job: the agent must put it aside before the next start.
-    """
+    """Let last.json name half a file, and kill the job: the agent must put it aside before the next start."""
     folder = checkpoints_of(stage, "alexnet-ddp-tpu-g1")
     whole = max(folder.glob("step_*.pt")).read_bytes()
     (folder / "step_000900.pt").write_bytes(whole[: len(whole) // 2])

@@ -1,6 +1,4 @@
-"""
-examples/bert-tf2: killed and stopped, BERT goes on with the same losses, and becomes a Hugging Face model.
-"""
+"""examples/bert-tf2: killed and stopped, BERT goes on with the same losses, and becomes a Hugging Face model."""
 
 import json
 import re

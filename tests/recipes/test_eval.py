@@ -1,6 +1,4 @@
-"""
-examples/eval: a job without steps is done with its results in the bucket, and computes no shard twice.
-"""
+"""examples/eval: a job without steps is done with its results in the bucket, and computes no shard twice."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""
-examples/fairseq-mlm: fairseq's own training, killed and stopped at any moment, goes on with the same losses.
-"""
+"""examples/fairseq-mlm: fairseq's own training, killed and stopped at any moment, goes on with the same losses."""
 
 import re
 import shutil

@@ -1,6 +1,4 @@
-"""
-examples/flax-nnx: model, optimizer, dropout and grain's place in the data come back as one.
-"""
+"""examples/flax-nnx: model, optimizer, dropout and grain's place in the data come back as one."""
 
 import re
 

@@ -1,6 +1,4 @@
-"""
-examples/hf-clm: killed, torn and stopped, the Trainer's GPT-2 ends with the bytes of an unbroken run.
-"""
+"""examples/hf-clm: killed, torn and stopped, the Trainer's GPT-2 ends with the bytes of an unbroken run."""
 
 import hashlib
 import json
@@ -100,9 +98,7 @@ def test_result_is_a_model_that_transformers_loads(recipe, straight):
 
 
 def fake(source: Path, step: int, harm) -> None:
-    """
-    Put a checkpoint of *step* beside *source* with harm done to it; the rename shows it all at once.
-    """
+    """Put a checkpoint of *step* beside *source* with harm done to it; the rename shows it all at once."""
     building = source.parent / ".building"
     shutil.copytree(source, building)
     state = json.loads((building / "trainer_state.json").read_text())

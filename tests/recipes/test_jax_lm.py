@@ -1,6 +1,4 @@
-"""
-examples/jax-lm: killed at any moment it goes on with the same losses, from a folder or a bucket.
-"""
+"""examples/jax-lm: killed at any moment it goes on with the same losses, from a folder or a bucket."""
 
 import re
 import signal
@@ -91,9 +89,7 @@ def store(stage: Stage, name: str, data: bytes) -> None:
 
 
 def tear(stage: Stage) -> None:
-    """
-    Add a newer step that was never declared complete, and kill the job: nobody may resume from it.
-    """
+    """Add a newer step that was never declared complete, and kill the job: nobody may resume from it."""
     for name in ("_CHECKPOINT_METADATA", "default/_METADATA"):
         store(stage, f"checkpoints/900/{name}", stage.read(f"checkpoints/8/{name}"))
     for pid in stage.jobs(b"train.py"):

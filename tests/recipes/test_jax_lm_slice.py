@@ -1,6 +1,4 @@
-"""
-examples/jax-lm on a slice of four workers: they find each other, and losing one costs but a few steps.
-"""
+"""examples/jax-lm on a slice of four workers: they find each other, and losing one costs but a few steps."""
 
 import signal
 from contextlib import ExitStack

@@ -1,6 +1,4 @@
-"""
-examples/keras-jax: model.fit of Keras 3 on JAX loses no epoch that its backup holds.
-"""
+"""examples/keras-jax: model.fit of Keras 3 on JAX loses no epoch that its backup holds."""
 
 import re
 

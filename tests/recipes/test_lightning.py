@@ -1,6 +1,4 @@
-"""
-examples/lightning: Trainer.fit with ModelCheckpoint loses no save, and goes on with the windows that are due.
-"""
+"""examples/lightning: Trainer.fit with ModelCheckpoint loses no save, and goes on with the windows that are due."""
 
 import re
 

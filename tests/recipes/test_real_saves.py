@@ -1,6 +1,4 @@
-"""
-Saves of the real frameworks: `auto` recognises each, commits it, and brings it back byte for byte.
-"""
+"""Saves of the real frameworks: `auto` recognises each, commits it, and brings it back byte for byte."""
 
 import os
 import shutil

@@ -1,6 +1,4 @@
-"""
-The real TensorBoard and JupyterLab on machines of the local cloud, reached through tunnels.
-"""
+"""The real TensorBoard and JupyterLab on machines of the local cloud, reached through tunnels."""
 
 import json
 import subprocess

@@ -1,6 +1,4 @@
-"""
-examples/tokenizer: killed, it goes on with the missing step; transformers and hf-clm read the result.
-"""
+"""examples/tokenizer: killed, it goes on with the missing step; transformers and hf-clm read the result."""
 
 import shutil
 from pathlib import Path

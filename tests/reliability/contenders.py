@@ -26,9 +26,7 @@ PATIENCE = 120.0
 
 
 class FastClock(SystemClock):
-    """
-    Tell a time that goes *rate* times as fast as the real one, the same in every process.
-    """
+    """Tell a time that goes *rate* times as fast as the real one, the same in every process."""
 
     def __init__(self, rate):
         self._rate = rate
@@ -68,9 +66,7 @@ def append(folder, word, token):
 
 
 class Role:
-    """
-    One process of the play.
-    """
+    """One process of the play."""
 
     def __init__(self, url="", folder="", bucket="", rate=1.0, rounds=1, here=False, kind="contend", name=""):
         self.folder, self.rounds, self.here, self.kind, self.name = Path(folder), rounds, here, kind, name

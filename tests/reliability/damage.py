@@ -1,6 +1,4 @@
-"""
-Damage to stored bytes: every cut, and a flipped bit in every byte.
-"""
+"""Damage to stored bytes: every cut, and a flipped bit in every byte."""
 
 import os
 

@@ -108,9 +108,7 @@ def numbers(entries):
 
 
 def test_a_journal_cut_at_any_byte_loads(life):
-    """
-    A cut entry is left out and all before it count: the number asked for last is never a wrong one.
-    """
+    """A cut entry is left out and all before it count: the number asked for last is never a wrong one."""
     for name in life.lab.objects(HEARTBEAT):
         life.store.delete(name)
     intents = [name for name in life.names if name.endswith(".intent.json")]
@@ -136,9 +134,7 @@ def test_a_journal_cut_at_any_byte_loads(life):
 
 
 def test_after_a_cut_journal_and_a_lost_record_nothing_is_made_twice(life):
-    """
-    What the journal has forgotten is found by its labels; or the command refuses before it changes anything.
-    """
+    """What the journal has forgotten is found by its labels; or the command refuses before it changes anything."""
     before = life.machines()
     for _ in range(2):
         cut = life.dice.randrange(len(life.names))

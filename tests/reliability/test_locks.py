@@ -133,9 +133,7 @@ def demand_no_overlap(lines):
 
 @pytest.mark.parametrize("processes", sorted(PROCESSES))
 def test_of_many_processes_one_has_the_lease(processes, tmp_path):
-    """
-    No two are inside at the same time, the fencing token only grows, and everybody gets a turn.
-    """
+    """No two are inside at the same time, the fencing token only grows, and everybody gets a turn."""
     share = -(-ROUNDS // len(PROCESSES) // processes)
     with bucket_server(1.0) as (storage, url):
         scene = Scene(tmp_path / "contend", storage, url, 1.0)
@@ -238,9 +236,7 @@ def _shown(said, holder):
 
 
 def test_of_many_threads_on_the_model_one_has_the_lease():
-    """
-    The store straight on the model gives the same answers: no overlap, growing tokens, a wrong one refused.
-    """
+    """The store straight on the model gives the same answers: no overlap, growing tokens, a wrong one refused."""
     storage, cloud = Storage(SystemClock()), a_lab(SystemClock()).cloud
     storage.buckets.create("local-project", {"name": "bucket-of-threads"})
     inside, rounds, seen, lock = [], 5 * ROUNDS, [], threading.Lock()
@@ -273,9 +269,7 @@ def test_of_many_threads_on_the_model_one_has_the_lease():
 
 @pytest.mark.parametrize("processes", sorted(PROCESSES))
 def test_of_many_processes_of_a_computer_one_has_its_lock(processes, tmp_path):
-    """
-    No two are inside at the same time, whatever the cloud says.
-    """
+    """No two are inside at the same time, whatever the cloud says."""
     share = -(-5 * ROUNDS // len(PROCESSES) // processes)
     with playing([{"folder": str(tmp_path), "kind": "lock", "rounds": share} for _ in range(processes)]):
         pass
@@ -285,9 +279,7 @@ def test_of_many_processes_of_a_computer_one_has_its_lock(processes, tmp_path):
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_the_lock_of_a_computer_ends_with_its_process_and_not_before(paused, tmp_path):
-    """
-    While the holder lives, paused or not, others are told which process it is; a killed one frees it at once.
-    """
+    """While the holder lives, paused or not, others are told which process it is; a killed one frees it at once."""
     roles = [{"folder": str(tmp_path), "kind": kind} for kind in ("keep_locked", "try_lock")]
     with playing(roles):
         pid = until(lambda: read(tmp_path, "held"), "the lock is held")["pid"]

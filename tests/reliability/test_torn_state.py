@@ -75,9 +75,7 @@ def count(name, data, outcomes):
 
 
 def test_a_record_here_is_whole_or_seen_to_be_damaged(state, tmp_path):
-    """
-    Before the bucket exists this copy is all there is: a damaged one counts as none, and nothing is made yet.
-    """
+    """Before the bucket exists this copy is all there is: a damaged one counts as none, and nothing is made yet."""
     path, outcomes = tmp_path / "record.json", Counter()
     record = Record(path, store_of(state, "no-such-bucket"), "demo")
     before = History(started_at=1_800_000_000.5, bundle="b" * 64, agent="a" * 64, job="j" * 64)
@@ -93,9 +91,7 @@ def test_a_record_here_is_whole_or_seen_to_be_damaged(state, tmp_path):
 
 
 def test_a_record_in_the_bucket_is_whole_or_replaced_by_the_one_here(state, tmp_path):
-    """
-    Its generation is kept, so that the next write replaces exactly what was read.
-    """
+    """Its generation is kept, so that the next write replaces exactly what was read."""
     data, outcomes = state.get(RECORD), Counter()
     path, store = tmp_path / "record.json", store_of(state)
     path.write_bytes(data)
@@ -111,9 +107,7 @@ def test_a_record_in_the_bucket_is_whole_or_replaced_by_the_one_here(state, tmp_
 
 
 def test_an_entry_of_the_journal_is_whole_or_left_out(state):
-    """
-    A record is rebuilt from these entries: a changed zone or number in one would be believed.
-    """
+    """A record is rebuilt from these entries: a changed zone or number in one would be believed."""
     outcomes, sizes = Counter(), b""
     for name in (name for name in state.objects(JOURNAL) if name.endswith(".intent.json")):
         data = state.get(name)
@@ -129,9 +123,7 @@ def test_an_entry_of_the_journal_is_whole_or_left_out(state):
 
 
 def test_a_damaged_journal_here_takes_no_other_entry_with_it(state, tmp_path, monkeypatch):
-    """
-    Nobody acts by this file; who reads it after a kill finds every line but the damaged one, and later ones.
-    """
+    """Nobody acts by this file; who reads it after a kill finds every line but the damaged one, and later ones."""
     monkeypatch.setattr(atomic_files.os, "fsync", lambda _: None)
     data = (state.folder / "state" / "journal.jsonl").read_bytes()
     if BITS == 1:
@@ -152,9 +144,7 @@ def test_a_damaged_journal_here_takes_no_other_entry_with_it(state, tmp_path, mo
 
 
 def test_no_damage_gives_the_lease_of_a_living_holder_away(state):
-    """
-    A changed process id must not look like a dead process, and a changed name not like our own.
-    """
+    """A changed process id must not look like a dead process, and a changed name not like our own."""
     clock, store = state.clock, store_of(state)
     data, outcomes = this_process("watch", clock.now(), yields=()).to_json(), Counter()
     mine = Lease(store, clock, Holder("mine", "there", "up", clock.now()), gone)
@@ -228,9 +218,7 @@ PLACES = {
 
 @pytest.mark.parametrize("kind", ["cut", "flip"])
 def test_the_next_command_goes_on_with_what_is_there(state, kind):
-    """
-    Not one machine is made or deleted, and the record says of everything that lives what it said before.
-    """
+    """Not one machine is made or deleted, and the record says of everything that lives what it said before."""
     dice, before = random.Random(kind), state.up().history
     calls = {m: n for m, n in state.mutations().items() if not m.startswith("storage")}
 
@@ -267,9 +255,7 @@ def test_the_next_command_goes_on_with_what_is_there(state, kind):
 
 
 def test_what_is_rebuilt_is_what_was_there(state):
-    """
-    Journal and reports tell of everything that lives what the record tells.
-    """
+    """Journal and reports tell of everything that lives what the record tells."""
     whole = state.up().history
     again = rebuilt(store_of(state))
     for told in ("incarnation", "zone", "zones_used", "accepted", "vm_accepted", "bucket_seen"):

@@ -112,8 +112,6 @@ STORIES = {
 
 @pytest.mark.parametrize("name", STORIES)
 def test_a_worker_that_wakes_after_its_replacement_spoils_nothing(name, folder):
-    """
-    However both are interleaved, what the next start resumes from is whole and the newest.
-    """
+    """However both are interleaved, what the next start resumes from is whole and the newest."""
     story, keep = STORIES[name]
     assert play(name, story, folder, keep) == []

@@ -51,9 +51,7 @@ class Call:
 
 
 class Actor:
-    """
-    A thread that runs as many requests as it is given, and then waits in front of the next one.
-    """
+    """A thread that runs as many requests as it is given, and then waits in front of the next one."""
 
     def __init__(self, name, body):
         self.name, self.over, self.failure = name, False, None
@@ -89,9 +87,7 @@ class Actor:
 
 
 class Wire:
-    """
-    Carry the requests of one agent to the bucket in this process, each at its turn.
-    """
+    """Carry the requests of one agent to the bucket in this process, each at its turn."""
 
     def __init__(self, world, name):
         self._world, self._name = world, name
@@ -113,9 +109,7 @@ class Wire:
 
 
 class Machine:
-    """
-    One incarnation: its disk, its agent, and the job that saves steps with the incarnation's name in them.
-    """
+    """One incarnation: its disk, its agent, and the job that saves steps with the incarnation's name in them."""
 
     def __init__(self, world, incarnation, root, keep=2):
         self.name, self.incarnation, self.root = f"g{incarnation}", incarnation, root
@@ -168,9 +162,7 @@ class Machine:
 
 @dataclass
 class World:
-    """
-    One bucket, the incarnations that use it, and what must be true after each of their writes.
-    """
+    """One bucket, the incarnations that use it, and what must be true after each of their writes."""
 
     folder: object
     objects: dict = field(default_factory=dict)
@@ -287,9 +279,7 @@ class Stage:
         self.objects = world.held()
 
     def play(self, schedule):
-        """
-        Let each (actor, requests) of the schedule run in turn, then everybody to the end; return the world.
-        """
+        """Let each (actor, requests) of the schedule run in turn, then everybody to the end; return the world."""
         self._count += 1
         world = World(self.folder, self.objects)
         roots = {1: self.folder / f"{self._count}-g1", 2: self.folder / f"{self._count}-g2"}

@@ -1,6 +1,4 @@
-"""
-A real chromium, driven through the pipe of its DevTools protocol.
-"""
+"""A real chromium, driven through the pipe of its DevTools protocol."""
 
 import json
 import os

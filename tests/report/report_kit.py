@@ -1,6 +1,4 @@
-"""
-Facts of a run with two preemptions, for tests of the page.
-"""
+"""Facts of a run with two preemptions, for tests of the page."""
 
 from dataclasses import replace
 

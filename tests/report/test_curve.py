@@ -1,6 +1,4 @@
-"""
-The loss by step, from the log of a job that knows nothing of tpuctl, and from hostile reports.
-"""
+"""The loss by step, from the log of a job that knows nothing of tpuctl, and from hostile reports."""
 
 import time
 from math import inf, nan

@@ -1,6 +1,4 @@
-"""
-The dashboard answers nobody but the one who was given its address.
-"""
+"""The dashboard answers nobody but the one who was given its address."""
 
 import asyncio
 

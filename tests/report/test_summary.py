@@ -1,6 +1,4 @@
-"""
-The figures of a finished run.
-"""
+"""The figures of a finished run."""
 
 import pytest
 
@@ -13,18 +11,14 @@ TIMES = {"boot": T + 30, "fetched": T + 32, "restored": T + 35, "spawned": T + 3
 
 
 def beat(incarnation, step, resumed_from=None, **more):
-    """
-    Return the last report of one incarnation.
-    """
+    """Return the last report of one incarnation."""
     return Heartbeat(
         incarnation, 0, Phase.RUN, more.pop("updated", T), step=step, resumed_from=resumed_from, **more
     )
 
 
 def summary(beats, events=(), **more):
-    """
-    Return the summary of reports and events.
-    """
+    """Return the summary of reports and events."""
     known = {
         "preemptions": 1,
         "started_at": T - 100,
@@ -36,33 +30,25 @@ def summary(beats, events=(), **more):
 
 
 def test_a_run_without_reports_has_no_figures():
-    """
-    Nothing is invented.
-    """
+    """Nothing is invented."""
     found = summary([])
     assert (found.steps, found.loss, found.steps_redone, found.recoveries) == (None, None, 0, ())
 
 
 def test_steps_redone_are_those_between_checkpoint_and_loss():
-    """
-    Step 57 was reached, 50 was saved: seven are trained twice.
-    """
+    """Step 57 was reached, 50 was saved: seven are trained twice."""
     assert summary([beat(1, 57), beat(2, 100, 50)]).steps_redone == 7
     assert summary([beat(1, 57), beat(2, 100, 57)]).steps_redone == 0
     assert summary([beat(1, None), beat(2, 100)]).steps_redone == 0
 
 
 def test_a_machine_that_never_trained_has_no_steps_to_lose():
-    """
-    Killed while it restored, it neither trained a step nor hides that the one before it did.
-    """
+    """Killed while it restored, it neither trained a step nor hides that the one before it did."""
     assert summary([beat(1, 57), beat(2, None), beat(3, 100, 50)]).steps_redone == 7
 
 
 def test_a_recovery_is_told_by_its_parts():
-    """
-    From the last sign of life to the first new step, without a gap.
-    """
+    """From the last sign of life to the first new step, without a gap."""
     events = [
         Event(T + 3, "preempted", "", {"incarnation": 1}),
         Event(T + 4, "node-create", "", {"incarnation": 2}),
@@ -77,16 +63,12 @@ def test_a_recovery_is_told_by_its_parts():
 
 
 def test_a_recovery_with_a_missing_mark_is_left_out():
-    """
-    Half a measurement is none.
-    """
+    """Half a measurement is none."""
     assert summary([beat(1, 57), beat(2, 100, 50, timings={"boot": T})]).recoveries == ()
 
 
 def test_goodput_is_a_share():
-    """
-    Between nothing and one, also when clocks disagree.
-    """
+    """Between nothing and one, also when clocks disagree."""
     first = beat(1, 57, progress_at=T + 1000, timings={"first_step": T})
     assert summary([first], ended_at=T - 99).goodput == 1.0
     assert 0 <= summary([beat(1, 57)]).goodput <= 1
@@ -94,9 +76,7 @@ def test_goodput_is_a_share():
 
 
 def test_setup_has_a_part_of_its_own():
-    """
-    A checkpoint of three bytes was said to take 78 s to restore, which were pip's.
-    """
+    """A checkpoint of three bytes was said to take 78 s to restore, which were pip's."""
     times = {
         **TIMES,
         "setup_began": T + 32.5,
@@ -122,9 +102,7 @@ UNTOLD = {"boot": T, "fetched": T + 1, "spawned": T + 2}
     ids=["no step", "saves only"],
 )
 def test_what_nobody_counted_is_not_known(first):
-    """
-    Nothing lost and nothing gained are figures too; a job that tells no steps has neither.
-    """
+    """Nothing lost and nothing gained are figures too; a job that tells no steps has neither."""
     found = summary([first, beat(2, 100, 50, progress_from="lines", timings=UNTOLD)])
     assert (found.steps_redone, found.goodput) == (None, None)
     assert summary([first]).steps_redone == 0, "nothing was lost"

@@ -1,6 +1,4 @@
-"""
-A town for each scenario, and what must be true when its story is over.
-"""
+"""A town for each scenario, and what must be true when its story is over."""
 
 import pytest
 
@@ -10,9 +8,7 @@ from tests.scenarios.town import Town
 
 @pytest.fixture
 def town(tmp_path):
-    """
-    Give a cloud with the latencies of the real one. In the end every deployment goes, and nothing is left.
-    """
+    """Give a cloud with the latencies of the real one. In the end every deployment goes, and nothing is left."""
     with Town(tmp_path, latency="realistic").open() as made:
         yield made
         finish(made)
@@ -20,9 +16,7 @@ def town(tmp_path):
 
 @pytest.fixture
 def desk(town):
-    """
-    Give the computer of the one who owns the deployment `demo`.
-    """
+    """Give the computer of the one who owns the deployment `demo`."""
     return Desk(town)
 
 

@@ -39,9 +39,7 @@ _SETTING = re.compile(r"^(TPUCTL_(?:DEPLOYMENT|ROLE|RUNS_JOB|INCARNATION|BUCKET|
 
 @dataclass
 class Worker:
-    """
-    One machine that can run the job: what job.env tells it, and how far it is.
-    """
+    """One machine that can run the job: what job.env tells it, and how far it is."""
 
     id: str
     env: dict
@@ -60,9 +58,7 @@ class Worker:
 
 
 class Crew(NoHosts):
-    """
-    All machines of the cloud. Workers for which *mute* says so save nothing; *unheard* ones report nothing.
-    """
+    """All machines of the cloud. Workers for which *mute* says so save nothing; *unheard* ones report nothing."""
 
     def __init__(self, town):
         super().__init__()
@@ -193,9 +189,7 @@ def settings_in(script):
 
 
 class Ssh:
-    """
-    The way from a computer to the machines: *broken* says of a machine why it cannot be reached.
-    """
+    """The way from a computer to the machines: *broken* says of a machine why it cannot be reached."""
 
     broken = staticmethod(lambda machine_id: "")
 

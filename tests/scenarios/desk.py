@@ -1,6 +1,4 @@
-"""
-A computer in a town: a folder with tpuctl.yaml, a state folder of its own, and somebody who types commands.
-"""
+"""A computer in a town: a folder with tpuctl.yaml, a state folder of its own, and somebody who types commands."""
 
 import json
 import os
@@ -91,9 +89,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Said:
-    """
-    Hold how a command ended: its status (None: killed), what it printed, and how many calls it made.
-    """
+    """Hold how a command ended: its status (None: killed), what it printed, and how many calls it made."""
 
     code: int | None
     out: str

@@ -1,6 +1,4 @@
-"""
-What must hold in a town at every moment, whoever does what: I1, I2, I3 and I5 as far as a moment shows them.
-"""
+"""What must hold in a town at every moment, whoever does what: I1, I2, I3 and I5 as far as a moment shows them."""
 
 from collections import Counter, defaultdict
 
@@ -13,9 +11,7 @@ DOUBLE_SECONDS = 120.0
 
 
 class Judge:
-    """
-    Look whenever time passes; `verdict` holds what was wrong, in words.
-    """
+    """Look whenever time passes; `verdict` holds what was wrong, in words."""
 
     def __init__(self, town):
         self.town, self.verdict, self.double_for = town, [], defaultdict(float)

@@ -1,6 +1,4 @@
-"""
-All scenarios are here, each under its own number.
-"""
+"""All scenarios are here, each under its own number."""
 
 import re
 from pathlib import Path

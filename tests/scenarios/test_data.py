@@ -1,6 +1,4 @@
-"""
-What holds the data: bucket, record, checkpoints, and the way on which code goes to the machines.
-"""
+"""What holds the data: bucket, record, checkpoints, and the way on which code goes to the machines."""
 
 import json
 import sys
@@ -23,9 +21,7 @@ G1, G2 = "demo-tpu-g1", "demo-tpu-g2"
 
 
 def test_s19_a_copy_into_a_dead_link_is_given_up_and_made_again(machine, settings, bundle_of, relay):  # noqa: F811
-    """
-    The link swallows everything after a while; seconds later the push says so, and the next one is whole.
-    """
+    """The link swallows everything after a while; seconds later the push says so, and the next one is whole."""
     bundle = bundle_of("new", ballast=1_000_000)
     _, hole = relay(machine, 300_000, "hole")
     ssh, began = Ssh(replace(settings, stall=0.5)), time.monotonic()
@@ -38,9 +34,7 @@ def test_s19_a_copy_into_a_dead_link_is_given_up_and_made_again(machine, setting
 
 
 def test_s21_a_device_that_is_still_busy_is_tried_again(tmp_path):
-    """
-    The host was reused at once and somebody holds the chips: the machine's fault, not one of the job's.
-    """
+    """The host was reused at once and somebody holds the chips: the machine's fault, not one of the job's."""
     command = (
         'echo x >>../../tries; if [ "$(wc -l <../../tries)" -lt 3 ]; then '
         'echo "RuntimeError: The TPU is already in use by process with pid 7"; exit 1; fi; '
@@ -53,9 +47,7 @@ def test_s21_a_device_that_is_still_busy_is_tried_again(tmp_path):
 
 
 def test_s22_a_recycled_address_is_another_machine(machine, servers, settings, tmp_path, key):  # noqa: F811
-    """
-    Somebody else's machine answers at our machine's address: its key is not the pinned one, nothing is sent.
-    """
+    """Somebody else's machine answers at our machine's address: its key is not the pinned one, nothing is sent."""
     ssh, place = Ssh(settings), machine.host
     ssh.run([place], "true", 20)
     machine.stop()
@@ -67,9 +59,7 @@ def test_s22_a_recycled_address_is_another_machine(machine, servers, settings, t
 
 
 def test_s24_a_partial_checkpoint_is_never_the_newest(town):
-    """
-    One of four workers does not save: what the others wrote is listed as incomplete and not resumed.
-    """
+    """One of four workers does not save: what the others wrote is listed as incomplete and not resumed."""
     desk = Desk(town, tpu__type="v5litepod-16")
     desk.up()
     town.wait(300)
@@ -95,9 +85,7 @@ def bucket_object(town, name, data=None):
 
 
 def test_s27_a_bucket_that_is_refused_stops_the_loop_and_nothing_else(town, desk):
-    """
-    Status 3 and what to do; the machines go on, and so does the loop once the permission is back.
-    """
+    """Status 3 and what to do; the machines go on, and so does the loop once the permission is back."""
     desk.up()
     before = town.mutations()
     town.later(100, lambda: town.change(denied_permissions=frozenset({"storage.objects.create"})))
@@ -111,9 +99,7 @@ def test_s27_a_bucket_that_is_refused_stops_the_loop_and_nothing_else(town, desk
 
 
 def test_s27_a_bucket_that_takes_nothing_is_waited_for(town, desk):
-    """
-    Ten minutes of 429: nobody acts without a lease, nothing is lost, and then a lost node is replaced.
-    """
+    """Ten minutes of 429: nobody acts without a lease, nothing is lost, and then a lost node is replaced."""
     desk.up()
     before = town.mutations()
 
@@ -131,9 +117,7 @@ def test_s27_a_bucket_that_takes_nothing_is_waited_for(town, desk):
 
 
 def test_s27_a_record_that_somebody_else_wrote_is_not_written_over(town, desk):
-    """
-    The precondition fails (412): status 6, and the other's record stays.
-    """
+    """The precondition fails (412): status 6, and the other's record stays."""
     desk.up()
     town.cloud.preempt(G1, notice=False)
     marked = []
@@ -149,9 +133,7 @@ def test_s27_a_record_that_somebody_else_wrote_is_not_written_over(town, desk):
 
 
 def test_s27_a_bucket_deleted_by_hand_is_not_papered_over(town, desk):
-    """
-    Said in plain words; no empty bucket takes its place, and no machine is made or deleted.
-    """
+    """Said in plain words; no empty bucket takes its place, and no machine is made or deleted."""
     desk.up()
     before = town.mutations()
     (bucket,) = town.buckets()
@@ -191,9 +173,7 @@ def record_files(desk):
 
 
 def test_s29_a_record_of_an_older_version_is_taken_over(town, desk):
-    """
-    What it does not know is filled in: the loop and the next `up` leave all as it is.
-    """
+    """What it does not know is filled in: the loop and the next `up` leave all as it is."""
     desk.up()
     old = rewritten(bucket_object(town, RECORD), fields=OLD_FIELDS)
     bucket_object(town, RECORD, old)
@@ -208,9 +188,7 @@ def test_s29_a_record_of_an_older_version_is_taken_over(town, desk):
 
 
 def test_s29_a_record_of_a_newer_version_is_left_to_it(town, desk):
-    """
-    Refused before any call, by `up` and by `watch`; nothing is written over it.
-    """
+    """Refused before any call, by `up` and by `watch`; nothing is written over it."""
     desk.up()
     held = bucket_object(town, RECORD)
     newer = bucket_object(town, RECORD, rewritten(held, schema=2))
@@ -225,9 +203,7 @@ def test_s29_a_record_of_a_newer_version_is_left_to_it(town, desk):
 
 
 def test_s27_what_was_written_while_a_command_waited_for_its_lease_is_read_again(town, desk):
-    """
-    `push` looks at the record before it holds the lease; the last write of whoever held it is no conflict.
-    """
+    """`push` looks at the record before it holds the lease; the last write of whoever held it is no conflict."""
     desk.up()
     desk.write("train.py", "print('new')\n")
     written = []

@@ -1,6 +1,4 @@
-"""
-The disk of the computer that watches is full: training goes on, money still ends, and nobody cries "bug".
-"""
+"""The disk of the computer that watches is full: training goes on, money still ends, and nobody cries "bug"."""
 
 import errno
 from pathlib import Path
@@ -15,9 +13,7 @@ G1, G2 = "demo-tpu-g1", "demo-tpu-g2"
 
 @pytest.fixture
 def disk(monkeypatch):
-    """
-    Give the disk of all computers: nothing can be written to it while it is *full*.
-    """
+    """Give the disk of all computers: nothing can be written to it while it is *full*."""
     made = SimpleNamespace(full=False)
 
     def guarded(write):
@@ -47,9 +43,7 @@ def record_there(town):
 
 
 def test_nothing_is_made_that_could_not_be_noted_anywhere(town, desk, disk):
-    """
-    A first `up`: one clear error, no bug, and the cloud is as it was.
-    """
+    """A first `up`: one clear error, no bug, and the cloud is as it was."""
     disk.full = True
     said = desk.run("up")
     assert said.code == 1
@@ -60,9 +54,7 @@ def test_nothing_is_made_that_could_not_be_noted_anywhere(town, desk, disk):
 
 
 def test_a_lost_node_is_replaced_all_the_same(town, desk, disk):
-    """
-    Record and journal are in the bucket. That is said once, and so is that the disk takes them again.
-    """
+    """Record and journal are in the bucket. That is said once, and so is that the disk takes them again."""
     desk.up()
     disk.full = True
     town.later(300, lambda: town.cloud.preempt(G1, notice=False))
@@ -78,9 +70,7 @@ def test_a_lost_node_is_replaced_all_the_same(town, desk, disk):
 
 
 def test_what_the_full_disk_missed_is_known_to_the_next_command(town, desk, disk):
-    """
-    The older record here is not believed: the next `up` does not make a second TPU.
-    """
+    """The older record here is not believed: the next `up` does not make a second TPU."""
     desk.up()
     disk.full = True
     town.later(300, lambda: town.cloud.preempt(G1, notice=False))
@@ -94,9 +84,7 @@ def test_what_the_full_disk_missed_is_known_to_the_next_command(town, desk, disk
 
 
 def test_a_spent_deployment_ends(town, desk, disk):
-    """
-    The budget is a promise; a full disk is no excuse.
-    """
+    """The budget is a promise; a full disk is no excuse."""
     desk.edit(watch={"poll": "60s", "budget_usd": 5})
     desk.up()
     disk.full = True
@@ -107,9 +95,7 @@ def test_a_spent_deployment_ends(town, desk, disk):
 
 @pytest.mark.parametrize("flags", [(), ("--delete-data",)])
 def test_down_needs_no_disk(town, desk, disk, flags):
-    """
-    Nothing is left that costs money.
-    """
+    """Nothing is left that costs money."""
     desk.up()
     disk.full = True
     assert desk.run("down", "--yes", *flags).code == 0

@@ -1,6 +1,4 @@
-"""
-What the cloud refuses: permissions, quota, too many at once.
-"""
+"""What the cloud refuses: permissions, quota, too many at once."""
 
 import os
 import sys
@@ -19,9 +17,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_s17_a_refusal_for_good_is_not_asked_again_and_again(town, desk, kind):
-    """
-    `up` stops at once with the reason and the matching status, in a life that begins and in one that runs.
-    """
+    """`up` stops at once with the reason and the matching status, in a life that begins and in one that runs."""
     status, change = REFUSALS[kind]
     town.change(**change)
     said = desk.run("up")
@@ -32,9 +28,7 @@ def test_s17_a_refusal_for_good_is_not_asked_again_and_again(town, desk, kind):
 
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_s17_a_watch_that_may_not_replace_ends_and_says_why(town, desk, kind):
-    """
-    Permission: after two tries. Quota: after five, since an old node of ours may still hold it.
-    """
+    """Permission: after two tries. Quota: after five, since an old node of ours may still hold it."""
     status, change = REFUSALS[kind]
     desk.up()
     town.change(**change)

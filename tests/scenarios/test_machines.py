@@ -1,6 +1,4 @@
-"""
-What the cloud and its machines do to a deployment: lost answers, odd states, deletions that hang.
-"""
+"""What the cloud and its machines do to a deployment: lost answers, odd states, deletions that hang."""
 
 import json
 from dataclasses import replace
@@ -22,9 +20,7 @@ def edited(response, change):
 
 @pytest.mark.parametrize("seen", [True, False])
 def test_s01_a_create_whose_answer_is_lost_makes_one_node(town, desk, seen):
-    """
-    The API has no request id. What a list shows is adopted; else the name is asked for again, and met.
-    """
+    """The API has no request id. What a list shows is adopted; else the name is asked for again, and met."""
     town.cloud.fail_next("tpu.nodes.create", ["drop-answer"])
 
     def late(method, response):
@@ -41,9 +37,7 @@ def test_s01_a_create_whose_answer_is_lost_makes_one_node(town, desk, seen):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_s02_a_kill_between_create_and_record_loses_no_node(town, desk, when):
-    """
-    Names and labels tell what was made, also to another computer with nothing but the file.
-    """
+    """Names and labels tell what was made, also to another computer with nothing but the file."""
     assert desk.run("up", kill=("tpu.nodes.create", when)).code is None
     town.wait(120)
     made = [G1] if when == "after" else []
@@ -91,9 +85,7 @@ STATES = ("STOPPED", "TERMINATED", "REPAIRING", "HIDDEN", "vanish", "UNHEALTHY_M
 
 @pytest.mark.parametrize("state", STATES)
 def test_s04_a_lost_node_is_replaced_although_it_never_says_preempted(town, desk, state):
-    """
-    Whatever a lost machine looks like, its job runs on a new one within half an hour.
-    """
+    """Whatever a lost machine looks like, its job runs on a new one within half an hour."""
     desk.up()
 
     def lose():
@@ -110,9 +102,7 @@ def test_s04_a_lost_node_is_replaced_although_it_never_says_preempted(town, desk
 
 
 def test_s05_ssh_that_fails_again_and_again_recreates_nothing(town, desk, monkeypatch):
-    """
-    A firewall keeps us out, the job reports all the same: no node is replaced, and never are there two.
-    """
+    """A firewall keeps us out, the job reports all the same: no node is replaced, and never are there two."""
     monkeypatch.setattr(Ssh, "broken", staticmethod(lambda machine: "connection timed out"))
     desk.up()
     desk.write("train.py", "print('new code')\n")
@@ -125,9 +115,7 @@ def test_s05_ssh_that_fails_again_and_again_recreates_nothing(town, desk, monkey
 
 
 def test_s08_an_operation_that_is_done_too_early_proves_nothing(town, desk):
-    """
-    `up` waits for READY and `down` for an empty list, whatever the operations say.
-    """
+    """`up` waits for READY and `down` for an empty list, whatever the operations say."""
 
     def hasty(method, response):
         done = {"done": True, "response": {}}
@@ -143,9 +131,7 @@ def test_s08_an_operation_that_is_done_too_early_proves_nothing(town, desk):
 
 
 def test_s09_a_deletion_that_never_ends_is_asked_for_again(town, desk):
-    """
-    The next node does not wait for it. `down` never says that all is gone; it names what is left.
-    """
+    """The next node does not wait for it. `down` never says that all is gone; it names what is left."""
     desk.up()
     town.cloud.fail_next("tpu.nodes.delete", ["stuck"])
     town.cloud.preempt(G1, notice=False)
@@ -160,9 +146,7 @@ def test_s09_a_deletion_that_never_ends_is_asked_for_again(town, desk):
 
 
 def test_s10_a_slow_deletion_blocks_nothing(town, desk):
-    """
-    It takes three quarters of an hour; the next node is asked for in the same look, and looks go on.
-    """
+    """It takes three quarters of an hour; the next node is asked for in the same look, and looks go on."""
     desk.up()
     town.cloud.fail_next("tpu.nodes.delete", ["latency:2700"])
     town.cloud.preempt(G1, notice=False)
@@ -175,9 +159,7 @@ def test_s10_a_slow_deletion_blocks_nothing(town, desk):
 
 
 def test_s23_a_node_without_workers_is_not_ready(town, desk):
-    """
-    READY with an empty list of machines: `up` goes on waiting, and nothing is pushed to nobody.
-    """
+    """READY with an empty list of machines: `up` goes on waiting, and nothing is pushed to nobody."""
     hidden = []
 
     def forget(body):
@@ -197,9 +179,7 @@ def test_s23_a_node_without_workers_is_not_ready(town, desk):
 
 @pytest.mark.parametrize("how", ["unreachable", "transient", "drop-answer"])
 def test_s25_what_a_list_does_not_show_is_not_gone(town, desk, how):
-    """
-    A page fails or is cut short for half an hour: nothing is made, nothing deleted. Then all is as it was.
-    """
+    """A page fails or is cut short for half an hour: nothing is made, nothing deleted. Then all is as it was."""
     desk.up()
     before = town.mutations()
     town.cloud.fail_next("tpu.nodes.list", [how] * 100)

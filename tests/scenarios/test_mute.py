@@ -1,6 +1,4 @@
-"""
-Machines that come up and never report, such as those whose service account may not use the bucket.
-"""
+"""Machines that come up and never report, such as those whose service account may not use the bucket."""
 
 from orchestrator.planning.never_reported import START_DEADLINE
 
@@ -28,9 +26,7 @@ def test_a_grant_is_not_spent_on_machines_that_never_report(town, desk):
 
 
 def test_one_bad_machine_is_replaced_and_forgotten(town, desk):
-    """
-    The next one reports: training goes on, and what was counted counts no more.
-    """
+    """The next one reports: training goes on, and what was counted counts no more."""
     start = town.crew.start
     town.crew.start = lambda worker, **words: None if worker.incarnation == 1 else start(worker, **words)
     desk.run("up", interrupt=300)
@@ -42,9 +38,7 @@ def test_one_bad_machine_is_replaced_and_forgotten(town, desk):
 
 
 def test_up_opens_it_again(town, desk):
-    """
-    The cause is mended, for which somebody was needed; `up` begins with a new TPU and a clean slate.
-    """
+    """The cause is mended, for which somebody was needed; `up` begins with a new TPU and a clean slate."""
     start = town.crew.start
     town.crew.start = lambda worker, **_: None
     desk.run("up", interrupt=300)

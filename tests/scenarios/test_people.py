@@ -1,6 +1,4 @@
-"""
-What people and their computers do: kill, interrupt, close the lid, come twice, and forget.
-"""
+"""What people and their computers do: kill, interrupt, close the lid, come twice, and forget."""
 
 import shutil
 
@@ -14,9 +12,7 @@ VM = {"machine": "e2-small"}
 
 
 def test_s06_down_ends_whatever_is_gone(town, desk):
-    """
-    Nothing was ever there, the node went by itself, all is down already: each time it ends well.
-    """
+    """Nothing was ever there, the node went by itself, all is down already: each time it ends well."""
     desk.down()
     desk.up()
     town.cloud.set_node_state(next(iter(town.nodes())), "vanish")
@@ -26,9 +22,7 @@ def test_s06_down_ends_whatever_is_gone(town, desk):
 
 
 def test_s06_down_does_not_wait_for_ever_on_a_stale_lock(town, desk):
-    """
-    A killed `watch` of another computer left its lease: a minute later `down` has it.
-    """
+    """A killed `watch` of another computer left its lease: a minute later `down` has it."""
     desk.up()
     assert desk.run("watch", kill=(4, "after")).code is None
     began = town.clock.monotonic()
@@ -38,9 +32,7 @@ def test_s06_down_does_not_wait_for_ever_on_a_stale_lock(town, desk):
 
 
 def test_s07_down_that_cannot_delete_the_tpu_does_not_say_that_it_has(town):
-    """
-    The VM goes, the TPU's deletion is refused: status 5 and its name, until it can be deleted.
-    """
+    """The VM goes, the TPU's deletion is refused: status 5 and its name, until it can be deleted."""
     desk = Desk(town, vm=VM)
     desk.up()
     town.change(denied_permissions=frozenset({"tpu.nodes.delete"}))
@@ -53,9 +45,7 @@ def test_s07_down_that_cannot_delete_the_tpu_does_not_say_that_it_has(town):
 
 
 def test_down_names_what_it_does_not_delete_and_how_the_user_does(town, desk):
-    """
-    The file named another zone, and there is no record: the TPU there carries the label, and is left alone.
-    """
+    """The file named another zone, and there is no record: the TPU there carries the label, and is left alone."""
     desk.up()
     there = {"type": "v5litepod-8", "zones": ["europe-west4-a"]}
     moved = Desk(town, "elsewhere", tpu=there, bucket={"name": "another-bucket"})
@@ -87,9 +77,7 @@ def test_s11_nothing_is_added_to_a_deployment_that_is_being_deleted(town, desk, 
 
 
 def test_s11_nothing_is_added_when_even_the_bucket_is_gone_meanwhile(town, desk):
-    """
-    `down --delete-data` took the lease away with its bucket: whoever wakes up acts no more, and says why.
-    """
+    """`down --delete-data` took the lease away with its bucket: whoever wakes up acts no more, and says why."""
     desk.up()
     town.cloud.preempt(G1, notice=False)
     elsewhere = Desk(town, "elsewhere")
@@ -102,9 +90,7 @@ def test_s11_nothing_is_added_when_even_the_bucket_is_gone_meanwhile(town, desk)
 
 @pytest.mark.parametrize("next_word", ["up", "down"])
 def test_s12_ctrl_c_while_the_tpu_is_made_loses_nothing(town, desk, next_word):
-    """
-    The next `up` waits for the same node, and `down` deletes it although it is not there yet.
-    """
+    """The next `up` waits for the same node, and `down` deletes it although it is not there yet."""
     said = desk.run("up", interrupt=60)
     assert said.code == 130
     assert town.nodes() == {G1: "CREATING"}
@@ -116,9 +102,7 @@ def test_s12_ctrl_c_while_the_tpu_is_made_loses_nothing(town, desk, next_word):
 
 @pytest.mark.parametrize("lost", [True, "tpu."], ids=["all", "TPUs"])
 def test_s13_a_controller_without_network_kills_no_healthy_job(town, desk, lost):
-    """
-    Twenty minutes offline, or with the bucket alone: nothing is changed then or later, and the loop goes on.
-    """
+    """Twenty minutes offline, or with the bucket alone: nothing is changed then or later, and the loop goes on."""
     desk.up()
     before = town.mutations()
     town.later(300, lambda: setattr(desk, "offline", lost))
@@ -132,9 +116,7 @@ def test_s13_a_controller_without_network_kills_no_healthy_job(town, desk, lost)
 
 
 def test_s14_a_closed_laptop_and_an_expired_token_harm_nothing(town, desk):
-    """
-    Eight hours later the loop wakes up without credentials: it says so and ends; the job has gone on.
-    """
+    """Eight hours later the loop wakes up without credentials: it says so and ends; the job has gone on."""
     desk.up()
     before = town.mutations()
 
@@ -154,9 +136,7 @@ def test_s14_a_closed_laptop_and_an_expired_token_harm_nothing(town, desk):
 
 
 def test_s15_a_loop_that_stopped_silently_is_told_and_its_machines_are_swept(town):
-    """
-    `status` says that nobody watches; past the time to live any command of the computer cleans up.
-    """
+    """`status` says that nobody watches; past the time to live any command of the computer cleans up."""
     desk = Desk(town, watch__ttl="2h")
     desk.up()
     assert desk.run("watch", kill=(4, "after")).code is None
@@ -175,9 +155,7 @@ def test_s15_a_loop_that_stopped_silently_is_told_and_its_machines_are_swept(tow
 
 
 def test_s15_the_sweep_waits_for_no_watch_that_stands_still(town):
-    """
-    Its computer is asleep in the middle of a call, past the time to live: what it holds is left to it.
-    """
+    """Its computer is asleep in the middle of a call, past the time to live: what it holds is left to it."""
     desk = Desk(town, watch__ttl="2h")
     other = Desk(town, "second folder", beside=desk, name="other")
     desk.up()
@@ -196,9 +174,7 @@ def test_s15_the_sweep_waits_for_no_watch_that_stands_still(town):
 
 
 def test_s15_the_sweep_of_another_computer_ends_what_a_sleeping_watch_holds(town):
-    """
-    The lease has run out meanwhile: the machines go, and the watch that wakes up adds none.
-    """
+    """The lease has run out meanwhile: the machines go, and the watch that wakes up adds none."""
     desk, elsewhere = Desk(town, watch__ttl="2h"), Desk(town, "elsewhere", watch__ttl="2h")
     other = Desk(town, "second folder", beside=elsewhere, name="other")
     desk.up()
@@ -216,9 +192,7 @@ def test_s15_the_sweep_of_another_computer_ends_what_a_sleeping_watch_holds(town
 
 
 def test_s16_a_controller_that_forgot_goes_on_from_the_newest_checkpoint(town, desk):
-    """
-    Killed, then started with a state folder of long ago: no job is lost, hung or set back.
-    """
+    """Killed, then started with a state folder of long ago: no job is lost, hung or set back."""
     desk.up()
     shutil.copytree(desk.state, town.folder / "old")
     town.later(300, lambda: town.cloud.preempt(G1))
@@ -239,9 +213,7 @@ def test_s16_a_controller_that_forgot_goes_on_from_the_newest_checkpoint(town, d
 
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_s26_a_clock_that_jumps_changes_nothing(town, desk, hours):
-    """
-    Ages come from the bucket's clock and from seconds that pass, not from the time of day.
-    """
+    """Ages come from the bucket's clock and from seconds that pass, not from the time of day."""
     desk.up()
     before = town.mutations()
     town.later(200, lambda: setattr(desk, "skew", hours * 3600.0))
@@ -251,9 +223,7 @@ def test_s26_a_clock_that_jumps_changes_nothing(town, desk, hours):
 
 
 def test_s26_a_holder_paused_past_its_lease_does_no_harm_when_it_wakes(town, desk):
-    """
-    Meanwhile another computer took over and replaced the node; the first one writes nothing and says why.
-    """
+    """Meanwhile another computer took over and replaced the node; the first one writes nothing and says why."""
     desk.up()
     elsewhere = Desk(town, "elsewhere")
 
@@ -272,9 +242,7 @@ def test_s26_a_holder_paused_past_its_lease_does_no_harm_when_it_wakes(town, des
     "place", ["storage.buckets.insert", "storage.objects.insert .tpuctl/record", "tpu.nodes.create"]
 )
 def test_s28_two_ups_from_two_computers_make_one_of_everything(town, place):
-    """
-    One stands still at some call while the other runs from beginning to end.
-    """
+    """One stands still at some call while the other runs from beginning to end."""
     here, there = Desk(town, vm=VM), Desk(town, "elsewhere", vm=VM)
     codes = []
     codes.append(here.run("up", meanwhile={place: lambda: codes.append(there.run("up").code)}).code)
@@ -288,9 +256,7 @@ def test_s28_two_ups_from_two_computers_make_one_of_everything(town, place):
 
 
 def test_s28_the_second_watch_is_told_who_is_first(town, desk):
-    """
-    Status 6, who holds it since when; the first one goes on.
-    """
+    """Status 6, who holds it since when; the first one goes on."""
     desk.up()
     elsewhere, told = Desk(town, "elsewhere"), []
     town.later(200, lambda: told.append(elsewhere.run("watch")))
@@ -302,9 +268,7 @@ def test_s28_the_second_watch_is_told_who_is_first(town, desk):
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_s30_a_killed_launcher_leaves_nothing_billing_past_the_time_to_live(town, moment):
-    """
-    Nobody comes back for ten hours. Google ends the VM; the TPU goes with the computer's next command.
-    """
+    """Nobody comes back for ten hours. Google ends the VM; the TPU goes with the computer's next command."""
     desk = Desk(town, vm=VM, watch__ttl="2h")
     assert desk.run("up", kill=("tpu.nodes.create", moment)).code is None
     town.wait(10 * 3600)

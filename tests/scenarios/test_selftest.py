@@ -1,6 +1,4 @@
-"""
-The self-test may be killed at any call: it leaks nothing, and the next one takes down what is left.
-"""
+"""The self-test may be killed at any call: it leaks nothing, and the next one takes down what is left."""
 
 import pytest
 

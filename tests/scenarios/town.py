@@ -50,9 +50,7 @@ OWN_NOTES = ".tpuctl/"
 
 @dataclass(frozen=True)
 class Call:
-    """
-    Remember one mutating call: when, which method, about what, and the status of its answer.
-    """
+    """Remember one mutating call: when, which method, about what, and the status of its answer."""
 
     at: float
     method: str
@@ -61,9 +59,7 @@ class Call:
 
 
 class Town:
-    """
-    Hold the cloud, its clock, and the commands that run: *acting* has the innermost one last.
-    """
+    """Hold the cloud, its clock, and the commands that run: *acting* has the innermost one last."""
 
     current = None
 
@@ -278,9 +274,7 @@ def opened(really):
 
 
 class TownClock(VirtualClock):
-    """
-    The one true time. While one waits, the others have their turn every few seconds.
-    """
+    """The one true time. While one waits, the others have their turn every few seconds."""
 
     def __init__(self, town):
         super().__init__()
@@ -294,9 +288,7 @@ class TownClock(VirtualClock):
 
 
 class DeskClock:
-    """
-    The clock of the computer whose command runs; its time of day may be wrong.
-    """
+    """The clock of the computer whose command runs; its time of day may be wrong."""
 
     def __init__(self, town):
         self._desk, self._clock = town.acting[-1].desk, town.clock

@@ -1,6 +1,4 @@
-"""
-What the tests of rendered scripts share: settings, a small cloud, and a folder that stands for a machine.
-"""
+"""What the tests of rendered scripts share: settings, a small cloud, and a folder that stands for a machine."""
 
 import dataclasses
 import hashlib

@@ -1,6 +1,4 @@
-"""
-Rendered scripts: what goes in comes out, nothing else runs, and a machine boots with them.
-"""
+"""Rendered scripts: what goes in comes out, nothing else runs, and a machine boots with them."""
 
 import dataclasses
 import os

@@ -1,6 +1,4 @@
-"""
-A machine boots with the rendered scripts: real bash, real cron line, real flock.
-"""
+"""A machine boots with the rendered scripts: real bash, real cron line, real flock."""
 
 import os
 import signal

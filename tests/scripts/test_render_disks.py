@@ -1,6 +1,4 @@
-"""
-A machine mounts the disks of the file at boot: real bash and, where it may, the real mount of a file system.
-"""
+"""A machine mounts the disks of the file at boot: real bash and, where it may, the real mount of a file system."""
 
 import shutil
 import subprocess

@@ -1,6 +1,4 @@
-"""
-The script that runs sidecars on a machine: real bash, flock and the agent's guard; the servers are small.
-"""
+"""The script that runs sidecars on a machine: real bash, flock and the agent's guard; the servers are small."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""
-The wheel that goes to the VM: pip takes it, offline, and what it installs is this tpuctl.
-"""
+"""The wheel that goes to the VM: pip takes it, offline, and what it installs is this tpuctl."""
 
 import hashlib
 import subprocess

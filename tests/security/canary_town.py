@@ -43,9 +43,7 @@ KEPT = (KEY, LOGIN)
 
 
 class CanaryTown(Town):
-    """
-    Keep all that computers send; *values* are the secrets by name.
-    """
+    """Keep all that computers send; *values* are the secrets by name."""
 
     def __init__(self, folder, values, **settings):
         self.values, self.sent, self.said = values, [], []
@@ -70,11 +68,11 @@ class CanaryTown(Town):
         """Be the town of this process; writes to the disk are steps at which a command can be killed, too."""
         changes = [
             (towns, "Ssh", Heard),
-            *((module, "ThreadPoolExecutor", Inline) for module in (checkpoints, event_log, rebuild_record, top)),  # noqa: E501
+            *((module, "ThreadPoolExecutor", Inline) for module in (checkpoints, event_log, rebuild_record, top)),
             *(
                 (module, name, self._step(getattr(module, name)))
                 for module, name in (
-                    (record_store, "write_atomically"), (artifacts, "write_atomically"), (journal, "append_synced"),  # noqa: E501
+                    (record_store, "write_atomically"), (artifacts, "write_atomically"), (journal, "append_synced"),
                 )
             ),
         ]  # fmt: skip
@@ -178,9 +176,7 @@ class CanaryTown(Town):
 
 
 class LoudCrew(Crew):
-    """
-    Machines whose job prints every secret that it was given, in each spelling, through the agent's own mask.
-    """
+    """Machines whose job prints every secret that it was given, in each spelling, through the agent's own mask."""
 
     def start(self, worker, *, restart=False):
         begins = restart or not worker.running
@@ -204,9 +200,7 @@ class LoudCrew(Crew):
 
 
 class Heard(Ssh):
-    """
-    Note all that goes to machines over SSH.
-    """
+    """Note all that goes to machines over SSH."""
 
     def _note(self, *what):
         self.town.sent.append(repr(what).encode())
@@ -236,9 +230,7 @@ class Heard(Ssh):
 
 
 class Postman:
-    """
-    Deliver at once what a thread would deliver beside the loop.
-    """
+    """Deliver at once what a thread would deliver beside the loop."""
 
     def __init__(self, outbox):
         self._outbox = outbox
@@ -253,9 +245,7 @@ class Postman:
 
 
 class CanaryDesk(Desk):
-    """
-    A computer with secrets in its environment and a login of its own.
-    """
+    """A computer with secrets in its environment and a login of its own."""
 
     def __init__(self, town, variables, **file):
         self.variables = variables

@@ -1,6 +1,4 @@
-"""
-What several tests of machines that write to the bucket begin with.
-"""
+"""What several tests of machines that write to the bucket begin with."""
 
 import pytest
 

@@ -145,9 +145,7 @@ STORIES = (
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """
-    Take notices, or refuse them; the paths are kept outside of what is searched.
-    """
+    """Take notices, or refuse them; the paths are kept outside of what is searched."""
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -218,9 +216,7 @@ def stage(folder, takes, refuses, file=()):
 
 
 class Trial:
-    """
-    Go through one story again and again, each time with another end; note every secret that is found.
-    """
+    """Go through one story again and again, each time with another end; note every secret that is found."""
 
     def __init__(self, folder, story, town, desk):
         self.folder, self.story, self.town, self.desk = folder, story, town, desk

@@ -1,6 +1,4 @@
-"""
-What another user of the computer gets from a port.
-"""
+"""What another user of the computer gets from a port."""
 
 import os
 import subprocess

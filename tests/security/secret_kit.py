@@ -1,6 +1,4 @@
-"""
-What the tests of secrets share: values with every character that somebody may quote wrongly, and their forms.
-"""
+"""What the tests of secrets share: values with every character that somebody may quote wrongly, and their forms."""
 
 import base64
 import functools

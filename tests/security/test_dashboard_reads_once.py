@@ -1,6 +1,4 @@
-"""
-The dashboard looks again every few seconds: what machines have written is read once, not each time.
-"""
+"""The dashboard looks again every few seconds: what machines have written is read once, not each time."""
 
 import json
 from types import SimpleNamespace

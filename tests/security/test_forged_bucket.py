@@ -1,6 +1,4 @@
-"""
-A bucket full of what a machine can have made up: commands end in their own words, `down` leaves nothing.
-"""
+"""A bucket full of what a machine can have made up: commands end in their own words, `down` leaves nothing."""
 
 import contextlib
 import json

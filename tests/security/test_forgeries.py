@@ -1,6 +1,4 @@
-"""
-Whoever writes to the bucket, such as a job or a compromised machine, stops nobody and steers nothing.
-"""
+"""Whoever writes to the bucket, such as a job or a compromised machine, stops nobody and steers nothing."""
 
 import gzip
 import json

@@ -1,6 +1,4 @@
-"""
-The right project, a limit to what is spent, and a page on security that names tests which are there.
-"""
+"""The right project, a limit to what is spent, and a page on security that names tests which are there."""
 
 import ast
 import random

@@ -1,6 +1,4 @@
-"""
-A project that somebody hands over: its files belong to the user then, and what they mean is shown first.
-"""
+"""A project that somebody hands over: its files belong to the user then, and what they mean is shown first."""
 
 import json
 

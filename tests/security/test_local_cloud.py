@@ -1,6 +1,4 @@
-"""
-The local cloud runs commands for its user: no web page and no other user of the computer gets anything.
-"""
+"""The local cloud runs commands for its user: no web page and no other user of the computer gets anything."""
 
 import asyncio
 import json

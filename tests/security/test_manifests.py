@@ -1,6 +1,4 @@
-"""
-Manifests in the bucket: machines write them, and `down`, `checkpoints` and `fetch` read them on the laptop.
-"""
+"""Manifests in the bucket: machines write them, and `down`, `checkpoints` and `fetch` read them on the laptop."""
 
 import hashlib
 import json
@@ -284,9 +282,7 @@ ONE, TWO = ({**LEFT, "files": [file]} for file in BOTH)
     ],
 )
 def test_no_two_objects_come_to_one_file(desk, manifests):
-    """
-    They would be written over each other at the same time, and each would have been found right.
-    """
+    """They would be written over each other at the same time, and each would have been found right."""
     for number, data in enumerate((b"one", b"two"), 1):
         desk.town.put_object(f"unclaimed/g1/w0/{number}", data)
     for worker, body in manifests.items():

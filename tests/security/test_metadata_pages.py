@@ -1,6 +1,4 @@
-"""
-A page whose DNS leads to the metadata server of a local machine is on its own site there: it gets nothing.
-"""
+"""A page whose DNS leads to the metadata server of a local machine is on its own site there: it gets nothing."""
 
 import os
 import shutil

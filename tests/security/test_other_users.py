@@ -1,6 +1,4 @@
-"""
-Other users of the laptop: what they can put in tpuctl's way, and what it leaves open to them.
-"""
+"""Other users of the laptop: what they can put in tpuctl's way, and what it leaves open to them."""
 
 import os
 import shutil

@@ -1,6 +1,4 @@
-"""
-Outputs that a machine has brought to the bucket come back on the next one: below its folder, or not at all.
-"""
+"""Outputs that a machine has brought to the bucket come back on the next one: below its folder, or not at all."""
 
 import hashlib
 import json

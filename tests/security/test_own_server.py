@@ -1,6 +1,4 @@
-"""
-Commands on the local cloud: once it has ended, another user who takes its port is told nothing.
-"""
+"""Commands on the local cloud: once it has ended, another user who takes its port is told nothing."""
 
 import os
 import subprocess

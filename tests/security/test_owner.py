@@ -1,6 +1,4 @@
-"""
-Whose a connection is: asked of the kernel, and at little cost for those that are refused.
-"""
+"""Whose a connection is: asked of the kernel, and at little cost for those that are refused."""
 
 import contextlib
 import os

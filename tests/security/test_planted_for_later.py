@@ -1,6 +1,4 @@
-"""
-What a machine may leave for the ones that come after it, or beside it: nothing of it ends their agents.
-"""
+"""What a machine may leave for the ones that come after it, or beside it: nothing of it ends their agents."""
 
 from types import SimpleNamespace
 

@@ -1,6 +1,4 @@
-"""
-A record that somebody else has put into the bucket is not believed, and no code comes or goes by its word.
-"""
+"""A record that somebody else has put into the bucket is not believed, and no code comes or goes by its word."""
 
 import json
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""
-Masking: nothing that is known or looks like a token gets into a log, however the output was cut.
-"""
+"""Masking: nothing that is known or looks like a token gets into a log, however the output was cut."""
 
 import base64
 import json

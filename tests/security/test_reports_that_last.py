@@ -1,6 +1,4 @@
-"""
-What one report says does not outlive it: it makes no record unreadable, and dates no commit in the future.
-"""
+"""What one report says does not outlive it: it makes no record unreadable, and dates no commit in the future."""
 
 import json
 from dataclasses import replace

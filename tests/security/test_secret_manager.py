@@ -1,6 +1,4 @@
-"""
-Secret Manager of the local cloud, and who reads it: tpuctl, the agent on a machine, the stock gcloud.
-"""
+"""Secret Manager of the local cloud, and who reads it: tpuctl, the agent on a machine, the stock gcloud."""
 
 import base64
 import io

@@ -1,6 +1,4 @@
-"""
-Modules in the current folder that are named like Python's own, or like ours: no program of ours takes them.
-"""
+"""Modules in the current folder that are named like Python's own, or like ours: no program of ours takes them."""
 
 import os
 import subprocess

@@ -1,6 +1,4 @@
-"""
-The SSH server of a machine is whoever has the machine: it may say more than it was given room for.
-"""
+"""The SSH server of a machine is whoever has the machine: it may say more than it was given room for."""
 
 import socket
 import struct
@@ -27,44 +25,32 @@ Server = Callable[[Callable[[socket.socket, paramiko.PKey], None]], Host]
 
 
 class Login(paramiko.ServerInterface):
-    """
-    Let everybody in and take every command.
-    """
+    """Let everybody in and take every command."""
 
     def __init__(self):
         self.asked = threading.Event()
 
     def check_auth_publickey(self, username, key):
-        """
-        Take any key.
-        """
+        """Take any key."""
         return paramiko.AUTH_SUCCESSFUL
 
     def get_allowed_auths(self, username):
-        """
-        Ask for a key.
-        """
+        """Ask for a key."""
         return "publickey"
 
     def check_channel_request(self, kind, chanid):
-        """
-        Open any channel.
-        """
+        """Open any channel."""
         return paramiko.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel, command):
-        """
-        Take any command, and run none.
-        """
+        """Take any command, and run none."""
         self.asked.set()
         return True
 
 
 @pytest.fixture
 def hostile() -> Iterator[Server]:
-    """
-    Listen with a server that treats each connection as it likes.
-    """
+    """Listen with a server that treats each connection as it likes."""
     listener, key = socket.create_server(("127.0.0.1", 0)), paramiko.RSAKey.generate(2048)
 
     def start(treat: Callable[[socket.socket, paramiko.PKey], None]) -> Host:
@@ -87,16 +73,12 @@ def hostile() -> Iterator[Server]:
 
 @pytest.fixture
 def settings(tmp_path) -> SshSettings:
-    """
-    Log in with a key of a deployment.
-    """
+    """Log in with a key of a deployment."""
     return SshSettings(user="tpuctl", key=ensure_key(tmp_path / "state").path, stall=10.0)
 
 
 def flooding(*kind: int) -> Callable[[socket.socket, paramiko.PKey], None]:
-    """
-    Return what answers a command with one stream of data, whatever the window, and then ends it well.
-    """
+    """Return what answers a command with one stream of data, whatever the window, and then ends it well."""
 
     def treat(client: socket.socket, key: paramiko.PKey) -> None:
         transport, login = paramiko.Transport(client), Login()
@@ -122,17 +104,13 @@ def flooding(*kind: int) -> Callable[[socket.socket, paramiko.PKey], None]:
 
 
 def test_what_comes_beyond_the_window_cuts_the_machine_off(hostile, settings):
-    """
-    A push reads errors at its end only; what is sent meanwhile would fill this computer's memory.
-    """
+    """A push reads errors at its end only; what is sent meanwhile would fill this computer's memory."""
     result = push_one(Link(hostile(flooding(1)), settings, 60.0), b"code", "0" * 64, "/opt/tpuctl")
     assert "the machine sends more than it was asked for" in result.error
 
 
 def test_a_packet_has_a_size_that_packets_have(hostile, settings):
-    """
-    Before any login, by whoever answers at the address: the first four bytes say up to 4 GiB.
-    """
+    """Before any login, by whoever answers at the address: the first four bytes say up to 4 GiB."""
 
     def treat(client: socket.socket, _key: paramiko.PKey) -> None:
         client.sendall(b"SSH-2.0-x\r\n" + struct.pack(">IB", 0x7FFFFFF4, 4) + b"\x14\0\0")

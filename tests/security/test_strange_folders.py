@@ -1,6 +1,4 @@
-"""
-Folders that another user of the laptop made, or may write: nothing in them is run or believed.
-"""
+"""Folders that another user of the laptop made, or may write: nothing in them is run or believed."""
 
 import os
 import subprocess

@@ -1,6 +1,4 @@
-"""
-What is installed with tpuctl is pinned by content, and the same sources give the same archives.
-"""
+"""What is installed with tpuctl is pinned by content, and the same sources give the same archives."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""
-The archive for a bug report: what is in it, and what is not.
-"""
+"""The archive for a bug report: what is in it, and what is not."""
 
 import json
 import zipfile

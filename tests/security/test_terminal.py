@@ -1,6 +1,4 @@
-"""
-What machines, the job, the cloud and whoever writes to the bucket have said steers no terminal.
-"""
+"""What machines, the job, the cloud and whoever writes to the bucket have said steers no terminal."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""
-`watch` at the terminal: what cannot be drawn is told, and costs nobody else the news.
-"""
+"""`watch` at the terminal: what cannot be drawn is told, and costs nobody else the news."""
 
 from orchestrator.cli import publish
 from orchestrator.cli.commands.notify import Notifier

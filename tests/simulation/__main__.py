@@ -1,6 +1,4 @@
-"""
-Replay one seed, or live many: `python -m tests.simulation 42 --trace FILE`, `--seeds 0:1000 --jobs 2`.
-"""
+"""Replay one seed, or live many: `python -m tests.simulation 42 --trace FILE`, `--seeds 0:1000 --jobs 2`."""
 
 import argparse
 import gc

@@ -16,15 +16,11 @@ NEVER = 10 * 366 * 86400.0
 
 
 class Kill(BaseException):
-    """
-    The process is dead: nothing in it may catch this, and nothing of it acts any more.
-    """
+    """The process is dead: nothing in it may catch this, and nothing of it acts any more."""
 
 
 class Scheduler:
-    """
-    Let the events of virtual time happen in order; equal times keep the order of planning.
-    """
+    """Let the events of virtual time happen in order; equal times keep the order of planning."""
 
     def __init__(self):
         self.clock = VirtualClock()
@@ -64,9 +60,7 @@ class Scheduler:
 
 
 class Process:
-    """
-    One process on one host: its threads die and pause together. *skew* is how wrong its wall clock is.
-    """
+    """One process on one host: its threads die and pause together. *skew* is how wrong its wall clock is."""
 
     def __init__(self, scheduler, name, host, skew=0.0):
         self.scheduler, self.name, self.host = scheduler, name, host
@@ -101,9 +95,7 @@ class Process:
 
 
 class Thread:
-    """
-    A thread of a process; it has the interface of threading.Thread as far as our code uses it.
-    """
+    """A thread of a process; it has the interface of threading.Thread as far as our code uses it."""
 
     def __init__(self, process, body, at_end=lambda error: None):
         self.process, self._body, self._at_end = process, body, at_end
@@ -215,9 +207,7 @@ class HostClock:
 
 
 class Event:
-    """
-    An event of virtual time: to set it wakes who waits for it on the clock of a host.
-    """
+    """An event of virtual time: to set it wakes who waits for it on the clock of a host."""
 
     def __init__(self):
         self._set, self.waiting = False, []
@@ -234,9 +224,7 @@ class Event:
 
 
 class Lock:
-    """
-    A reentrant lock that waits in virtual time.
-    """
+    """A reentrant lock that waits in virtual time."""
 
     def __init__(self, scheduler):
         self._scheduler, self._owner, self._depth, self._waiting = scheduler, None, 0, []
@@ -256,9 +244,7 @@ class Lock:
 
 
 class Threading:
-    """
-    Stand in for the module `threading` where our code starts threads or waits for locks and events.
-    """
+    """Stand in for the module `threading` where our code starts threads or waits for locks and events."""
 
     Event = Event
 
@@ -275,9 +261,7 @@ class Threading:
 
 
 class Inline:
-    """
-    Stand in for ThreadPoolExecutor: the calls are made one after the other, in their order.
-    """
+    """Stand in for ThreadPoolExecutor: the calls are made one after the other, in their order."""
 
     def __init__(self, *_args, **_options):
         pass
@@ -296,9 +280,7 @@ class Inline:
 
 
 class Done:
-    """
-    The future of a call that has been made.
-    """
+    """The future of a call that has been made."""
 
     def __init__(self, value):
         self._value = value

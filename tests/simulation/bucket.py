@@ -1,6 +1,4 @@
-"""
-The bucket of a simulated life as its machines use it, without the official clients.
-"""
+"""The bucket of a simulated life as its machines use it, without the official clients."""
 
 from collections import defaultdict
 
@@ -14,9 +12,7 @@ from orchestrator.emulator.state.storage.values import Preconditions
 
 
 class Bucket:
-    """
-    A bucket of the local cloud: objects, and what the agent makes of their names.
-    """
+    """A bucket of the local cloud: objects, and what the agent makes of their names."""
 
     def __init__(self, storage, name):
         self.storage, self.name = storage, name

@@ -1,6 +1,4 @@
-"""
-Watch one life: gather what the invariants need, after every call, every save and every pass.
-"""
+"""Watch one life: gather what the invariants need, after every call, every save and every pass."""
 
 import re
 from collections import Counter, defaultdict
@@ -39,9 +37,7 @@ QUIESCE = 900.0
 
 
 class Checks:
-    """
-    Check the invariants of one life as it goes; the first violation ends it.
-    """
+    """Check the invariants of one life as it goes; the first violation ends it."""
 
     def __init__(self, world):
         self.world = world

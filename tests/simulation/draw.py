@@ -1,6 +1,4 @@
-"""
-From one integer everything: what is deployed, how long it lives, and how bad the world is.
-"""
+"""From one integer everything: what is deployed, how long it lives, and how bad the world is."""
 
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -31,9 +29,7 @@ DENSE, DENSE_HOURS = 12, 6
 
 @dataclass(frozen=True)
 class Rates:
-    """
-    How often what goes wrong: shares of calls, of passes, or events per TPU and hour.
-    """
+    """How often what goes wrong: shares of calls, of passes, or events per TPU and hour."""
 
     api_error: float = 0.0
     lost_answer: float = 0.0
@@ -86,9 +82,7 @@ class DeploymentCase:
 
 @dataclass(frozen=True)
 class Case:
-    """
-    One whole life.
-    """
+    """One whole life."""
 
     seed: int
     hours: float

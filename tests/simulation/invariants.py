@@ -20,9 +20,7 @@ SETTLE = 15 * 60.0
 
 @dataclass(frozen=True)
 class Live:
-    """
-    Name one thing that costs money now, with its labels.
-    """
+    """Name one thing that costs money now, with its labels."""
 
     kind: str
     name: str
@@ -31,15 +29,11 @@ class Live:
 
 
 class Violation(AssertionError):  # noqa: N818 - a broken promise, not a mistake of the caller
-    """
-    An invariant does not hold.
-    """
+    """An invariant does not hold."""
 
 
 def i1_findable(live, deployment, zones):
-    """
-    I1 no leak: what is billed carries the deployment's label, in a zone that a fresh controller looks at.
-    """
+    """I1 no leak: what is billed carries the deployment's label, in a zone that a fresh controller looks at."""
     lost = [
         f"{one.kind} {one.name} in {one.zone}"
         for one in live
@@ -49,9 +43,7 @@ def i1_findable(live, deployment, zones):
 
 
 def i1_gone(live):
-    """
-    I1 no leak: after `down` said that all is gone, nothing is there or comes.
-    """
+    """I1 no leak: after `down` said that all is gone, nothing is there or comes."""
     left = ", ".join(f"{one.kind} {one.name} in {one.zone}" for one in live)
     return f"left after down: {left}" if left else ""
 
@@ -69,9 +61,7 @@ def i2_one_writer(writers, zombie_writes):
 
 
 def i3_never_back(before, after):
-    """
-    I3 no lost checkpoint: the step of the newest complete checkpoint never decreases.
-    """
+    """I3 no lost checkpoint: the step of the newest complete checkpoint never decreases."""
     if before is None or (after is not None and after >= before):
         return ""
     return f"the newest complete checkpoint was step {before} and is step {after}"
@@ -93,9 +83,7 @@ def i4_settled(ended, live, running, expected):
 
 
 def i4_stable(mutations):
-    """
-    I4 convergence: a settled deployment is left alone.
-    """
+    """I4 convergence: a settled deployment is left alone."""
     return f"calls although nothing happened: {mutations}" if mutations else ""
 
 
@@ -131,25 +119,19 @@ def i7_sure(changes, unseen):
 
 
 def i7_healthy(node, good_since, pass_began):
-    """
-    I7 no false "gone": the newest node is not replaced while it works, and has since before the look.
-    """
+    """I7 no false "gone": the newest node is not replaced while it works, and has since before the look."""
     if good_since is None or good_since >= pass_began:
         return ""
     return f"{node} is replaced although it works since {pass_began - good_since:.0f} s before the look"
 
 
 def i8_truly(told, really):
-    """
-    I8 no false "done": told only when every worker of one incarnation has reached the target.
-    """
+    """I8 no false "done": told only when every worker of one incarnation has reached the target."""
     return "said to be done, but it is not" if told and not really else ""
 
 
 def i8_saved(outcome, complete, kept):
-    """
-    I8 no end without what was trained: done with a complete checkpoint, unclaimed with every file kept.
-    """
+    """I8 no end without what was trained: done with a complete checkpoint, unclaimed with every file kept."""
     if outcome == "done" and not complete:
         return "said to be done, and the bucket holds no complete checkpoint"
     missing = outcome == "unclaimed" and not kept

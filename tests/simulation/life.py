@@ -1,6 +1,4 @@
-"""
-Live one whole life from a seed: faults for hours, then calm, the desired state, and a day without a change.
-"""
+"""Live one whole life from a seed: faults for hours, then calm, the desired state, and a day without a change."""
 
 import gc
 import time
@@ -29,9 +27,7 @@ GARBAGE = 1_000_000
 
 @dataclass
 class Life:
-    """
-    What came of one seed. *problem* is empty when all invariants held.
-    """
+    """What came of one seed. *problem* is empty when all invariants held."""
 
     seed: int
     problem: str = ""
@@ -93,9 +89,7 @@ def live(seed, trace=None):
 
 
 class Story:
-    """
-    The parts of a life.
-    """
+    """The parts of a life."""
 
     def __init__(self, world, life):
         self.world, self.life = world, life

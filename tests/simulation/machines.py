@@ -34,9 +34,7 @@ _ROUND = re.compile(r"TPUCTL_ROUND='(\d+)'")
 
 
 class Gang:
-    """
-    The job on one slice: all of its workers, alike.
-    """
+    """The job on one slice: all of its workers, alike."""
 
     def __init__(self, fleet, deployment, node, incarnation, workers, race=0):
         self.race = race
@@ -295,9 +293,7 @@ class Gang:
 
 
 class Fleet(NoHosts):
-    """
-    All machines of the simulated cloud.
-    """
+    """All machines of the simulated cloud."""
 
     def __init__(self, scheduler, random, digests):
         super().__init__()
@@ -355,9 +351,7 @@ class Fleet(NoHosts):
 
 
 class Ssh:
-    """
-    The way to machines over SSH: fails where the machine is dead, and now and then.
-    """
+    """The way to machines over SSH: fails where the machine is dead, and now and then."""
 
     def __init__(self, fleet, process, fails):
         self.fleet, self.process, self._fails = fleet, process, fails

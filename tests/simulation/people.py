@@ -1,6 +1,4 @@
-"""
-The owners of the deployments: they run `up`, `watch` and `down`, and start again what died.
-"""
+"""The owners of the deployments: they run `up`, `watch` and `down`, and start again what died."""
 
 import shutil
 from types import SimpleNamespace

@@ -1,6 +1,4 @@
-"""
-Figures of many lives, for the terminal and for docs/reliability.md.
-"""
+"""Figures of many lives, for the terminal and for docs/reliability.md."""
 
 from collections import Counter
 

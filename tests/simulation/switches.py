@@ -1,6 +1,4 @@
-"""
-Each mechanism of the product, and how to switch it off.
-"""
+"""Each mechanism of the product, and how to switch it off."""
 
 from dataclasses import replace
 
@@ -167,7 +165,7 @@ MECHANISMS = {
     "I6 TPUs that never report are not paid for without end": Switch(
         ((termination, "all_mute", lambda *_: ""),),
         ("tests/planning/test_never_reported.py::test_the_deployment_ends_after_three_of_them_and_an_hour",)),
-    "M7 errors are no absence": Switch(((zone_lists, "listed", _errors_are_absence),), invariant="I7", seed=1),  # noqa: E501
+    "M7 errors are no absence": Switch(((zone_lists, "listed", _errors_are_absence),), invariant="I7", seed=1),
     "M7 a list that is cut short is no absence": Switch(
         ((nodes, "whole_pages", lambda pager, what: pager.pages),),
         ("tests/google/test_node_lists.py::test_an_unreachable_place_on_an_early_page_makes_the_list_unknown",)),

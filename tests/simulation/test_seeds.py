@@ -24,9 +24,7 @@ TRACED = tuple(range(20)) if OTHER_PYTHONS else (2, 6)
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_lives_under_faults_break_no_invariant(half):
-    """
-    Each seed: hours of faults, then calm, the desired state, and a day in which nothing is changed.
-    """
+    """Each seed: hours of faults, then calm, the desired state, and a day in which nothing is changed."""
     lives = [live(seed) for seed in LIVES if seed % 2 == half]
     assert [(life.seed, life.problem) for life in lives if life.problem] == []
     assert sum(sum(life.events.values()) for life in lives) > 100, "lives without faults prove nothing"
@@ -56,9 +54,7 @@ def trace_of(hashing, folder, python=sys.executable):
 
 
 def test_a_seed_is_the_same_life_in_every_process(tmp_path):
-    """
-    Nothing but the seed decides: not the hash of strings, not threads, not time, not the version of Python.
-    """
+    """Nothing but the seed decides: not the hash of strings, not threads, not time, not the version of Python."""
     version, first = trace_of(1, tmp_path)
     versions = [version]
     for hashing, python in enumerate([sys.executable, *OTHER_PYTHONS], 2):

@@ -162,7 +162,7 @@ UNKIND = {
         ((Catalog, "tpu_price", _usual_price(Catalog.tpu_price)),),
         ("tests/pricing/test_cost.py::test_where_sources_differ_a_price_is_a_range",)),
     "U17 a zone without flex-start is left for the next": Switch(
-        ((error_mapping, "_BY_TEXT", tuple(row for row in error_mapping._BY_TEXT if "flex_start" not in row[1])),),  # noqa: E501
+        ((error_mapping, "_BY_TEXT", tuple(row for row in error_mapping._BY_TEXT if "flex_start" not in row[1])),),
         (f"{FLEX}test_a_zone_that_does_not_offer_it_is_left_for_the_next",)),
     "U17 a reservation that is not there": Switch(
         ((NodesInQueue, "_lacks_reservation", lambda self, code: False),),
@@ -195,7 +195,7 @@ UNKIND = {
         ((factory, "read_account", lambda clients, _: account.read_account(clients)),),
         (f"{CLOUD}factory.py::test_a_named_account_is_taken_without_a_call",)),
     "U27 a reservation that nobody asked for": Switch(
-        ((error_mapping, "_BY_TEXT", tuple(row for row in error_mapping._BY_TEXT if "reservation" not in row[1])),),  # noqa: E501
+        ((error_mapping, "_BY_TEXT", tuple(row for row in error_mapping._BY_TEXT if "reservation" not in row[1])),),
         (f"{CLOUD}errors.py::test_a_reservation_that_nobody_asked_for_is_no_reservation",)),
     "U28 silence counts after six minutes": Switch(
         ((never_reported, "_silence_tells", lambda *_: False),),

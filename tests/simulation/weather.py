@@ -1,6 +1,4 @@
-"""
-What happens to machines and zones behind everybody's back.
-"""
+"""What happens to machines and zones behind everybody's back."""
 
 import contextlib
 from dataclasses import replace
@@ -12,9 +10,7 @@ PASSING = ("REPAIRING", "RESTARTING", "HIDDEN", "UNKNOWN", "STOPPING")
 
 
 class Weather:
-    """
-    Strike at random times, as often as the case says for each TPU and hour.
-    """
+    """Strike at random times, as often as the case says for each TPU and hour."""
 
     def __init__(self, world):
         self.world, self.random = world, world.random

@@ -126,9 +126,7 @@ def _deployment(r, name, days):
 
 
 class WideWeather(Weather):
-    """
-    Weather whose strikes are news for the controller concerned.
-    """
+    """Weather whose strikes are news for the controller concerned."""
 
     def _say(self, what, about=""):
         super()._say(what, about)
@@ -181,9 +179,7 @@ def _bundles():
 
 
 class Story:
-    """
-    The parts of a wide life.
-    """
+    """The parts of a wide life."""
 
     def __init__(self, world, life):
         self.world, self.life = world, life

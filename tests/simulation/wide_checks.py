@@ -1,6 +1,4 @@
-"""
-The invariants of a wide life, gathered at every call and every pass.
-"""
+"""The invariants of a wide life, gathered at every call and every pass."""
 
 from collections import Counter, defaultdict
 
@@ -21,9 +19,7 @@ HOUR = 3600.0
 
 
 class WideChecks:
-    """
-    Check the invariants; the first violation ends the life.
-    """
+    """Check the invariants; the first violation ends the life."""
 
     def __init__(self, world):
         self.world, self.loops = world, {}

@@ -31,9 +31,7 @@ LONGEST_STRETCH = 240.0
 
 
 class Pauses:
-    """
-    The clock of a loop: it tells the time, and notes the pause that is asked for instead of making it.
-    """
+    """The clock of a loop: it tells the time, and notes the pause that is asked for instead of making it."""
 
     def __init__(self, clock, passing=None):
         self.now, self.monotonic, self.asked = clock.now, clock.monotonic, 0.0
@@ -46,9 +44,7 @@ class Pauses:
 
 
 class Loop:
-    """
-    One controller after the other for one deployment, on one host.
-    """
+    """One controller after the other for one deployment, on one host."""
 
     def __init__(self, world, case, checks):
         self.world, self.case, self.checks = world, case, checks

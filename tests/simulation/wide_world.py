@@ -41,9 +41,7 @@ shared_catalog = cache(load_catalog)
 
 
 class WideFleet(Fleet):
-    """
-    Machines by the hundred: news of a job wake its controller.
-    """
+    """Machines by the hundred: news of a job wake its controller."""
 
     def __init__(self, *parts):
         super().__init__(*parts)
@@ -64,9 +62,7 @@ class WideFleet(Fleet):
 
 @dataclass
 class MemoryFile:
-    """
-    A file of a host's disk, which outlives the processes that write it.
-    """
+    """A file of a host's disk, which outlives the processes that write it."""
 
     data: bytes | None = None
 
@@ -79,18 +75,14 @@ class MemoryFile:
 
 @dataclass
 class Host:
-    """
-    The computer of one owner.
-    """
+    """The computer of one owner."""
 
     record: MemoryFile = field(default_factory=MemoryFile)
     journal: MemoryFile = field(default_factory=MemoryFile)
 
 
 class WideWorld:
-    """
-    Everything of one wide life. *news* is told which deployment has something new to see.
-    """
+    """Everything of one wide life. *news* is told which deployment has something new to see."""
 
     def __init__(self, case, trace):
         self.case, self.scheduler = case, Scheduler()
@@ -183,9 +175,7 @@ class WideWorld:
 
 
 class FaultyDoor(Door):
-    """
-    The way of one controller to the cloud: now and then a call fails, and any call may be its last.
-    """
+    """The way of one controller to the cloud: now and then a call fails, and any call may be its last."""
 
     def __init__(self, world, loop):
         super().__init__(world.cloud, world.storage)

@@ -49,9 +49,7 @@ TPU_LISTS = {"tpu.nodes.list": "nodes", "tpu.queuedResources.list": "queuedResou
 
 
 class Current:
-    """
-    The network of the life that runs now: clients cost 60 ms, so all lives of a process share theirs.
-    """
+    """The network of the life that runs now: clients cost 60 ms, so all lives of a process share theirs."""
 
     network = None
 
@@ -72,9 +70,7 @@ def make_clients(read_retry):
 
 
 class QuickRouter(Router):
-    """
-    A router that remembers where each path leads: the same few paths are asked for all the time.
-    """
+    """A router that remembers where each path leads: the same few paths are asked for all the time."""
 
     def __init__(self):
         super().__init__()

@@ -74,9 +74,7 @@ decoded = lru_cache(decode)
 
 
 class World:
-    """
-    Everything of one life. *trace*, if any, gets one line for each call and event; *quiet* ends all faults.
-    """
+    """Everything of one life. *trace*, if any, gets one line for each call and event; *quiet* ends all faults."""
 
     def __init__(self, case, trace):
         self.case, self._trace = case, trace
@@ -199,9 +197,7 @@ class World:
 
 
 class RetryTime:
-    """
-    Time for the retries of Google's clients: their pauses are virtual too.
-    """
+    """Time for the retries of Google's clients: their pauses are virtual too."""
 
     def __init__(self, scheduler):
         self.monotonic = scheduler.clock.monotonic
@@ -209,9 +205,7 @@ class RetryTime:
 
 
 class LeaseStore:
-    """
-    The store as the lease sees it: renewals take the short way.
-    """
+    """The store as the lease sees it: renewals take the short way."""
 
     def __init__(self, store, world):
         self._store, self._world = store, world
@@ -224,9 +218,7 @@ class LeaseStore:
 
 
 class Ears:
-    """
-    The store as the doorbell sees it: the looks that would find nothing are left out.
-    """
+    """The store as the doorbell sees it: the looks that would find nothing are left out."""
 
     def __init__(self, store, bucket, network):
         self._store, self._bucket, self._network, self._last = store, bucket, network, None
@@ -245,9 +237,7 @@ class Ears:
 
 
 class Controller:
-    """
-    One process of tpuctl for one deployment: what `cli/wiring.py` puts together.
-    """
+    """One process of tpuctl for one deployment: what `cli/wiring.py` puts together."""
 
     def __init__(self, world, spec, process: Process, command, *, forgiving=False):
         self.world, self.spec, self.process = world, spec, process

@@ -1,6 +1,4 @@
-"""
-A machine behind a toxic proxy: the local cloud's SSH server, the real start-job, and gates at which it waits.
-"""
+"""A machine behind a toxic proxy: the local cloud's SSH server, the real start-job, and gates at which it waits."""
 
 import asyncio
 import hashlib
@@ -70,9 +68,7 @@ GATES = ("commit", "switch", "begin", "output", "exit")
 
 
 class Loop:
-    """
-    One event loop in a side thread, for all servers and proxies of a test.
-    """
+    """One event loop in a side thread, for all servers and proxies of a test."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -80,15 +76,11 @@ class Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """
-        Return what a coroutine returns.
-        """
+        """Return what a coroutine returns."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
     def close(self) -> None:
-        """
-        End what is left on the loop.
-        """
+        """End what is left on the loop."""
 
         async def end() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -105,9 +97,7 @@ class Loop:
 
 
 class ChaosMachine:
-    """
-    A machine that has an older tree and no job yet; *host* leads to it through the proxy.
-    """
+    """A machine that has an older tree and no job yet; *host* leads to it through the proxy."""
 
     def __init__(self, loop: Loop, folder: Path, key: DeploymentKey, root: Path | None = None) -> None:
         self.loop = loop
@@ -124,28 +114,20 @@ class ChaosMachine:
         self.host = Host("demo-tpu-g3-w0", self.proxy.address, (self.host_key,), self.proxy.port)
 
     def change_host_key(self) -> None:
-        """
-        Let another machine answer at the address.
-        """
+        """Let another machine answer at the address."""
         self.loop.run(self._server.stop())
         self._server = self._serve("other-key")
 
     def refuse_logins(self, refuse: bool) -> None:
-        """
-        Know the deployment's key, or not.
-        """
+        """Know the deployment's key, or not."""
         self._server.accounts = {} if refuse else {getuser(): (self.key.public,)}
 
     def settings(self, bound: float) -> SshSettings:
-        """
-        Return settings whose every wait is bounded by *bound* seconds of silence.
-        """
+        """Return settings whose every wait is bounded by *bound* seconds of silence."""
         return SshSettings(getuser(), self.key.path, connect=bound, stall=bound, push=PATIENCE)
 
     def deliver(self, bundle: tuple[Path, str], bound: float) -> tuple[str, float]:
-        """
-        Deliver code and start the job as the loop does; return the error, empty for none, and the seconds.
-        """
+        """Deliver code and start the job as the loop does; return the error, empty for none, and the seconds."""
         keys = SimpleNamespace(host_keys=lambda *_: self.host.host_keys)
         cloud = SimpleNamespace(
             nodes=keys, remote=Ssh(self.settings(bound)), ssh_port=self.host.port, inside=False
@@ -178,33 +160,23 @@ class ChaosMachine:
         return "".join(errors), time.monotonic() - begun
 
     def arm(self, toxic: str, moment: "str | int", allowed: int = 0) -> None:
-        """
-        Let the network go bad at a moment of the next connections, see `toxics`.
-        """
+        """Let the network go bad at a moment of the next connections, see `toxics`."""
         self.loop.run(self.proxy.arm(toxic, moment, allowed))
 
     def struck(self) -> bool:
-        """
-        Say whether the network has gone bad.
-        """
+        """Say whether the network has gone bad."""
         return self.proxy.struck
 
     def heal(self) -> None:
-        """
-        Treat new connections well; old ones stay as they are.
-        """
+        """Treat new connections well; old ones stay as they are."""
         self.loop.run(self.proxy.heal())
 
     def let_old_connections_go(self) -> None:
-        """
-        End every connection, as a network does in the end that has swallowed data for long.
-        """
+        """End every connection, as a network does in the end that has swallowed data for long."""
         self.loop.run(self.proxy.drop())
 
     def strike_at(self, gate: str, hold: bool = False) -> None:
-        """
-        Let the network go bad when the machine comes to *gate*; then let it go on, unless told to *hold* it.
-        """
+        """Let the network go bad when the machine comes to *gate*; then let it go on, unless told to *hold* it."""
         (self.gates / f"{gate}.go").unlink()
 
         def watch() -> None:
@@ -216,43 +188,31 @@ class ChaosMachine:
         threading.Thread(target=watch, daemon=True).start()
 
     def let_go(self, gate: str) -> None:
-        """
-        Let what waits at *gate* go on.
-        """
+        """Let what waits at *gate* go on."""
         (self.gates / f"{gate}.go").touch()
 
     def tree(self) -> dict[str, str]:
-        """
-        Return the files of `current` with their sha256.
-        """
+        """Return the files of `current` with their sha256."""
         place = (self.root / "current").resolve()
         files = (one for one in place.rglob("*") if one.is_file() and one.name != ".tpuctl-bundle")
         return {str(one.relative_to(place)): hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
 
     def leftovers(self) -> list[str]:
-        """
-        Return temporary names that a delivery left.
-        """
+        """Return temporary names that a delivery left."""
         names = [*self.root.glob(".*"), *self.root.glob("*.tmp.*"), *self.root.glob("bundle/.*")]
         return sorted(one.name for one in names)
 
     def starts(self) -> list[str]:
-        """
-        Return for every start of the job which tree was current.
-        """
+        """Return for every start of the job which tree was current."""
         path = self.root / "state" / "starts"
         return path.read_text().split() if path.exists() else []
 
     def jobs(self) -> list[int]:
-        """
-        Return the ids of living agents of this machine.
-        """
+        """Return the ids of living agents of this machine."""
         return self._processes("python3", "agent.pyz")
 
     def starting(self) -> bool:
-        """
-        Say whether a start of the job is under way: it waits for nothing but its turn to run.
-        """
+        """Say whether a start of the job is under way: it waits for nothing but its turn to run."""
         return not self.starts() or len(self._processes("flock", "job.lock")) > 1
 
     def _processes(self, program: str, file: str) -> list[int]:
@@ -265,18 +225,14 @@ class ChaosMachine:
         return found
 
     def until(self, wanted: Any, what: str) -> None:
-        """
-        Wait until *wanted* is true; the machine is made of other processes.
-        """
+        """Wait until *wanted* is true; the machine is made of other processes."""
         end = time.monotonic() + PATIENCE
         while not wanted():
             assert time.monotonic() < end, f"never: {what}"
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """
-        End the server, the proxy and the job.
-        """
+        """End the server, the proxy and the job."""
         for gate in GATES:
             self.let_go(gate)
         self.loop.run(self.proxy.close())
@@ -304,9 +260,7 @@ class ChaosMachine:
         return server
 
     def _furnish(self) -> None:
-        """
-        Make what a booted machine has: the scripts, and an older tree.
-        """
+        """Make what a booted machine has: the scripts, and an older tree."""
         scripts = machine_scripts(make_spec(), make_target())
         for name in ("gates", "tools"):
             (self._folder / name).mkdir(parents=True)
@@ -328,9 +282,7 @@ class ChaosMachine:
 
 
 class Bench:
-    """
-    Make machines, and play one delivery on each, some side by side.
-    """
+    """Make machines, and play one delivery on each, some side by side."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -339,17 +291,13 @@ class Bench:
         self._machines: list[ChaosMachine] = []
 
     def machine(self, root: Path | None = None) -> ChaosMachine:
-        """
-        Make a machine with an older tree.
-        """
+        """Make a machine with an older tree."""
         made = ChaosMachine(self.loop, self.folder / f"m{len(self._machines)}", self.key, root)
         self._machines.append(made)
         return made
 
     def bundle(self, main: str, ballast: int) -> tuple[Path, str]:
-        """
-        Build a bundle of a small file and *ballast* bytes that do not compress.
-        """
+        """Build a bundle of a small file and *ballast* bytes that do not compress."""
         source = self.folder / f"source-{main}"
         source.mkdir()
         (source / "main.py").write_text(main)
@@ -358,17 +306,13 @@ class Bench:
         return built.path, built.digest
 
     def play(self, cases: Sequence[C], one: Callable[[ChaosMachine, C], T]) -> list[T]:
-        """
-        Return what *one* returns for every case; each has a machine of its own.
-        """
+        """Return what *one* returns for every case; each has a machine of its own."""
         machines = [self.machine() for _ in cases]
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             return list(pool.map(one, machines, cases))
 
     def close(self) -> None:
-        """
-        End all machines.
-        """
+        """End all machines."""
         for machine in self._machines:
             machine.stop()
         self.loop.close()

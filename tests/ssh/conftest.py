@@ -1,6 +1,4 @@
-"""
-Real SSH servers on own loopback addresses: asyncssh in this process, OpenSSH's sshd where it is installed.
-"""
+"""Real SSH servers on own loopback addresses: asyncssh in this process, OpenSSH's sshd where it is installed."""
 
 import os
 import random
@@ -27,17 +25,13 @@ SSHD = "/usr/sbin/sshd"
 
 @pytest.fixture
 def key(tmp_path: Path) -> DeploymentKey:
-    """
-    Make the deployment's key.
-    """
+    """Make the deployment's key."""
     return ensure_key(tmp_path / "keys")
 
 
 @pytest.fixture
 def settings(tmp_path: Path, key: DeploymentKey) -> SshSettings:
-    """
-    Return settings with short bounds and no folder of their own.
-    """
+    """Return settings with short bounds and no folder of their own."""
     return SshSettings(
         getuser(), key.path, root=str(tmp_path / "unused"), known_hosts=tmp_path / "pins", stall=8
     )
@@ -45,17 +39,13 @@ def settings(tmp_path: Path, key: DeploymentKey) -> SshSettings:
 
 @pytest.fixture
 def ssh(settings: SshSettings) -> Ssh:
-    """
-    Return what is tested.
-    """
+    """Return what is tested."""
     return Ssh(settings)
 
 
 @pytest.fixture
 def bundle_of(tmp_path: Path) -> Callable[..., tuple[Path, str]]:
-    """
-    Pack files given as name=content (main.py) with some ballast that does not compress.
-    """
+    """Pack files given as name=content (main.py) with some ballast that does not compress."""
     from orchestrator.ssh.bundle import build
 
     def make(main: str, ballast: int = 0) -> tuple[Path, str]:
@@ -71,9 +61,7 @@ def bundle_of(tmp_path: Path) -> Callable[..., tuple[Path, str]]:
 
 @pytest.fixture
 def servers() -> Iterator[AsyncServers]:
-    """
-    Give a test its own asyncssh servers.
-    """
+    """Give a test its own asyncssh servers."""
     made = AsyncServers()
     yield made
     made.close()
@@ -81,9 +69,7 @@ def servers() -> Iterator[AsyncServers]:
 
 @pytest.fixture
 def machine(servers: AsyncServers, tmp_path: Path, key: DeploymentKey) -> Iterator[Machine]:
-    """
-    Start one machine on asyncssh.
-    """
+    """Start one machine on asyncssh."""
     made = servers.start("demo-tpu-g1", tmp_path / "machine", key.public)
     yield made
     made.stop()
@@ -91,9 +77,7 @@ def machine(servers: AsyncServers, tmp_path: Path, key: DeploymentKey) -> Iterat
 
 @pytest.fixture
 def openssh(tmp_path: Path, key: DeploymentKey) -> Iterator[Machine]:
-    """
-    Run the real sshd, as the current user, on its own address.
-    """
+    """Run the real sshd, as the current user, on its own address."""
     if not Path(SSHD).exists():
         pytest.skip("no /usr/sbin/sshd on this computer")
     if os.getuid() == 0:
@@ -126,17 +110,13 @@ def openssh(tmp_path: Path, key: DeploymentKey) -> Iterator[Machine]:
 
 @pytest.fixture(params=["asyncssh", "openssh"])
 def any_machine(request: pytest.FixtureRequest) -> Machine:
-    """
-    Give each kind of SSH server in turn.
-    """
+    """Give each kind of SSH server in turn."""
     return request.getfixturevalue("machine" if request.param == "asyncssh" else "openssh")
 
 
 @pytest.fixture
 def relay() -> Iterator[Callable[..., tuple[Relay, Host]]]:
-    """
-    Put a TCP relay before a machine; it can cut, reset or swallow after so many bytes.
-    """
+    """Put a TCP relay before a machine; it can cut, reset or swallow after so many bytes."""
     made: list[Relay] = []
 
     def place(machine: Machine, after: int | None = None, action: str = "close") -> tuple[Relay, Host]:
@@ -151,9 +131,7 @@ def relay() -> Iterator[Callable[..., tuple[Relay, Host]]]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """
-    Mount a file system of 2 MB.
-    """
+    """Mount a file system of 2 MB."""
     folder = tmp_path / "small"
     folder.mkdir()
     if os.getuid() != 0 or shutil.which("mount") is None:
@@ -169,9 +147,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """
-    Give a test machines behind toxic proxies.
-    """
+    """Give a test machines behind toxic proxies."""
     made = Bench(tmp_path)
     yield made
     made.close()

@@ -1,6 +1,4 @@
-"""
-Machines for the tests: their folder, a free loopback address, and asyncssh servers that run bash.
-"""
+"""Machines for the tests: their folder, a free loopback address, and asyncssh servers that run bash."""
 
 import asyncio
 import contextlib
@@ -19,9 +17,7 @@ from orchestrator.domain.ports import Host
 
 
 async def _pump(process: "asyncssh.SSHServerProcess[bytes]", child: asyncio.subprocess.Process) -> None:
-    """
-    Carry data between a session and its command until the command's output ends.
-    """
+    """Carry data between a session and its command until the command's output ends."""
 
     async def carry(source, target) -> None:
         with contextlib.suppress(OSError, asyncssh.Error):
@@ -38,9 +34,7 @@ async def _pump(process: "asyncssh.SSHServerProcess[bytes]", child: asyncio.subp
 
 @dataclass
 class Machine:
-    """
-    A machine that can be reached: where it listens, its folder, and how to stop it.
-    """
+    """A machine that can be reached: where it listens, its folder, and how to stop it."""
 
     host: Host
     root: Path
@@ -49,39 +43,29 @@ class Machine:
     greeting: str = ""
 
     def tree(self) -> str:
-        """
-        Return what `current` shows: the content of main.py, or "" where there is no tree.
-        """
+        """Return what `current` shows: the content of main.py, or "" where there is no tree."""
         file = self.root / "current" / "main.py"
         return file.read_text() if file.exists() else ""
 
     def leftovers(self) -> list[str]:
-        """
-        Return temporary names that a push left.
-        """
+        """Return temporary names that a push left."""
         return sorted(path.name for path in [*self.root.glob(".*"), *self.root.glob("bundle/.*")])
 
 
 def own_address() -> str:
-    """
-    Return a loopback address that hardly anybody else uses.
-    """
+    """Return a loopback address that hardly anybody else uses."""
     return f"127.{random.randint(10, 250)}.{random.randint(1, 250)}.{random.randint(2, 250)}"
 
 
 def free_port(address: str) -> int:
-    """
-    Return a free port of *address*, chosen by the system.
-    """
+    """Return a free port of *address*, chosen by the system."""
     with socket.socket() as sock:
         sock.bind((address, 0))
         return int(sock.getsockname()[1])
 
 
 class AsyncServers:
-    """
-    Run asyncssh servers on one loop in a side thread.
-    """
+    """Run asyncssh servers on one loop in a side thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -90,9 +74,7 @@ class AsyncServers:
         self.thread.start()
 
     def start(self, name: str, root: Path, public: str, port: int = 0, address: str = "") -> Machine:
-        """
-        Start a machine that runs commands by bash with TPUCTL_ROOT set to *root*.
-        """
+        """Start a machine that runs commands by bash with TPUCTL_ROOT set to *root*."""
         host_key = asyncssh.generate_private_key("ssh-ed25519")
         made = Machine(Host(name, "", ()), root, lambda: None)
 

@@ -1,6 +1,4 @@
-"""
-A TCP relay that goes bad after a given number of bytes.
-"""
+"""A TCP relay that goes bad after a given number of bytes."""
 
 import contextlib
 import socket
@@ -9,9 +7,7 @@ import threading
 
 
 class Relay:
-    """
-    Forward to *target*; after *after* bytes from the client: "close", "reset" or "hole" (swallow everything).
-    """
+    """Forward to *target*; after *after* bytes from the client: "close", "reset" or "hole" (swallow everything)."""
 
     def __init__(self, target: tuple[str, int], address: str, after: int | None, action: str) -> None:
         self.target = target
@@ -26,18 +22,14 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def break_now(self) -> None:
-        """
-        Go bad at once, whatever was forwarded.
-        """
+        """Go bad at once, whatever was forwarded."""
         self.after = self.forwarded
         self._bad.set()
         if self.action != "hole":
             self._cut()
 
     def close(self) -> None:
-        """
-        Stop listening and drop every connection.
-        """
+        """Stop listening and drop every connection."""
         for sock in [self._listener, *self._sockets]:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
@@ -77,9 +69,7 @@ class Relay:
             client.shutdown(socket.SHUT_WR)
 
     def _cut(self) -> None:
-        """
-        End both sides; a reset wakes our own readers first, or the kernel would keep the sockets open.
-        """
+        """End both sides; a reset wakes our own readers first, or the kernel would keep the sockets open."""
         for sock in list(self._sockets):
             with contextlib.suppress(OSError):
                 if self.action == "reset":

@@ -1,6 +1,4 @@
-"""
-A bundle depends on the content of the source only, holds what the rules allow, and refuses what cannot work.
-"""
+"""A bundle depends on the content of the source only, holds what the rules allow, and refuses what cannot work."""
 
 import hashlib
 import os
@@ -19,9 +17,7 @@ from orchestrator.ssh.source_folder import look
 
 @pytest.fixture
 def source(tmp_path):
-    """
-    Make a source folder with a script and a package.
-    """
+    """Make a source folder with a script and a package."""
     folder = tmp_path / "source"
     (folder / "pkg").mkdir(parents=True)
     (folder / "train.py").write_text("print('train')")
@@ -31,17 +27,13 @@ def source(tmp_path):
 
 
 def names(bundle):
-    """
-    List what a bundle holds, in order.
-    """
+    """List what a bundle holds, in order."""
     with tarfile.open(bundle.path) as tar:
         return [member.name for member in tar]
 
 
 def test_the_same_content_gives_the_same_bytes(source, tmp_path):
-    """
-    Times, owners, umask, folder name and order of creation do not matter.
-    """
+    """Times, owners, umask, folder name and order of creation do not matter."""
     first = build(source, tmp_path / "out")
     twin = tmp_path / "twin"
     (twin / "pkg").mkdir(parents=True)
@@ -60,9 +52,7 @@ def test_the_same_content_gives_the_same_bytes(source, tmp_path):
 
 
 def test_changed_content_gives_another_digest(source, tmp_path):
-    """
-    Also when size and time of modification stay the same.
-    """
+    """Also when size and time of modification stay the same."""
     _age(source)
     first = build(source, tmp_path / "out")
     status = (source / "train.py").stat()
@@ -72,9 +62,7 @@ def test_changed_content_gives_another_digest(source, tmp_path):
 
 
 def test_an_unchanged_folder_is_not_packed_again(source, tmp_path, monkeypatch):
-    """
-    The second build only looks at the folder; a lost bundle is packed again.
-    """
+    """The second build only looks at the folder; a lost bundle is packed again."""
     from orchestrator.ssh import bundle as module
 
     monkeypatch.setattr(module, "_SETTLED", 0.0)
@@ -91,18 +79,14 @@ def test_an_unchanged_folder_is_not_packed_again(source, tmp_path, monkeypatch):
 
 
 def test_a_folder_changed_a_moment_ago_is_not_remembered(source, tmp_path):
-    """
-    A file may change twice within one tick of its time stamp.
-    """
+    """A file may change twice within one tick of its time stamp."""
     (source / "train.py").write_text("print('fresh')")
     build(source, tmp_path / "out")
     assert not (tmp_path / "out" / "bundle.json").exists()
 
 
 def test_ignore_files_are_respected_also_nested_ones(source, tmp_path):
-    """
-    The nearest rule decides, .tpuctlignore after .gitignore; some folders never travel.
-    """
+    """The nearest rule decides, .tpuctlignore after .gitignore; some folders never travel."""
     files = [
         "data/big.bin", "pkg/a.log", "pkg/keep.log", "pkg/out/x", "b.log", ".git/HEAD", "pkg/__pycache__/m",
         ".venv/bin/python", "secrets.env", "only/root.txt", "pkg/only/root.txt", ".tpuctl-bundle",
@@ -121,9 +105,7 @@ def test_ignore_files_are_respected_also_nested_ones(source, tmp_path):
 
 
 def test_what_tpuctl_writes_beside_the_file_is_no_new_code(source, tmp_path):
-    """
-    A report, or an archive for a bug report, restarts no job; a rule of the user wins, and deeper it is his.
-    """
+    """A report, or an archive for a bug report, restarts no job; a rule of the user wins, and deeper it is his."""
     before = build(source, tmp_path / "out").digest
     for name in ("mine-report.html", "tpuctl-support-20260101-000000.zip"):
         (source / name).write_text("x")
@@ -210,9 +192,7 @@ def test_what_was_fetched_is_no_new_code(source, tmp_path):
 
 
 def test_links_inside_travel_as_relative_links(source, tmp_path):
-    """
-    An absolute path of this computer becomes one that works there.
-    """
+    """An absolute path of this computer becomes one that works there."""
     (source / "pkg" / "absolute").symlink_to(source / "train.py")
     (source / "pkg" / "relative").symlink_to("../train.py")
     (source / "folder").symlink_to("pkg")
@@ -223,9 +203,7 @@ def test_links_inside_travel_as_relative_links(source, tmp_path):
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "pkg/../../outside"])
 def test_a_link_out_of_the_folder_is_refused_by_name(target, source, tmp_path):
-    """
-    The error names the link and where it points; ignoring the link helps.
-    """
+    """The error names the link and where it points; ignoring the link helps."""
     (source / "leak").symlink_to(target)
     with pytest.raises(UsageError, match="leak") as caught:
         build(source, tmp_path / "out")
@@ -235,9 +213,7 @@ def test_a_link_out_of_the_folder_is_refused_by_name(target, source, tmp_path):
 
 
 def test_a_chain_of_links_out_of_the_folder_is_refused(source, tmp_path):
-    """
-    It is the end of the chain that counts.
-    """
+    """It is the end of the chain that counts."""
     (source / "hidden").symlink_to("/etc")
     (source / ".gitignore").write_text("hidden\n")
     (source / "chain").symlink_to("hidden/passwd")
@@ -246,9 +222,7 @@ def test_a_chain_of_links_out_of_the_folder_is_refused(source, tmp_path):
 
 
 def test_a_folder_over_the_limit_is_refused_before_anything_is_read(source, tmp_path):
-    """
-    64 gigabytes (sparse) take no time; the three largest entries are shown.
-    """
+    """64 gigabytes (sparse) take no time; the three largest entries are shown."""
     for name, size in (("data/a.bin", 1 << 36), ("model.bin", 3 << 20), ("small.bin", 1 << 20), ("tiny", 10)):
         (source / name).parent.mkdir(exist_ok=True)
         with (source / name).open("wb") as file:
@@ -263,9 +237,7 @@ def test_a_folder_over_the_limit_is_refused_before_anything_is_read(source, tmp_
 
 
 def test_special_files_are_refused_by_name(source, tmp_path):
-    """
-    A pipe would block us for ever, a socket cannot travel.
-    """
+    """A pipe would block us for ever, a socket cannot travel."""
     os.mkfifo(source / "queue")
     with pytest.raises(UsageError, match="queue"):
         build(source, tmp_path / "out")
@@ -277,9 +249,7 @@ def test_special_files_are_refused_by_name(source, tmp_path):
 
 
 def test_an_unreadable_file_is_refused_by_name(source, tmp_path, monkeypatch):
-    """
-    Root reads everything, so the answer of the system is replaced here.
-    """
+    """Root reads everything, so the answer of the system is replaced here."""
     monkeypatch.setattr(os, "access", lambda path, mode: "train" not in str(path))
     with pytest.raises(UsageError, match=r"train\.py cannot be read"):
         build(source, tmp_path / "out")
@@ -287,9 +257,7 @@ def test_an_unreadable_file_is_refused_by_name(source, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("change", ["grow", "shrink", "vanish"])
 def test_a_file_that_changes_while_it_is_read_is_refused(change, source, tmp_path, monkeypatch):
-    """
-    A torn file never gets a digest.
-    """
+    """A torn file never gets a digest."""
     from orchestrator.ssh import bundle as module
 
     def survey(*args):
@@ -309,9 +277,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(change, source, tmp_pat
 
 
 def test_names_of_any_bytes_travel(source, tmp_path):
-    """
-    Spaces, quotes, Hangul, newlines and bytes that are no text.
-    """
+    """Spaces, quotes, Hangul, newlines and bytes that are no text."""
     odd = [b"a b'\"$(x)", "한글.py".encode(), b"new\nline", b"\xff\xfe", b"-n", b"n" * 200]
     for name in odd:
         (source / os.fsdecode(name)).write_bytes(b"1")
@@ -321,18 +287,14 @@ def test_names_of_any_bytes_travel(source, tmp_path):
 
 @pytest.mark.parametrize("name", ["missing", "source/train.py"])
 def test_a_source_that_is_no_folder_is_refused(name, source, tmp_path):
-    """
-    The error says which folder and where it is set.
-    """
+    """The error says which folder and where it is set."""
     with pytest.raises(UsageError, match="no folder") as caught:
         build(tmp_path / name, tmp_path / "out")
     assert "job.source" in caught.value.hint
 
 
 def test_only_the_newest_bundles_are_kept(source, tmp_path):
-    """
-    The state folder does not grow for ever.
-    """
+    """The state folder does not grow for ever."""
     for number in range(6):
         (source / "train.py").write_text(str(number))
         last = build(source, tmp_path / "out")
@@ -341,8 +303,6 @@ def test_only_the_newest_bundles_are_kept(source, tmp_path):
 
 
 def _age(folder):
-    """
-    Set times far enough back; the time of the inode's change stays now.
-    """
+    """Set times far enough back; the time of the inode's change stays now."""
     for path in folder.rglob("*"):
         os.utime(path, (1, 1))

@@ -32,9 +32,7 @@ PAIRS = tuple((toxic, phase) for phase in PHASES for toxic in TOXICS) if FULL el
 
 @dataclass(frozen=True)
 class End:
-    """
-    Say how one delivery over a bad network ended.
-    """
+    """Say how one delivery over a bad network ended."""
 
     case: tuple[str, str]
     error: str
@@ -43,9 +41,7 @@ class End:
 
 
 def survive(machine: ChaosMachine, case: tuple[str, str], bundle: tuple[Path, str]) -> End:
-    """
-    Deliver over the armed proxy, then over a good one; check what must hold after each, and at the very end.
-    """
+    """Deliver over the armed proxy, then over a good one; check what must hold after each, and at the very end."""
     old = machine.tree()
     error, seconds = machine.deliver(bundle, BOUND)
     seen = machine.tree()
@@ -67,9 +63,7 @@ def survive(machine: ChaosMachine, case: tuple[str, str], bundle: tuple[Path, st
 
 
 def test_each_toxic_in_each_phase_of_a_delivery(bench: Bench) -> None:
-    """
-    Harmless ones delay it only; all others end it in time, with an error, and the next one repairs all.
-    """
+    """Harmless ones delay it only; all others end it in time, with an error, and the next one repairs all."""
     bundle = bench.bundle("new", 400_000)
 
     def one(machine: ChaosMachine, case: tuple[str, str]) -> End:
@@ -98,9 +92,7 @@ def test_each_toxic_in_each_phase_of_a_delivery(bench: Bench) -> None:
 
 
 def test_a_push_of_4_mb_cut_every_64_kb(bench: Bench) -> None:
-    """
-    The link ends after so many bytes, whatever is in them.
-    """
+    """The link ends after so many bytes, whatever is in them."""
     bundle = bench.bundle("large", 4_000_000)
     size = bundle[0].stat().st_size
     cuts = list(range(64 * KB, size, 64 * KB)) if FULL else [64 * KB, size // 2, size]

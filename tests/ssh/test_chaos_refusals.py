@@ -1,6 +1,4 @@
-"""
-Machines that refuse, change or fill up, and pushes and links that come back late.
-"""
+"""Machines that refuse, change or fill up, and pushes and links that come back late."""
 
 import socket
 import time
@@ -19,9 +17,7 @@ BOUND = 3.0
 
 
 def test_a_refused_login_changes_nothing_and_the_next_one_delivers(bench: Bench) -> None:
-    """
-    The machine does not know our key yet.
-    """
+    """The machine does not know our key yet."""
     machine = bench.machine()
     old = machine.tree()
     machine.refuse_logins(True)
@@ -37,9 +33,7 @@ def test_a_refused_login_changes_nothing_and_the_next_one_delivers(bench: Bench)
 
 
 def test_a_changed_host_key_gets_no_byte_of_ours(bench: Bench) -> None:
-    """
-    Between two deliveries another machine has taken the address.
-    """
+    """Between two deliveries another machine has taken the address."""
     machine = bench.machine()
     assert machine.deliver(bench.bundle("new", 100_000), BOUND)[0] == ""
     machine.until(lambda: not machine.starting(), "the job has begun")
@@ -53,9 +47,7 @@ def test_a_changed_host_key_gets_no_byte_of_ours(bench: Bench) -> None:
 
 
 def test_a_full_disk_keeps_the_old_tree_until_there_is_room(bench: Bench, small_disk: Path) -> None:
-    """
-    The machine's own words reach the caller, and the next delivery succeeds once the disk has room.
-    """
+    """The machine's own words reach the caller, and the next delivery succeeds once the disk has room."""
     machine = bench.machine(small_disk / "root")
     old = machine.tree()
     ballast = small_disk / "ballast"
@@ -73,9 +65,7 @@ def test_a_full_disk_keeps_the_old_tree_until_there_is_room(bench: Bench, small_
 
 
 def test_a_push_that_wakes_up_late_does_not_bring_its_older_tree_back(bench: Bench) -> None:
-    """
-    The link of the first push is lost while the machine unpacks; a second one is done before it goes on.
-    """
+    """The link of the first push is lost while the machine unpacks; a second one is done before it goes on."""
     machine = bench.machine()
     machine.arm("reset_peer", LATER)
     machine.strike_at("commit", hold=True)
@@ -93,9 +83,7 @@ def test_a_push_that_wakes_up_late_does_not_bring_its_older_tree_back(bench: Ben
 
 
 def test_a_machine_that_answers_no_connection_is_given_up_at_the_deadline(bench: Bench) -> None:
-    """
-    The shorter one of the two bounds counts, also while TCP still knocks.
-    """
+    """The shorter one of the two bounds counts, also while TCP still knocks."""
     machine = bench.machine()
     with socket.create_server((own_address(), 0), backlog=0) as deaf:
         address, port = deaf.getsockname()[:2]

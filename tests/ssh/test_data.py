@@ -1,6 +1,4 @@
-"""
-The job's data on this computer: found, read once, refused where it cannot work.
-"""
+"""The job's data on this computer: found, read once, refused where it cannot work."""
 
 import hashlib
 import json

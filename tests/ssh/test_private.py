@@ -1,6 +1,4 @@
-"""
-Machines without external address, behind another machine: the local cloud's own SSH server, and its doors.
-"""
+"""Machines without external address, behind another machine: the local cloud's own SSH server, and its doors."""
 
 import asyncio
 import os

@@ -1,6 +1,4 @@
-"""
-A push is all or nothing, sends nothing twice, and ends within its bound.
-"""
+"""A push is all or nothing, sends nothing twice, and ends within its bound."""
 
 import os
 import shutil
@@ -19,9 +17,7 @@ from orchestrator.ssh.fleet import Ssh
 
 
 def test_a_push_puts_the_tree_under_its_digest_and_switches_current(any_machine, ssh, bundle_of):
-    """
-    The new tree is complete, `current` is a relative link to it, and no temporary file is left.
-    """
+    """The new tree is complete, `current` is a relative link to it, and no temporary file is left."""
     bundle, digest = bundle_of("print(1)", ballast=300_000)
     (result,) = ssh.push([any_machine.host], bundle, digest, "/nowhere")
     assert (result.error, result.sent_bytes) == ("", bundle.stat().st_size)
@@ -32,9 +28,7 @@ def test_a_push_puts_the_tree_under_its_digest_and_switches_current(any_machine,
 
 
 def test_an_unchanged_push_sends_no_byte(any_machine, ssh, bundle_of):
-    """
-    A machine that has the bundle answers so.
-    """
+    """A machine that has the bundle answers so."""
     bundle, digest = bundle_of("print(1)")
     ssh.push([any_machine.host], bundle, digest, "/nowhere")
     (again,) = ssh.push([any_machine.host], bundle, digest, "/nowhere")
@@ -42,9 +36,7 @@ def test_an_unchanged_push_sends_no_byte(any_machine, ssh, bundle_of):
 
 
 def test_a_login_script_that_talks_does_not_confuse_a_push(machine, ssh, bundle_of):
-    """
-    The answers are found among other lines, and words on the error stream are no failure.
-    """
+    """The answers are found among other lines, and words on the error stream are no failure."""
     bundle, digest = bundle_of("print(1)", ballast=600_000)
     machine.greeting = "echo welcome; echo send; echo no locale >&2; "
     (result,) = ssh.push([machine.host], bundle, digest, "/nowhere")
@@ -53,9 +45,7 @@ def test_a_login_script_that_talks_does_not_confuse_a_push(machine, ssh, bundle_
 
 @pytest.mark.parametrize("first", [b"", b"tpuctl-have\n"])
 def test_a_machine_that_talks_without_end_is_cut_off(first, monkeypatch):
-    """
-    Else it would fill the memory of the computer that watches it; before its answer and after it.
-    """
+    """Else it would fill the memory of the computer that watches it; before its answer and after it."""
     monkeypatch.setattr(push, "read", lambda link, channel: chain([first or b"x"], repeat(b"x" * (1 << 16))))
     link = SimpleNamespace(
         host=SimpleNamespace(name="w0", address="10.0.0.2"), settings=SimpleNamespace(push=900.0),
@@ -66,9 +56,7 @@ def test_a_machine_that_talks_without_end_is_cut_off(first, monkeypatch):
 
 
 def test_going_back_to_an_older_bundle_sends_no_byte_and_switches(machine, ssh, bundle_of):
-    """
-    `current` follows the digest that was asked for.
-    """
+    """`current` follows the digest that was asked for."""
     old, new = bundle_of("old"), bundle_of("new")
     for bundle, digest in (old, new):
         ssh.push([machine.host], bundle, digest, "/nowhere")
@@ -78,9 +66,7 @@ def test_going_back_to_an_older_bundle_sends_no_byte_and_switches(machine, ssh, 
 
 
 def test_a_wrong_digest_leaves_the_old_tree_and_says_so(any_machine, ssh, bundle_of):
-    """
-    Bytes that are not those announced never become a tree.
-    """
+    """Bytes that are not those announced never become a tree."""
     ssh.push([any_machine.host], *bundle_of("old"), "/nowhere")
     bundle, _ = bundle_of("new")
     (result,) = ssh.push([any_machine.host], bundle, "0" * 64, "/nowhere")
@@ -92,9 +78,7 @@ def test_a_wrong_digest_leaves_the_old_tree_and_says_so(any_machine, ssh, bundle
 
 @pytest.mark.parametrize("action", ["close", "reset"])
 def test_a_push_cut_at_any_byte_leaves_the_old_tree_or_the_new(action, openssh, ssh, bundle_of, relay):
-    """
-    Cuts at the first and last bytes and between them: never a mix, one error, and the next push repairs all.
-    """
+    """Cuts at the first and last bytes and between them: never a mix, one error, and the next push repairs all."""
     machine = openssh
     old, new = bundle_of("old"), bundle_of("new", ballast=400_000)
     ssh.push([machine.host], *new, "/nowhere")
@@ -120,9 +104,7 @@ def test_a_push_cut_at_any_byte_leaves_the_old_tree_or_the_new(action, openssh, 
 def test_a_link_that_swallows_everything_is_given_up_within_the_stall_time(
     any_machine, settings, bundle_of, relay
 ):
-    """
-    Data sent into a dead link looks like success; the missing answers end it.
-    """
+    """Data sent into a dead link looks like success; the missing answers end it."""
     bundle = bundle_of("new", ballast=3_000_000)
     _, hole = relay(any_machine, 500_000, "hole")
     start = time.monotonic()
@@ -133,9 +115,7 @@ def test_a_link_that_swallows_everything_is_given_up_within_the_stall_time(
 
 
 def test_a_full_disk_leaves_the_old_tree_and_names_the_cause(small_disk, servers, key, ssh, bundle_of):
-    """
-    The machine's own words reach the user.
-    """
+    """The machine's own words reach the user."""
     machine = servers.start("demo-tpu-g1", small_disk, key.public)
     ssh.push([machine.host], *bundle_of("old"), "/nowhere")
     (result,) = ssh.push([machine.host], *bundle_of("new", ballast=4_000_000), "/nowhere")
@@ -145,9 +125,7 @@ def test_a_full_disk_leaves_the_old_tree_and_names_the_cause(small_disk, servers
 
 
 def test_what_a_killed_push_left_is_removed_by_the_next_one(machine, ssh, bundle_of):
-    """
-    Temporary files of dead pushes go; the agent's own work in the same folder stays.
-    """
+    """Temporary files of dead pushes go; the agent's own work in the same folder stays."""
     bundle = machine.root / "bundle"
     bundle.mkdir()
     (bundle / ".tmp-abc.4194000").write_text("half")
@@ -158,9 +136,7 @@ def test_what_a_killed_push_left_is_removed_by_the_next_one(machine, ssh, bundle
 
 
 def test_four_machines_get_the_bundle_and_one_failure_stays_one(servers, tmp_path, key, ssh, bundle_of):
-    """
-    A machine that is down has its own error; the others are done, in the order they were given.
-    """
+    """A machine that is down has its own error; the others are done, in the order they were given."""
     machines = [servers.start(f"demo-tpu-g1-w{n}", tmp_path / f"m{n}", key.public) for n in range(4)]
     gone = replace(machines[2].host, port=1)
     hosts = [machines[0].host, machines[1].host, gone, machines[3].host]
@@ -173,18 +149,14 @@ def test_four_machines_get_the_bundle_and_one_failure_stays_one(servers, tmp_pat
 
 
 def test_the_machines_root_wins_over_the_one_asked_for(machine, ssh, bundle_of, tmp_path):
-    """
-    A machine of the local cloud names its folder by TPUCTL_ROOT.
-    """
+    """A machine of the local cloud names its folder by TPUCTL_ROOT."""
     ssh.push([machine.host], *bundle_of("new"), str(tmp_path / "never"))
     assert machine.tree() == "new"
     assert not (tmp_path / "never").exists()
 
 
 def test_a_put_file_is_whole_has_its_mode_and_leaves_nothing_else(any_machine, ssh):
-    """
-    The agent arrives byte by byte the same, NULs included.
-    """
+    """The agent arrives byte by byte the same, NULs included."""
     data = os.urandom(100_000)
     ssh.put([any_machine.host], data, "state/it's an agent.pyz", 0o700)
     target = any_machine.root / "state" / "it's an agent.pyz"
@@ -194,17 +166,13 @@ def test_a_put_file_is_whole_has_its_mode_and_leaves_nothing_else(any_machine, s
 
 
 def test_an_elevated_script_gets_the_machine_folder(any_machine, ssh):
-    """
-    Its `$1` is the folder that the machine names.
-    """
+    """Its `$1` is the folder that the machine names."""
     (result,) = ssh.run_elevated([any_machine.host], 'cd "$1" && pwd', 20)
     assert (result.exit_code, result.stdout) == (0, f"{any_machine.root}\n")
 
 
 def test_a_login_without_rights_uses_sudo(machine, ssh, bundle_of, tmp_path):
-    """
-    Where the folder cannot be made, the same script runs through `sudo -n`.
-    """
+    """Where the folder cannot be made, the same script runs through `sudo -n`."""
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "sudo").write_text(
@@ -219,9 +187,7 @@ def test_a_login_without_rights_uses_sudo(machine, ssh, bundle_of, tmp_path):
 
 
 def test_a_login_without_rights_and_without_sudo_is_told_so(machine, ssh):
-    """
-    The error names the folder.
-    """
+    """The error names the folder."""
     (machine.root / "bundle").write_text("in the way")
     hide = "command() { return 1; }; export -f command; "
     (result,) = ssh.run([machine.host], hide + elevated("probe", "true", "/nowhere"), 10)
@@ -234,9 +200,7 @@ def _remove(folder: Path) -> None:
 
 
 def _settle(machine) -> None:
-    """
-    Wait until the cut script has cleaned up after itself.
-    """
+    """Wait until the cut script has cleaned up after itself."""
     until = time.monotonic() + 60
     while machine.leftovers() and time.monotonic() < until:
         time.sleep(0.02)

@@ -1,6 +1,4 @@
-"""
-Commands end with an exit code or an error; nothing that was lost counts as success.
-"""
+"""Commands end with an exit code or an error; nothing that was lost counts as success."""
 
 import itertools
 import os
@@ -19,26 +17,20 @@ from orchestrator.ssh.fleet import Ssh
 
 
 def test_a_command_returns_its_code_its_output_and_its_errors(any_machine, ssh):
-    """
-    Input, both output streams and the code pass unharmed.
-    """
+    """Input, both output streams and the code pass unharmed."""
     (result,) = ssh.run([any_machine.host], "cat; echo oops >&2; exit 7", 20, stdin="안녕\n")
     assert (result.exit_code, result.stdout, result.stderr) == (7, "안녕\n", "oops\n")
 
 
 def test_large_streams_do_not_block_each_other(machine, ssh):
-    """
-    Three megabytes in, out and on the error stream at the same time.
-    """
+    """Three megabytes in, out and on the error stream at the same time."""
     text = "x" * 3_000_000
     (result,) = ssh.run([machine.host], "head -c 3000000 /dev/zero | tr '\\0' e >&2; cat", 60, stdin=text)
     assert (len(result.stdout), len(result.stderr)) == (3_000_000, 3_000_000)
 
 
 def test_a_machine_that_prints_without_end_is_cut_off(openssh, ssh, settings, monkeypatch):
-    """
-    Else it would fill the memory of the computer that watches it, and end the watch; lines are bounded too.
-    """
+    """Else it would fill the memory of the computer that watches it, and end the watch; lines are bounded too."""
     monkeypatch.setattr(run, "MOST_OUTPUT", 1 << 20)
     monkeypatch.setattr(run, "LONGEST_LINE", 1 << 16)
     with pytest.raises(RemoteError, match="printed more than 1 MiB"):
@@ -50,9 +42,7 @@ def test_a_machine_that_prints_without_end_is_cut_off(openssh, ssh, settings, mo
 
 
 def test_a_command_that_takes_too_long_is_cut_at_its_deadline(any_machine, ssh):
-    """
-    The deadline is ours, whatever the machine does.
-    """
+    """The deadline is ours, whatever the machine does."""
     start = time.monotonic()
     with pytest.raises(RemoteError, match=r"longer than 1 s"):
         ssh.run([any_machine.host], "sleep 300", 1)
@@ -60,17 +50,13 @@ def test_a_command_that_takes_too_long_is_cut_at_its_deadline(any_machine, ssh):
 
 
 def test_a_command_ended_by_a_signal_is_an_error(machine, ssh):
-    """
-    No exit code came, so nothing is known about its work.
-    """
+    """No exit code came, so nothing is known about its work."""
     with pytest.raises(RemoteError, match="demo-tpu-g1"):
         ssh.run([machine.host], "kill -9 $$", 20)
 
 
 def test_a_killed_command_is_not_called_a_lost_link(openssh, ssh):
-    """
-    The machine still answers, so its answer says what ended the command, and what came before that.
-    """
+    """The machine still answers, so its answer says what ended the command, and what came before that."""
     (answer,) = ssh.ask([openssh.host], "echo so far; kill -9 $$", 20)
     assert (answer.exit_code, answer.stdout) == (None, "so far\n")
     assert "a signal ended it" in answer.fault.message
@@ -80,9 +66,7 @@ def test_a_killed_command_is_not_called_a_lost_link(openssh, ssh):
 def test_one_lost_link_leaves_the_others_their_answers(
     action, any_machine, servers, tmp_path, key, settings, relay
 ):
-    """
-    Each machine has its row: the lost one says why and what came before, the other one is whole.
-    """
+    """Each machine has its row: the lost one says why and what came before, the other one is whole."""
     begun = tmp_path / "begun"
     bad, host = relay(any_machine, None, action)
     other = servers.start("other", tmp_path / "other", key.public)
@@ -101,9 +85,7 @@ def test_one_lost_link_leaves_the_others_their_answers(
 
 @pytest.mark.parametrize("action", ["close", "reset", "hole"])
 def test_a_link_lost_while_a_command_runs_is_an_error(action, any_machine, settings, relay):
-    """
-    A closed, a reset and a silent link all end as RemoteError, soon.
-    """
+    """A closed, a reset and a silent link all end as RemoteError, soon."""
     bad, host = relay(any_machine, None, action)
     threading.Timer(0.8, bad.break_now).start()
     start = time.monotonic()
@@ -113,9 +95,7 @@ def test_a_link_lost_while_a_command_runs_is_an_error(action, any_machine, setti
 
 
 def test_a_silent_machine_is_given_up_within_the_connect_time(settings, relay, machine):
-    """
-    A port that accepts and says nothing does not hold us.
-    """
+    """A port that accepts and says nothing does not hold us."""
     _, host = relay(machine, 0, "hole")
     start = time.monotonic()
     with pytest.raises(RemoteError, match=r"no answer|longer than"):
@@ -124,9 +104,7 @@ def test_a_silent_machine_is_given_up_within_the_connect_time(settings, relay, m
 
 
 def test_a_link_reset_before_the_login_is_tried_once_more(settings, relay, machine):
-    """
-    One new connection, not more.
-    """
+    """One new connection, not more."""
     bad, host = relay(machine, 100, "reset")
     with pytest.raises(RemoteError):
         Ssh(settings).run([host], "true", 20)
@@ -134,9 +112,7 @@ def test_a_link_reset_before_the_login_is_tried_once_more(settings, relay, machi
 
 
 def test_an_unknown_login_key_is_refused_in_words(any_machine, settings, tmp_path):
-    """
-    The machine may be booting still, so it may be tried again.
-    """
+    """The machine may be booting still, so it may be tried again."""
     from orchestrator.ssh.keys import ensure_key
 
     stranger = replace(settings, key=ensure_key(tmp_path / "other").path)
@@ -146,25 +122,19 @@ def test_an_unknown_login_key_is_refused_in_words(any_machine, settings, tmp_pat
 
 
 def test_all_lost_machines_are_named(machine, ssh):
-    """
-    One error, every machine in it.
-    """
+    """One error, every machine in it."""
     hosts = [machine.host, replace(machine.host, name="w1", port=1), replace(machine.host, name="w2", port=1)]
     with pytest.raises(RemoteError, match=r"w1 .*w2 "):
         ssh.run(hosts, "true", 20)
 
 
 def test_no_machine_is_no_work(ssh):
-    """
-    An empty list is answered with an empty list.
-    """
+    """An empty list is answered with an empty list."""
     assert ssh.run([], "true", 5) == []
 
 
 def test_lines_are_followed_as_they_come(any_machine, ssh):
-    """
-    The first lines arrive while the command still runs; leaving early ends the link.
-    """
+    """The first lines arrive while the command still runs; leaving early ends the link."""
     lines = ssh.follow(any_machine.host, "echo a; printf 'é\\nc\\n'; sleep 300")
     start = time.monotonic()
     assert list(itertools.islice(lines, 3)) == ["a", "é", "c"]
@@ -173,17 +143,13 @@ def test_lines_are_followed_as_they_come(any_machine, ssh):
 
 
 def test_a_followed_command_that_fails_raises_with_its_last_words(machine, ssh):
-    """
-    A missing log is not an empty log.
-    """
+    """A missing log is not an empty log."""
     with pytest.raises(RemoteError, match="No such file"):
         list(ssh.follow(machine.host, "cat /does/not/exist"))
 
 
 def test_following_ends_with_an_error_when_the_link_goes_silent(any_machine, settings, relay):
-    """
-    A quiet log is fine for longer than the stall time; a dead link is not.
-    """
+    """A quiet log is fine for longer than the stall time; a dead link is not."""
     bad, host = relay(any_machine, None, "hole")
     lines = Ssh(replace(settings, stall=2.0)).follow(host, "echo a; sleep 3; echo b; sleep 300")
     assert [next(lines), next(lines)] == ["a", "b"]
@@ -219,18 +185,14 @@ def _shell_arguments(settings, host, command):
 
 
 def test_a_shell_without_a_terminal_is_a_pipe_with_an_exit_code(any_machine, settings):
-    """
-    Bytes go through unchanged, errors apart, the code is the command's.
-    """
+    """Bytes go through unchanged, errors apart, the code is the command's."""
     arguments = _shell_arguments(settings, any_machine.host, "cat; echo bad >&2; exit 5")
     done = subprocess.run(arguments, input=b"\x00\xffraw\r\n", capture_output=True, timeout=30, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (5, b"\x00\xffraw\r\n", b"bad\n")
 
 
 def test_a_shell_on_a_terminal_has_its_type_and_size(openssh, settings):
-    """
-    The remote side sees a terminal of our size, Ctrl-C goes to it, and the local terminal is restored.
-    """
+    """The remote side sees a terminal of our size, Ctrl-C goes to it, and the local terminal is restored."""
     import fcntl
     import struct
     import termios

@@ -1,6 +1,4 @@
-"""
-We talk to the machine we made and to no other, with one key and nothing of the user's SSH set-up.
-"""
+"""We talk to the machine we made and to no other, with one key and nothing of the user's SSH set-up."""
 
 import os
 import stat
@@ -18,16 +16,12 @@ from orchestrator.ssh.keys import ensure_key, forget_key
 
 
 def fresh_pin(kind="ssh-ed25519"):
-    """
-    Return a host key that no machine has.
-    """
+    """Return a host key that no machine has."""
     return asyncssh.generate_private_key(kind).export_public_key().decode().strip()
 
 
 def test_a_machine_without_a_published_key_is_refused(machine, ssh):
-    """
-    Missing guest attributes never mean "trust it".
-    """
+    """Missing guest attributes never mean "trust it"."""
     with pytest.raises(HostKeyError, match="demo-tpu-g1") as caught:
         ssh.run([replace(machine.host, host_keys=())], "echo hi", 20)
     assert machine.commands == []
@@ -36,9 +30,7 @@ def test_a_machine_without_a_published_key_is_refused(machine, ssh):
 
 
 def test_another_key_than_the_pinned_one_is_refused(any_machine, ssh):
-    """
-    The error names the machine, the key it shows, the key expected, and what to do; nothing was run.
-    """
+    """The error names the machine, the key it shows, the key expected, and what to do; nothing was run."""
     wrong = fresh_pin()
     with pytest.raises(HostKeyError) as caught:
         ssh.run([replace(any_machine.host, host_keys=(wrong,))], f"touch {any_machine.root}/hit", 20)
@@ -51,18 +43,14 @@ def test_another_key_than_the_pinned_one_is_refused(any_machine, ssh):
 
 
 def test_a_push_to_a_wrong_key_raises_and_sends_nothing(machine, ssh, bundle_of):
-    """
-    A wrong key is no error among others in the results.
-    """
+    """A wrong key is no error among others in the results."""
     with pytest.raises(HostKeyError):
         ssh.push([replace(machine.host, host_keys=(fresh_pin(),))], *bundle_of("new"), "/nowhere")
     assert machine.commands == []
 
 
 def test_a_recycled_address_is_refused(servers, tmp_path, key, ssh):
-    """
-    The address is the same, the machine behind it is somebody else's.
-    """
+    """The address is the same, the machine behind it is somebody else's."""
     first = servers.start("demo-tpu-g1", tmp_path / "a", key.public)
     ssh.run([first.host], "true", 20)
     first.stop()
@@ -76,9 +64,7 @@ def test_a_recycled_address_is_refused(servers, tmp_path, key, ssh):
 
 
 def test_a_pin_is_remembered_by_machine_name_when_the_attributes_cannot_be_read(machine, ssh, settings):
-    """
-    The same name goes on with its pin, the next incarnation does not.
-    """
+    """The same name goes on with its pin, the next incarnation does not."""
     ssh.run([machine.host], "true", 20)
     bare = replace(machine.host, host_keys=())
     assert ssh.run([bare], "true", 20)[0].exit_code == 0
@@ -90,9 +76,7 @@ def test_a_pin_is_remembered_by_machine_name_when_the_attributes_cannot_be_read(
 
 
 def test_other_keys_of_a_machine_are_told(tmp_path):
-    """
-    Not the first ones, not those that stay, not one more kind of key.
-    """
+    """Not the first ones, not those that stay, not one more kind of key."""
     from orchestrator.domain.ports import Host
 
     told, folder, first = [], tmp_path / "pins", fresh_pin()
@@ -107,9 +91,7 @@ def test_other_keys_of_a_machine_are_told(tmp_path):
 
 @pytest.mark.parametrize("order", [0, 1])
 def test_any_pinned_kind_of_key_is_enough(machine, ssh, order):
-    """
-    A machine publishes several kinds and shows one of them.
-    """
+    """A machine publishes several kinds and shows one of them."""
     pins = (machine.host.host_keys[0], fresh_pin("ecdsa-sha2-nistp256"), fresh_pin("ssh-rsa"))
     host = replace(machine.host, host_keys=pins if order else pins[::-1])
     assert ssh.run([host], "true", 20)[0].exit_code == 0
@@ -119,17 +101,13 @@ def test_any_pinned_kind_of_key_is_enough(machine, ssh, order):
     "line", ["", "ssh-ed25519", "ssh-ed25519 !!!!", "ssh-ed25519 AAAA", "nonsense AAAAB3NzaC1"]
 )
 def test_a_published_text_that_is_no_key_is_refused(line, machine, ssh):
-    """
-    Broken attributes are not skipped over.
-    """
+    """Broken attributes are not skipped over."""
     with pytest.raises(HostKeyError, match="not a key"):
         ssh.run([replace(machine.host, host_keys=(line,))], "true", 20)
 
 
 def test_names_cannot_leave_the_folder_of_pins(tmp_path):
-    """
-    A name is one file name, whatever is in it.
-    """
+    """A name is one file name, whatever is in it."""
     from orchestrator.domain.ports import Host
 
     host = Host("../../evil", "127.0.0.1", (fresh_pin(),))
@@ -139,9 +117,7 @@ def test_names_cannot_leave_the_folder_of_pins(tmp_path):
 
 
 def test_the_users_ssh_set_up_is_not_read_and_no_agent_is_asked(machine, ssh, tmp_path, monkeypatch):
-    """
-    ~/.ssh/config, the user's keys, fabric's own files and the agent's socket have no effect.
-    """
+    """~/.ssh/config, the user's keys, fabric's own files and the agent's socket have no effect."""
     import socket
 
     home = tmp_path / "home"
@@ -173,9 +149,7 @@ def test_the_users_ssh_set_up_is_not_read_and_no_agent_is_asked(machine, ssh, tm
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_the_key_is_readable_by_its_owner_only(umask, tmp_path):
-    """
-    Folder 0700, file 0600, under any umask; made once.
-    """
+    """Folder 0700, file 0600, under any umask; made once."""
     before = os.umask(umask)
     try:
         key = ensure_key(tmp_path / "state" / "ssh")
@@ -190,9 +164,7 @@ def test_the_key_is_readable_by_its_owner_only(umask, tmp_path):
 
 
 def test_two_makers_end_with_the_same_key(tmp_path):
-    """
-    Whoever comes second takes the first one's key.
-    """
+    """Whoever comes second takes the first one's key."""
     keys = []
     threads = [threading.Thread(target=lambda: keys.append(ensure_key(tmp_path / "k"))) for _ in range(8)]
     for thread in threads:
@@ -203,9 +175,7 @@ def test_two_makers_end_with_the_same_key(tmp_path):
 
 
 def test_a_forgotten_key_is_gone_and_a_damaged_one_is_named(tmp_path):
-    """
-    `down` removes the key; a damaged file is never replaced silently.
-    """
+    """`down` removes the key; a damaged file is never replaced silently."""
     key = ensure_key(tmp_path)
     forget_key(tmp_path)
     forget_key(tmp_path)
@@ -217,9 +187,7 @@ def test_a_forgotten_key_is_gone_and_a_damaged_one_is_named(tmp_path):
 
 
 def test_nothing_in_the_package_turns_host_key_checking_off():
-    """
-    The spellings that do so are nowhere in the code or the templates.
-    """
+    """The spellings that do so are nowhere in the code or the templates."""
     package = Path(orchestrator.__file__).parent
     folders = [package, package.parent / "templates"]
     texts = {

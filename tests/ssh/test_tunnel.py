@@ -1,6 +1,4 @@
-"""
-A port of this computer leads to one of a machine: on loopback only, whole in both directions.
-"""
+"""A port of this computer leads to one of a machine: on loopback only, whole in both directions."""
 
 import contextlib
 import socket

@@ -30,9 +30,7 @@ SLICE = 700  # bytes, on the average
 
 @dataclass
 class Talk:
-    """
-    Find the moment in what one client says: *offset* counts its bytes, *plain* keeps the unread plain ones.
-    """
+    """Find the moment in what one client says: *offset* counts its bytes, *plain* keeps the unread plain ones."""
 
     moment: "str | int"
     offset: int = 0
@@ -40,9 +38,7 @@ class Talk:
     greeted: bool = False
 
     def turning_point(self, data: bytes) -> int | None:
-        """
-        Return how many of the next bytes pass before the moment, None while it has not come.
-        """
+        """Return how many of the next bytes pass before the moment, None while it has not come."""
         start, self.offset = self.offset, self.offset + len(data)
         if isinstance(self.moment, int):
             return None if self.offset < self.moment else max(0, self.moment - start)
@@ -53,9 +49,7 @@ class Talk:
         return None if rest is None else len(data) - rest
 
     def _after_the_moment(self) -> int | None:
-        """
-        Read the version line and then the plain packets (length, padding, kind); return what is left over.
-        """
+        """Read the version line and then the plain packets (length, padding, kind); return what is left over."""
         if not self.greeted and b"\n" in self.plain:
             del self.plain[: self.plain.index(b"\n") + 1]
             self.greeted = True
@@ -73,9 +67,7 @@ class Talk:
 
 
 class Pipe:
-    """
-    One connection: copies both ways, as badly as *toxic* wants once `bad` is set.
-    """
+    """One connection: copies both ways, as badly as *toxic* wants once `bad` is set."""
 
     def __init__(self, toxic: str, talk: Talk, allowed: int, strike: Callable[[], None]) -> None:
         self.toxic = toxic
@@ -86,9 +78,7 @@ class Pipe:
         self._strike = strike
 
     def cut(self) -> None:
-        """
-        End the connection at once; a reset says so to both sides.
-        """
+        """End the connection at once; a reset says so to both sides."""
         for writer in self.writers:
             if self.toxic == "reset_peer":
                 with suppress(OSError):
@@ -97,9 +87,7 @@ class Pipe:
             writer.transport.abort()
 
     async def carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, forward: bool) -> None:
-        """
-        Copy one direction to its end; *forward* is what the client says.
-        """
+        """Copy one direction to its end; *forward* is what the client says."""
         allowed = self._allowed
         try:
             while data := await source.read(CHUNK):
@@ -117,9 +105,7 @@ class Pipe:
                 self.cut()
 
     async def _spoil(self, data: bytes, sink: asyncio.StreamWriter, allowed: int) -> int:
-        """
-        Do to *data* what the toxic does, and return how many bytes passed of those that are allowed.
-        """
+        """Do to *data* what the toxic does, and return how many bytes passed of those that are allowed."""
         if self.toxic == "limit_data":
             sink.write(data[:allowed])
             await sink.drain()
@@ -136,9 +122,7 @@ class Pipe:
         return 0
 
     async def _end(self, sink: asyncio.StreamWriter) -> None:
-        """
-        Pass the end of a direction on; who swallows data swallows that too.
-        """
+        """Pass the end of a direction on; who swallows data swallows that too."""
         if self.bad and self.toxic == "slow_close":
             await asyncio.sleep(SLOW_CLOSE)
         if not self._swallows():
@@ -149,9 +133,7 @@ class Pipe:
 
 
 class Proxy:
-    """
-    Forward to *target* from a port of *address*; every method runs on one event loop.
-    """
+    """Forward to *target* from a port of *address*; every method runs on one event loop."""
 
     def __init__(self, target: tuple[str, int], address: str) -> None:
         self.target = target
@@ -167,46 +149,34 @@ class Proxy:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """
-        Listen, on the same port as before.
-        """
+        """Listen, on the same port as before."""
         if self._server is None:
             self._server = await asyncio.start_server(self._serve, self.address, self.port)
             self.port = self._server.sockets[0].getsockname()[1]
 
     async def arm(self, toxic: str, moment: "str | int", allowed: int = 0) -> None:
-        """
-        Go bad at *moment*; limit_data then lets *allowed* more bytes pass in each direction.
-        """
+        """Go bad at *moment*; limit_data then lets *allowed* more bytes pass in each direction."""
         self._toxic, self._moment, self._allowed = toxic, moment, allowed
         if moment == BANNER:
             self._strike()
 
     async def strike(self) -> None:
-        """
-        Go bad now.
-        """
+        """Go bad now."""
         self._strike()
 
     async def heal(self) -> None:
-        """
-        Treat new connections well; those that stand stay as bad as they are.
-        """
+        """Treat new connections well; those that stand stay as bad as they are."""
         self._old, self._pipes = self._old + self._pipes, []
         self._toxic, self._moment, self.struck = "", LATER, False
         await self.open()
 
     async def drop(self) -> None:
-        """
-        End every connection.
-        """
+        """End every connection."""
         for pipe in self._old + self._pipes:
             pipe.cut()
 
     async def close(self) -> None:
-        """
-        End every connection and stop listening.
-        """
+        """End every connection and stop listening."""
         await self.drop()
         if self._server is not None:
             self._server.close()

@@ -1,6 +1,4 @@
-"""
-A life of a program that nobody wrote for tpuctl: the file of `tpuctl init`, two machines taken away, done.
-"""
+"""A life of a program that nobody wrote for tpuctl: the file of `tpuctl init`, two machines taken away, done."""
 
 import json
 import re
@@ -18,9 +16,7 @@ NOTICE_SECONDS = 120
 
 @dataclass(frozen=True)
 class Life:
-    """
-    What was seen: the last heartbeats of the three machines, the job's line of `status`, and all objects.
-    """
+    """What was seen: the last heartbeats of the three machines, the job's line of `status`, and all objects."""
 
     beats: tuple[dict[str, Any], ...]
     worker: Mapping[str, Any]

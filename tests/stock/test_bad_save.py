@@ -1,6 +1,4 @@
-"""
-The newest save is whole, but the program cannot go on from it: the one before is tried, and all say so.
-"""
+"""The newest save is whole, but the program cannot go on from it: the one before is tried, and all say so."""
 
 import shutil
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""
-What users' own tests get: a Google Cloud for the official clients, and an example that runs.
-"""
+"""What users' own tests get: a Google Cloud for the official clients, and an example that runs."""
 
 import os
 import shutil

@@ -1,6 +1,4 @@
-"""
-Checks of this computer.
-"""
+"""Checks of this computer."""
 
 from orchestrator.advice.doctor.facts import Facts
 from orchestrator.advice.doctor.finding import Answer, Group, bad, check, ok, unknown, warn
@@ -12,9 +10,7 @@ ROOM = 2 << 30
 
 @check("python", Group.COMPUTER)
 def python(facts: Facts) -> Answer:
-    """
-    Look for a Python older than 3.10, which tpuctl does not run on.
-    """
+    """Look for a Python older than 3.10, which tpuctl does not run on."""
     version = facts.computer.python
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_PYTHON:
         return bad(f"{version}; tpuctl needs 3.10", "install a newer Python and tpuctl into it")
@@ -23,9 +19,7 @@ def python(facts: Facts) -> Answer:
 
 @check("libraries", Group.COMPUTER)
 def libraries(facts: Facts) -> Answer:
-    """
-    Look for Google's client libraries that are not installed.
-    """
+    """Look for Google's client libraries that are not installed."""
     known = facts.computer.libraries
     missing = [name for name, version in known.items() if version is None]
     if missing:
@@ -35,26 +29,20 @@ def libraries(facts: Facts) -> Answer:
 
 @check("ssh", Group.COMPUTER)
 def ssh(facts: Facts) -> Answer:
-    """
-    Look for the program ssh, which `tpuctl ssh` needs for a shell; up, exec and tunnel do without.
-    """
+    """Look for the program ssh, which `tpuctl ssh` needs for a shell; up, exec and tunnel do without."""
     version = facts.computer.programs.get("ssh")
     return ok(version) if version else warn("not found: `tpuctl ssh` cannot open a shell", "install OpenSSH")
 
 
 @check("git", Group.COMPUTER)
 def git(facts: Facts) -> Answer:
-    """
-    Look for the program git. tpuctl does not need it: .gitignore is read without it.
-    """
+    """Look for the program git. tpuctl does not need it: .gitignore is read without it."""
     return ok(facts.computer.programs.get("git") or "not found, and not needed")
 
 
 @check("gcloud", Group.COMPUTER)
 def gcloud(facts: Facts) -> Answer:
-    """
-    Look for the program gcloud, which logs in to Google Cloud. tpuctl itself does not call it here.
-    """
+    """Look for the program gcloud, which logs in to Google Cloud. tpuctl itself does not call it here."""
     version = facts.computer.programs.get("gcloud")
     if version:
         return ok(version)
@@ -65,9 +53,7 @@ def gcloud(facts: Facts) -> Answer:
 
 @check("locale", Group.COMPUTER)
 def locale(facts: Facts) -> Answer:
-    """
-    Look for a terminal that does not take UTF-8: names and logs may then show question marks.
-    """
+    """Look for a terminal that does not take UTF-8: names and logs may then show question marks."""
     encoding = facts.computer.encoding
     if encoding.lower().replace("-", "") in {"utf8", "utf8sig"}:
         return ok(encoding)
@@ -76,9 +62,7 @@ def locale(facts: Facts) -> Answer:
 
 @check("colour", Group.COMPUTER)
 def colour(facts: Facts) -> Answer:
-    """
-    Look at NO_COLOR, FORCE_COLOR and TERM, which rule colour; nothing is said by colour alone.
-    """
+    """Look at NO_COLOR, FORCE_COLOR and TERM, which rule colour; nothing is said by colour alone."""
     told = facts.computer.colours
     if "NO_COLOR" in told and "FORCE_COLOR" in told:
         return warn("NO_COLOR and FORCE_COLOR are both set", "unset one of them")
@@ -88,9 +72,7 @@ def colour(facts: Facts) -> Answer:
 
 @check("variables", Group.COMPUTER)
 def variables(facts: Facts) -> Answer:
-    """
-    Look for variables that send Google's own tools elsewhere. tpuctl ignores them, your scripts may not.
-    """
+    """Look for variables that send Google's own tools elsewhere. tpuctl ignores them, your scripts may not."""
     found = facts.computer.diverting
     if not found or facts.local.chosen:
         return ok("none that sends Google's clients elsewhere" if not found else ", ".join(found))
@@ -99,9 +81,7 @@ def variables(facts: Facts) -> Answer:
 
 @check("state-folder", Group.COMPUTER)
 def state_folder(facts: Facts) -> Answer:
-    """
-    Look for a state folder that cannot be written, or that others may read: keys and records lie there.
-    """
+    """Look for a state folder that cannot be written, or that others may read: keys and records lie there."""
     here = facts.computer
     if here.state_problem:
         return bad(
@@ -117,9 +97,7 @@ def state_folder(facts: Facts) -> Answer:
 
 @check("disk", Group.COMPUTER)
 def disk(facts: Facts) -> Answer:
-    """
-    Look for too little room for bundles: what is pushed is packed into the state folder first.
-    """
+    """Look for too little room for bundles: what is pushed is packed into the state folder first."""
     free, wanted = facts.computer.free_bytes, facts.file.source_bytes or 0
     if free is None:
         return unknown("the free space cannot be read", "see: df -h")
@@ -132,9 +110,7 @@ def disk(facts: Facts) -> Answer:
 
 @check("ssh-keys", Group.COMPUTER)
 def ssh_keys(facts: Facts) -> Answer:
-    """
-    Look for private SSH keys of deployments that others may read; ssh refuses these.
-    """
+    """Look for private SSH keys of deployments that others may read; ssh refuses these."""
     here = facts.computer
     if here.open_keys:
         names = " ".join(here.open_keys)
@@ -145,9 +121,7 @@ def ssh_keys(facts: Facts) -> Answer:
 
 @check("deployments", Group.COMPUTER)
 def deployments(facts: Facts) -> Answer:
-    """
-    Look for deployments of this computer whose ttl is over but which are billed, or that cannot be read.
-    """
+    """Look for deployments of this computer whose ttl is over but which are billed, or that cannot be read."""
     kept = facts.computer.kept
     overdue = [one.name for one in kept if one.overdue]
     damaged = [one.name for one in kept if not one.readable]

@@ -1,6 +1,4 @@
-"""
-Check of the buckets that the job's data comes from.
-"""
+"""Check of the buckets that the job's data comes from."""
 
 from orchestrator.advice.doctor.facts import Facts
 from orchestrator.advice.doctor.file import without_spec
@@ -11,9 +9,7 @@ from orchestrator.domain.observation import Absent, Present, Unknown
 
 @check("data", Group.GOOGLE)
 def data(facts: Facts) -> Answer:
-    """
-    Look for folders of buckets in job.data that are not there, hold nothing, or that the caller may not list.
-    """
+    """Look for folders of buckets in job.data that are not there, hold nothing, or that the caller may not list."""
     spec, google = facts.file.spec, facts.google
     if spec is None:
         return without_spec(facts)

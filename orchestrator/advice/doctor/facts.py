@@ -18,9 +18,7 @@ NOT_ASKED = Unknown("nobody asked")
 
 @dataclass(frozen=True)
 class Kept:
-    """
-    Describe a deployment that this computer remembers; *overdue* says that its ttl is over and it is billed.
-    """
+    """Describe a deployment that this computer remembers; *overdue* says that its ttl is over and it is billed."""
 
     name: str
     readable: bool = True
@@ -97,9 +95,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Login:
-    """
-    Describe application default credentials: their *kind*, where they lie, and whose they are, if known.
-    """
+    """Describe application default credentials: their *kind*, where they lie, and whose they are, if known."""
 
     kind: str
     place: str
@@ -108,9 +104,7 @@ class Login:
 
 @dataclass(frozen=True)
 class CpuQuota:
-    """
-    Hold limit and use of CPUS in the region, and how many the VM takes.
-    """
+    """Hold limit and use of CPUS in the region, and how many the VM takes."""
 
     limit: float
     usage: float
@@ -161,9 +155,7 @@ class Google:
 
 @dataclass(frozen=True)
 class Facts:
-    """
-    Hold everything that the checks look at.
-    """
+    """Hold everything that the checks look at."""
 
     computer: Computer = field(default_factory=Computer)
     file: File = field(default_factory=File)

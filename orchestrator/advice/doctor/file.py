@@ -1,6 +1,4 @@
-"""
-Checks of the deployment file, as far as they need no cloud.
-"""
+"""Checks of the deployment file, as far as they need no cloud."""
 
 from orchestrator.advice.doctor.facts import Facts
 from orchestrator.advice.doctor.finding import Answer, Group, bad, check, ok, unknown, warn
@@ -11,9 +9,7 @@ _NO_FILE = unknown("there is no deployment file to look at", "tpuctl init")
 
 
 def without_spec(facts: Facts) -> Answer:
-    """
-    Return why nothing can be said where the deployment is not known.
-    """
+    """Return why nothing can be said where the deployment is not known."""
     if not facts.file.path:
         return _NO_FILE
     return unknown("the deployment file is refused", "see `file` above")
@@ -21,9 +17,7 @@ def without_spec(facts: Facts) -> Answer:
 
 @check("file", Group.FILE)
 def file(facts: Facts) -> Answer:
-    """
-    Look for a deployment file with errors.
-    """
+    """Look for a deployment file with errors."""
     found = facts.file
     if found.problem:
         return bad(found.problem, found.hint or "correct this, then run: tpuctl plan")
@@ -34,9 +28,7 @@ def file(facts: Facts) -> Answer:
 
 @check("source", Group.FILE)
 def source(facts: Facts) -> Answer:
-    """
-    Look for a source folder that cannot be pushed.
-    """
+    """Look for a source folder that cannot be pushed."""
     found = facts.file
     if found.spec is None:
         return without_spec(facts)
@@ -47,9 +39,7 @@ def source(facts: Facts) -> Answer:
 
 @check("regions", Group.FILE)
 def regions(facts: Facts) -> Answer:
-    """
-    Look for TPU, VM and bucket in different regions: traffic between these is slow and billed.
-    """
+    """Look for TPU, VM and bucket in different regions: traffic between these is slow and billed."""
     spec = facts.file.spec
     if spec is None:
         return without_spec(facts)
@@ -74,9 +64,7 @@ def _regions(spec: Spec) -> dict[str, str]:
 
 @check("ports", Group.FILE)
 def ports(facts: Facts) -> Answer:
-    """
-    Look for ports of this computer that `tpuctl tunnel` would use and another program holds.
-    """
+    """Look for ports of this computer that `tpuctl tunnel` would use and another program holds."""
     if facts.file.spec is None:
         return without_spec(facts)
     taken = facts.file.taken

@@ -1,6 +1,4 @@
-"""
-Checks of the project: APIs, what the zones offer, quota, network, bucket, permissions.
-"""
+"""Checks of the project: APIs, what the zones offer, quota, network, bucket, permissions."""
 
 from collections.abc import Collection, Mapping
 from typing import TypeVar
@@ -34,33 +32,25 @@ def _api(sight: Sight[str], name: str, *, needed: bool = False) -> Answer:
 
 @check("tpu-api", Group.GOOGLE)
 def tpu_api(facts: Facts) -> Answer:
-    """
-    Look for a TPU API that is off or refuses the caller.
-    """
+    """Look for a TPU API that is off or refuses the caller."""
     return _api(facts.google.tpu, "tpu.googleapis.com", needed=True)
 
 
 @check("compute-api", Group.GOOGLE)
 def compute_api(facts: Facts) -> Answer:
-    """
-    Look for a Compute Engine API that is off or refuses the caller.
-    """
+    """Look for a Compute Engine API that is off or refuses the caller."""
     return _api(facts.google.compute, "compute.googleapis.com")
 
 
 @check("storage-api", Group.GOOGLE)
 def storage_api(facts: Facts) -> Answer:
-    """
-    Look for a Cloud Storage API that is off or refuses the caller.
-    """
+    """Look for a Cloud Storage API that is off or refuses the caller."""
     return _api(facts.google.storage, "storage.googleapis.com")
 
 
 @check("zones", Group.GOOGLE)
 def zones(facts: Facts) -> Answer:
-    """
-    Look for zones that do not offer the TPU type to this project.
-    """
+    """Look for zones that do not offer the TPU type to this project."""
     spec = facts.file.spec
     if spec is None:
         return without_spec(facts)
@@ -71,9 +61,7 @@ def zones(facts: Facts) -> Answer:
 
 @check("tpu-elsewhere", Group.GOOGLE)
 def tpu_elsewhere(facts: Facts) -> Answer:
-    """
-    Look for TPUs of the deployment's label in zones that the file does not name, by one list over all zones.
-    """
+    """Look for TPUs of the deployment's label in zones that the file does not name, by one list over all zones."""
     spec = facts.file.spec
     if spec is None:
         return without_spec(facts)
@@ -82,9 +70,7 @@ def tpu_elsewhere(facts: Facts) -> Answer:
 
 @check("vm-elsewhere", Group.GOOGLE)
 def vm_elsewhere(facts: Facts) -> Answer:
-    """
-    Look for VMs of the deployment's label in zones that the file does not name, by one list over all zones.
-    """
+    """Look for VMs of the deployment's label in zones that the file does not name, by one list over all zones."""
     spec = facts.file.spec
     if spec is None:
         return without_spec(facts)
@@ -108,9 +94,7 @@ def _strays(facts: Facts, seen: Survey[Machine], zones: Collection[str], kind: s
 
 @check("runtime", Group.GOOGLE)
 def runtime(facts: Facts) -> Answer:
-    """
-    Look for a TPU software version that a zone does not have, or that is not known for the type.
-    """
+    """Look for a TPU software version that a zone does not have, or that is not known for the type."""
     spec = facts.file.spec
     if spec is None:
         return without_spec(facts)
@@ -133,9 +117,7 @@ def _offered(found: Mapping[str, Sight[str]], what: str, fix: str) -> Answer:
 
 @check("machine-account", Group.GOOGLE)
 def machine_account(facts: Facts) -> Answer:
-    """
-    Look for the account that machines run as: a project may have no default one.
-    """
+    """Look for the account that machines run as: a project may have no default one."""
     spec, sight = facts.file.spec, facts.google.machine_account
     if spec is not None and spec.service_account:
         return ok(f"{spec.service_account} (from the file)")
@@ -151,9 +133,7 @@ def machine_account(facts: Facts) -> Answer:
 
 @check("service-agent", Group.GOOGLE)
 def service_agent(facts: Facts) -> Answer:
-    """
-    Look at the TPU API's own agent, which Google makes when the API is switched on.
-    """
+    """Look at the TPU API's own agent, which Google makes when the API is switched on."""
     if isinstance(facts.google.tpu, Present):
         return ok("made by Google with the TPU API, which answers")
     return unknown("not known while the TPU API does not answer", "see `tpu-api` above")
@@ -161,9 +141,7 @@ def service_agent(facts: Facts) -> Answer:
 
 @check("vm-quota", Group.GOOGLE)
 def vm_quota(facts: Facts) -> Answer:
-    """
-    Look for too small a quota of CPUS in the region for the VM.
-    """
+    """Look for too small a quota of CPUS in the region for the VM."""
     spec, sight = facts.file.spec, facts.google.cpus
     if spec is None:
         return without_spec(facts)
@@ -181,9 +159,7 @@ def vm_quota(facts: Facts) -> Answer:
 
 @check("vm-image", Group.GOOGLE)
 def vm_image(facts: Facts) -> Answer:
-    """
-    Look for the family of the VM's image: Google withdraws a family when its images are out of support.
-    """
+    """Look for the family of the VM's image: Google withdraws a family when its images are out of support."""
     spec, sight = facts.file.spec, facts.google.vm_image
     if spec is None:
         return without_spec(facts)
@@ -198,9 +174,7 @@ def vm_image(facts: Facts) -> Answer:
 
 @check("tpu-quota", Group.GOOGLE)
 def tpu_quota(facts: Facts) -> Answer:
-    """
-    Look for too small a quota of TPUs for the type, by what the Cloud Quotas API says of each zone.
-    """
+    """Look for too small a quota of TPUs for the type, by what the Cloud Quotas API says of each zone."""
     spec, sight, catalog = facts.file.spec, facts.google.tpu_limits, facts.file.catalog
     if spec is None:
         return without_spec(facts)
@@ -238,9 +212,7 @@ def _page(facts: Facts) -> str:
 
 @check("vm-machine", Group.GOOGLE)
 def vm_machine(facts: Facts) -> Answer:
-    """
-    Look for a zone that does not have the VM's machine type, as us-central2 with its v4.
-    """
+    """Look for a zone that does not have the VM's machine type, as us-central2 with its v4."""
     spec, sight = facts.file.spec, facts.google.vm_machine
     if spec is None:
         return without_spec(facts)
@@ -258,17 +230,13 @@ def vm_machine(facts: Facts) -> Answer:
 
 
 def _network(spec: Spec | None) -> str:
-    """
-    Return the name of the deployment's network, without the path of a shared one.
-    """
+    """Return the name of the deployment's network, without the path of a shared one."""
     return spec.network.rpartition("/")[2] if spec else "default"
 
 
 @check("private-access", Group.GOOGLE)
 def private_access(facts: Facts) -> Answer:
-    """
-    Look for a machine without external address in a network that then cannot reach the bucket.
-    """
+    """Look for a machine without external address in a network that then cannot reach the bucket."""
     spec = facts.file.spec
     if spec is None:
         return without_spec(facts)
@@ -298,9 +266,7 @@ def _private_in(region: str, sight: Sight[bool], spec: Spec) -> Answer:
 
 @check("firewall", Group.GOOGLE)
 def firewall(facts: Facts) -> Answer:
-    """
-    Look for a rule that lets SSH in: `up` pushes code over it, `ssh`, `exec` and `tunnel` need it.
-    """
+    """Look for a rule that lets SSH in: `up` pushes code over it, `ssh`, `exec` and `tunnel` need it."""
     sight, network = facts.google.ssh_rule, _network(facts.file.spec)
     if isinstance(sight, Unknown):
         return not_seen(sight)
@@ -312,9 +278,7 @@ def firewall(facts: Facts) -> Answer:
 
 @check("iap", Group.GOOGLE)
 def iap(facts: Facts) -> Answer:
-    """
-    Look at the way to a VM without external address: gcloud here, and a rule for Identity-Aware Proxy.
-    """
+    """Look at the way to a VM without external address: gcloud here, and a rule for Identity-Aware Proxy."""
     spec, sight = facts.file.spec, facts.google.iap_rule
     if spec is None:
         return without_spec(facts)
@@ -333,9 +297,7 @@ def iap(facts: Facts) -> Answer:
 
 @check("bucket", Group.GOOGLE)
 def bucket(facts: Facts) -> Answer:
-    """
-    Look for a bucket that lies in another region than the TPU.
-    """
+    """Look for a bucket that lies in another region than the TPU."""
     spec, sight = facts.file.spec, facts.google.bucket
     if spec is None:
         return without_spec(facts)
@@ -352,9 +314,7 @@ def bucket(facts: Facts) -> Answer:
 
 @check("permissions", Group.GOOGLE)
 def permissions(facts: Facts) -> Answer:
-    """
-    Look for permissions on the bucket that the caller lacks.
-    """
+    """Look for permissions on the bucket that the caller lacks."""
     sight = facts.google.lacking
     if facts.file.spec is None:
         return without_spec(facts)

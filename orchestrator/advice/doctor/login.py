@@ -1,6 +1,4 @@
-"""
-Checks of who calls Google Cloud, for which project, with which clock.
-"""
+"""Checks of who calls Google Cloud, for which project, with which clock."""
 
 from orchestrator.advice.doctor.facts import Facts
 from orchestrator.advice.doctor.finding import Answer, Group, bad, check, ok, unknown, warn
@@ -31,9 +29,7 @@ def not_seen(sight: Unknown, *, needed: bool = False) -> Answer:
 
 @check("credentials", Group.GOOGLE)
 def credentials(facts: Facts) -> Answer:
-    """
-    Look for application default credentials: of a user, a service account's file, or of a machine at Google.
-    """
+    """Look for application default credentials: of a user, a service account's file, or of a machine at Google."""
     if facts.local.chosen:
         return ok("the local cloud needs none")
     login = facts.google.login
@@ -47,9 +43,7 @@ def credentials(facts: Facts) -> Answer:
 
 @check("gcloud-account", Group.GOOGLE)
 def gcloud_account(facts: Facts) -> Answer:
-    """
-    Look for a gcloud that works as somebody else, or in another project, than tpuctl will.
-    """
+    """Look for a gcloud that works as somebody else, or in another project, than tpuctl will."""
     found = facts.google
     if facts.local.chosen:
         return ok("the local cloud needs none")
@@ -67,9 +61,7 @@ def gcloud_account(facts: Facts) -> Answer:
 
 @check("project", Group.GOOGLE)
 def project(facts: Facts) -> Answer:
-    """
-    Look for a project that is not set, or that the caller cannot reach.
-    """
+    """Look for a project that is not set, or that the caller cannot reach."""
     name, seen = facts.google.project, facts.google.compute
     if not name:
         fix = "set project in tpuctl.yaml, or: export GOOGLE_CLOUD_PROJECT=PROJECT"
@@ -81,9 +73,7 @@ def project(facts: Facts) -> Answer:
 
 @check("clock", Group.GOOGLE)
 def clock(facts: Facts) -> Answer:
-    """
-    Look for a clock that differs from the service's: leases and ages go wrong, then logins are refused.
-    """
+    """Look for a clock that differs from the service's: leases and ages go wrong, then logins are refused."""
     ahead = facts.google.ahead
     if isinstance(ahead, Absent):
         return unknown("the service tells no time", "")

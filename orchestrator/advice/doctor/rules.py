@@ -1,6 +1,4 @@
-"""
-All checks of `tpuctl doctor`, in the order in which they are shown, and their manual.
-"""
+"""All checks of `tpuctl doctor`, in the order in which they are shown, and their manual."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -59,23 +57,17 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 
 def examine(facts: Facts) -> tuple[Finding, ...]:
-    """
-    Return what every check finds.
-    """
+    """Return what every check finds."""
     return tuple(each(facts) for each in CHECKS)
 
 
 def healthy(findings: Sequence[Finding]) -> bool:
-    """
-    Say whether nothing is wrong. A warning is not wrong, nor is what nobody could tell.
-    """
+    """Say whether nothing is wrong. A warning is not wrong, nor is what nobody could tell."""
     return all(finding.health is not Health.BAD for finding in findings)
 
 
 def manual() -> str:
-    """
-    Return the table of all checks as Markdown: what docs/doctor.md holds.
-    """
+    """Return the table of all checks as Markdown: what docs/doctor.md holds."""
     rows = [f"| `{each.id}` | {each.group.value} | {_text(each)} |" for each in CHECKS]
     return "\n".join((_HEAD, *rows)) + "\n"
 

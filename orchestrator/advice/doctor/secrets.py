@@ -1,6 +1,4 @@
-"""
-Check of the job's secrets.
-"""
+"""Check of the job's secrets."""
 
 from orchestrator.advice.doctor.facts import Facts
 from orchestrator.advice.doctor.file import without_spec
@@ -11,9 +9,7 @@ from orchestrator.domain.secret_refs import ACCESS_ROLE, grant_line, secret_name
 
 @check("secrets", Group.GOOGLE)
 def secrets(facts: Facts) -> Answer:
-    """
-    Look for a secret of the job that is not stored, or that the machines' account may not read.
-    """
+    """Look for a secret of the job that is not stored, or that the machines' account may not read."""
     spec, google = facts.file.spec, facts.google
     if spec is None:
         return without_spec(facts)

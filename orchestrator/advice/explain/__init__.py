@@ -1,3 +1,1 @@
-"""
-Why a deployment is in its state: what was seen, which rule decided, what comes next. Pure.
-"""
+"""Why a deployment is in its state: what was seen, which rule decided, what comes next. Pure."""

@@ -1,6 +1,4 @@
-"""
-Put an explanation together.
-"""
+"""Put an explanation together."""
 
 from orchestrator.advice.explain.job import explain_job, explain_loop
 from orchestrator.advice.explain.machines import explain_bucket, explain_tpu, explain_vm
@@ -21,9 +19,7 @@ _DO = {
 
 
 def explain(seen: Seen) -> Explanation:
-    """
-    Return why the deployment is in its state.
-    """
+    """Return why the deployment is in its state."""
     first = _deployment(seen)
     rest = _wanted(seen) if first.calm else _ended(seen)
     parts = (first, *rest)
@@ -37,16 +33,12 @@ def _wanted(seen: Seen) -> tuple[Part, ...]:
 
 
 def _ended(seen: Seen) -> tuple[Part, ...]:
-    """
-    Explain what is left of a deployment that has ended or does not exist: where it lies, not why it runs.
-    """
+    """Explain what is left of a deployment that has ended or does not exist: where it lies, not why it runs."""
     return (explain_loop(seen),) if seen.watching is not None else ()
 
 
 def _headline(seen: Seen, parts: tuple[Part, ...]) -> str:
-    """
-    Return the one thing that matters most.
-    """
+    """Return the one thing that matters most."""
     first, *rest = parts
     if not first.calm:
         return f"{first.state}: {first.why}"
@@ -59,9 +51,7 @@ def _headline(seen: Seen, parts: tuple[Part, ...]) -> str:
 
 
 def _deployment(seen: Seen) -> Part:
-    """
-    Explain whether the deployment goes on or has come to its end.
-    """
+    """Explain whether the deployment goes on or has come to its end."""
     history, plan, now = seen.history, seen.plan, seen.world.seen_at
     if not history.bundle:
         why = "nothing is wanted: `up` has not run, or `down` has"
@@ -81,9 +71,7 @@ def _deployment(seen: Seen) -> Part:
 
 
 def _left(seen: Seen) -> tuple[Evidence, ...]:
-    """
-    Name the machines that exist though nothing is wanted.
-    """
+    """Name the machines that exist though nothing is wanted."""
     nodes, vm, now = seen.world.nodes, seen.world.vm, seen.world.seen_at
     found = list(nodes.value) if isinstance(nodes, Present) else []
     machines = [Evidence("cloud", now, f"{n.name} in {n.zone} is {n.state.name}") for n in found]

@@ -1,6 +1,4 @@
-"""
-Explain the job and who watches it.
-"""
+"""Explain the job and who watches it."""
 
 from orchestrator.advice.explain.machines import not_visible
 from orchestrator.advice.explain.values import Evidence, Part, Seen, journal_of, next_pass, steps_text
@@ -13,9 +11,7 @@ _SAVE = "let the job save as the format wants, or choose another job.checkpoint.
 
 
 def explain_job(seen: Seen) -> Part:
-    """
-    Explain the job from its workers' heartbeats.
-    """
+    """Explain the job from its workers' heartbeats."""
     sight = seen.world.heartbeats
     if isinstance(sight, Unknown):
         return not_visible("job", sight, seen)
@@ -37,9 +33,7 @@ def explain_job(seen: Seen) -> Part:
 
 
 def _waits(seen: Seen, state: str, waiting: str, evidence: tuple[Evidence, ...]) -> Part:
-    """
-    Explain a job that cannot run yet: for want of a machine, or because it boots.
-    """
+    """Explain a job that cannot run yet: for want of a machine, or because it boots."""
     if waiting.startswith("waits"):
         nexts = "it starts by itself when that is there"
         return Part("job", state, waiting, "job.waits", evidence, nexts, next_pass(seen))
@@ -73,9 +67,7 @@ def _number(beat: Heartbeat) -> str:
 
 
 def explain_loop(seen: Seen) -> Part:
-    """
-    Explain who takes care of the deployment.
-    """
+    """Explain who takes care of the deployment."""
     watching, now = seen.watching, seen.world.seen_at
     where = " --on-vm" if seen.spec.watch.on_vm else ""
     if watching is None:

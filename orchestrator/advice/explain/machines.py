@@ -1,6 +1,4 @@
-"""
-Explain bucket, VM and TPU.
-"""
+"""Explain bucket, VM and TPU."""
 
 from collections.abc import Sequence
 
@@ -35,9 +33,7 @@ LAST_REFUSALS = 3
 
 
 def not_visible(what: str, sight: Unknown, seen: Seen) -> Part:
-    """
-    Explain what could not be seen.
-    """
+    """Explain what could not be seen."""
     evidence = (Evidence("cloud", seen.world.seen_at, sight.why),)
     you = sight.hint or "nothing; it is looked at again"
     return Part(
@@ -46,9 +42,7 @@ def not_visible(what: str, sight: Unknown, seen: Seen) -> Part:
 
 
 def explain_bucket(seen: Seen) -> Part:
-    """
-    Explain the bucket.
-    """
+    """Explain the bucket."""
     sight, now = seen.world.bucket, seen.world.seen_at
     if isinstance(sight, Unknown):
         return not_visible("bucket", sight, seen)
@@ -66,9 +60,7 @@ def explain_bucket(seen: Seen) -> Part:
 
 
 def explain_vm(seen: Seen) -> Part:
-    """
-    Explain the VM.
-    """
+    """Explain the VM."""
     sight, now = seen.world.vm, seen.world.seen_at
     if seen.spec.vm == "none":
         return Part("VM", "none", "none is wanted", "vm.none", calm=True)
@@ -87,16 +79,12 @@ def explain_vm(seen: Seen) -> Part:
 
 
 def _differing(seen: Seen) -> str:
-    """
-    Return what the file wants otherwise in a VM that runs.
-    """
+    """Return what the file wants otherwise in a VM that runs."""
     return "; ".join(left_alone(seen.spec, seen.world))
 
 
 def explain_tpu(seen: Seen) -> Part:
-    """
-    Explain the TPU: its state, for how long, and what the rules make of it.
-    """
+    """Explain the TPU: its state, for how long, and what the rules make of it."""
     sight = seen.world.nodes
     if isinstance(sight, Unknown):
         return not_visible("TPU", sight, seen)
@@ -115,9 +103,7 @@ def explain_tpu(seen: Seen) -> Part:
 
 
 def _node_rule(node: Node | None, seen: Seen, judgement: Judgement, step: Step) -> str:
-    """
-    Return the rule that decided about the current node.
-    """
+    """Return the rule that decided about the current node."""
     history = seen.history
     if undecided(history) and candidates(history):
         return "tpu.race"
@@ -138,9 +124,7 @@ def _node_rule(node: Node | None, seen: Seen, judgement: Judgement, step: Step) 
 
 
 def _odd_rule(node: Node, seen: Seen) -> str:
-    """
-    Return the rule for a TPU that is there, and that the API does not call READY and healthy.
-    """
+    """Return the rule for a TPU that is there, and that the API does not call READY and healthy."""
     if reports(seen.spec, seen.world, node):
         return "tpu.reports"
     if node.state is NodeState.CREATING:
@@ -190,9 +174,7 @@ def _asked_for(
     what: str, state: str, rule: str, step: Step, seen: Seen, kind: Kind,
     evidence: tuple[Evidence, ...], why: str = "",
 ) -> Part:  # fmt: skip
-    """
-    Explain what is about to be made, changed or waited for; refusals of its kind come first.
-    """
+    """Explain what is about to be made, changed or waited for; refusals of its kind come first."""
     refused = [r for r in seen.history.refusals if r.kind is kind]
     why = why or (step.changes[-1].why if step.changes else step.waiting)
     evidence = (*_refusals(refused), *evidence)

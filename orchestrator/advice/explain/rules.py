@@ -1,6 +1,4 @@
-"""
-The rules by which tpuctl decides, by id: what an explanation names and docs/explain.md lists.
-"""
+"""The rules by which tpuctl decides, by id: what an explanation names and docs/explain.md lists."""
 
 from typing import Final
 
@@ -50,8 +48,6 @@ RULES: Final[dict[str, str]] = {
 
 
 def manual() -> str:
-    """
-    Return the list of all rules as Markdown: what docs/explain.md ends with.
-    """
+    """Return the list of all rules as Markdown: what docs/explain.md ends with."""
     rows = [f"| `{name}` | {text} |" for name, text in RULES.items()]
     return "\n".join(("| rule | what it says |", "| --- | --- |", *rows)) + "\n"

@@ -1,6 +1,4 @@
-"""
-What an explanation is made of.
-"""
+"""What an explanation is made of."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,9 +13,7 @@ from orchestrator.planning.step import Step
 
 @dataclass(frozen=True)
 class Watching:
-    """
-    Describe who holds the lease, and how long ago, in seconds, that was renewed.
-    """
+    """Describe who holds the lease, and how long ago, in seconds, that was renewed."""
 
     who: str
     command: str
@@ -26,17 +22,13 @@ class Watching:
 
     @property
     def alive(self) -> bool:
-        """
-        Say whether the lease still counts.
-        """
+        """Say whether the lease still counts."""
         return self.age < LIFE
 
 
 @dataclass(frozen=True)
 class Entry:
-    """
-    Hold one change of the intent journal; *outcome* is empty while no result is known.
-    """
+    """Hold one change of the intent journal; *outcome* is empty while no result is known."""
 
     at: float
     kind: str
@@ -48,9 +40,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Seen:
-    """
-    Hold all that an explanation rests on: what `status` reads, and the journal of this computer.
-    """
+    """Hold all that an explanation rests on: what `status` reads, and the journal of this computer."""
 
     spec: Spec
     world: World
@@ -63,9 +53,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Evidence:
-    """
-    Name one thing that was seen: where (*source*), when (None: no time is kept), and what.
-    """
+    """Name one thing that was seen: where (*source*), when (None: no time is kept), and what."""
 
     source: str
     at: float | None
@@ -94,9 +82,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Explanation:
-    """
-    Hold the parts, and in *headline* the one that matters most.
-    """
+    """Hold the parts, and in *headline* the one that matters most."""
 
     name: str
     headline: str
@@ -105,16 +91,12 @@ class Explanation:
     rules: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, object]:
-        """
-        Return the explanation as `--json` prints it.
-        """
+        """Return the explanation as `--json` prints it."""
         return asdict(self)
 
 
 def steps_text(changes: tuple[Change, ...]) -> str:
-    """
-    Say what changes will be made.
-    """
+    """Say what changes will be made."""
     return ", then ".join(
         f"{c.verb.name.lower()} {c.kind.value} {c.name}".rstrip() + (f" in {c.zone}" if c.zone else "")
         for c in changes
@@ -122,9 +104,7 @@ def steps_text(changes: tuple[Change, ...]) -> str:
 
 
 def next_pass(seen: Seen, step: Step | None = None) -> float | None:
-    """
-    Return when the next pass looks again; None when nobody watches.
-    """
+    """Return when the next pass looks again; None when nobody watches."""
     if seen.watching is None or not seen.watching.alive:
         return None
     poll = float(seen.spec.watch.poll)
@@ -133,9 +113,7 @@ def next_pass(seen: Seen, step: Step | None = None) -> float | None:
 
 
 def journal_of(seen: Seen, *kinds: str, last: int = 3) -> tuple[Evidence, ...]:
-    """
-    Return the newest entries of the journal about *kinds*.
-    """
+    """Return the newest entries of the journal about *kinds*."""
     chosen = [entry for entry in seen.journal if entry.kind in kinds][-last:]
     return tuple(
         Evidence("journal", e.at, f"{e.verb} {e.name}: {e.why} -> {e.outcome or 'no result known'}")

@@ -1,6 +1,4 @@
-"""
-Memory of one core: model, gradients, optimizer and batch against the catalogue.
-"""
+"""Memory of one core: model, gradients, optimizer and batch against the catalogue."""
 
 from collections.abc import Iterator
 from typing import Final

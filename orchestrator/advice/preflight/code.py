@@ -1,6 +1,4 @@
-"""
-One Python file as the rules see it: what it imports and calls, with which plain values, and where.
-"""
+"""One Python file as the rules see it: what it imports and calls, with which plain values, and where."""
 
 import ast
 import warnings
@@ -41,15 +39,11 @@ class Call:
 
     @property
     def method(self) -> str:
-        """
-        Return the last part of the name.
-        """
+        """Return the last part of the name."""
         return self.name.rpartition(".")[2]
 
     def value(self, keyword: str, position: int | None = None) -> object:
-        """
-        Return the value of an argument: None when it is not given, UNKNOWN when it cannot be known.
-        """
+        """Return the value of an argument: None when it is not given, UNKNOWN when it cannot be known."""
         if keyword in self.keywords:
             return self.keywords[keyword]
         if position is not None and position < len(self.args):
@@ -89,16 +83,12 @@ class Code:
     texts: frozenset[str] = frozenset()
 
     def where(self, line: int) -> str:
-        """
-        Return the place as file:line.
-        """
+        """Return the place as file:line."""
         return f"{self.file}:{line}"
 
 
 def read_code(file: str, text: str) -> Code:
-    """
-    Read a Python file; raise SyntaxError, ValueError or RecursionError when it is not one we can read.
-    """
+    """Read a Python file; raise SyntaxError, ValueError or RecursionError when it is not one we can read."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text)
@@ -113,9 +103,7 @@ def read_code(file: str, text: str) -> Code:
 
 
 class _Reader(ast.NodeVisitor):
-    """
-    Walk a file once and keep what the rules ask for.
-    """
+    """Walk a file once and keep what the rules ask for."""
 
     def __init__(self, values: Values) -> None:
         self.values = values
@@ -132,9 +120,7 @@ class _Reader(ast.NodeVisitor):
         self._within = ""
 
     def visit_Call(self, node: ast.Call) -> None:
-        """
-        Keep the call, then look inside it.
-        """
+        """Keep the call, then look inside it."""
         starred = any(isinstance(arg, ast.Starred) for arg in node.args)
         call = Call(
             node.lineno,
@@ -156,48 +142,36 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> None:
-        """
-        Keep what is imported.
-        """
+        """Keep what is imported."""
         sure = not self._scope and not self._branches
         self.imports += [Import(item.name, node.lineno, 0, sure) for item in node.names]
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        """
-        Keep what is imported, each name of it: it may be a module of its own.
-        """
+        """Keep what is imported, each name of it: it may be a module of its own."""
         sure = not self._scope and not self._branches
         start = f"{node.module}." if node.module else ""
         self.imports += [Import(start + item.name, node.lineno, node.level, sure) for item in node.names]
 
     def visit_Try(self, node: ast.Try) -> None:
-        """
-        Look at all of it; an import that may fail is not needed.
-        """
+        """Look at all of it; an import that may fail is not needed."""
         self._branches += 1
         self.generic_visit(node)
         self._branches -= 1
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        """
-        Keep short texts.
-        """
+        """Keep short texts."""
         if isinstance(node.value, str) and len(node.value) <= _SHORT:
             self.texts.add(node.value)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        """
-        Keep the full name of something imported and read; one that is given a value is no use of it.
-        """
+        """Keep the full name of something imported and read; one that is given a value is no use of it."""
         name = self.values.imported_name(node)
         if name and isinstance(node.ctx, ast.Load):
             self.names.setdefault(name, node.lineno)
         self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """
-        Keep the line when a comparison picks the elements that are read.
-        """
+        """Keep the line when a comparison picks the elements that are read."""
         index = self.values.assigned(node.slice)
         compared = isinstance(index, ast.Compare) and isinstance(index.ops[0], _COMPARED)
         plain = self.values.is_numpy(node.value) or (index is not None and self.values.is_numpy(index))
@@ -206,9 +180,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
-        """
-        Give the function a number; what it holds runs when it is called, not where it stands.
-        """
+        """Give the function a number; what it holds runs when it is called, not where it stands."""
         outer = self._scope, self._every_step, self._loops, self._within
         self._scopes += 1
         name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
@@ -220,9 +192,7 @@ class _Reader(ast.NodeVisitor):
     visit_Lambda = visit_FunctionDef  # noqa: N815
 
     def visit_For(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
-        """
-        Tell whether the loop trains: then its body runs at every step.
-        """
+        """Tell whether the loop trains: then its body runs at every step."""
         outer = self._every_step
         self._every_step = outer or _trains(node)
         self._loops += 1
@@ -234,9 +204,7 @@ class _Reader(ast.NodeVisitor):
     visit_While = visit_For  # noqa: N815
 
     def visit_If(self, node: ast.If) -> None:
-        """
-        Look at the test, which always runs, and at the branches, which do not.
-        """
+        """Look at the test, which always runs, and at the branches, which do not."""
         self.visit(node.test)
         outer, self._every_step = self._every_step, False
         # What stands below `if __name__ == "__main__"` runs in the program itself.
@@ -253,9 +221,7 @@ def _is_plain(node: ast.expr) -> bool:
 
 
 def _trains(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
-    """
-    Say whether the loop itself holds a step of training; a loop of epochs around it does not count.
-    """
+    """Say whether the loop itself holds a step of training; a loop of epochs around it does not count."""
     open_nodes: list[ast.AST] = [*loop.body]
     while open_nodes:
         node = open_nodes.pop()

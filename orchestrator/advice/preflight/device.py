@@ -1,6 +1,4 @@
-"""
-How the code drives the TPU: waits for results, compile flags, sizes of matrices.
-"""
+"""How the code drives the TPU: waits for results, compile flags, sizes of matrices."""
 
 import re
 from collections.abc import Iterator
@@ -42,9 +40,7 @@ def host_sync(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
 
 @rule("jit-compile", Level.WARN)
 def jit_compile(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
-    """
-    Look for `jit_compile=True`: it tries XLA on a CPU or GPU; on a TPU it makes trouble and is not needed.
-    """
+    """Look for `jit_compile=True`: it tries XLA on a CPU or GPU; on a TPU it makes trouble and is not needed."""
     for code in facts.code if facts.uses("tensorflow", "keras", "tf_keras") else ():
         for call in code.calls:
             if call.keywords.get("jit_compile") is True:

@@ -1,6 +1,4 @@
-"""
-What others could see or take: open notebooks, and secrets where they do not belong.
-"""
+"""What others could see or take: open notebooks, and secrets where they do not belong."""
 
 import re
 from collections.abc import Iterator
@@ -112,9 +110,7 @@ def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[Hit]:
 
 
 def _texts(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, str, bool]]:
-    """
-    Yield where, text and whether the file is known to be about Jupyter.
-    """
+    """Yield where, text and whether the file is known to be about Jupyter."""
     yield from job_texts(spec)
     lines = [line for line in facts.lines if not line.text.lstrip().startswith(("#", "//"))]
     about = {line.file for line in lines if JUPYTER.search(line.text) or JUPYTER.search(line.file)}

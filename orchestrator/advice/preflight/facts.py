@@ -1,6 +1,4 @@
-"""
-What is known about the source folder. Whoever reads the folder fills this in; the rules never read files.
-"""
+"""What is known about the source folder. Whoever reads the folder fills this in; the rules never read files."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,9 +8,7 @@ from orchestrator.advice.preflight.code import Call, Code
 
 @dataclass(frozen=True)
 class Line:
-    """
-    Hold one line of a script or a settings file; lines that end in a backslash are joined with the next.
-    """
+    """Hold one line of a script or a settings file; lines that end in a backslash are joined with the next."""
 
     file: str
     number: int
@@ -20,9 +16,7 @@ class Line:
 
     @property
     def where(self) -> str:
-        """
-        Return the place as file:line.
-        """
+        """Return the place as file:line."""
         return f"{self.file}:{self.number}"
 
 
@@ -41,9 +35,7 @@ class Requirement:
 
     @property
     def list(self) -> str:
-        """
-        Return which list it stands in: packages of one list are installed together.
-        """
+        """Return which list it stands in: packages of one list are installed together."""
         return self.where.partition(":")[0]
 
 
@@ -64,17 +56,13 @@ class AtHome:
 
     @property
     def is_key(self) -> bool:
-        """
-        Say whether it stays at home because of its name, as keys do.
-        """
+        """Say whether it stays at home because of its name, as keys do."""
         return not self.line
 
 
 @dataclass(frozen=True)
 class KeyFile:
-    """
-    Hold a file that is sent and is a key by its name or content; *asked_for*: a `!` rule of the user says so.
-    """
+    """Hold a file that is sent and is a key by its name or content; *asked_for*: a `!` rule of the user says so."""
 
     path: str
     kind: str
@@ -104,15 +92,11 @@ class SourceFacts:
     data_bytes: int = 0
 
     def uses(self, *modules: str) -> bool:
-        """
-        Say whether any Python file imports one of the top-level *modules*.
-        """
+        """Say whether any Python file imports one of the top-level *modules*."""
         return any(code.modules.intersection(modules) for code in self.code)
 
     def calls(self, names: Iterable[str] = (), methods: Iterable[str] = ()) -> Iterator[tuple[Code, Call]]:
-        """
-        Yield the calls of these full names, or of any object's method of these names.
-        """
+        """Yield the calls of these full names, or of any object's method of these names."""
         wanted, last = frozenset(names), frozenset(methods)
         for code in self.code:
             for call in code.calls:
@@ -120,24 +104,18 @@ class SourceFacts:
                     yield code, call
 
     def pins(self, *names: str) -> tuple[tuple[int, ...], ...]:
-        """
-        Return the versions that the packages of these *names* are pinned to, as numbers.
-        """
+        """Return the versions that the packages of these *names* are pinned to, as numbers."""
         pins = (numbers(found.pin) for found in self.requirements if found.name in names)
         return tuple(pin for pin in pins if pin)
 
     def pinned_below(self, version: tuple[int, ...], *names: str) -> bool:
-        """
-        Say whether one of the packages is pinned, and each pin is older than *version*.
-        """
+        """Say whether one of the packages is pinned, and each pin is older than *version*."""
         pins = self.pins(*names)
         return bool(pins) and all(pin < version for pin in pins)
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """
-    Return the leading numbers of a version: (2, 13, 0) for 2.13.0+cpu.
-    """
+    """Return the leading numbers of a version: (2, 13, 0) for 2.13.0+cpu."""
     found: list[int] = []
     for part in version.partition("+")[0].split("."):
         if not part.isdigit():

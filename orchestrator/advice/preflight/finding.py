@@ -1,6 +1,4 @@
-"""
-What a rule is and what it finds.
-"""
+"""What a rule is and what it finds."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,9 +10,7 @@ from orchestrator.domain.spec import Spec
 
 
 class Level(Enum):
-    """
-    Say how bad it is: good to know, likely to hurt, or not to be started like this.
-    """
+    """Say how bad it is: good to know, likely to hurt, or not to be started like this."""
 
     NOTE = "note"
     WARN = "warn"
@@ -23,9 +19,7 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """
-    Say which *rule* found what (*message*, with its number), *where* (a setting or file:line), and the *fix*.
-    """
+    """Say which *rule* found what (*message*, with its number), *where* (a setting or file:line), and the *fix*."""
 
     rule: str
     level: Level
@@ -34,9 +28,7 @@ class Finding:
     fix: str
 
     def as_dict(self) -> dict[str, str]:
-        """
-        Return the finding as `--json` prints it.
-        """
+        """Return the finding as `--json` prints it."""
         return {
             "rule": self.rule,
             "level": self.level.value,
@@ -48,9 +40,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Hit:
-    """
-    Hold what a rule saw. *level* is the rule's first one when left out.
-    """
+    """Hold what a rule saw. *level* is the rule's first one when left out."""
 
     where: str
     message: str
@@ -63,18 +53,14 @@ Look = Callable[[Spec, Catalog, SourceFacts], Iterator[Hit]]
 
 @dataclass(frozen=True)
 class Rule:
-    """
-    Tie a stable *id* and the possible *levels* to the function that looks; its docstring is the manual.
-    """
+    """Tie a stable *id* and the possible *levels* to the function that looks; its docstring is the manual."""
 
     id: str
     levels: tuple[Level, ...]
     look: Look
 
     def __call__(self, spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
-        """
-        Return what the rule finds, in the order of the source.
-        """
+        """Return what the rule finds, in the order of the source."""
         hits = dict.fromkeys(self.look(spec, catalog, facts))
         return tuple(
             Finding(self.id, hit.level or self.levels[0], hit.where, hit.message, hit.fix) for hit in hits
@@ -82,7 +68,5 @@ class Rule:
 
 
 def rule(name: str, *levels: Level) -> Callable[[Look], Rule]:
-    """
-    Make a rule of the function below.
-    """
+    """Make a rule of the function below."""
     return lambda look: Rule(name, levels, look)

@@ -1,6 +1,4 @@
-"""
-What the setup installs: packages that come in the wrong build or do not fit each other.
-"""
+"""What the setup installs: packages that come in the wrong build or do not fit each other."""
 
 import re
 from collections.abc import Iterator
@@ -44,9 +42,7 @@ def unpinned_torch(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
 
 @rule("torch-xla-pair", Level.WARN)
 def torch_xla_pair(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
-    """
-    Look for torch and torch_xla of different minor versions: the import fails with an undefined symbol.
-    """
+    """Look for torch and torch_xla of different minor versions: the import fails with an undefined symbol."""
     lists: dict[str, list[Requirement]] = {}
     for found in facts.requirements:
         lists.setdefault(found.list, []).append(found)
@@ -85,9 +81,7 @@ def python_pin(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
 
 
 def requirement(where: str, text: str) -> Requirement | None:
-    """
-    Return the package that one word or line asks for, or None for a flag, a path or an address.
-    """
+    """Return the package that one word or line asks for, or None for a flag, a path or an address."""
     bare = text.partition(" #")[0].partition(";")[0].strip()
     found = _PACKAGE.match(bare)
     if not found or bare.startswith(("-", ".", "/")) or "://" in bare.partition("@")[0]:

@@ -1,6 +1,4 @@
-"""
-How often to save: Young and Daly's answer for the lifetimes that spot TPUs have.
-"""
+"""How often to save: Young and Daly's answer for the lifetimes that spot TPUs have."""
 
 from collections.abc import Iterator
 from math import exp

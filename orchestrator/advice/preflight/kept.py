@@ -1,6 +1,4 @@
-"""
-What is written where a preempted TPU takes it away: its disk goes with it.
-"""
+"""What is written where a preempted TPU takes it away: its disk goes with it."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -113,9 +111,7 @@ def summary_writer_gs(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hi
 
 @rule("bucket-not-a-folder", Level.WARN)
 def bucket_not_a_folder(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
-    """
-    Look for gs:// paths given to what writes local files only: Hugging Face's Trainer and fairseq.
-    """
+    """Look for gs:// paths given to what writes local files only: Hugging Face's Trainer and fairseq."""
     fix = f'save to "${_VARIABLE}" with job.checkpoint.dir: local; the agent copies it to the bucket'
     for where, text in commands(spec, facts):
         path = flag(text, "--output_dir", "--output-dir") if "run_" in text else None
@@ -134,9 +130,7 @@ def bucket_not_a_folder(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[
 
 
 def _target(call: Call) -> tuple[object, bool]:
-    """
-    Return where a call writes to (None when it does not write), and whether it saves something trained.
-    """
+    """Return where a call writes to (None when it does not write), and whether it saves something trained."""
     if call.name in _SAVERS:
         return call.value(*_SAVERS[call.name]), True
     if call.method in _SAVING_METHODS:

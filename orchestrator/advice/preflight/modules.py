@@ -1,6 +1,4 @@
-"""
-Which package brings which module, for the usual ones; the image of a TPU machine has none of them.
-"""
+"""Which package brings which module, for the usual ones; the image of a TPU machine has none of them."""
 
 from typing import Final
 

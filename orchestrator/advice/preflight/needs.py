@@ -1,6 +1,4 @@
-"""
-What the program needs on the machine: packages, data, and a first start without a checkpoint.
-"""
+"""What the program needs on the machine: packages, data, and a first start without a checkpoint."""
 
 import re
 import sys
@@ -125,17 +123,13 @@ def data_at_home(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[Hit]:
 
 
 def is_unknown(one: Import, code: Code, facts: SourceFacts) -> bool:
-    """
-    Say whether an import is of a package of which nothing is known here.
-    """
+    """Say whether an import is of a package of which nothing is known here."""
     top = one.name.partition(".")[0]
     return top not in sys.stdlib_module_names and top not in PACKAGES and not is_local(one, code, facts)
 
 
 def _brought(asked: set[str], spec: Spec) -> set[str]:
-    """
-    Return all packages that come with those asked for, and those of the image.
-    """
+    """Return all packages that come with those asked for, and those of the image."""
     runtime = spec.tpu.runtime or ""
     left = [TWINS.get(name, name) for name in asked]
     left += [name for mark, names in _IMAGES.items() if mark in runtime for name in names]
@@ -161,9 +155,7 @@ def _is_brought(path: str, spec: Spec) -> bool:
 
 
 def _read_path(call: Call, code: Code) -> tuple[str, str]:
-    """
-    Return the known beginning and end of the path that a call reads; empty for other calls.
-    """
+    """Return the known beginning and end of the path that a call reads; empty for other calls."""
     if call.name not in _READERS or code.file.startswith("test"):
         return "", ""
     if call.method == "open":
@@ -175,9 +167,7 @@ def _read_path(call: Call, code: Code) -> tuple[str, str]:
 
 
 def _home_of(head: str, tail: str, homes: list[AtHome]) -> AtHome | None:
-    """
-    Return what stays at home and is, or holds, the path that begins with *head* and ends with *tail*.
-    """
+    """Return what stays at home and is, or holds, the path that begins with *head* and ends with *tail*."""
     start = str(PurePosixPath(head)) if head and not head.startswith(("/", "~", "$", "-")) else ""
     end = PurePosixPath(tail).name if tail else ""
     if start in ("", ".") or "://" in head:

@@ -1,6 +1,4 @@
-"""
-The program that the job runs: the files of the source folder that its command starts, and what they import.
-"""
+"""The program that the job runs: the files of the source folder that its command starts, and what they import."""
 
 import re
 from collections.abc import Iterator
@@ -23,17 +21,13 @@ _ROOTS: Final = ("", "src", "lib")
 
 @dataclass(frozen=True)
 class Program:
-    """
-    Hold the files that run. *whole* says that every file that the command names was found and read.
-    """
+    """Hold the files that run. *whole* says that every file that the command names was found and read."""
 
     code: tuple[Code, ...]
     whole: bool
 
     def imports(self) -> Iterator[tuple[Code, Import]]:
-        """
-        Yield what the files import from elsewhere.
-        """
+        """Yield what the files import from elsewhere."""
         for code in self.code:
             for one in code.imports:
                 if not one.level:
@@ -41,9 +35,7 @@ class Program:
 
 
 def program(spec: Spec, facts: SourceFacts) -> Program:
-    """
-    Return the program of the job; without a file of the source folder it is empty and not whole.
-    """
+    """Return the program of the job; without a file of the source folder it is empty and not whole."""
     by_path = {code.file: code for code in facts.code}
     scripts: dict[str, str] = {}
     for line in facts.lines:
@@ -70,9 +62,7 @@ def program(spec: Spec, facts: SourceFacts) -> Program:
 
 
 def shell_texts(spec: Spec, facts: SourceFacts) -> list[tuple[str, str]]:
-    """
-    Return where and text of what the job's own shell lines run: setup, command, and the scripts they name.
-    """
+    """Return where and text of what the job's own shell lines run: setup, command, and the scripts they name."""
     found = [("job.setup", joined(spec.job.setup)), ("job.command", joined(spec.job.command))]
     scripts = {line.file for line in facts.lines}
     left, seen = [text for _, text in found], set[str]()
@@ -89,9 +79,7 @@ def shell_texts(spec: Spec, facts: SourceFacts) -> list[tuple[str, str]]:
 
 
 def is_local(one: Import, code: Code, facts: SourceFacts) -> bool:
-    """
-    Say whether an import is of a file or folder of the source.
-    """
+    """Say whether an import is of a file or folder of the source."""
     folder = str(PurePosixPath(code.file).parent)
     top = one.name.partition(".")[0]
     roots = {*_ROOTS, "" if folder == "." else folder}
@@ -103,9 +91,7 @@ def is_local(one: Import, code: Code, facts: SourceFacts) -> bool:
 
 
 def _find(name: str, paths: tuple[str, ...]) -> str | None:
-    """
-    Return the file that a command means, wherever it has changed to: the shortest path that ends so.
-    """
+    """Return the file that a command means, wherever it has changed to: the shortest path that ends so."""
     plain = str(PurePosixPath(name))
     fits = [path for path in paths if path == plain or path.endswith(f"/{plain}")]
     return min(fits, key=lambda path: (path != plain, len(path)), default=None)
@@ -130,9 +116,7 @@ def _closure(first: list[Code], by_path: dict[str, Code]) -> tuple[Code, ...]:
 
 
 def _module(name: str, folder: str, by_path: dict[str, Code], *, relative: bool = False) -> tuple[Code, ...]:
-    """
-    Return the files that an import of *name* runs: those of its packages, and its own.
-    """
+    """Return the files that an import of *name* runs: those of its packages, and its own."""
     roots = (folder,) if relative else dict.fromkeys((folder, *_ROOTS))
     parts = name.split(".")
     for root in roots:

@@ -1,6 +1,4 @@
-"""
-What the articles of 2020 and 2021 use and today's versions no longer have.
-"""
+"""What the articles of 2020 and 2021 use and today's versions no longer have."""
 
 import re
 from collections.abc import Iterator

@@ -1,6 +1,4 @@
-"""
-Room on the machine: disk and memory that tools need for a given amount of text.
-"""
+"""Room on the machine: disk and memory that tools need for a given amount of text."""
 
 import re
 from collections.abc import Iterator
@@ -34,9 +32,7 @@ _TRAINERS: Final = (
 
 @dataclass(frozen=True)
 class Machine:
-    """
-    Hold what the machine that runs the job has; a figure that is not known is 0.
-    """
+    """Hold what the machine that runs the job has; a figure that is not known is 0."""
 
     name: str
     disk_gb: float

@@ -1,6 +1,4 @@
-"""
-All rules, in the order in which they are told, and their manual.
-"""
+"""All rules, in the order in which they are told, and their manual."""
 
 from typing import Final
 
@@ -66,17 +64,13 @@ _ORDER: Final = (Level.STOP, Level.WARN, Level.NOTE)
 
 
 def preflight(spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
-    """
-    Return everything that the rules find, the worst first.
-    """
+    """Return everything that the rules find, the worst first."""
     found = [finding for each in RULES for finding in each(spec, catalog, facts)]
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.level)))
 
 
 def manual() -> str:
-    """
-    Return the table of all rules as Markdown: what docs/checks.md holds.
-    """
+    """Return the table of all rules as Markdown: what docs/checks.md holds."""
     rows = [f"| `{each.id}` | {_levels(each)} | {_text(each)} |" for each in RULES]
     return "\n".join((_HEAD, *rows)) + "\n"
 

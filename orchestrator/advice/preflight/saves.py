@@ -1,6 +1,4 @@
-"""
-Whether the program saves at all, where to, and whether what it saves can count.
-"""
+"""Whether the program saves at all, where to, and whether what it saves can count."""
 
 import re
 from collections.abc import Iterator
@@ -161,9 +159,7 @@ def _may_save(job: Program) -> bool:
 
 
 def _is_repeated(job: Program, function: str, depth: int) -> bool:
-    """
-    Say whether a function is called in a loop, or by one that is; a class or a callback may be as well.
-    """
+    """Say whether a function is called in a loop, or by one that is; a class or a callback may be as well."""
     if not function:
         return False
     callers = [call for code in job.code for call in code.calls if call.method == function]
@@ -191,9 +187,7 @@ def _opens_to_write(call: Call) -> bool:
 
 
 def _place(call: Call) -> tuple[str, int]:
-    """
-    Return the keyword and position of the path that a call saves to; empty for another call.
-    """
+    """Return the keyword and position of the path that a call saves to; empty for another call."""
     if call.name in _MODELS:
         return _MODELS[call.name]
     found = _METHODS.get(call.method, ("", -1))

@@ -1,6 +1,4 @@
-"""
-Names and plain values of a Python file, as far as they are known without running it.
-"""
+"""Names and plain values of a Python file, as far as they are known without running it."""
 
 import ast
 from collections.abc import Iterator
@@ -8,9 +6,7 @@ from typing import Final
 
 
 class Unknown:
-    """
-    Stand for a value that only a run would show.
-    """
+    """Stand for a value that only a run would show."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -28,9 +24,7 @@ _BINDERS: Final = (
 
 
 class Values:
-    """
-    Know what the names of a file stand for: imports, and names that are assigned exactly once.
-    """
+    """Know what the names of a file stand for: imports, and names that are assigned exactly once."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.imported: dict[str, int] = {}
@@ -41,9 +35,7 @@ class Values:
                 self._learn(node)
 
     def dotted(self, node: ast.AST) -> str:
-        """
-        Return the dotted name of an expression; what has no name is empty: `.item` for `(a + b).item`.
-        """
+        """Return the dotted name of an expression; what has no name is empty: `.item` for `(a + b).item`."""
         if isinstance(node, ast.Name):
             return self._aliases.get(node.id, node.id)
         if isinstance(node, ast.Attribute):
@@ -51,24 +43,18 @@ class Values:
         return f"{self.dotted(node.func)}()" if isinstance(node, ast.Call) else ""
 
     def imported_name(self, node: ast.Attribute) -> str:
-        """
-        Return the full name when it begins with something imported, else an empty text.
-        """
+        """Return the full name when it begins with something imported, else an empty text."""
         root: ast.AST = node
         while isinstance(root, ast.Attribute):
             root = root.value
         return self.dotted(node) if isinstance(root, ast.Name) and root.id in self._aliases else ""
 
     def assigned(self, node: ast.AST) -> ast.AST | None:
-        """
-        Return the expression that a name stands for; other expressions stand for themselves.
-        """
+        """Return the expression that a name stands for; other expressions stand for themselves."""
         return self._assigned.get(node.id) if isinstance(node, ast.Name) else node
 
     def of(self, node: ast.AST, depth: int = 0) -> object:
-        """
-        Return a plain value, or UNKNOWN; of a text or path that is put together, its known beginning.
-        """
+        """Return a plain value, or UNKNOWN; of a text or path that is put together, its known beginning."""
         if isinstance(node, ast.Constant):
             return node.value
         if depth > 8:
@@ -83,9 +69,7 @@ class Values:
         return UNKNOWN if found is None else self.of(found, depth + 1)
 
     def tail(self, node: ast.AST, depth: int = 0) -> str:
-        """
-        Return the known end of a text or path that is put together, else an empty text.
-        """
+        """Return the known end of a text or path that is put together, else an empty text."""
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, str) else ""
         if depth > 8:
@@ -100,9 +84,7 @@ class Values:
         return "" if found is None else self.tail(found, depth + 1)
 
     def is_numpy(self, node: ast.AST) -> bool:
-        """
-        Say whether an expression works with numpy or pandas: it then runs on the host, with any shape.
-        """
+        """Say whether an expression works with numpy or pandas: it then runs on the host, with any shape."""
         for part in ast.walk(node):
             found = self._assigned.get(part.id) if isinstance(part, ast.Name) else part
             for inner in ast.walk(found) if found is not None else ():
@@ -120,9 +102,7 @@ class Values:
         return value if isinstance(value, str) else UNKNOWN
 
     def _path(self, node: ast.Call, depth: int) -> object:
-        """
-        Return the beginning of a path built by os.path or pathlib, or of a format string.
-        """
+        """Return the beginning of a path built by os.path or pathlib, or of a format string."""
         if self.dotted(node.func) in _PATHS:
             return self._text(node.args[:1], depth)
         if isinstance(node.func, ast.Attribute) and node.func.attr in _SAME and not node.args:
@@ -153,9 +133,7 @@ class Values:
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """
-    Yield the names that a statement other than a plain assignment gives a value to.
-    """
+    """Yield the names that a statement other than a plain assignment gives a value to."""
     if isinstance(node, ast.arg):
         yield node.arg
     targets: list[ast.AST] = []

@@ -1,6 +1,4 @@
-"""
-Variables of the job that do not hold what was meant.
-"""
+"""Variables of the job that do not hold what was meant."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,4 @@
-"""
-What the user's command lines say: flags, their values, and packages that are installed.
-"""
+"""What the user's command lines say: flags, their values, and packages that are installed."""
 
 import re
 import shlex
@@ -15,9 +13,7 @@ _PIP: Final = re.compile(r"\b(?:pip3?\s+install|tpuctl-venv)\b((?:(?!\s--\s)[^;&
 
 
 def commands(spec: Spec, facts: SourceFacts) -> Iterator[tuple[str, str]]:
-    """
-    Yield where and text of everything that a shell runs: setup, command, and the lines of shell scripts.
-    """
+    """Yield where and text of everything that a shell runs: setup, command, and the lines of shell scripts."""
     yield "job.setup", joined(spec.job.setup)
     yield "job.command", joined(spec.job.command)
     for line in facts.lines:
@@ -31,17 +27,13 @@ def _is_shell(file: str) -> bool:
 
 
 def flag(text: str, *names: str) -> str | None:
-    """
-    Return the value of the first of the long flags in a command line, or None.
-    """
+    """Return the value of the first of the long flags in a command line, or None."""
     found = re.search(rf"(?:^|\s)(?:{'|'.join(map(re.escape, names))})(?:=|\s+)(\S+)", text)
     return found[1].strip("\"'") if found else None
 
 
 def installs(text: str) -> Iterator[tuple[str, ...]]:
-    """
-    Yield the words of each `pip install` or `tpuctl-venv` in a command line, up to what it then runs.
-    """
+    """Yield the words of each `pip install` or `tpuctl-venv` in a command line, up to what it then runs."""
     for found in _PIP.finditer(text):
         try:
             yield tuple(shlex.split(found[1]))
@@ -51,16 +43,12 @@ def installs(text: str) -> Iterator[tuple[str, ...]]:
 
 
 def runs_fairseq(spec: Spec, facts: SourceFacts) -> str | None:
-    """
-    Return the first command line that trains with fairseq, or None.
-    """
+    """Return the first command line that trains with fairseq, or None."""
     return next((text for _, text in commands(spec, facts) if re.search(r"\bfairseq-train\b", text)), None)
 
 
 def is_lost(path: str, kept: str = "") -> bool:
-    """
-    Say whether a literal path lies on the machine's own disk, outside *kept* (which the agent commits).
-    """
+    """Say whether a literal path lies on the machine's own disk, outside *kept* (which the agent commits)."""
     plain = path.strip("\"'")
     if not plain or "$" in plain or "://" in plain or plain.startswith(("-", "{")):
         return False

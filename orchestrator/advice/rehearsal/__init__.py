@@ -1,3 +1,1 @@
-"""
-What a rehearsal does to a run, and how it is judged.
-"""
+"""What a rehearsal does to a run, and how it is judged."""

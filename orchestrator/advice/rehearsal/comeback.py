@@ -1,6 +1,4 @@
-"""
-How a job came back from one injected failure: from where it went on, and what that cost.
-"""
+"""How a job came back from one injected failure: from where it went on, and what that cost."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -53,16 +51,12 @@ class Comeback:
     parts: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, object]:
-        """
-        Return it as `--json` prints it.
-        """
+        """Return it as `--json` prints it."""
         return {**asdict(self), "kill": self.kill.value, "fault": self.fault.value if self.fault else None}
 
 
 def comeback_of(blow: Blow, life: Life, unbroken: Life | None = None) -> Comeback:
-    """
-    Find the next incarnation that trained, and compare where it went on with what had been saved.
-    """
+    """Find the next incarnation that trained, and compare where it went on with what had been saved."""
     chain = life.chain
     later = [chain[n] for n in chain if n > blow.incarnation]
     wrote = {save.incarnation for save in life.written}
@@ -110,9 +104,7 @@ def comeback_of(blow: Blow, life: Life, unbroken: Life | None = None) -> Comebac
 
 
 def settled(comebacks: Sequence[Comeback]) -> tuple[Comeback, ...]:
-    """
-    Let one way back explain another: a script that ignores its checkpoint once ignores it each time.
-    """
+    """Let one way back explain another: a script that ignores its checkpoint once ignores it each time."""
     known = {c.fault for c in comebacks} & {Fault.IGNORED, Fault.ANEW}
     if len(known) != 1:
         return tuple(comebacks)
@@ -128,9 +120,7 @@ def _few(steps: list[int]) -> str:
 
 
 def _parts(blow: Blow, after: Heartbeat, *, told: bool) -> dict[str, float]:
-    """
-    Return the seconds of each part that is known; of the first step only where steps are *told*.
-    """
+    """Return the seconds of each part that is known; of the first step only where steps are *told*."""
     marks = {**after.timings, "": blow.at}
     return {
         name: max(0.0, marks[end] - marks[begin])
@@ -140,9 +130,7 @@ def _parts(blow: Blow, after: Heartbeat, *, told: bool) -> dict[str, float]:
 
 
 def _trained(beat: Heartbeat) -> bool:
-    """
-    Say whether a machine made a step: it was seen, or the job ended so soon after that only its save was.
-    """
+    """Say whether a machine made a step: it was seen, or the job ended so soon after that only its save was."""
     saved = (beat.committed_step or 0) > (beat.resumed_from or 0)
     return "first_step" in beat.timings or (beat.phase is Phase.DONE and saved)
 

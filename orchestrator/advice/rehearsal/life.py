@@ -1,6 +1,4 @@
-"""
-One run of a rehearsal, from `up` to its end, as far as it was seen.
-"""
+"""One run of a rehearsal, from `up` to its end, as far as it was seen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,9 +14,7 @@ UNTOLD = frozenset({"", "commits"})
 
 
 class Kill(Enum):
-    """
-    Name the ways in which a rehearsal takes machines away.
-    """
+    """Name the ways in which a rehearsal takes machines away."""
 
     NOTICE = "notice"
     KILL = "kill"
@@ -46,9 +42,7 @@ class Blow:
 
 @dataclass(frozen=True)
 class Save:
-    """
-    Name a complete checkpoint and the incarnation that made it.
-    """
+    """Name a complete checkpoint and the incarnation that made it."""
 
     step: int
     incarnation: int
@@ -78,46 +72,34 @@ class Life:
 
     @property
     def done(self) -> bool:
-        """
-        Say whether the job reached its end.
-        """
+        """Say whether the job reached its end."""
         return self.outcome is Outcome.DONE
 
     @property
     def chain(self) -> dict[int, Heartbeat]:
-        """
-        Return the last report of worker 0 of each incarnation, oldest first.
-        """
+        """Return the last report of worker 0 of each incarnation, oldest first."""
         return {b.incarnation: b for b in sorted(self.beats, key=lambda b: b.incarnation) if b.worker == 0}
 
     @property
     def tells_steps(self) -> bool:
-        """
-        Say whether the job told steps, which are more than those of its checkpoints.
-        """
+        """Say whether the job told steps, which are more than those of its checkpoints."""
         return any(b.progress_from not in UNTOLD for b in self.beats)
 
     @property
     def silent(self) -> bool:
-        """
-        Say whether neither a step nor a checkpoint was ever seen.
-        """
+        """Say whether neither a step nor a checkpoint was ever seen."""
         committed = any(b.committed_step is not None for b in self.beats)
         return not self.saves and not self.steps and not committed
 
     @property
     def loss(self) -> float | None:
-        """
-        Return the last loss that the last incarnation reported.
-        """
+        """Return the last loss that the last incarnation reported."""
         chain = self.chain
         return chain[max(chain)].loss if chain else None
 
     @property
     def seconds(self) -> float | None:
-        """
-        Return the seconds from the first machine's boot to the last report, None when nobody reported.
-        """
+        """Return the seconds from the first machine's boot to the last report, None when nobody reported."""
         if not self.beats:
             return None
         started = min(b.timings.get("boot", b.updated) for b in self.beats)
@@ -125,17 +107,13 @@ class Life:
 
     @property
     def failed(self) -> Heartbeat | None:
-        """
-        Return the report of the worker whose job failed.
-        """
+        """Return the report of the worker whose job failed."""
         ended = [b for b in self.beats if b.phase is not Phase.DONE]
         return max(ended, key=lambda b: (b.incarnation, b.updated), default=None)
 
     @property
     def pace(self) -> Pace:
-        """
-        Return what the moments of failures in another run are chosen by.
-        """
+        """Return what the moments of failures in another run are chosen by."""
         last = max(self.steps, default=None) if self.tells_steps else None
         marks = [(b.updated, [b.timings.get(m, 0.0) for m in ("setup_done", "spawned")]) for b in self.beats]
         spans = [updated - max(begun) for updated, begun in marks if max(begun)]

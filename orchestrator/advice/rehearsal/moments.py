@@ -1,6 +1,4 @@
-"""
-When a rehearsal injects a failure: what people ask for, what is chosen otherwise, and whether it has come.
-"""
+"""When a rehearsal injects a failure: what people ask for, what is chosen otherwise, and whether it has come."""
 
 import re
 from dataclasses import dataclass
@@ -10,9 +8,7 @@ from orchestrator.domain.units import Duration
 
 
 class Sign(Enum):
-    """
-    Name what a moment is told by.
-    """
+    """Name what a moment is told by."""
 
     STEP = "step"
     CHECKPOINT = "checkpoint"
@@ -36,9 +32,7 @@ class Moment:
 
     @classmethod
     def parse(cls, text: str) -> "Moment":
-        """
-        Read `step:100`, `checkpoint:2`, `time:90s` or `log:REGEX`; raise ValueError that says what is wrong.
-        """
+        """Read `step:100`, `checkpoint:2`, `time:90s` or `log:REGEX`; raise ValueError that says what is wrong."""
         word, _, value = text.partition(":")
         sign = next((one for one in Sign if one.value == word), None)
         if sign is None or not value:
@@ -82,9 +76,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Pace:
-    """
-    Hold what an undisturbed run has shown: its last step, how many checkpoints, and how long the job ran.
-    """
+    """Hold what an undisturbed run has shown: its last step, how many checkpoints, and how long the job ran."""
 
     last_step: int | None
     saves: int
@@ -92,9 +84,7 @@ class Pace:
 
 
 def come(moment: Moment, shown: Shown) -> bool:
-    """
-    Say whether the moment has come.
-    """
+    """Say whether the moment has come."""
     if moment.saved and shown.saved <= 0:
         return False
     if moment.sign is Sign.STEP:

@@ -1,6 +1,4 @@
-"""
-Compare two checkpoints of one step by their bytes: whether two runs have made the same model.
-"""
+"""Compare two checkpoints of one step by their bytes: whether two runs have made the same model."""
 
 import re
 from collections import Counter
@@ -21,9 +19,7 @@ STAMPED = frozenset({"metadata.json"})
 
 @dataclass(frozen=True)
 class FilePrint:
-    """
-    Tell the bytes of one file: its sha256, and for a zip archive (npz, pt, keras) each member's CRC-32.
-    """
+    """Tell the bytes of one file: its sha256, and for a zip archive (npz, pt, keras) each member's CRC-32."""
 
     sha256: str
     members: Mapping[str, int] | None = None
@@ -33,9 +29,7 @@ Prints = Mapping[str, FilePrint]
 
 
 class Likeness(Enum):
-    """
-    Name the result of a comparison.
-    """
+    """Name the result of a comparison."""
 
     SAME = "same"
     DIFFERENT = "different"
@@ -44,9 +38,7 @@ class Likeness(Enum):
 
 @dataclass(frozen=True)
 class Comparison:
-    """
-    Hold the result: over how many *files* of which *step*, and which of them *differ*.
-    """
+    """Hold the result: over how many *files* of which *step*, and which of them *differ*."""
 
     likeness: Likeness
     step: int
@@ -55,9 +47,7 @@ class Comparison:
 
 
 def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Comparison | None:
-    """
-    Compare the newest step that both have; None when there is none.
-    """
+    """Compare the newest step that both have; None when there is none."""
     common = set(ours) & set(theirs)
     if not common:
         return None
@@ -78,9 +68,7 @@ def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Compari
 
 
 def _told(prints: Prints) -> Prints:
-    """
-    Return the files that hold what was learnt; all of them where they all look like notes.
-    """
+    """Return the files that hold what was learnt; all of them where they all look like notes."""
     return {name: one for name, one in prints.items() if not NOTES.search(name)} or prints
 
 

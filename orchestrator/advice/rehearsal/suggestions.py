@@ -1,14 +1,10 @@
-"""
-What to do about what a rehearsal has found.
-"""
+"""What to do about what a rehearsal has found."""
 
 from enum import Enum
 
 
 class Cause(Enum):
-    """
-    Name why a rehearsal did not end as it should.
-    """
+    """Name why a rehearsal did not end as it should."""
 
     SILENT = "nothing-seen"
     TOO_SHORT = "too-short"
@@ -67,9 +63,7 @@ _TEXTS = {
 
 
 def advice_of(cause: Cause, same_until: int | None = None) -> str:
-    """
-    Return what to do; *same_until* is the last step at which both runs had the same loss.
-    """
+    """Return what to do; *same_until* is the last step at which both runs had the same loss."""
     text = _TEXTS[cause]
     if cause is Cause.DIFFERENT and same_until is not None:
         return f"the loss is the same up to step {same_until}, then it differs; {text}"

@@ -1,6 +1,4 @@
-"""
-Judge a rehearsal: whether the job came back from every failure, and what each one cost.
-"""
+"""Judge a rehearsal: whether the job came back from every failure, and what each one cost."""
 
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -17,9 +15,7 @@ SAME_LOSS = 1e-6
 
 
 class Word(Enum):
-    """
-    Name the verdicts.
-    """
+    """Name the verdicts."""
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
     FAIL = "FAIL"
@@ -27,9 +23,7 @@ class Word(Enum):
 
 
 class Run(Enum):
-    """
-    Name the two runs of a rehearsal.
-    """
+    """Name the two runs of a rehearsal."""
 
     UNBROKEN = "unbroken"
     BROKEN = "broken"
@@ -37,9 +31,7 @@ class Run(Enum):
 
 @dataclass(frozen=True)
 class Crash:
-    """
-    Hold how a run failed: the exit status of the job, None where there is none, and its last lines.
-    """
+    """Hold how a run failed: the exit status of the job, None where there is none, and its last lines."""
 
     run: Run
     outcome: Outcome | None
@@ -96,9 +88,7 @@ class Verdict:
 
     @property
     def word(self) -> Word:
-        """
-        Return the verdict in a word.
-        """
+        """Return the verdict in a word."""
         if self.survives:
             return Word.PASS
         return Word.INCONCLUSIVE if self._recovered else Word.FAIL
@@ -109,17 +99,13 @@ class Verdict:
 
     @property
     def same_bytes(self) -> bool | None:
-        """
-        Say whether both runs left the same checkpoint, None where that is not known.
-        """
+        """Say whether both runs left the same checkpoint, None where that is not known."""
         if self.bytes is None or self.bytes.likeness is Likeness.UNKNOWN:
             return None
         return self.bytes.likeness is Likeness.SAME
 
     def as_dict(self) -> dict[str, object]:
-        """
-        Return the verdict as `--json` prints it.
-        """
+        """Return the verdict as `--json` prints it."""
         crash = self.crash and {
             **asdict(self.crash),
             "run": self.crash.run.value,
@@ -149,9 +135,7 @@ class Verdict:
 
 
 def judge(broken: Life, unbroken: Life | None, missed: int = 0) -> Verdict:
-    """
-    Return the verdict over a run with failures; *unbroken* is a run of the same job without any.
-    """
+    """Return the verdict over a run with failures; *unbroken* is a run of the same job without any."""
     comebacks = settled([comeback_of(blow, broken, unbroken) for blow in broken.blows])
     loss, whole = broken.loss, unbroken.loss if unbroken else None
     same = None if loss is None or whole is None else isclose(loss, whole, rel_tol=SAME_LOSS)
@@ -179,9 +163,7 @@ def judge(broken: Life, unbroken: Life | None, missed: int = 0) -> Verdict:
 
 
 def judge_crash(unbroken: Life) -> Verdict:
-    """
-    Return the verdict over a job that fails with no failure injected.
-    """
+    """Return the verdict over a job that fails with no failure injected."""
     crash = _crash(Run.UNBROKEN, unbroken)
     found = Verdict(
         False, (), None, unbroken.loss, None, unbroken.torn, None, (), silent=unbroken.silent, crash=crash
@@ -231,9 +213,7 @@ def _more(broken: Life, unbroken: Life | None) -> float:
 
 
 def _parting(broken: Life, unbroken: Life) -> Parting | None:
-    """
-    Find the last step up to which both runs had the same losses; None when no step is known of both.
-    """
+    """Find the last step up to which both runs had the same losses; None when no step is known of both."""
     whole = dict(point for points in unbroken.losses.values() for point in points)
     same: int | None = None
     last: dict[int, tuple[int, float]] = {}

@@ -1,6 +1,4 @@
-"""
-In what two recordings differ: fields and types, answers, texts, machines, times.
-"""
+"""In what two recordings differ: fields and types, answers, texts, machines, times."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -16,9 +14,7 @@ SECONDS = 10.0
 
 
 class Topic(Enum):
-    """
-    Name what a difference is about. Times are told; they do not make two clouds different.
-    """
+    """Name what a difference is about. Times are told; they do not make two clouds different."""
 
     FIELDS = "fields and types"
     STATUS = "status"
@@ -29,9 +25,7 @@ class Topic(Enum):
 
 @dataclass(frozen=True)
 class Difference:
-    """
-    Hold one difference: what both sides said, in words of the recordings.
-    """
+    """Hold one difference: what both sides said, in words of the recordings."""
 
     topic: Topic
     where: str
@@ -40,9 +34,7 @@ class Difference:
 
 
 def differences(recorded: Recording, here: Recording) -> list[Difference]:
-    """
-    Return in what a recording differs from a replay *here*, by topic.
-    """
+    """Return in what a recording differs from a replay *here*, by topic."""
     return [
         *_fields(recorded, here),
         *_statuses(recorded, here),
@@ -56,9 +48,7 @@ Shapes = dict[str, dict[str, set[str]]]
 
 
 def _fields(recorded: Recording, here: Recording) -> Iterator[Difference]:
-    """
-    Compare the answers of calls that both sides made; which calls are made is a matter of chance.
-    """
+    """Compare the answers of calls that both sides made; which calls are made is a matter of chance."""
     theirs, ours = _answers(recorded), _answers(here)
     for call in sorted(set(theirs) & set(ours)):
         for path in sorted(set(theirs[call]) | set(ours[call])):
@@ -78,9 +68,7 @@ def _answers(recording: Recording) -> Shapes:
 
 
 def _types(kinds: set[str]) -> set[str]:
-    """
-    Return the JSON types: a word of an enumeration is a string.
-    """
+    """Return the JSON types: a word of an enumeration is a string."""
     plain = {"null", "boolean", "number", "object", "empty"}
     return {kind if kind in plain else "string" for kind in kinds}
 

@@ -1,6 +1,4 @@
-"""
-What a self-test may cost and how long it may live, settled before anything is created.
-"""
+"""What a self-test may cost and how long it may live, settled before anything is created."""
 
 from dataclasses import dataclass
 
@@ -17,9 +15,7 @@ USUAL_NO_TPU = 6 * 60.0
 
 @dataclass(frozen=True)
 class Limits:
-    """
-    Hold the time to live in seconds, the usual sum and the greatest one in USD.
-    """
+    """Hold the time to live in seconds, the usual sum and the greatest one in USD."""
 
     ttl: float
     usual_usd: float

@@ -1,6 +1,4 @@
-"""
-A recording of a self-test: what was called in which step, with which shapes, and how long it took.
-"""
+"""A recording of a self-test: what was called in which step, with which shapes, and how long it took."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,9 +26,7 @@ class Entry:
 
 @dataclass
 class Recording:
-    """
-    Hold a whole run. *head* says what ran where, *steps* how each step ended, *machines* what machines are.
-    """
+    """Hold a whole run. *head* says what ran where, *steps* how each step ended, *machines* what machines are."""
 
     head: dict[str, Any]
     entries: dict[tuple[str, str, int], Entry] = field(default_factory=dict)
@@ -38,9 +34,7 @@ class Recording:
     machines: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def lines(self) -> list[dict[str, Any]]:
-        """
-        Return the recording as the JSON lines of its file.
-        """
+        """Return the recording as the JSON lines of its file."""
         found: list[dict[str, Any]] = [{"schema": SCHEMA, **self.head}]
         found += [{"step": name, **told} for name, told in self.steps.items()]
         found += [{"machine": name, "facts": facts} for name, facts in self.machines.items()]
@@ -56,9 +50,7 @@ class Recording:
 
 
 def parse(lines: Iterable[Mapping[str, Any]]) -> Recording:
-    """
-    Return the recording of a file's lines; raise ValueError when it is none.
-    """
+    """Return the recording of a file's lines; raise ValueError when it is none."""
     head, *rest = [dict(line) for line in lines] or [{}]
     if head.pop("schema", None) != SCHEMA:
         raise ValueError(f'its first line does not say "schema": {SCHEMA}')
@@ -78,9 +70,7 @@ def parse(lines: Iterable[Mapping[str, Any]]) -> Recording:
 
 
 def merge(into: dict[str, set[str]], shape: Mapping[str, Iterable[str]]) -> None:
-    """
-    Add a shape to what was seen before.
-    """
+    """Add a shape to what was seen before."""
     for path, kinds in shape.items():
         into.setdefault(path, set()).update(kinds)
 

@@ -61,9 +61,7 @@ class Redactor:
     public: frozenset[str] = frozenset()
 
     def path(self, path: str) -> str:
-        """
-        Return the template of a request's path: words of the API and public names stay, all others go.
-        """
+        """Return the template of a request's path: words of the API and public names stay, all others go."""
         return "/".join(self._part(part) for part in path.split("/"))
 
     def _part(self, part: str) -> str:
@@ -72,9 +70,7 @@ class Redactor:
         return kept + (f":{verb}" if colon and verb in PATH_WORDS else ":{}" if colon else "")
 
     def text(self, text: str) -> str:
-        """
-        Return a message of which words of plain English and of the API are left.
-        """
+        """Return a message of which words of plain English and of the API are left."""
         for name in sorted(self.known, key=len, reverse=True):
             if name:
                 text = text.replace(name, f"<{self.known[name]}>")
@@ -89,9 +85,7 @@ class Redactor:
         return piece if fine else piece.replace(bare, PLACEHOLDER)
 
     def shape(self, value: Any) -> dict[str, list[str]]:
-        """
-        Return the shape of a JSON value: for each path of fields the types, or values of an enumeration.
-        """
+        """Return the shape of a JSON value: for each path of fields the types, or values of an enumeration."""
         found: dict[str, set[str]] = {}
         self._walk(value, "", "", found)
         return {path: sorted(kinds) for path, kinds in sorted(found.items())}
@@ -113,9 +107,7 @@ class Redactor:
             found.setdefault(path or ".", set()).add(kind_of(value, name))
 
     def errors(self, body: Any) -> list[str]:
-        """
-        Return what an error answer says, as lines: code, status, reasons, text.
-        """
+        """Return what an error answer says, as lines: code, status, reasons, text."""
         error = body.get("error") if isinstance(body, dict) else None
         if not isinstance(error, dict):
             return []
@@ -132,9 +124,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def kind_of(value: Any, name: str) -> str:
-    """
-    Return the type of a plain JSON value, or the value itself where it is a word of an enumeration.
-    """
+    """Return the type of a plain JSON value, or the value itself where it is a word of an enumeration."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else "boolean"
     if isinstance(value, int | float):
@@ -149,7 +139,5 @@ def kind_of(value: Any, name: str) -> str:
 
 
 def placeholders(names: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """
-    Return which name becomes which word; a name of fewer than three letters would spoil the texts.
-    """
+    """Return which name becomes which word; a name of fewer than three letters would spoil the texts."""
     return {name: word for word, name in names if len(name) > 2}

@@ -27,9 +27,7 @@ SURVEY_AGAIN = 20
 
 
 class Auto(Format):
-    """
-    Stand for the format that is chosen; before that for none, with a grace that is enough for each.
-    """
+    """Stand for the format that is chosen; before that for none, with a grace that is enough for each."""
 
     name = "auto"
     may_change = True
@@ -53,37 +51,27 @@ class Auto(Format):
 
     @property
     def chosen(self) -> str:
-        """
-        Return the chosen format's name, empty as long as there is none.
-        """
+        """Return the chosen format's name, empty as long as there is none."""
         return self._chosen.name if self._chosen else ""
 
     @property
     def stopped_codes(self) -> FrozenSet[int]:  # type: ignore[override]
-        """
-        Return the chosen format's.
-        """
+        """Return the chosen format's."""
         return self._chosen.stopped_codes if self._chosen else frozenset()
 
     @property
     def zero_proves(self) -> bool:  # type: ignore[override]
-        """
-        Return the chosen format's.
-        """
+        """Return the chosen format's."""
         return self._chosen.zero_proves if self._chosen else True
 
     @property
     def pointers(self) -> Tuple[str, ...]:  # type: ignore[override]
-        """
-        Return the chosen format's, in every folder that holds saves.
-        """
+        """Return the chosen format's, in every folder that holds saves."""
         names = self._chosen.pointers if self._chosen else ()
         return tuple(_joined(base, name) for base in self._bases for name in names)
 
     def adopt(self, name: str, base: Optional[str] = None) -> None:
-        """
-        Go on with the format that the newest checkpoint was committed as.
-        """
+        """Go on with the format that the newest checkpoint was committed as."""
         # What is restored may lack the file by which the folder would be recognised (fairseq, TensorFlow).
         self._adopted = base if name in self._strong else None
         if name == self._files.name:
@@ -92,9 +80,7 @@ class Auto(Format):
             self._chosen = self._strong[name]
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return the units of the chosen format, in whichever folder they are; choose it first.
-        """
+        """Return the units of the chosen format, in whichever folder they are; choose it first."""
         seen = survey(root, self._marker)
         self._claimed, self._units = seen.claimed, {}
         # Until one is chosen all are looked at, and while files are, what may take their place.
@@ -106,9 +92,7 @@ class Auto(Format):
         return [one[0] for one in self._units.values()]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Let the format judge that found the unit; the first one that has a complete save is chosen.
-        """
+        """Let the format judge that found the unit; the first one that has a complete save is chosen."""
         format_, base, inner = self._lower(unit)
         judged = format_.judge(_place(root, base), inner)
         if judged.state is State.COMPLETE and not self._is_strong() and self._chosen is not format_:
@@ -116,35 +100,25 @@ class Auto(Format):
         return judged
 
     def owns(self, unit: Unit) -> bool:
-        """
-        Leave single files out once another format is chosen.
-        """
+        """Leave single files out once another format is chosen."""
         return not (self._is_strong() and self._lower(unit)[0] is self._files)
 
     def closes(self, name: str) -> bool:
-        """
-        Ask the chosen format.
-        """
+        """Ask the chosen format."""
         return self._chosen is not None and self._chosen.closes(name.rsplit("/", 1)[-1])
 
     def resume(self, root: str, unit: Unit) -> str:
-        """
-        Ask the chosen format.
-        """
+        """Ask the chosen format."""
         format_, base, inner = self._lower(unit)
         return format_.resume(str(_place(Path(root), base)), inner)
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """
-        Ask the chosen format.
-        """
+        """Ask the chosen format."""
         format_, base, inner = self._lower(chosen)
         return format_.repair(_place(root, base), inner)
 
     def target(self, root: Path, unit: Unit) -> Optional[int]:
-        """
-        Ask the chosen format.
-        """
+        """Ask the chosen format."""
         format_, base, inner = self._lower(unit)
         return format_.target(_place(root, base), inner)
 
@@ -203,9 +177,7 @@ class Auto(Format):
                 self._units[unit.name] = (unit, format_, base, inner)
 
     def _lower(self, unit: Unit) -> Tuple[Format, str, Unit]:
-        """
-        Return the format of a unit, the folder that holds it, and the unit as that format made it.
-        """
+        """Return the format of a unit, the folder that holds it, and the unit as that format made it."""
         held = self._units.get(unit.name)
         if held is not None:
             return held[1], held[2], replace(held[3], step=unit.step if held[3].live else held[3].step)
@@ -214,18 +186,14 @@ class Auto(Format):
 
 
 def _units_of(format_: Format, root: Path, base: str) -> List[Unit]:
-    """
-    Return a format's units in a folder, the newest first; the folder of all checkpoints may itself be one.
-    """
+    """Return a format's units in a folder, the newest first; the folder of all checkpoints may itself be one."""
     if base == ROOT:
         return [Unit(UNKNOWN, root.name, root.name, live=True)]
     return sorted(format_.find(root / base), key=lambda one: one.step, reverse=True)
 
 
 def _lifted(unit: Unit, root: Path, base: str) -> Unit:
-    """
-    Return a unit as it is named from the folder of all checkpoints.
-    """
+    """Return a unit as it is named from the folder of all checkpoints."""
     if base == ROOT:
         names = tuple(sorted(one.relative_to(root).as_posix() for one in root.rglob("*") if one.is_file()))
         plain = tuple(name for name in names if not name.startswith((".restore-", ".quarantine-")))

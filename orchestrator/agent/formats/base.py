@@ -52,9 +52,7 @@ class Unit:
     leans: bool = False
 
     def holds(self, name: str) -> bool:
-        """
-        Say whether a file, named from the folder of all checkpoints, is part of it.
-        """
+        """Say whether a file, named from the folder of all checkpoints, is part of it."""
         start = "" if self.folder == "." else f"{self.folder}/"
         if self.files is None:
             return name.startswith(start)
@@ -114,30 +112,22 @@ class StoredStep:
 
 
 def nothing() -> Listing:
-    """
-    Return a level without objects.
-    """
+    """Return a level without objects."""
     return Listing((), (), lambda _name: False, lambda _name: None)
 
 
 def complete(step: Optional[int] = None, rest: int = 0) -> Judgement:
-    """
-    Return the judgement on a whole unit.
-    """
+    """Return the judgement on a whole unit."""
     return Judgement(State.COMPLETE, "", step, rest)
 
 
 def torn(why: str) -> Judgement:
-    """
-    Return the judgement on a unit with a broken file.
-    """
+    """Return the judgement on a unit with a broken file."""
     return Judgement(State.TORN, why)
 
 
 def unfinished(why: str) -> Judgement:
-    """
-    Return the judgement on a unit whose last file is not there.
-    """
+    """Return the judgement on a unit whose last file is not there."""
     return Judgement(State.UNFINISHED, why)
 
 
@@ -164,76 +154,52 @@ class Format:
 
     @property
     def chosen(self) -> str:
-        """
-        Return the name of the format in use, empty as long as `auto` has seen no save.
-        """
+        """Return the name of the format in use, empty as long as `auto` has seen no save."""
         return self.name
 
     def adopt(self, name: str, base: Optional[str] = None) -> None:
-        """
-        Go on with what the newest checkpoint was committed as, in folder *base*; only `auto` has a choice.
-        """
+        """Go on with what the newest checkpoint was committed as, in folder *base*; only `auto` has a choice."""
 
     def owns(self, unit: Unit) -> bool:
-        """
-        Say whether a unit counts, now that all are judged; `auto` finds those of several formats.
-        """
+        """Say whether a unit counts, now that all are judged; `auto` finds those of several formats."""
         return True
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return the units by their names alone, whatever they are worth. Raises OSError.
-        """
+        """Return the units by their names alone, whatever they are worth. Raises OSError."""
         raise NotImplementedError
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Read a unit's files and say what it is worth. Raises OSError when one vanishes.
-        """
+        """Read a unit's files and say what it is worth. Raises OSError when one vanishes."""
         raise NotImplementedError
 
     def closes(self, name: str) -> bool:
-        """
-        Say whether a file of a unit is the one that makes it complete, so that it is uploaded last.
-        """
+        """Say whether a file of a unit is the one that makes it complete, so that it is uploaded last."""
         return False
 
     def follows(self, name: str) -> bool:
-        """
-        Say whether each machine writes such a file beside the save of worker 0, which goes on without it.
-        """
+        """Say whether each machine writes such a file beside the save of worker 0, which goes on without it."""
         return _RANDOM.fullmatch(name.rpartition("/")[2]) is not None
 
     def resume(self, root: str, unit: Unit) -> str:
-        """
-        Return what the job is given to resume from: a path.
-        """
+        """Return what the job is given to resume from: a path."""
         first = unit.files[0] if unit.folder == "." and unit.files else unit.folder
         return f"{root.rstrip('/')}/{first}"
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """
-        Make the framework choose *chosen* at its start; return what was changed. Raises OSError.
-        """
+        """Make the framework choose *chosen* at its start; return what was changed. Raises OSError."""
         return []
 
     def target(self, root: Path, unit: Unit) -> Optional[int]:
-        """
-        Return the last step of the training as the checkpoint knows it.
-        """
+        """Return the last step of the training as the checkpoint knows it."""
         return None
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """
-        Yield the steps that the job wrote to the bucket itself, newest first.
-        """
+        """Yield the steps that the job wrote to the bucket itself, newest first."""
         return iter(())
 
 
 def entries(root: Path) -> List[Path]:
-    """
-    Return what lies in a folder, sorted; hidden names are the agent's or the framework's own.
-    """
+    """Return what lies in a folder, sorted; hidden names are the agent's or the framework's own."""
     try:
         return sorted(path for path in root.iterdir() if not path.name.startswith("."))
     except FileNotFoundError:

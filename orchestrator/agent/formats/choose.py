@@ -1,6 +1,4 @@
-"""
-The formats by their names.
-"""
+"""The formats by their names."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ NAMES = ("marker", *FORMATS, "auto")
 
 
 def format_of(name: str, marker: str) -> Format:
-    """
-    Return a format; *marker* is the file name of the user's own.
-    """
+    """Return a format; *marker* is the file name of the user's own."""
     if name == "auto":
         return Auto(marker)
     return Marker(marker) if name == "marker" else FORMATS[name]()

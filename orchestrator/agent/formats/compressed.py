@@ -1,6 +1,4 @@
-"""
-Whether a compressed file is whole: gzip, bzip2, xz, and the zlib that joblib writes.
-"""
+"""Whether a compressed file is whole: gzip, bzip2, xz, and the zlib that joblib writes."""
 
 from __future__ import annotations
 

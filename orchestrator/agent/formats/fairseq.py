@@ -32,9 +32,7 @@ class Fairseq(Format):
     wants = f"{LAST}, or a whole checkpoint_EPOCH_UPDATE.pt"
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return the files that fairseq may resume from, and unfinished ones; the best ones are copies.
-        """
+        """Return the files that fairseq may resume from, and unfinished ones; the best ones are copies."""
         found = []
         for path in entries(root):
             plain = re.sub(r"\.tmp$", "", path.name)
@@ -47,9 +45,7 @@ class Fairseq(Format):
         return found
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Check the whole archive, and read the updates where the name does not tell them.
-        """
+        """Check the whole archive, and read the updates where the name does not tell them."""
         path = root / unit.name
         if unit.name.endswith(_STAGING):
             return unfinished("it was never renamed")
@@ -60,9 +56,7 @@ class Fairseq(Format):
         return torn(f"{unit.name} holds no number of updates") if updates is None else complete(updates)
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """
-        Make `checkpoint_last.pt` hold the chosen step.
-        """
+        """Make `checkpoint_last.pt` hold the chosen step."""
         last, source = root / LAST, root / chosen.name
         if source == last or (last.exists() and self._step_of_last(root) == self._step_of(root, chosen)):
             return []

@@ -1,6 +1,4 @@
-"""
-Whether a single file is whole, by what its first bytes say that it is.
-"""
+"""Whether a single file is whole, by what its first bytes say that it is."""
 
 from __future__ import annotations
 

@@ -53,9 +53,7 @@ class Files(Format):
         self._saves: Dict[Tuple[str, ...], Saves] = {}
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return the newest save, and the older numbered files.
-        """
+        """Return the newest save, and the older numbered files."""
         names = [path.relative_to(root).as_posix() for path in self._walk(root, root, 0)]
         # A folder of nothing but a process's random numbers is worker 0's save, seen from another machine.
         saved = {name.rpartition("/")[0] for name in names if not self.follows(name)}
@@ -74,9 +72,7 @@ class Files(Format):
         return units
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Read every file to its end; of the newest save also the step that it tells.
-        """
+        """Read every file to its end; of the newest save also the step that it tells."""
         unknown = False
         saves = self._saves.get(unit.files or ())
         sides = {one.name for one in saves.head if one.side} if saves else set()
@@ -95,16 +91,12 @@ class Files(Format):
         return complete(UNKNOWN if step is None else step, rest)
 
     def resume(self, root: str, unit: Unit) -> str:
-        """
-        Return the file that most likely holds the state, or the folder of a save that is one.
-        """
+        """Return the file that most likely holds the state, or the folder of a save that is one."""
         saves = self._saves.get(unit.files or ())
         return f"{root.rstrip('/')}/{main_of(saves) if saves else (unit.files or ('',))[0]}"
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """
-        Yield the files in the bucket, where each one is there whole or not at all.
-        """
+        """Yield the files in the bucket, where each one is there whole or not at all."""
         saves = group(list(among(listing.names[:MOST_OBJECTS], unknown)))
         main = [one for one in saves.newest or saves.head if not one.side]
         if main:
@@ -140,9 +132,7 @@ class Files(Format):
 
 
 def _step(root: Path, saves: Saves) -> Optional[int]:
-    """
-    Return the step of the newest save: by its names, and by what is in the files that are replaced in place.
-    """
+    """Return the step of the newest save: by its names, and by what is in the files that are replaced in place."""
     steps: List[int] = []
     epochs: List[int] = []
     for one in saves.head:
@@ -164,9 +154,7 @@ def _step(root: Path, saves: Saves) -> Optional[int]:
 
 
 def _is_link_inside(root: Path, path: Path) -> bool:
-    """
-    Say whether a path is a link to another file of the folder: links are brought back as links.
-    """
+    """Say whether a path is a link to another file of the folder: links are brought back as links."""
     if not path.is_symlink():
         return False
     return os.path.realpath(str(path)).startswith(os.path.realpath(str(root)) + os.sep)

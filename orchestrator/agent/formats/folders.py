@@ -1,6 +1,4 @@
-"""
-Folders of one step whose last file is known: torch.distributed.checkpoint, accelerate and Levanter.
-"""
+"""Folders of one step whose last file is known: torch.distributed.checkpoint, accelerate and Levanter."""
 
 from __future__ import annotations
 
@@ -36,15 +34,11 @@ class StepFolders(Format):
     last = ""
 
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
-        """
-        Say whether a folder of that name, with these names in it, is a step of this format.
-        """
+        """Say whether a folder of that name, with these names in it, is a step of this format."""
         raise NotImplementedError
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return the step folders.
-        """
+        """Return the step folders."""
         found = []
         for path in entries(root):
             if path.is_dir() and self.mine(path.name, names_in(path)):
@@ -53,37 +47,27 @@ class StepFolders(Format):
         return found
 
     def closes(self, name: str) -> bool:
-        """
-        Say whether this is the file that is written last.
-        """
+        """Say whether this is the file that is written last."""
         return name == self.last
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """
-        Yield the steps in the bucket.
-        """
+        """Yield the steps in the bucket."""
         return folders_with(listing, self.last)
 
 
 class Distributed(StepFolders):
-    """
-    torch.distributed.checkpoint: a file of each process, then `.metadata`, renamed into place.
-    """
+    """torch.distributed.checkpoint: a file of each process, then `.metadata`, renamed into place."""
 
     name = "dcp"
     wants = "a folder with *.distcp files and .metadata"
     last = ".metadata"
 
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
-        """
-        Look for the files of the processes.
-        """
+        """Look for the files of the processes."""
         return self.last in names or any(one.endswith(".distcp") for one in names)
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Ask for the metadata, and for files that are not empty.
-        """
+        """Ask for the metadata, and for files that are not empty."""
         folder = root / unit.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
@@ -105,15 +89,11 @@ class Accelerate(StepFolders):
     last = "random_states_0.pkl"
 
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
-        """
-        Look for random states, or for an optimizer beside a model.
-        """
+        """Look for random states, or for an optimizer beside a model."""
         return self.last in names or ("optimizer.bin" in names and "trainer_state.json" not in names)
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Read every file to its end.
-        """
+        """Read every file to its end."""
         folder = root / unit.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
@@ -125,9 +105,7 @@ class Accelerate(StepFolders):
 
 
 class Levanter(StepFolders):
-    """
-    Levanter: `step-N` with the arrays, then `metadata.json`, which names the step.
-    """
+    """Levanter: `step-N` with the arrays, then `metadata.json`, which names the step."""
 
     name = "levanter"
     wants = "a folder step-N with metadata.json"
@@ -135,16 +113,12 @@ class Levanter(StepFolders):
     _folder = re.compile(r"step-\d+")
 
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
-        """
-        Look at the name, and for arrays in folders of their own.
-        """
+        """Look at the name, and for arrays in folders of their own."""
         arrays = bool({"model", "opt_state", "training_key", "model_averaging"} & names)
         return self._folder.fullmatch(name) is not None and (arrays or self.last in names)
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Ask for the metadata of this step.
-        """
+        """Ask for the metadata of this step."""
         path = root / unit.folder / self.last
         if not path.is_file():
             return unfinished(f"no {self.last} in it")
@@ -156,9 +130,7 @@ class Levanter(StepFolders):
 
 
 def names_in(folder: Path) -> AbstractSet[str]:
-    """
-    Return the names in a folder, hidden ones too; none when it vanishes.
-    """
+    """Return the names in a folder, hidden ones too; none when it vanishes."""
     try:
         return {path.name for path in folder.iterdir()}
     except OSError:

@@ -38,16 +38,12 @@ class HuggingFace(Format):
     zero_proves = False
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return the folders `checkpoint-N`.
-        """
+        """Return the folders `checkpoint-N`."""
         named = [(_FOLDER.fullmatch(path.name), path) for path in entries(root)]
         return [Unit(int(match[1]), path.name, path.name) for match, path in named if match and path.is_dir()]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Check the state first: it is written last, so without it the save never ended.
-        """
+        """Check the state first: it is written last, so without it the save never ended."""
         folder = root / unit.folder
         if (folder / SENTINEL).exists():
             return unfinished(f"{SENTINEL} is there")
@@ -66,15 +62,11 @@ class HuggingFace(Format):
         return torn(fault) if fault else complete()
 
     def closes(self, name: str) -> bool:
-        """
-        Say whether this is the state file.
-        """
+        """Say whether this is the state file."""
         return name == STATE
 
     def target(self, root: Path, unit: Unit) -> Optional[int]:
-        """
-        Return `max_steps` of the training.
-        """
+        """Return `max_steps` of the training."""
         return whole_number((json_object(root / unit.folder / STATE) or {}).get("max_steps"))
 
 
@@ -101,9 +93,7 @@ def _model_fault(folder: Path) -> str:
 
 
 def _resume_fault(folder: Path) -> str:
-    """
-    Return what keeps optimizer, schedule or random numbers from being restored.
-    """
+    """Return what keeps optimizer, schedule or random numbers from being restored."""
     random = sorted(folder.glob("rng_state*.pth"))
     if not random:
         return "no rng_state.pth"

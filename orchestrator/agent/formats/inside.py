@@ -1,6 +1,4 @@
-"""
-The step that a single file tells in its content. What is not there is None; nothing foreign is run.
-"""
+"""The step that a single file tells in its content. What is not there is None; nothing foreign is run."""
 
 from __future__ import annotations
 
@@ -28,18 +26,14 @@ _ERRORS = (ValueError, KeyError, TypeError, IndexError, AttributeError, zipfile.
 
 @dataclass(frozen=True)
 class Told:
-    """
-    Hold what a file tells of the progress: its step, and its epoch.
-    """
+    """Hold what a file tells of the progress: its step, and its epoch."""
 
     step: Optional[int] = None
     epoch: Optional[int] = None
 
 
 def told_by(path: Path) -> Told:
-    """
-    Return what a whole file tells. Raises OSError.
-    """
+    """Return what a whole file tells. Raises OSError."""
     name = path.name.lower()
     try:
         if name.endswith(".safetensors"):
@@ -62,9 +56,7 @@ def told_by(path: Path) -> Told:
 
 
 def _among(state: Any) -> Told:
-    """
-    Look for the known keys, in the state itself first.
-    """
+    """Look for the known keys, in the state itself first."""
     found = Told()
     for one in _levels(state):
         step = next((n for n in (_number(one.get(key)) for key in STEPS) if n is not None), None)
@@ -104,9 +96,7 @@ def _safetensors_metadata(path: Path) -> Any:
 
 
 def _arrays(path: Path) -> Any:
-    """
-    Return the whole numbers of an npz archive, by their names.
-    """
+    """Return the whole numbers of an npz archive, by their names."""
     found = {}
     with zipfile.ZipFile(str(path)) as archive:
         for entry in archive.infolist():

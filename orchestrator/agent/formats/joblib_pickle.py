@@ -21,9 +21,7 @@ _HEAD = 4 << 20
 
 
 def joblib_fault(path: Path, otherwise: str) -> str:
-    """
-    Return what is wrong with a file of joblib, and *otherwise* for a file that is none. Raises OSError.
-    """
+    """Return what is wrong with a file of joblib, and *otherwise* for a file that is none. Raises OSError."""
     size = path.stat().st_size
     with path.open("rb") as file:
         if _NAME not in file.read(_HEAD):
@@ -42,27 +40,21 @@ def joblib_fault(path: Path, otherwise: str) -> str:
 
 
 class _Wrapper(Blank):
-    """
-    Stand for joblib's NumpyArrayWrapper.
-    """
+    """Stand for joblib's NumpyArrayWrapper."""
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
 
 class _Type(Blank):
-    """
-    Stand for numpy.dtype: `f8`, `U12`, `V16`, `O8`.
-    """
+    """Stand for numpy.dtype: `f8`, `U12`, `V16`, `O8`."""
 
     def __init__(self, code: Any = "", *_more: Any) -> None:
         super().__init__()
         self.code = str(code)
 
     def size(self) -> int:
-        """
-        Return the bytes of an item. Raises ValueError for a type that is none.
-        """
+        """Return the bytes of an item. Raises ValueError for a type that is none."""
         found = re.fullmatch(r"[<>|=]?([a-zA-Z?])(\d*)", self.code)
         if found is None:
             raise ValueError(self.code)
@@ -73,9 +65,7 @@ _IN_PYTHON: Any = pickle._Unpickler  # noqa: SLF001 (joblib takes it too)
 
 
 class _Reader(_IN_PYTHON):  # type: ignore[misc]
-    """
-    Go over the arrays. The reader in C has no place to do that.
-    """
+    """Go over the arrays. The reader in C has no place to do that."""
 
     dispatch: ClassVar[Dict[int, Any]] = dict(_IN_PYTHON.dispatch)
 
@@ -84,9 +74,7 @@ class _Reader(_IN_PYTHON):  # type: ignore[misc]
         self._file = file
 
     def find_class(self, module: str, name: str) -> Any:
-        """
-        Return a class that stands for the real one.
-        """
+        """Return a class that stands for the real one."""
         if module == "joblib.numpy_pickle" and name == "NumpyArrayWrapper":
             return _Wrapper
         return _Type if (module, name) == ("numpy", "dtype") else plain_class(module, name)

@@ -19,17 +19,13 @@ BACKUP = ".bkp"
 
 
 class Keras(Format):
-    """
-    Check the pair, and the older pair that `double_checkpoint=True` keeps.
-    """
+    """Check the pair, and the older pair that `double_checkpoint=True` keeps."""
 
     name = "keras"
     wants = f"{WEIGHTS} and {METADATA}, as BackupAndRestore writes them"
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return the pair and its backup, if any file of them is there.
-        """
+        """Return the pair and its backup, if any file of them is there."""
         found = []
         for rank, suffix in enumerate((BACKUP, "")):
             files = (WEIGHTS + suffix, METADATA + suffix)
@@ -39,9 +35,7 @@ class Keras(Format):
         return found
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Check both files.
-        """
+        """Check both files."""
         suffix = BACKUP if unit.name.endswith(BACKUP) else ""
         weights, metadata = root / (WEIGHTS + suffix), root / (METADATA + suffix)
         for path in (weights, metadata):
@@ -57,15 +51,11 @@ class Keras(Format):
         return torn(f"{metadata.name} tells no epoch") if epoch is None else complete(epoch)
 
     def closes(self, name: str) -> bool:
-        """
-        Say whether this is the metadata.
-        """
+        """Say whether this is the metadata."""
         return name.startswith(METADATA)
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """
-        Yield the pair in the bucket, where Keras uploads each file whole.
-        """
+        """Yield the pair in the bucket, where Keras uploads each file whole."""
         value = json_value(listing.read(METADATA)) if METADATA in listing.names else None
         epoch = whole_number((value or {}).get("epoch"))
         if epoch is not None or WEIGHTS in listing.names:
@@ -74,9 +64,7 @@ class Keras(Format):
             yield StoredStep(epoch or 0, WEIGHTS, there, why, (WEIGHTS, METADATA))
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """
-        Put the older pair in the place of the one that is not used.
-        """
+        """Put the older pair in the place of the one that is not used."""
         if not chosen.name.endswith(BACKUP) or (root / WEIGHTS).exists():
             return []
         for name in (WEIGHTS, METADATA):

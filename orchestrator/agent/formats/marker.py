@@ -1,6 +1,4 @@
-"""
-A format of the user's own: a folder for each step, complete once the job has written the marker file, last.
-"""
+"""A format of the user's own: a folder for each step, complete once the job has written the marker file, last."""
 
 from __future__ import annotations
 
@@ -14,17 +12,13 @@ _INTEGER = re.compile(r"\d+")
 
 
 def step_of(name: str) -> Optional[int]:
-    """
-    Return the step in a name: its last integer; None when it has none.
-    """
+    """Return the step in a name: its last integer; None when it has none."""
     found = _INTEGER.findall(name)
     return int(found[-1]) if found else None
 
 
 class Marker(Format):
-    """
-    Look for folders with a number in their name and for *marker* in them.
-    """
+    """Look for folders with a number in their name and for *marker* in them."""
 
     name = "marker"
 
@@ -33,9 +27,7 @@ class Marker(Format):
         self.wants = f"a folder with a number in its name and a file {marker} in it"
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return every folder with a number in its name.
-        """
+        """Return every folder with a number in its name."""
         found = []
         for path in entries(root):
             step = step_of(path.name)
@@ -44,29 +36,21 @@ class Marker(Format):
         return found
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Ask for the marker.
-        """
+        """Ask for the marker."""
         there = (root / unit.folder / self._marker).is_file()
         return complete() if there else unfinished(f"no {self._marker} in it")
 
     def closes(self, name: str) -> bool:
-        """
-        Say whether this is the marker.
-        """
+        """Say whether this is the marker."""
         return name == self._marker
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """
-        Yield the folders in the bucket.
-        """
+        """Yield the folders in the bucket."""
         return folders_with(listing, self._marker)
 
 
 def folders_with(listing: Listing, marker: str) -> Iterator[StoredStep]:
-    """
-    Yield each folder with a number, newest first; it is complete when it holds an object named *marker*.
-    """
+    """Yield each folder with a number, newest first; it is complete when it holds an object named *marker*."""
     named = [(step_of(folder.rstrip("/")), folder.rstrip("/")) for folder in listing.folders]
     for step, folder in sorted(((s, f) for s, f in named if s is not None), reverse=True):
         there = listing.has(f"{folder}/{marker}")

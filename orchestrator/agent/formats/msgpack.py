@@ -1,6 +1,4 @@
-"""
-Walk a MessagePack file, which is what flax wrote before Orbax: whole or cut, and the numbers in its map.
-"""
+"""Walk a MessagePack file, which is what flax wrote before Orbax: whole or cut, and the numbers in its map."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _MOST = 10_000_000
 
 
 def msgpack_fault(path: Path) -> str:
-    """
-    Return what is wrong with the file: it has to hold one map and nothing after it. Raises OSError.
-    """
+    """Return what is wrong with the file: it has to hold one map and nothing after it. Raises OSError."""
     size = path.stat().st_size
     try:
         with path.open("rb") as file:
@@ -37,9 +33,7 @@ def msgpack_fault(path: Path) -> str:
 
 
 def msgpack_numbers(path: Path) -> Dict[str, int]:
-    """
-    Return the whole numbers of the outermost map, by their keys. Raises OSError and ValueError.
-    """
+    """Return the whole numbers of the outermost map, by their keys. Raises OSError and ValueError."""
     found: Dict[str, int] = {}
     with path.open("rb") as file:
         walk = _Walk(file, path.stat().st_size)
@@ -51,25 +45,19 @@ def msgpack_numbers(path: Path) -> Dict[str, int]:
 
 
 class _Walk:
-    """
-    Go over values without keeping them; ValueError where the file ends too early.
-    """
+    """Go over values without keeping them; ValueError where the file ends too early."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
         self._size = size
 
     def opens(self) -> str:
-        """
-        Return "map" when the next value is one.
-        """
+        """Return "map" when the next value is one."""
         code = self._byte()
         return "map" if 0x80 <= code <= 0x8F or code in (0xDE, 0xDF) else ""
 
     def skip(self, count: int) -> None:
-        """
-        Go over *count* values, whatever is in them.
-        """
+        """Go over *count* values, whatever is in them."""
         walked = 0
         while count:
             count += self._value() - 1
@@ -78,9 +66,7 @@ class _Walk:
                 raise ValueError("too many values")
 
     def map_length(self) -> int:
-        """
-        Return how many pairs the next value, a map, has.
-        """
+        """Return how many pairs the next value, a map, has."""
         code = self._byte()
         if 0x80 <= code <= 0x8F:
             return code & 15
@@ -89,9 +75,7 @@ class _Walk:
         return self._number(_COUNTED[code][0])
 
     def text(self) -> Optional[str]:
-        """
-        Return the next value if it is a short text, else go over it.
-        """
+        """Return the next value if it is a short text, else go over it."""
         place = self._file.tell()
         code = self._byte()
         length = code & 31 if 0xA0 <= code <= 0xBF else self._number(1) if code == 0xD9 else None
@@ -102,9 +86,7 @@ class _Walk:
         return self._file.read(length).decode("utf-8", "replace")
 
     def integer(self) -> Optional[int]:
-        """
-        Return the next value if it is a whole number that is not negative, else go over it.
-        """
+        """Return the next value if it is a whole number that is not negative, else go over it."""
         place = self._file.tell()
         code = self._byte()
         if code < 0x80:
@@ -116,9 +98,7 @@ class _Walk:
         return None
 
     def _value(self) -> int:
-        """
-        Go over one value's head and bytes; return how many values follow inside it.
-        """
+        """Go over one value's head and bytes; return how many values follow inside it."""
         code = self._byte()
         if code < 0x80 or code >= 0xE0:
             return 0

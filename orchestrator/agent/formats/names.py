@@ -1,6 +1,4 @@
-"""
-The step in the name of a single file, and which files are later saves of the same thing.
-"""
+"""The step in the name of a single file, and which files are later saves of the same thing."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ _PLAIN = re.compile(
 
 
 class Kind(enum.IntEnum):
-    """
-    Say what a number in a name counts. A time tells the order of saves, and no step.
-    """
+    """Say what a number in a name counts. A time tells the order of saves, and no step."""
 
     TIME = 0
     PLAIN = 1
@@ -55,9 +51,7 @@ class Numbered:
 
 
 def numbered(name: str) -> Optional[Numbered]:
-    """
-    Return the number of a file's name without its folders; None for one that is replaced in place.
-    """
+    """Return the number of a file's name without its folders; None for one that is replaced in place."""
     lower = name.lower()
     ending = _ENDING.search(lower)
     stem = lower[: ending.start()] if ending else lower
@@ -88,7 +82,5 @@ def _series(name: str, start: int, end: int) -> str:
 
 
 def _kept(match: "re.Match[str]") -> str:
-    """
-    Blank a metric; keep whole numbers after the step, which tell a rank or a part.
-    """
+    """Blank a metric; keep whole numbers after the step, which tell a rank or a part."""
     return "#" if "." in match[0] else match[0]

@@ -43,17 +43,13 @@ _SIGNS = frozenset({COMMIT_SUCCESS, METADATA, *_TREE})
 
 
 class Orbax(Format):
-    """
-    Ask for the commit file or the time of the commit; a folder's name proves nothing since 0.6.
-    """
+    """Ask for the commit file or the time of the commit; a folder's name proves nothing since 0.6."""
 
     name = "orbax"
     wants = f"a step folder with {COMMIT_SUCCESS}, or with the time of the commit in {METADATA}"
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return the step folders, staging ones too; one with a prefix (`ckpt_100`) has to look like Orbax's.
-        """
+        """Return the step folders, staging ones too; one with a prefix (`ckpt_100`) has to look like Orbax's."""
         there = [path for path in entries(root) if path.is_dir()]
         folders = [path for path in there if _STEP.fullmatch(path.name)]
         named = [path.name for path in folders if path.name[0].isdigit() or _is_orbax(path)]
@@ -66,9 +62,7 @@ class Orbax(Format):
         return [Unit(step_of(name.split(STAGING)[0]) or 0, name, name) for name in named]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Look for the commit file, then for the time of the commit, then for the layout before 0.6.
-        """
+        """Look for the commit file, then for the time of the commit, then for the layout before 0.6."""
         folder = root / unit.folder
         if unit.live:
             names = {name.partition("/")[0] for name in unit.files or ()}
@@ -89,15 +83,11 @@ class Orbax(Format):
         return complete()
 
     def closes(self, name: str) -> bool:
-        """
-        Say whether this is the commit file.
-        """
+        """Say whether this is the commit file."""
         return name == COMMIT_SUCCESS
 
     def resume(self, root: str, unit: Unit) -> str:
-        """
-        Return the folder.
-        """
+        """Return the folder."""
         return f"{root.rstrip('/')}/{unit.name if unit.files else unit.folder}"
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
@@ -131,23 +121,17 @@ class Orbax(Format):
 
 
 def is_unnumbered(folder: Path) -> bool:
-    """
-    Say whether a folder is a save that has no number: `StandardCheckpointer.save(path, force=True)`.
-    """
+    """Say whether a folder is a save that has no number: `StandardCheckpointer.save(path, force=True)`."""
     return not folder.name[-1:].isdigit() and STAGING not in folder.name and (folder / METADATA).is_file()
 
 
 def _is_orbax(folder: Path) -> bool:
-    """
-    Say whether a folder holds a file of Orbax, or its name that of a staging folder.
-    """
+    """Say whether a folder holds a file of Orbax, or its name that of a staging folder."""
     return STAGING in folder.name or any((folder / sign).exists() for sign in _SIGNS)
 
 
 def _before_metadata(folder: Path) -> Judgement:
-    """
-    Judge a folder without `_CHECKPOINT_METADATA`: a save of Orbax up to 0.5, or one that has just begun.
-    """
+    """Judge a folder without `_CHECKPOINT_METADATA`: a save of Orbax up to 0.5, or one that has just begun."""
     items = [folder, *(path for path in entries(folder) if path.is_dir())]
     if any(STAGING in path.name for path in items):
         return unfinished("an item in it was never renamed")

@@ -1,6 +1,4 @@
-"""
-A job without steps (evaluation, preprocessing): its folder is whole when it ends with status 0.
-"""
+"""A job without steps (evaluation, preprocessing): its folder is whole when it ends with status 0."""
 
 from __future__ import annotations
 
@@ -13,39 +11,29 @@ from .base import Format, Listing, StoredStep, Unit
 
 
 class Outputs(Format):
-    """
-    Know no step: one unit of all files, committed at the end. A start after a preemption begins anew.
-    """
+    """Know no step: one unit of all files, committed at the end. A start after a preemption begins anew."""
 
     name = "outputs"
     wants = "status 0, and at least one file in $TPUCTL_CHECKPOINT_DIR"
     at_end = True
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return nothing: while the job runs, no file is known to be whole.
-        """
+        """Return nothing: while the job runs, no file is known to be whole."""
         return []
 
     def resume(self, root: str, unit: Unit) -> str:
-        """
-        Return the folder itself.
-        """
+        """Return the folder itself."""
         return root.rstrip("/")
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """
-        Yield one step of everything that lies there; its name is empty, for it has no folder of its own.
-        """
+        """Yield one step of everything that lies there; its name is empty, for it has no folder of its own."""
         count = len(listing.names) + len(listing.folders)
         if count:
             yield StoredStep(1, "", complete=True, why=f"{count} objects or folders")
 
 
 def outputs_in(root: Path) -> Tuple[str, ...]:
-    """
-    Return the plain files below *root*, sorted; links, sockets and the agent's own folders are left out.
-    """
+    """Return the plain files below *root*, sorted; links, sockets and the agent's own folders are left out."""
     found = []
     for base, folders, names in os.walk(str(root)):
         folders[:] = [one for one in folders if not one.startswith((".restore-", ".quarantine-"))]

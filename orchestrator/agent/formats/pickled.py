@@ -1,6 +1,4 @@
-"""
-Read plain values out of a pickle, and walk it to its end, without running anything that the pickle asks for.
-"""
+"""Read plain values out of a pickle, and walk it to its end, without running anything that the pickle asks for."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _ITEM = {
 
 
 def updates_in(path: Path) -> Optional[int]:
-    """
-    Return `optimizer_history[-1]["num_updates"]` of a file that torch.save wrote, None when it is not there.
-    """
+    """Return `optimizer_history[-1]["num_updates"]` of a file that torch.save wrote, None when it is not there."""
     state = state_in(path)
     try:
         return whole_number(state["optimizer_history"][-1]["num_updates"])
@@ -37,9 +33,7 @@ def updates_in(path: Path) -> Optional[int]:
 
 
 def state_in(path: Path) -> Any:
-    """
-    Return the plain values of what torch.save or pickle.dump wrote, with blanks for all else; None if torn.
-    """
+    """Return the plain values of what torch.save or pickle.dump wrote, with blanks for all else; None if torn."""
     try:
         with path.open("rb") as file:
             zipped = file.read(2) == b"PK"
@@ -100,9 +94,7 @@ def _old_torch_fault(path: Path, file: BinaryIO, size: int) -> str:
 
 
 def plain_class(module: str, name: str) -> Any:
-    """
-    Return what stands for a class or function that a pickle names.
-    """
+    """Return what stands for a class or function that a pickle names."""
     if (module, name) in (("collections", "OrderedDict"), ("collections", "defaultdict")):
         return collections.OrderedDict if name == "OrderedDict" else _Defaults
     if module.split(".", maxsplit=1)[0] == "torch" and name in _ITEM:
@@ -111,9 +103,7 @@ def plain_class(module: str, name: str) -> Any:
 
 
 class Blank:
-    """
-    Stand for every class and function that a pickle names.
-    """
+    """Stand for every class and function that a pickle names."""
 
     def __init__(self, *_args: Any, **_named: Any) -> None:
         pass
@@ -128,14 +118,10 @@ class Blank:
         pass
 
     def append(self, _value: Any) -> None:
-        """
-        Take an item of a list that is not ours.
-        """
+        """Take an item of a list that is not ours."""
 
     def extend(self, _values: Any) -> None:
-        """
-        Take items of a list that is not ours.
-        """
+        """Take items of a list that is not ours."""
 
 
 class _Reader(pickle.Unpickler):
@@ -150,23 +136,17 @@ class _Reader(pickle.Unpickler):
         self.storages: Dict[str, Tuple[int, int]] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        """
-        Return OrderedDict, which state dicts are, the name of a storage's class, or a blank.
-        """
+        """Return OrderedDict, which state dicts are, the name of a storage's class, or a blank."""
         return plain_class(module, name)
 
     def persistent_load(self, pid: Any) -> Any:
-        """
-        Leave the tensors' bytes where they are, and note how many there must be.
-        """
+        """Leave the tensors' bytes where they are, and note how many there must be."""
         if isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage" and isinstance(pid[4], int):
             self.storages[str(pid[2])] = (_ITEM.get(str(pid[1]), 1), pid[4])
 
 
 class _Defaults(Dict[Any, Any]):
-    """
-    Stand for a defaultdict, whose factory is a stranger's.
-    """
+    """Stand for a defaultdict, whose factory is a stranger's."""
 
     def __init__(self, *_args: Any) -> None:
         super().__init__()

@@ -40,9 +40,7 @@ _FOLDER = re.compile(r"(?:\S*[-_.])?(?:checkpoint|ckpt|step|epoch|snapshot)s?[-_
 
 
 def save_like(name: str) -> bool:
-    """
-    Say whether a file of that name, without its folders, is likely to be a save.
-    """
+    """Say whether a file of that name, without its folders, is likely to be a save."""
     lower = name.lower()
     return (
         lower.endswith(ENDINGS)
@@ -53,16 +51,12 @@ def save_like(name: str) -> bool:
 
 
 def save_folder_like(name: str) -> bool:
-    """
-    Say whether a folder of that name is likely to hold one save, whatever its files are called.
-    """
+    """Say whether a folder of that name is likely to hold one save, whatever its files are called."""
     return _FOLDER.fullmatch(name.lower()) is not None
 
 
 def kept_like(name: str) -> bool:
-    """
-    Say whether a file of that name is a save when it lies in the folder of checkpoints.
-    """
+    """Say whether a file of that name is a save when it lies in the folder of checkpoints."""
     lower = name.lower()
     return save_like(name) or (lower.endswith(_KEPT) and not is_log(name) and not _STATIC.search(lower))
 
@@ -81,8 +75,6 @@ def maybe_kept(name: str, size: int) -> bool:
 
 
 def is_log(name: str) -> bool:
-    """
-    Say whether a file of that name is a log or a picture, which no program goes on from.
-    """
+    """Say whether a file of that name is a log or a picture, which no program goes on from."""
     lower = name.lower()
     return _LOG.search(lower) is not None or lower.endswith(_SEEN)

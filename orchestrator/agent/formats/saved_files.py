@@ -1,6 +1,4 @@
-"""
-Which of a folder's files make the newest save, by their names, sizes and times. Pure.
-"""
+"""Which of a folder's files make the newest save, by their names, sizes and times. Pure."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ _Series = Dict[int, List[Found]]
 
 
 def group(found: Sequence[Found]) -> Saves:
-    """
-    Return which files make the newest save. Pure.
-    """
+    """Return which files make the newest save. Pure."""
     series: Dict[str, _Series] = {}
     found = _in_order(found)
     for one in found:
@@ -125,9 +121,7 @@ def _gone_on(series: Mapping[str, _Series]) -> Set[str]:
 
 
 class _Leaders:
-    """
-    The series that have the newest number of all. However many there are, a question costs little.
-    """
+    """The series that have the newest number of all. However many there are, a question costs little."""
 
     def __init__(self, leaders: List[_Series], top: int) -> None:
         self._at: Dict[int, float] = {}
@@ -138,9 +132,7 @@ class _Leaders:
         self._leaders = sorted(((_second(one), one) for one in leaders), key=lambda pair: pair[0])
 
     def are_with(self, held: _Series) -> bool:
-        """
-        Say whether a series was saved together with one of them and is older, not of a later part of the job.
-        """
+        """Say whether a series was saved together with one of them and is older, not of a later part of the job."""
         late = max(one.at for one in held[max(held)])
         return any(late <= self._at[number] for number in held if number in self._at)
 
@@ -165,9 +157,7 @@ def _second(held: _Series) -> int:
 
 
 def _in_order(found: Sequence[Found]) -> Sequence[Found]:
-    """
-    Order saves by epoch first where their steps begin again with each epoch; then no name tells the step.
-    """
+    """Order saves by epoch first where their steps begin again with each epoch; then no name tells the step."""
     anew = set()
     held: Dict[str, List[Tuple[int, int]]] = {}
     for one in found:
@@ -187,9 +177,7 @@ def _in_order(found: Sequence[Found]) -> Sequence[Found]:
 
 
 def among(names: Iterable[str], about: About) -> Iterator[Found]:
-    """
-    Yield the files that are saves, and those beside them without which a program may not resume.
-    """
+    """Yield the files that are saves, and those beside them without which a program may not resume."""
     names = list(names)
     saves = {name for name in names if kept_like(base_of(name))}
     known = bool(saves)
@@ -215,33 +203,25 @@ def among(names: Iterable[str], about: About) -> Iterator[Found]:
 
 
 def _is_beside(folder: str, above: Set[str], known: bool) -> bool:
-    """
-    Say whether a folder holds saves, or folders of saves; of an unknown layout all below such a one belongs.
-    """
+    """Say whether a folder holds saves, or folders of saves; of an unknown layout all below such a one belongs."""
     parts = folder.split("/")[:-1]
     inside = any("/".join(parts[: n + 1]) + "/" in above for n in range(len(parts)))
     return folder in above or (not known and inside)
 
 
 def is_save(name: str, size: int) -> bool:
-    """
-    Say whether a file of a commit is a save, and not one that only lies beside it.
-    """
+    """Say whether a file of a commit is a save, and not one that only lies beside it."""
     base = base_of(name)
     return kept_like(base) or maybe_kept(base, size) or step_folder_of(name) != ""
 
 
 def replaced_in_place(names: Iterable[str]) -> bool:
-    """
-    Say whether one of these files is a save that has no number: the next save has the same name.
-    """
+    """Say whether one of these files is a save that has no number: the next save has the same name."""
     return any(one.number is None and not one.side for one in among(names, unknown))
 
 
 def base_of(name: str) -> str:
-    """
-    Return a name without its folders.
-    """
+    """Return a name without its folders."""
     return name.rsplit("/", 1)[-1]
 
 
@@ -250,9 +230,7 @@ def _belongs(base: str) -> bool:
 
 
 def main_of(saves: Saves) -> str:
-    """
-    Return the file that most likely holds the state; a folder where the save is one.
-    """
+    """Return the file that most likely holds the state; a folder where the save is one."""
     if saves.newest and saves.newest[0].in_folder:
         parts = saves.newest[0].name.split("/")
         return next("/".join(parts[: n + 1]) for n, part in enumerate(parts) if _is_step_folder(part))
@@ -287,9 +265,7 @@ def _in_folder(name: str, step_folder: str, at: float, *, side: bool) -> Found:
 
 
 def step_folder_of(name: str) -> str:
-    """
-    Return the folder in a file's name that is a step's, with a slash at its end; empty for none.
-    """
+    """Return the folder in a file's name that is a step's, with a slash at its end; empty for none."""
     parts = name.split("/")[:-1]
     for count, part in enumerate(parts):
         if _is_step_folder(part):
@@ -302,7 +278,5 @@ def _is_step_folder(name: str) -> bool:
 
 
 def unknown(_name: str) -> Tuple[int, float]:
-    """
-    Say of a file that only its name is known.
-    """
+    """Say of a file that only its name is known."""
     return POINTER, 0.0

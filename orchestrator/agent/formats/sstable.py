@@ -66,9 +66,7 @@ def _handle(data: bytes, place: int) -> Tuple[Tuple[int, int], int]:
 
 
 def _numbers(message: bytes) -> Dict[int, int]:
-    """
-    Return the integer fields of a protocol buffer message.
-    """
+    """Return the integer fields of a protocol buffer message."""
     found: Dict[int, int] = {}
     place = 0
     while place < len(message):

@@ -1,6 +1,4 @@
-"""
-Which folders hold saves of which format, on disk and in the bucket: by names alone.
-"""
+"""Which folders hold saves of which format, on disk and in the bucket: by names alone."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ _FOLDERS = (Accelerate(), Distributed(), Levanter())
 
 @dataclass(frozen=True)
 class Seen:
-    """
-    Hold in which folders the saves of each format lie, which folders are saves, and what files there are.
-    """
+    """Hold in which folders the saves of each format lie, which folders are saves, and what files there are."""
 
     bases: Dict[str, Set[str]]
     claimed: AbstractSet[str]
@@ -46,9 +42,7 @@ class Seen:
 
 
 def owner_of(folder: str, names: AbstractSet[str], marker: str) -> str:
-    """
-    Return the format whose save a folder is, by its name and the names in it; empty for none. Pure.
-    """
+    """Return the format whose save a folder is, by its name and the names in it; empty for none. Pure."""
     ends_in_digit = folder[-1:].isdigit()
     if STAGING in folder:
         return "orbax"
@@ -65,9 +59,7 @@ def owner_of(folder: str, names: AbstractSet[str], marker: str) -> str:
 
 
 def beside(names: AbstractSet[str]) -> List[str]:
-    """
-    Return the formats that keep files of several saves beside each other, as these names show. Pure.
-    """
+    """Return the formats that keep files of several saves beside each other, as these names show. Pure."""
     return [
         name
         for name, is_there in (
@@ -81,9 +73,7 @@ def beside(names: AbstractSet[str]) -> List[str]:
 
 
 def survey(root: Path, marker: str) -> Seen:
-    """
-    Look at the folder of all checkpoints and a few levels below it; what is a save is not looked into.
-    """
+    """Look at the folder of all checkpoints and a few levels below it; what is a save is not looked into."""
     bases: Dict[str, Set[str]] = {}
     claimed: Set[str] = set()
     owner = owner_of("", names_in(root), marker)
@@ -111,9 +101,7 @@ def survey(root: Path, marker: str) -> Seen:
 
 
 def survey_bucket(listing: Listing, marker: str) -> Seen:
-    """
-    Look at the bucket in the same way; of the numbered folders at the newest ones.
-    """
+    """Look at the bucket in the same way; of the numbered folders at the newest ones."""
     bases: Dict[str, Set[str]] = {}
     files: List[str] = []
     ahead: List[Tuple[str, Listing, int]] = [("", listing, 0)]
@@ -138,18 +126,14 @@ def survey_bucket(listing: Listing, marker: str) -> Seen:
 
 
 def _worth_a_look(folders: Tuple[str, ...]) -> List[str]:
-    """
-    Return the folders without a number, and the newest of those with one.
-    """
+    """Return the folders without a number, and the newest of those with one."""
     numbers = {folder: re.findall(r"\d+", folder) for folder in folders}
     stepped = sorted((one for one in folders if numbers[one]), key=lambda one: int(numbers[one][-1]))
     return [*(one for one in folders if not numbers[one]), *stepped[-_NEWEST:]]
 
 
 def _old_orbax(folder: Path) -> str:
-    """
-    Recognise a step of Orbax before 0.6, whose items alone tell.
-    """
+    """Recognise a step of Orbax before 0.6, whose items alone tell."""
     if not folder.name[-1:].isdigit():
         return ""
     items = (path for path in entries(folder) if path.is_dir())

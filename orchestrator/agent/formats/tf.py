@@ -35,9 +35,7 @@ class TensorFlow(Format):
     pointers = (POINTER,)
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return the checkpoints by their prefix, and staging folders that a kill left.
-        """
+        """Return the checkpoints by their prefix, and staging folders that a kill left."""
         found: Dict[str, List[str]] = {}
         staging = []
         for path in entries(root):
@@ -50,9 +48,7 @@ class TensorFlow(Format):
         return [*staging, *units]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Check index, shards and pointer.
-        """
+        """Check index, shards and pointer."""
         if unit.files is None:
             return unfinished("a staging folder that was never merged")
         fault = missing_part(unit.name, unit.files)
@@ -73,21 +69,15 @@ class TensorFlow(Format):
         return complete() if unit.name in named_in(text) else unfinished(f"not named in {POINTER}")
 
     def closes(self, name: str) -> bool:
-        """
-        Say whether this is the index.
-        """
+        """Say whether this is the index."""
         return name.endswith(".index")
 
     def resume(self, root: str, unit: Unit) -> str:
-        """
-        Return the prefix, which is what TensorFlow's restore takes.
-        """
+        """Return the prefix, which is what TensorFlow's restore takes."""
         return f"{root.rstrip('/')}/{unit.name}"
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """
-        Make `checkpoint` name the chosen one as the latest, and the older whole ones before it.
-        """
+        """Make `checkpoint` name the chosen one as the latest, and the older whole ones before it."""
         path = root / POINTER
         before = named_in(path.read_text(encoding="utf-8", errors="replace")) if path.exists() else ()
         if before[:1] == (chosen.name,):
@@ -109,9 +99,7 @@ class TensorFlow(Format):
         return [f"{POINTER} named {before[0] if before else 'nothing'}, it names {chosen.name} now"]
 
     def stored(self, listing: Listing) -> Iterator[StoredStep]:
-        """
-        Yield the checkpoints in the bucket, where each object is there whole or not at all.
-        """
+        """Yield the checkpoints in the bucket, where each object is there whole or not at all."""
         found: Dict[str, List[str]] = {}
         for match in filter(None, map(_FILE.fullmatch, listing.names)):
             found.setdefault(match[1], []).append(match[0])
@@ -122,17 +110,13 @@ class TensorFlow(Format):
 
 
 def named_in(text: str) -> Tuple[str, ...]:
-    """
-    Return the prefixes that the file `checkpoint` names, the latest first; folders in them are left out.
-    """
+    """Return the prefixes that the file `checkpoint` names, the latest first; folders in them are left out."""
     found = [(bool(other), name.rsplit("/", 1)[-1]) for other, name in _NAMED.findall(text)]
     return tuple(name for _, name in sorted(found, key=lambda one: one[0]))
 
 
 def missing_part(name: str, files: Sequence[str]) -> str:
-    """
-    Return what is missing of a checkpoint by the names of its files, empty when nothing is.
-    """
+    """Return what is missing of a checkpoint by the names of its files, empty when nothing is."""
     if f"{name}.index" not in files:
         return f"no {name}.index"
     shards = [(int(match[1]), int(match[2])) for match in map(_SHARD.fullmatch, files) if match]

@@ -33,16 +33,12 @@ class Torch(Format):
     pointers = (POINTER,)
 
     def find(self, root: Path) -> List[Unit]:
-        """
-        Return the numbered files.
-        """
+        """Return the numbered files."""
         named = [(_FILE.fullmatch(path.name), path) for path in entries(root) if path.is_file()]
         return [Unit(step_of(path.name) or 0, path.name, ".", (path.name,)) for match, path in named if match]
 
     def judge(self, root: Path, unit: Unit) -> Judgement:
-        """
-        Check the archive and the pointer.
-        """
+        """Check the archive and the pointer."""
         if unit.name.endswith(".tmp"):
             return unfinished("it was never renamed")
         fault = zip_fault(root / unit.name)
@@ -59,9 +55,7 @@ class Torch(Format):
         )
 
     def repair(self, root: Path, chosen: Unit) -> List[str]:
-        """
-        Make the pointer name the chosen file.
-        """
+        """Make the pointer name the chosen file."""
         before = _pointed(root)
         if before == chosen.name:
             return []
@@ -72,8 +66,6 @@ class Torch(Format):
 
 
 def _pointed(root: Path) -> Optional[str]:
-    """
-    Return the name of the file that the pointer names, None when it names none.
-    """
+    """Return the name of the file that the pointer names, None when it names none."""
     name = (json_object(root / POINTER) or {}).get("file")
     return Path(name).name if isinstance(name, str) and name else None

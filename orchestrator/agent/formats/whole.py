@@ -25,9 +25,7 @@ LONGEST_HEADER = 100 << 20
 
 
 def zip_fault(path: Path) -> str:
-    """
-    Check a zip archive, which is what torch.save writes, against the checksums of all its members.
-    """
+    """Check a zip archive, which is what torch.save writes, against the checksums of all its members."""
     try:
         with zipfile.ZipFile(str(path)) as archive:
             bad = archive.testzip()
@@ -37,9 +35,7 @@ def zip_fault(path: Path) -> str:
 
 
 def safetensors_fault(path: Path) -> str:
-    """
-    Check that a safetensors file ends where its header says: 8 bytes of length, JSON, then the tensors.
-    """
+    """Check that a safetensors file ends where its header says: 8 bytes of length, JSON, then the tensors."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -55,9 +51,7 @@ def safetensors_fault(path: Path) -> str:
 
 
 def h5_fault(path: Path) -> str:
-    """
-    Check that an HDF5 file ends where its superblock (version 0 to 3) says.
-    """
+    """Check that an HDF5 file ends where its superblock (version 0 to 3) says."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(128)
@@ -74,9 +68,7 @@ def h5_fault(path: Path) -> str:
 
 
 def npy_fault(path: Path) -> str:
-    """
-    Check that an array of numpy is as long as its header says.
-    """
+    """Check that an array of numpy is as long as its header says."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(12)
@@ -98,9 +90,7 @@ def npy_fault(path: Path) -> str:
 
 
 def _npy_items(header: str) -> Optional[int]:
-    """
-    Return how many bytes the items of an array take, None for a type that is no plain number.
-    """
+    """Return how many bytes the items of an array take, None for a type that is no plain number."""
     kind = re.search(r"'descr': '[<>|=]?[biufcSV?](\d+)'", header)
     shape = re.search(r"'shape': \(([^)]*)\)", header)
     if kind is None or shape is None:
@@ -113,9 +103,7 @@ def _npy_items(header: str) -> Optional[int]:
 
 
 def npy_integer(data: bytes) -> Optional[int]:
-    """
-    Return the one whole number in an array of numpy, be it kept as a float; None for anything else.
-    """
+    """Return the one whole number in an array of numpy, be it kept as a float; None for anything else."""
     start = 12 if data[6:7] > b"\x01" else 10
     length = int.from_bytes(data[8:start], "little")
     header = data[start : start + length].decode("latin-1")
@@ -131,9 +119,7 @@ def npy_integer(data: bytes) -> Optional[int]:
 
 
 def tar_fault(path: Path) -> str:
-    """
-    Check a tar archive, compressed or not, to its end.
-    """
+    """Check a tar archive, compressed or not, to its end."""
     try:
         with tarfile.open(str(path)) as archive:
             members = archive.getmembers()
@@ -145,9 +131,7 @@ def tar_fault(path: Path) -> str:
 
 
 def json_fault(path: Path) -> str:
-    """
-    Check that a file is one JSON value, or one in each line.
-    """
+    """Check that a file is one JSON value, or one in each line."""
     data = path.read_bytes()
     try:
         json.loads(data)
@@ -161,9 +145,7 @@ def json_fault(path: Path) -> str:
 
 
 def json_object(path: Path) -> Optional[Dict[str, Any]]:
-    """
-    Return the JSON object in a file, None when it is missing, torn or something else.
-    """
+    """Return the JSON object in a file, None when it is missing, torn or something else."""
     try:
         return json_value(path.read_bytes())
     except OSError:
@@ -171,9 +153,7 @@ def json_object(path: Path) -> Optional[Dict[str, Any]]:
 
 
 def json_value(data: Optional[bytes]) -> Optional[Dict[str, Any]]:
-    """
-    Return the JSON object in *data*, None for anything else.
-    """
+    """Return the JSON object in *data*, None for anything else."""
     try:
         value = json.loads(data or b"")
     except (ValueError, RecursionError):
@@ -182,16 +162,12 @@ def json_value(data: Optional[bytes]) -> Optional[Dict[str, Any]]:
 
 
 def whole_number(value: object) -> Optional[int]:
-    """
-    Return an int that is one, None otherwise.
-    """
+    """Return an int that is one, None otherwise."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def copy_over(source: Path, target: Path) -> None:
-    """
-    Replace *target* by a copy of *source*, durable before it is visible. Raises OSError.
-    """
+    """Replace *target* by a copy of *source*, durable before it is visible. Raises OSError."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     with source.open("rb") as reading, temporary.open("wb") as writing:
         shutil.copyfileobj(reading, writing, 1 << 20)

@@ -1,6 +1,4 @@
-"""
-Bars drawn by tqdm, and what is built on them: Lightning, accelerate, the Trainer of Hugging Face.
-"""
+"""Bars drawn by tqdm, and what is built on them: Lightning, accelerate, the Trainer of Hugging Face."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ class Bars(Reader):
         self._last = 0
 
     def read(self, line: bytes) -> None:
-        """
-        Learn from one line.
-        """
+        """Learn from one line."""
         title, done, total, rest = self._bar(line)
         if not total:
             return
@@ -66,9 +62,7 @@ class Bars(Reader):
         self._last, self._over = done, done >= total
 
     def _bar(self, line: bytes) -> Tuple[bytes, int, int, bytes]:
-        """
-        Return title, count, total and what stands behind them; total 0 for a line without a bar.
-        """
+        """Return title, count, total and what stands behind them; total 0 for a line without a bar."""
         head, drawn, tail = line.partition(b"%|")
         percent = self._PERCENT.search(head) if drawn else None
         if percent is not None:
@@ -86,9 +80,7 @@ class Bars(Reader):
         return b"", 0, 0, b""
 
     def _follow(self, key: Tuple[bytes, int], shows_loss: bool) -> bool:
-        """
-        Say whether another bar takes the place of the one that was followed.
-        """
+        """Say whether another bar takes the place of the one that was followed."""
         replaced = self.loss is None and (shows_loss or self._over) and not self.settled
         if self._key is not None and not replaced:
             return False
@@ -97,9 +89,7 @@ class Bars(Reader):
         return True
 
     def _count(self, title: bytes, rest: bytes, done: int, total: int) -> int:
-        """
-        Return the step over all epochs: the bar of each begins at 0.
-        """
+        """Return the step over all epochs: the bar of each begins at 0."""
         named = self._ROUND.search(title)
         if named is not None:
             # Lightning, which shows its version, counts epochs from 0; most scripts from 1.
@@ -111,9 +101,7 @@ class Bars(Reader):
 
 
 class Trainer(Reader):
-    """
-    Read the Hugging Face Trainer and what is built on it (TRL): a dict with loss and epoch beside a bar.
-    """
+    """Read the Hugging Face Trainer and what is built on it (TRL): a dict with loss and epoch beside a bar."""
 
     name = "trainer"
     exact = True
@@ -124,9 +112,7 @@ class Trainer(Reader):
         self._bars = bars
 
     def read(self, line: bytes) -> None:
-        """
-        Learn from one line.
-        """
+        """Learn from one line."""
         if b"epoch'" in line or b'epoch"' in line:
             found = self._LOSS.search(line)
             self.loss = value(found[1]) if found else self.loss

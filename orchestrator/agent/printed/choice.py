@@ -1,6 +1,4 @@
-"""
-Which of the readers tells the job's progress, and what it says.
-"""
+"""Which of the readers tells the job's progress, and what it says."""
 
 from __future__ import annotations
 
@@ -56,15 +54,11 @@ class Output:
 
     @property
     def trouble(self) -> str:
-        """
-        Return what is wrong with the job's own patterns, empty for nothing.
-        """
+        """Return what is wrong with the job's own patterns, empty for nothing."""
         return self._own.trouble if self._own is not None else ""
 
     def read(self, lines: Iterable[bytes]) -> None:
-        """
-        Learn from lines of `stream.plain`.
-        """
+        """Learn from lines of `stream.plain`."""
         for line in lines:
             if self._own is not None:
                 self._own.read(line)
@@ -74,9 +68,7 @@ class Output:
                     reader.read(line)
 
     def now(self) -> Printed:
-        """
-        Return the progress: what the job's own patterns find, else what the first reader with a step found.
-        """
+        """Return the progress: what the job's own patterns find, else what the first reader with a step found."""
         teller = next((r for r in self._ranked if r.step is not None), None)
         heard = next((r.loss for r in self._ranked if r.loss is not None), None)
         found = Printed(loss=heard)

@@ -1,6 +1,4 @@
-"""
-Numbers in a line of output: short, finite or openly not.
-"""
+"""Numbers in a line of output: short, finite or openly not."""
 
 from __future__ import annotations
 
@@ -15,16 +13,12 @@ LARGEST = 1e30
 
 
 def count(text: bytes) -> int:
-    """
-    Return what COUNT has matched.
-    """
+    """Return what COUNT has matched."""
     return int(text.replace(b",", b""))
 
 
 def value(text: bytes) -> float:
-    """
-    Return what VALUE has matched; NaN for what is not finite or too large to be a loss.
-    """
+    """Return what VALUE has matched; NaN for what is not finite or too large to be a loss."""
     try:
         number = float(text)
     except ValueError:
@@ -33,7 +27,5 @@ def value(text: bytes) -> float:
 
 
 def usable(number: Optional[float]) -> Optional[float]:
-    """
-    Return a number that may be told on; None for NaN and for what was never there.
-    """
+    """Return a number that may be told on; None for NaN and for what was never there."""
     return number if number is not None and abs(number) <= LARGEST else None

@@ -40,9 +40,7 @@ class Own:
 
     @staticmethod
     def of(text: str, clock: Callable[[], float] = time.perf_counter) -> "Own":
-        """
-        Return the patterns of a JSON object. Never raises; what is wrong stands in *trouble*.
-        """
+        """Return the patterns of a JSON object. Never raises; what is wrong stands in *trouble*."""
         found: Dict[str, Pattern[bytes]] = {}
         trouble = ""
         try:
@@ -57,9 +55,7 @@ class Own:
         return made
 
     def read(self, line: bytes) -> None:
-        """
-        Learn from one line.
-        """
+        """Learn from one line."""
         for key, pattern in list(self._patterns.items()):
             began = self._clock()
             found = pattern.search(line[:LONGEST_LINE])

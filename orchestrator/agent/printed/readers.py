@@ -67,15 +67,11 @@ class Reader:
         self.total: Optional[int] = None
 
     def read(self, line: bytes) -> None:
-        """
-        Learn from one line of `stream.plain`.
-        """
+        """Learn from one line of `stream.plain`."""
         raise NotImplementedError
 
     def _at(self, step: int, loss: Optional[float], total: Optional[int] = None) -> None:
-        """
-        Take a step and a loss, unless they belong to something that counts anew, such as an evaluation.
-        """
+        """Take a step and a loss, unless they belong to something that counts anew, such as an evaluation."""
         if self.step is not None and step < self.step:
             return
         self.step, self.total = step, total if total is not None and total >= step else None
@@ -83,17 +79,13 @@ class Reader:
 
 
 class Lines(Reader):
-    """
-    Read a line that tells step and loss: MaxText, nanoGPT, nanochat, fairseq, torchtitan, clu (flax), TF.
-    """
+    """Read a line that tells step and loss: MaxText, nanoGPT, nanochat, fairseq, torchtitan, clu (flax), TF."""
 
     name = "lines"
     exact = True
 
     def read(self, line: bytes) -> None:
-        """
-        Learn from one line.
-        """
+        """Learn from one line."""
         found = _training_loss(line)
         if found is None:
             return
@@ -109,9 +101,7 @@ class Lines(Reader):
 
 
 class Keras(Reader):
-    """
-    Read `fit()` of Keras: the step is the number of whole epochs, which is what Keras counts its saves in.
-    """
+    """Read `fit()` of Keras: the step is the number of whole epochs, which is what Keras counts its saves in."""
 
     name = "keras"
     _BEGIN = re.compile(rb"Epoch (\d{1,9})/(\d{1,9})\Z")
@@ -124,9 +114,7 @@ class Keras(Reader):
         self._last: Optional[int] = None
 
     def read(self, line: bytes) -> None:
-        """
-        Learn from one line.
-        """
+        """Learn from one line."""
         begun = self._BEGIN.match(line)
         if begun:
             self._epoch, self._last = int(begun[1]), int(begun[2])
@@ -143,9 +131,7 @@ class Keras(Reader):
 
 
 class Levanter(Reader):
-    """
-    Read a bar as tqdm-loggable logs it: Levanter. The step has three digits.
-    """
+    """Read a bar as tqdm-loggable logs it: Levanter. The step has three digits."""
 
     name = "levanter"
     _BAR = re.compile(
@@ -155,9 +141,7 @@ class Levanter(Reader):
     _SIZES: ClassVar[Dict[bytes, int]] = {b"": 1, b"k": 10**3, b"M": 10**6, b"G": 10**9}
 
     def read(self, line: bytes) -> None:
-        """
-        Learn from one line.
-        """
+        """Learn from one line."""
         bar = self._BAR.search(line)
         if bar is None:
             return
@@ -187,9 +171,7 @@ class Epochs(Reader):
         self._epoch = self._inside = self._before = 0
 
     def read(self, line: bytes) -> None:
-        """
-        Learn from one line.
-        """
+        """Learn from one line."""
         found = _training_loss(line)
         epoch = _EPOCH.search(line) if found is not None else None
         if epoch is None:
@@ -212,9 +194,7 @@ class Epochs(Reader):
 
 
 def _training_loss(line: bytes) -> Optional[float]:
-    """
-    Return the first loss of a line that is neither a bar nor about an evaluation.
-    """
+    """Return the first loss of a line that is neither a bar nor about an evaluation."""
     found = LOSS.search(line) if b"%|" not in line else None
     if found is None or EVAL.search(line, 0, found.start()):
         return None

@@ -1,6 +1,4 @@
-"""
-Read what boosting prints, and lines that begin with a count in brackets.
-"""
+"""Read what boosting prints, and lines that begin with a count in brackets."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ class Rounds(Reader):
     _BRACKET = re.compile(rb"\[" + COUNT + rb"(?:/" + COUNT + rb")?\]:?[ \t]")
 
     def read(self, line: bytes) -> None:
-        """
-        Learn from one line.
-        """
+        """Learn from one line."""
         found = self._ROUND.match(line)
         if found is not None:
             self._at(count(found[1] or found[2]), value(found[3]))

@@ -1,6 +1,4 @@
-"""
-The job's output as plain lines: without colours, without bars drawn over bars, each of bounded length.
-"""
+"""The job's output as plain lines: without colours, without bars drawn over bars, each of bounded length."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ _ENDS = re.compile(rb"[\r\n]+")
 
 
 def plain(line: bytes) -> bytes:
-    """
-    Return a line without colours, cut, with single spaces.
-    """
+    """Return a line without colours, cut, with single spaces."""
     return b" ".join(_CONTROL.sub(b"", line[:LONGEST_LINE]).split())
 
 
@@ -36,17 +32,13 @@ class Stream:
         self._waiting = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """
-        Append a piece; the oldest bytes leave when nobody has read for long. Never raises.
-        """
+        """Append a piece; the oldest bytes leave when nobody has read for long. Never raises."""
         with self._lock:
             self._waiting += data
             del self._waiting[:-BACKLOG]
 
     def lines(self, last: bool = False) -> List[bytes]:
-        """
-        Return the whole lines since the last call; with *last* also one that no line end has closed.
-        """
+        """Return the whole lines since the last call; with *last* also one that no line end has closed."""
         with self._lock:
             waiting = bytes(self._waiting)
             end = len(waiting) if last else max(waiting.rfind(b"\n"), waiting.rfind(b"\r")) + 1

@@ -1,3 +1,1 @@
-"""
-One module for each command: options, one piece of work, what is shown.
-"""
+"""One module for each command: options, one piece of work, what is shown."""

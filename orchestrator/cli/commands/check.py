@@ -1,6 +1,4 @@
-"""
-tpuctl check: what is likely to go wrong on a TPU, before money is spent.
-"""
+"""tpuctl check: what is likely to go wrong on a TPU, before money is spent."""
 
 from dataclasses import replace
 from pathlib import Path

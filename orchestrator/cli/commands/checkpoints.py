@@ -1,6 +1,4 @@
-"""
-tpuctl checkpoints: what is saved in the bucket, and what the next start would resume from.
-"""
+"""tpuctl checkpoints: what is saved in the bucket, and what the next start would resume from."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -57,9 +55,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
 
 
 def _verified(store: "Store", found: "list[StoredCheckpoint]") -> "Iterator[tuple[int, list[str]]]":
-    """
-    Yield the faults of each complete checkpoint by its place in the list, and say how far it is.
-    """
+    """Yield the faults of each complete checkpoint by its place in the list, and say how far it is."""
     from orchestrator.cli.console import say
     from orchestrator.engine.checkpoints import faults_of
 
@@ -102,9 +98,7 @@ def _show(rows: list[dict[str, Any]], now: float) -> None:
 
 
 def _show_unclaimed(kept: "list[UnclaimedFiles]") -> None:
-    """
-    Name the files that no checkpoint contains, and how to get them.
-    """
+    """Name the files that no checkpoint contains, and how to get them."""
     for one in kept:
         first = cut(one.parts[0].files[0].name, 200) if one.parts[0].files else ""
         more = "" if one.count == 1 else f" and {one.count - 1} more"
@@ -135,9 +129,7 @@ def _state(row: dict[str, Any]) -> str:
 
 
 def size_text(count: int) -> str:
-    """
-    Return a number of bytes with three figures.
-    """
+    """Return a number of bytes with three figures."""
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:

@@ -1,6 +1,4 @@
-"""
-tpuctl completion: words for the shell, names of deployments among them.
-"""
+"""tpuctl completion: words for the shell, names of deployments among them."""
 
 import click
 
@@ -14,9 +12,7 @@ LINES = {
 @click.command("completion")
 @click.argument("shell", type=click.Choice(sorted(LINES)))
 def command(shell: str) -> None:
-    """
-    Print the script that makes SHELL complete commands, options and the names of your deployments.
-    """
+    """Print the script that makes SHELL complete commands, options and the names of your deployments."""
     import sys
 
     from click.shell_completion import get_completion_class

@@ -1,6 +1,4 @@
-"""
-tpuctl config: each setting as it is used, and where it comes from.
-"""
+"""tpuctl config: each setting as it is used, and where it comes from."""
 
 from pathlib import Path
 

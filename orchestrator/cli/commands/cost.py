@@ -1,6 +1,4 @@
-"""
-tpuctl cost: what the deployment has cost, and for what.
-"""
+"""tpuctl cost: what the deployment has cost, and for what."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,9 +60,7 @@ def _spent(session: "Session") -> "tuple[Spending, int]":
 
 
 def _kept(session: "Session") -> "tuple[Kept, ...]":
-    """
-    List what the bucket holds now; nothing when it cannot be listed, which is said.
-    """
+    """List what the bucket holds now; nothing when it cannot be listed, which is said."""
     from orchestrator.cli.console import say
     from orchestrator.errors import TpuctlError
     from orchestrator.pricing.spending import Kept
@@ -77,9 +73,7 @@ def _kept(session: "Session") -> "tuple[Kept, ...]":
 
 
 def _body(found: "Spending") -> dict[str, Any]:
-    """
-    Return the spending as `--json` prints it.
-    """
+    """Return the spending as `--json` prints it."""
     from dataclasses import asdict
 
     body = asdict(found)

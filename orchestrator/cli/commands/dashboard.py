@@ -1,6 +1,4 @@
-"""
-tpuctl dashboard: the report as a page that renews itself, on this computer only.
-"""
+"""tpuctl dashboard: the report as a page that renews itself, on this computer only."""
 
 import socket
 from pathlib import Path
@@ -67,17 +65,13 @@ def command(
 
 
 class Bugs:
-    """
-    Say each bug once: the page asks again every few seconds, and would fail in the same way.
-    """
+    """Say each bug once: the page asks again every few seconds, and would fail in the same way."""
 
     def __init__(self) -> None:
         self._said = ""
 
     def __call__(self, error: Exception) -> None:
-        """
-        Say it in one line, with the file that holds the whole story.
-        """
+        """Say it in one line, with the file that holds the whole story."""
         from orchestrator.agent.redact import masked
         from orchestrator.cli.console import say, story_of
 
@@ -88,9 +82,7 @@ class Bugs:
 
 
 def _listening(port: int) -> socket.socket:
-    """
-    Return a socket that listens on this computer alone; raise UsageError when the port is taken.
-    """
+    """Return a socket that listens on this computer alone; raise UsageError when the port is taken."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

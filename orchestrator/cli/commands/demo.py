@@ -1,6 +1,4 @@
-"""
-tpuctl demo: the life of a deployment on the local cloud, by the public commands only.
-"""
+"""tpuctl demo: the life of a deployment on the local cloud, by the public commands only."""
 
 import shutil
 import tempfile
@@ -56,9 +54,7 @@ def command(keep: bool, hosts: str) -> None:
 
 
 def clear(stage: "Stage") -> list[str]:
-    """
-    Remove the local cloud and the folder whatever happened; say and return what is left.
-    """
+    """Remove the local cloud and the folder whatever happened; say and return what is left."""
     from orchestrator.cli.stage import undisturbed
 
     with undisturbed():
@@ -72,9 +68,7 @@ def clear(stage: "Stage") -> list[str]:
 
 
 def _play(stage: "Stage", hosts: str) -> None:
-    """
-    Run the scenes in order; a command that fails ends the demo with its exit code.
-    """
+    """Run the scenes in order; a command that fails ends the demo with its exit code."""
     stage.warm_up()
     stage.scene("1. A deployment file, and a training script that you can edit")
     stage.run("init", "--recipe", EXAMPLE, str(stage.work))
@@ -97,9 +91,7 @@ def _play(stage: "Stage", hosts: str) -> None:
 
 
 def _disturb(stage: "Stage", watcher: "subprocess.Popen[bytes]") -> None:
-    """
-    Take the TPU away twice while the job trains.
-    """
+    """Take the TPU away twice while the job trains."""
     first, step = stage.wait_for_step(watcher, FIRST, LIMIT)
     if first:
         stage.run_beside("local", "preempt", first)

@@ -1,6 +1,4 @@
-"""
-tpuctl doctor: what is missing or wrong, here and in the project.
-"""
+"""tpuctl doctor: what is missing or wrong, here and in the project."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -46,9 +44,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
 
 
 def gather(choice: "Choice") -> "Facts":
-    """
-    Return what this computer and the chosen cloud show; nothing is changed or started.
-    """
+    """Return what this computer and the chosen cloud show; nothing is changed or started."""
     from orchestrator.advice.doctor.facts import Facts
     from orchestrator.cli.doctor_computer import look_at_computer
     from orchestrator.cli.doctor_file import look_at_file

@@ -1,6 +1,4 @@
-"""
-tpuctl down: delete everything that tpuctl made.
-"""
+"""tpuctl down: delete everything that tpuctl made."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,9 +74,7 @@ def command(
 
 
 def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> bool:
-    """
-    Say what will be deleted and what will not; return whether there may be a bucket.
-    """
+    """Say what will be deleted and what will not; return whether there may be a bucket."""
     from orchestrator.cli.console import say
     from orchestrator.domain.observation import Absent
 
@@ -98,9 +94,7 @@ def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> bool:
 
 
 def _elsewhere(session: "Session", sweep: "Sweep") -> "tuple[Node | Vm, ...]":
-    """
-    Name the machines of our label in zones that neither the file nor the record names; they stay.
-    """
+    """Name the machines of our label in zones that neither the file nor the record names; they stay."""
     from orchestrator.cli.console import say
     from orchestrator.domain.all_zones import deletion_command
     from orchestrator.domain.observation import Present, Unknown
@@ -129,9 +123,7 @@ def _kind(machine: "Node | Vm") -> str:
 
 
 def _name_unclaimed(session: "Session", *, delete_data: bool) -> None:
-    """
-    Say that the bucket holds files which no checkpoint contains: perhaps the only copy of the model.
-    """
+    """Say that the bucket holds files which no checkpoint contains: perhaps the only copy of the model."""
     from contextlib import suppress
 
     from orchestrator.cli.commands.checkpoints import size_text
@@ -150,9 +142,7 @@ def _name_unclaimed(session: "Session", *, delete_data: bool) -> None:
 
 
 def _take_over(held: "LeaseHeldError", *, yes: bool) -> None:
-    """
-    Name the holder of the lease and ask whether to go on without it.
-    """
+    """Name the holder of the lease and ask whether to go on without it."""
     from orchestrator.cli.console import say
 
     say(f"{held.message}; if it still works, it may make machines again")
@@ -160,9 +150,7 @@ def _take_over(held: "LeaseHeldError", *, yes: bool) -> None:
 
 
 def _end_of_costs(session: "Session") -> float:
-    """
-    Say what an hour of all that is deleted costs, and return it; 0 where this computer knows of nothing.
-    """
+    """Say what an hour of all that is deleted costs, and return it; 0 where this computer knows of nothing."""
     from orchestrator.cli.console import say
     from orchestrator.cli.views.amounts import usd_text
     from orchestrator.errors import UNFORESEEN
@@ -179,9 +167,7 @@ def _end_of_costs(session: "Session") -> float:
 
 
 def _forget(session: "Session", *, delete_data: bool) -> None:
-    """
-    Forget what went with the machines, and with the data.
-    """
+    """Forget what went with the machines, and with the data."""
     import shutil
 
     from orchestrator.ssh.keys import forget_key
@@ -201,9 +187,7 @@ def _report(
     kept: bool,
     as_json: bool,
 ) -> None:
-    """
-    Say that nothing is left; raise LeftoverError for what is: *ours*, and *strays* that were not touched.
-    """
+    """Say that nothing is left; raise LeftoverError for what is: *ours*, and *strays* that were not touched."""
     from dataclasses import asdict
 
     from orchestrator.cli.console import print_json, say
@@ -234,9 +218,7 @@ def _report(
 
 
 def _stop_idle_cloud(session: "Session", *, as_json: bool) -> None:
-    """
-    Stop the local cloud with its last deployment, unless somebody had started it by hand.
-    """
+    """Stop the local cloud with its last deployment, unless somebody had started it by hand."""
     from orchestrator.cli.console import say
 
     if session.choice.cloud != "local":

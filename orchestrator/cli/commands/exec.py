@@ -1,6 +1,4 @@
-"""
-tpuctl exec: one command on every worker.
-"""
+"""tpuctl exec: one command on every worker."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,9 +54,7 @@ def _row(answer: "Answer") -> dict[str, Any]:
 
 
 def _show(answers: "list[Answer]") -> None:
-    """
-    Print what each machine said, each line with its name, and on failure how it ended on each of them.
-    """
+    """Print what each machine said, each line with its name, and on failure how it ended on each of them."""
     for answer in answers:
         for line in answer.stdout.splitlines():
             put(f"{answer.host}: {line}")

@@ -1,6 +1,4 @@
-"""
-tpuctl explain: why the deployment is in its state.
-"""
+"""tpuctl explain: why the deployment is in its state."""
 
 import json
 from pathlib import Path
@@ -49,9 +47,7 @@ def command(
 
 
 def explained(session: "Session") -> "Explanation":
-    """
-    Look once, and return why the deployment is in the state that was seen.
-    """
+    """Look once, and return why the deployment is in the state that was seen."""
     from orchestrator.advice.explain.explain import explain
     from orchestrator.cli.glance import glance
 
@@ -76,9 +72,7 @@ def _watching(session: "Session", looked: "Glance") -> "Watching | None":
 
 
 def _journal(path: Path) -> "tuple[Entry, ...]":
-    """
-    Return the newest changes of the local journal; a line that cannot be read is left out.
-    """
+    """Return the newest changes of the local journal; a line that cannot be read is left out."""
     from orchestrator.advice.explain.values import Entry
 
     entries: dict[str, Entry] = {}

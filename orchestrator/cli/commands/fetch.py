@@ -1,6 +1,4 @@
-"""
-tpuctl fetch: copy a checkpoint, or unclaimed files, to this computer.
-"""
+"""tpuctl fetch: copy a checkpoint, or unclaimed files, to this computer."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,9 +89,7 @@ def _checkpoint(session: "Session", step: int | None) -> "tuple[int, Parcel]":
 
 
 def _offer_unclaimed(session: "Session") -> None:
-    """
-    Raise NotFoundError that names the files that are there, when there are some.
-    """
+    """Raise NotFoundError that names the files that are there, when there are some."""
     from orchestrator.cli.commands.checkpoints import size_text
     from orchestrator.engine.unclaimed import read_unclaimed
     from orchestrator.errors import NotFoundError

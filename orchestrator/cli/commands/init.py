@@ -1,6 +1,4 @@
-"""
-tpuctl init: a first deployment file, or a copy of an example.
-"""
+"""tpuctl init: a first deployment file, or a copy of an example."""
 
 import json
 import os
@@ -60,9 +58,7 @@ def command(folder: Path, recipe: str | None, name: str | None, as_json: bool) -
 
 
 def examples_folder() -> Path:
-    """
-    Return where the examples lie: in the wheel's package, or beside it in a checkout.
-    """
+    """Return where the examples lie: in the wheel's package, or beside it in a checkout."""
     package = Path(__file__).resolve().parents[2]
     inside = package / "examples"
     return inside if inside.is_dir() else package.parent / "examples"
@@ -83,26 +79,20 @@ def _example(recipe: str) -> Path:
 
 
 def _copies(example: Path) -> dict[str, bytes]:
-    """
-    Return an example's files by their path inside it.
-    """
+    """Return an example's files by their path inside it."""
     files = (p for p in sorted(example.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
     return {str(path.relative_to(example)): path.read_bytes() for path in files}
 
 
 def _renamed(text: bytes, name: str | None) -> bytes:
-    """
-    Return the deployment file with another name in it.
-    """
+    """Return the deployment file with another name in it."""
     import re
 
     return text if name is None else re.sub(rb"(?m)^name:.*$", b"name: " + name.encode(), text, count=1)
 
 
 def _name_of(folder: Path) -> str:
-    """
-    Return a deployment name made from the folder's name.
-    """
+    """Return a deployment name made from the folder's name."""
     import re
 
     base = re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")[:40].rstrip("-")

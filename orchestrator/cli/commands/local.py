@@ -1,6 +1,4 @@
-"""
-tpuctl local: run and disturb the local cloud.
-"""
+"""tpuctl local: run and disturb the local cloud."""
 
 import click
 
@@ -9,9 +7,7 @@ from orchestrator.cli.options import json_option
 
 @click.group("local", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """
-    Run and disturb the local cloud. Google's clients and gcloud talk to it; its machines are processes.
-    """
+    """Run and disturb the local cloud. Google's clients and gcloud talk to it; its machines are processes."""
 
 
 @command.command("start")
@@ -113,9 +109,7 @@ def command() -> None:
 @json_option
 @click.pass_context
 def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: object) -> None:
-    """
-    Start it with these settings. They are kept for the next start; `reset` forgets them.
-    """
+    """Start it with these settings. They are kept for the next start; `reset` forgets them."""
     import os
     from dataclasses import replace
 
@@ -149,9 +143,7 @@ def start(ctx: click.Context, /, as_json: bool, other_ports: bool, **choices: ob
 @command.command("stop")
 @json_option
 def stop(as_json: bool) -> None:
-    """
-    Stop it and all its machines. Disks and buckets stay for the next start.
-    """
+    """Stop it and all its machines. Disks and buckets stay for the next start."""
     from orchestrator.emulator import control
 
     ran = control.stop()
@@ -162,9 +154,7 @@ def stop(as_json: bool) -> None:
 @command.command("reset", short_help="Stop it and delete everything it holds.")
 @json_option
 def reset(as_json: bool) -> None:
-    """
-    Stop it and delete everything it holds: machines, disks, buckets, settings.
-    """
+    """Stop it and delete everything it holds: machines, disks, buckets, settings."""
     from orchestrator.emulator import control
 
     control.reset()
@@ -174,9 +164,7 @@ def reset(as_json: bool) -> None:
 @command.command("status", short_help="Show address, machines, faults and what it would have cost.")
 @json_option
 def status(as_json: bool) -> None:
-    """
-    Show address, machines, faults that nobody met yet, and what it would have cost.
-    """
+    """Show address, machines, faults that nobody met yet, and what it would have cost."""
     from orchestrator.cli.console import print_json
     from orchestrator.emulator import control
 
@@ -210,9 +198,7 @@ def _other_python(image: dict[str, str]) -> str:
 @command.command("env")
 @json_option
 def env(as_json: bool) -> None:
-    """
-    Print what points other tools at it: eval "$(tpuctl local env)".
-    """
+    """Print what points other tools at it: eval "$(tpuctl local env)"."""
     import shlex
 
     from orchestrator.cli.console import print_json
@@ -233,9 +219,7 @@ def env(as_json: bool) -> None:
 @click.option("--worker", type=int, help="Kill only this machine of a slice; the node stays READY.")
 @json_option
 def preempt(name: str, no_notice: bool, worker: int | None, as_json: bool) -> None:
-    """
-    Take a spot TPU or VM away: notice, grace, SIGKILL of everything on it.
-    """
+    """Take a spot TPU or VM away: notice, grace, SIGKILL of everything on it."""
     from orchestrator.emulator import control
 
     body: dict[str, object] = {"name": name, "worker": worker, "notice": not no_notice and worker is None}

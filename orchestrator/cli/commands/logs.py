@@ -1,6 +1,4 @@
-"""
-tpuctl logs: the job's log, across machines.
-"""
+"""tpuctl logs: the job's log, across machines."""
 
 import sys
 from pathlib import Path
@@ -30,9 +28,7 @@ def command(
     file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, follow: bool, worker: int,
     all_workers: bool, raw: bool, controller: bool,
 ) -> None:  # fmt: skip
-    """
-    Print the job's log from the bucket: it outlives the machines that wrote it.
-    """
+    """Print the job's log from the bucket: it outlives the machines that wrote it."""
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.cli.wiring import Choice, Session
 
@@ -86,9 +82,7 @@ def _until_over(session: "Session", show: "Callable[[], None]", *, follow: bool)
 
 
 def _job(session: "Session", worker: int | None, *, follow: bool, raw: bool) -> None:
-    """
-    Print the log of one worker, of all when *worker* is None.
-    """
+    """Print the log of one worker, of all when *worker* is None."""
     import json
 
     from orchestrator.engine.job_logs import JobLog
@@ -114,8 +108,6 @@ def _job(session: "Session", worker: int | None, *, follow: bool, raw: bool) -> 
 
 
 def parts_of(line: str) -> list[str]:
-    """
-    Return what a terminal would leave of a line that is drawn again and again; elsewhere all of it in lines.
-    """
+    """Return what a terminal would leave of a line that is drawn again and again; elsewhere all of it in lines."""
     parts = [part for part in line.split("\r") if part] or [""]
     return parts[-1:] if sys.stdout.isatty() else parts

@@ -1,6 +1,4 @@
-"""
-tpuctl notify: try who is told when something happens.
-"""
+"""tpuctl notify: try who is told when something happens."""
 
 import os
 from pathlib import Path
@@ -27,17 +25,13 @@ LAST_SECONDS = 15.0
 
 @click.group("notify", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """
-    Tell people: webhooks, other services, programs of this computer (`notify` in the deployment file).
-    """
+    """Tell people: webhooks, other services, programs of this computer (`notify` in the deployment file)."""
 
 
 @command.command("test")
 @deployment_options
 def test(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool) -> None:
-    """
-    Send a made-up event to everybody at once, and say who took it. Leaves with 1 when somebody did not.
-    """
+    """Send a made-up event to everybody at once, and say who took it. Leaves with 1 when somebody did not."""
     from orchestrator.cli.console import print_json
     from orchestrator.cli.wiring import Choice, read_spec
     from orchestrator.clock import SystemClock
@@ -71,9 +65,7 @@ def test(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool
 def receivers_of(
     spec: "Spec", folder: Path, cloud: str, *, hooks: bool = True
 ) -> "list[Webhook | Apprise | Hook]":
-    """
-    Return everybody who is told. Raise TpuctlError when an address cannot be read.
-    """
+    """Return everybody who is told. Raise TpuctlError when an address cannot be read."""
     from orchestrator.engine.receivers import Apprise, Hook, Webhook
 
     notify = spec.notify
@@ -93,9 +85,7 @@ def receivers_of(
 
 
 def _address(text: str, spec: "Spec", cloud: str) -> str:
-    """
-    Return what a reference stands for.
-    """
+    """Return what a reference stands for."""
     from orchestrator.cli.commands.secret import open_manager
     from orchestrator.config.rules.notify import ENVIRONMENT
     from orchestrator.domain.secret_refs import reference
@@ -131,9 +121,7 @@ class Notifier:
         self.end()
 
     def seen(self, result: "Pass") -> None:
-        """
-        Take one pass. Never raises: a fault in telling must not end the loop.
-        """
+        """Take one pass. Never raises: a fault in telling must not end the loop."""
         try:
             self._tell(result)
         except Exception as error:  # Whatever it is, the job matters more.
@@ -152,9 +140,7 @@ class Notifier:
         postman.add(due(session.spec, world, history, plan.outcome, plan.reason, spent))
 
     def stopped(self, error: TpuctlError) -> None:
-        """
-        Tell that the loop ends with *error*; that another command has taken over is no news.
-        """
+        """Tell that the loop ends with *error*; that another command has taken over is no news."""
         from orchestrator.errors import LeaseHeldError
         from orchestrator.planning.notices import stopped
 
@@ -163,9 +149,7 @@ class Notifier:
             postman.add([stopped(session.spec, session.record.history, error, session.clock.now())])
 
     def end(self) -> None:
-        """
-        Give the last notices a moment to go out, and say what is left for the next loop.
-        """
+        """Give the last notices a moment to go out, and say what is left for the next loop."""
         from orchestrator.cli.console import say
 
         left = self._postman.end(LAST_SECONDS) if self._postman else ()

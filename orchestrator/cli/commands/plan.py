@@ -1,6 +1,4 @@
-"""
-tpuctl plan: what `up` would change.
-"""
+"""tpuctl plan: what `up` would change."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

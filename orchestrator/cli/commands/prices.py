@@ -1,6 +1,4 @@
-"""
-tpuctl prices: what TPUs cost today, from the billing catalogue.
-"""
+"""tpuctl prices: what TPUs cost today, from the billing catalogue."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -17,9 +15,7 @@ if TYPE_CHECKING:
 
 @click.group("prices")
 def command() -> None:
-    """
-    Read the prices of TPUs anew; the shipped tables are used until then.
-    """
+    """Read the prices of TPUs anew; the shipped tables are used until then."""
 
 
 @command.command("refresh")

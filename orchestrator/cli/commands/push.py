@@ -1,6 +1,4 @@
-"""
-tpuctl push: new code for a running job, without touching its machines.
-"""
+"""tpuctl push: new code for a running job, without touching its machines."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,25 +25,19 @@ PATIENCE = 300.0
 
 
 class LaterError(Exception):
-    """
-    Say that machines have to come first, which is not for a push to do.
-    """
+    """Say that machines have to come first, which is not for a push to do."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """
-    Hold what is to be pushed: the digests of code, agent and job settings.
-    """
+    """Hold what is to be pushed: the digests of code, agent and job settings."""
 
     bundle: str
     agent: str
     job: str
 
     def new(self, history: "History") -> bool:
-        """
-        Say whether the record wants something else, or machines have not got what it wants.
-        """
+        """Say whether the record wants something else, or machines have not got what it wants."""
         return (self.bundle, self.agent, self.job) != (history.bundle, history.agent, history.job)
 
 
@@ -113,9 +105,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
 
 
 def _must_run(session: "Session") -> None:
-    """
-    Raise UsageError when there is no job that could take new code.
-    """
+    """Raise UsageError when there is no job that could take new code."""
     from orchestrator.errors import UsageError
 
     history = session.record.history
@@ -129,9 +119,7 @@ def _must_run(session: "Session") -> None:
 
 
 def _plan(session: "Session", wanted: Wanted) -> list[str]:
-    """
-    Return in words what a push does; nothing when all machines have what is wanted.
-    """
+    """Return in words what a push does; nothing when all machines have what is wanted."""
     from orchestrator.cli.glance import glance
     from orchestrator.planning.decide import decide
 
@@ -151,9 +139,7 @@ def _plan(session: "Session", wanted: Wanted) -> list[str]:
 
 
 def _restart(world: "World") -> str:
-    """
-    Say what becomes of the job.
-    """
+    """Say what becomes of the job."""
     from orchestrator.domain.observation import NodeState, Present
 
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
@@ -177,9 +163,7 @@ def _with(history: "History", wanted: Wanted, now: float) -> "History":
 
 
 def _push(session: "Session", wanted: Wanted, printer: "EventPrinter") -> str:
-    """
-    Upload the code, record that it is wanted, restart the job. A kill anywhere is healed by the next pass.
-    """
+    """Upload the code, record that it is wanted, restart the job. A kill anywhere is healed by the next pass."""
     from orchestrator.domain.names import BUNDLES
     from orchestrator.engine.artifacts import agent_file, bundle_file
 
@@ -218,9 +202,7 @@ def _only_ours(plan: "Plan") -> None:
 
 
 def _settled(result: "Pass") -> bool:
-    """
-    Say whether the job runs, or nothing can be done for it before its TPU is there.
-    """
+    """Say whether the job runs, or nothing can be done for it before its TPU is there."""
     from orchestrator.domain.observation import NodeState, Present
 
     nodes = result.world.nodes.value if isinstance(result.world.nodes, Present) else ()

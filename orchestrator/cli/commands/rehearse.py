@@ -1,6 +1,4 @@
-"""
-tpuctl rehearse: prove that a job recovers from preemptions before paying for it.
-"""
+"""tpuctl rehearse: prove that a job recovers from preemptions before paying for it."""
 
 import random
 import tempfile
@@ -104,9 +102,7 @@ def command(
 
 
 def _moments(texts: tuple[str, ...], kills: int) -> "list[Moment]":
-    """
-    Read the moments; raise UsageError for one that is none, and for more moments than failures.
-    """
+    """Read the moments; raise UsageError for one that is none, and for more moments than failures."""
     from orchestrator.advice.rehearsal.moments import Moment
     from orchestrator.errors import UsageError
 
@@ -127,9 +123,7 @@ def _moments(texts: tuple[str, ...], kills: int) -> "list[Moment]":
 
 
 class Rehearsal:
-    """
-    Run the job undisturbed, then with failures, and judge.
-    """
+    """Run the job undisturbed, then with failures, and judge."""
 
     def __init__(
         self, stage: "Stage", settings: "Sequence[str]", kills: "Sequence[Kill]", asked: "Sequence[Moment]",
@@ -142,15 +136,11 @@ class Rehearsal:
         self._chance = chance
 
     def take(self, failures: str) -> None:
-        """
-        Use the user's settings, which go before our own number of failures.
-        """
+        """Use the user's settings, which go before our own number of failures."""
         self._stage.take((failures, *self._settings, POLL))
 
     def judged(self, *, compare: bool) -> "Verdict":
-        """
-        Return the verdict. A job that fails undisturbed is not run again.
-        """
+        """Return the verdict. A job that fails undisturbed is not run again."""
         from orchestrator.advice.rehearsal.verdict import judge, judge_crash
 
         stage, unbroken = self._stage, None

@@ -1,6 +1,4 @@
-"""
-tpuctl report: the story of a deployment as one HTML page.
-"""
+"""tpuctl report: the story of a deployment as one HTML page."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,9 +55,7 @@ def command(
 
 
 class Memory:
-    """
-    Keep from one look to the next what was read: each byte that leaves the cloud costs, whoever wrote it.
-    """
+    """Keep from one look to the next what was read: each byte that leaves the cloud costs, whoever wrote it."""
 
     def __init__(self, store: "Store") -> None:
         from orchestrator.engine.heartbeats import Heartbeats
@@ -109,9 +105,7 @@ def facts_of(session: "Session", memory: Memory | None = None) -> "Facts":
 
 
 def _losses(session: "Session", beats: "Sequence[Heartbeat]", memory: Memory) -> "Losses":
-    """
-    Return the loss by step; the job's log is read only where no watcher has seen enough.
-    """
+    """Return the loss by step; the job's log is read only where no watcher has seen enough."""
     from orchestrator.config.rules.progress_patterns import progress_text
     from orchestrator.engine.published_status import read_curve
     from orchestrator.report.curve import FEW, losses

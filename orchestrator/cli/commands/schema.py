@@ -1,6 +1,4 @@
-"""
-tpuctl schema: the JSON Schema of the deployment file, or of what --json prints.
-"""
+"""tpuctl schema: the JSON Schema of the deployment file, or of what --json prints."""
 
 import json
 
@@ -10,9 +8,7 @@ import click
 @click.command("schema")
 @click.argument("document", type=click.Choice(["file", "output"]), default="file")
 def command(*, document: str) -> None:
-    """
-    Print the JSON Schema of tpuctl.yaml, for editors; `schema output`: of what --json prints.
-    """
+    """Print the JSON Schema of tpuctl.yaml, for editors; `schema output`: of what --json prints."""
     from orchestrator.cli.views.documents import output_schema
     from orchestrator.config.schema import json_schema
 

@@ -1,6 +1,4 @@
-"""
-tpuctl secret: put values where the machines read them, without writing them anywhere else.
-"""
+"""tpuctl secret: put values where the machines read them, without writing them anywhere else."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -23,9 +21,7 @@ project_option = click.option("--project", help="Google Cloud project; as for `t
 
 @click.group("secret", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """
-    Store secrets in Secret Manager, for `job.secrets` and `notify` in the deployment file.
-    """
+    """Store secrets in Secret Manager, for `job.secrets` and `notify` in the deployment file."""
 
 
 @command.command("set", short_help="Store a new version of NAME, from standard input.")
@@ -62,9 +58,7 @@ def store(name: str, project: str | None, cloud: str, as_json: bool) -> None:
 @cloud_option
 @json_option
 def show(project: str | None, cloud: str, as_json: bool) -> None:
-    """
-    List the names of the project's secrets. Values are never shown.
-    """
+    """List the names of the project's secrets. Values are never shown."""
     from dataclasses import asdict
 
     from orchestrator.cli.console import print_json, say
@@ -81,9 +75,7 @@ def show(project: str | None, cloud: str, as_json: bool) -> None:
 
 
 def lend_secrets(spec: "Spec") -> None:
-    """
-    Give the job of a rehearsal made-up values: its local cloud is new, and real ones have no place there.
-    """
+    """Give the job of a rehearsal made-up values: its local cloud is new, and real ones have no place there."""
     from orchestrator.cli.console import say
     from orchestrator.domain.secret_refs import job_secrets
 
@@ -99,9 +91,7 @@ def lend_secrets(spec: "Spec") -> None:
 
 
 def _value(name: str) -> bytes:
-    """
-    Return the value; it stands on no command line, because those can be seen by everybody on a computer.
-    """
+    """Return the value; it stands on no command line, because those can be seen by everybody on a computer."""
     if sys.stdin.isatty():
         return str(click.prompt(f"value of {name}", hide_input=True, err=True)).encode()
     value: bytes = sys.stdin.buffer.read()
@@ -109,9 +99,7 @@ def _value(name: str) -> bytes:
 
 
 def open_manager(project: str | None, cloud: str) -> "tuple[SecretManager, str]":
-    """
-    Return Secret Manager of the chosen cloud, and the project: the option's, the file's or the login's.
-    """
+    """Return Secret Manager of the chosen cloud, and the project: the option's, the file's or the login's."""
     from pathlib import Path
 
     from orchestrator.config.load import find, load

@@ -1,6 +1,4 @@
-"""
-tpuctl selftest: the acceptance kit, run once against the real service, or here against the local cloud.
-"""
+"""tpuctl selftest: the acceptance kit, run once against the real service, or here against the local cloud."""
 
 import json
 import secrets
@@ -80,9 +78,7 @@ def command(
 
 
 def _agreed(run: "Run", budget: float, seconds: float, *, yes: bool) -> "Limits":
-    """
-    Say what will happen and what it costs at most, and ask once.
-    """
+    """Say what will happen and what it costs at most, and ask once."""
     from orchestrator.advice.selftest.limits import limits
     from orchestrator.cli.console import say
     from orchestrator.errors import UsageError
@@ -108,9 +104,7 @@ def _agreed(run: "Run", budget: float, seconds: float, *, yes: bool) -> "Limits"
 
 
 def _all_of_it(run: "Run", found: "Limits", budget: float) -> tuple[list[str], bool]:
-    """
-    Run the steps; whatever happens, delete everything and look. Return what is left, and whether Ctrl-C came.
-    """
+    """Run the steps; whatever happens, delete everything and look. Return what is left, and whether Ctrl-C came."""
     from orchestrator.cli.console import say
     from orchestrator.cli.stage import interruptible, undisturbed
 
@@ -130,9 +124,7 @@ def _all_of_it(run: "Run", found: "Limits", budget: float) -> tuple[list[str], b
 
 
 def _clean_up_before(cloud: str) -> None:
-    """
-    Take down what a killed self-test of this computer has left.
-    """
+    """Take down what a killed self-test of this computer has left."""
     from orchestrator.cli.console import say
     from orchestrator.cli.selftest_steps import earlier, take_down
     from orchestrator.errors import LeftoverError
@@ -158,9 +150,7 @@ def _tell(run: "Run") -> None:
 
 
 def _keep(run: "Run", path: Path, *, yes: bool, as_json: bool) -> None:
-    """
-    Show every line of the recording, and write it when the user wants to keep it.
-    """
+    """Show every line of the recording, and write it when the user wants to keep it."""
     from orchestrator.cli.console import put, say
     from orchestrator.engine.atomic_files import write_atomically
 
@@ -198,9 +188,7 @@ def _objects(path: Path) -> "Iterator[dict[str, Any]]":
 
 
 def _show(found: "list[Difference]") -> None:
-    """
-    Print what differs, by topic.
-    """
+    """Print what differs, by topic."""
     from orchestrator.advice.selftest.compare import Topic
 
     for topic in Topic:
@@ -221,9 +209,7 @@ def _print(run: "Run", left: list[str], differ: "list[Difference] | None", *, in
 
 
 def _leave(run: "Run", left: list[str], *, interrupted: bool, different: bool) -> None:
-    """
-    Leave with the exit code that says how it ended; what is left comes first.
-    """
+    """Leave with the exit code that says how it ended; what is left comes first."""
     from orchestrator.cli.console import say
     from orchestrator.errors import LeftoverError
 

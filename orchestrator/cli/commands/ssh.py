@@ -1,6 +1,4 @@
-"""
-tpuctl ssh: a shell on a worker or on the VM.
-"""
+"""tpuctl ssh: a shell on a worker or on the VM."""
 
 from pathlib import Path
 
@@ -18,9 +16,7 @@ def command(
     file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, worker: int, on_vm: bool,
     words: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """
-    Open a shell, or run one command. The machine must show the host key that the cloud's API reports.
-    """
+    """Open a shell, or run one command. The machine must show the host key that the cloud's API reports."""
     import shlex
 
     from orchestrator.cli.machines import the_vm, worker_hosts

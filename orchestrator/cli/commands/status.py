@@ -1,6 +1,4 @@
-"""
-tpuctl status: what exists and how far the job is.
-"""
+"""tpuctl status: what exists and how far the job is."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,9 +55,7 @@ def _look(
     file: Path | None, settings: tuple[str, ...], cloud: str, name: str | None, *, as_json: bool, watch: bool,
     wide: bool, fresh: bool,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """
-    Judge the file and look; None when what there is has been shown on the way.
-    """
+    """Judge the file and look; None when what there is has been shown on the way."""
     from orchestrator.cli.expired import sweep_expired
     from orchestrator.cli.known import open_session
     from orchestrator.cli.quick import keep_mark
@@ -88,9 +84,7 @@ def _look(
 
 
 def newest(session: "Session", *, fresh: bool = False) -> dict[str, Any]:
-    """
-    Return the status that the watcher has published, else what the cloud shows; *fresh* asks the cloud.
-    """
+    """Return the status that the watcher has published, else what the cloud shows; *fresh* asks the cloud."""
     from orchestrator.cli.glance import look
 
     found = None if fresh else published_status(session)
@@ -108,9 +102,7 @@ def _aged(found: "Snapshot") -> dict[str, Any]:
 
 
 def published_status(session: "Session") -> "Snapshot | None":
-    """
-    Return the Snapshot of a loop that runs here, else of one that runs elsewhere; None without one.
-    """
+    """Return the Snapshot of a loop that runs here, else of one that runs elsewhere; None without one."""
     from orchestrator.engine.published_copy import published_here
     from orchestrator.engine.published_status import published
     from orchestrator.errors import TpuctlError
@@ -125,9 +117,7 @@ def published_status(session: "Session") -> "Snapshot | None":
 
 
 def shown(body: dict[str, Any], cloud: str, *, wide: bool) -> list[str]:
-    """
-    Return the status as lines for this terminal.
-    """
+    """Return the status as lines for this terminal."""
     from orchestrator.cli.console import columns
     from orchestrator.cli.views.status import WIDTH, status_lines
 
@@ -137,9 +127,7 @@ def shown(body: dict[str, Any], cloud: str, *, wide: bool) -> list[str]:
 
 
 def _no_file(choice: "Choice") -> bool:
-    """
-    Say whether there is no deployment file, but this computer knows deployments.
-    """
+    """Say whether there is no deployment file, but this computer knows deployments."""
     from orchestrator.cli.places import kept_files
     from orchestrator.config.find import find
     from orchestrator.errors import UsageError

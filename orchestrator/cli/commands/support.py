@@ -1,6 +1,4 @@
-"""
-tpuctl support: one archive of what a maintainer needs, without secrets, on this computer only.
-"""
+"""tpuctl support: one archive of what a maintainer needs, without secrets, on this computer only."""
 
 import time
 from pathlib import Path
@@ -62,9 +60,7 @@ def _listed(found: "Collection") -> list[str]:
 
 
 def _write(path: Path, found: "Collection") -> None:
-    """
-    Write the archive, readable by this user only, whole or not at all.
-    """
+    """Write the archive, readable by this user only, whole or not at all."""
     import json
     import zipfile
     from io import BytesIO

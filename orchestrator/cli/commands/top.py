@@ -1,6 +1,4 @@
-"""
-tpuctl top: all deployments that this computer has brought up, live.
-"""
+"""tpuctl top: all deployments that this computer has brought up, live."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -39,9 +37,7 @@ def command(cloud: str, as_json: bool, once: bool) -> None:
 
 
 def show_all(choice: "Choice", *, watch: bool) -> None:
-    """
-    Show all deployments known here, once or again and again.
-    """
+    """Show all deployments known here, once or again and again."""
     from orchestrator.cli.console import columns, print_json, say
     from orchestrator.cli.views.redraw import repeat
     from orchestrator.cli.views.status import WIDTH
@@ -85,9 +81,7 @@ def rows_of(choice: "Choice", sessions: "dict[str, Session]", lists: "ZoneLists"
 def _row(
     path: "Path", choice: "Choice", sessions: "dict[str, Session]", lists: "ZoneLists"
 ) -> dict[str, Any]:
-    """
-    Return the row of one deployment; what cannot be read or seen has its reason in *problem*.
-    """
+    """Return the row of one deployment; what cannot be read or seen has its reason in *problem*."""
     from orchestrator.errors import TpuctlError
 
     row: dict[str, Any] = {"name": path.parent.name, "project": path.parent.parent.name}
@@ -129,9 +123,7 @@ def _seen(session: "Session") -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]], width: int) -> str:
-    """
-    Return the deployments as a table of *width* characters.
-    """
+    """Return the deployments as a table of *width* characters."""
     from rich.console import Console
     from rich.table import Table
 
@@ -154,18 +146,14 @@ def table(rows: list[dict[str, Any]], width: int) -> str:
 
 
 def _brief(job: str | None) -> str:
-    """
-    Return how far the job is without what the state says already, so that a row has one line.
-    """
+    """Return how far the job is without what the state says already, so that a row has one line."""
     parts = (job or "").split(", ")
     rest = [p for p in parts if p not in {"run", "done"} and not p.startswith("loss ")]
     return ", ".join(p for p in rest if not p.endswith((" steps/s", " s/step"))) or "-"
 
 
 def _news(body: dict[str, Any]) -> list[str]:
-    """
-    Return a line for each deployment that changes with it only.
-    """
+    """Return a line for each deployment that changes with it only."""
     return [
         ", ".join(
             part for part in (row["name"], row["problem"] or row["outcome"] or row["tpu"], row["job"]) if part

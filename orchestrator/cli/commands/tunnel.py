@@ -1,6 +1,4 @@
-"""
-tpuctl tunnel: a port of this computer that leads to a service on a machine.
-"""
+"""tpuctl tunnel: a port of this computer that leads to a service on a machine."""
 
 from pathlib import Path
 
@@ -65,18 +63,14 @@ def command(
 
 
 def address(host: str, port: int, token: str) -> str:
-    """
-    Return what a browser is to open; the machine says which *token*, so it is a token and nothing more.
-    """
+    """Return what a browser is to open; the machine says which *token*, so it is a token and nothing more."""
     from urllib.parse import quote
 
     return f"http://{host}:{port}/" + (f"lab?token={quote(token, safe='')}" if token else "")
 
 
 def _browse(url: str, folder: Path) -> None:
-    """
-    Open a page that leads to *url*: a token must not stand on the command line of the browser.
-    """
+    """Open a page that leads to *url*: a token must not stand on the command line of the browser."""
     import webbrowser
     from html import escape
 

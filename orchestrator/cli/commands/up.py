@@ -1,6 +1,4 @@
-"""
-tpuctl up: create what is missing, push the code, start the job.
-"""
+"""tpuctl up: create what is missing, push the code, start the job."""
 
 from enum import Enum
 from pathlib import Path
@@ -61,18 +59,14 @@ def command(
 
 
 class Goal(Enum):
-    """
-    Name what `up` waits for: the job runs everywhere, bucket and VM are there, or a TPU has been asked for.
-    """
+    """Name what `up` waits for: the job runs everywhere, bucket and VM are there, or a TPU has been asked for."""
 
     JOB = "job"
     MACHINE_ROOM = "bucket and VM"
     TPU_ASKED = "TPU asked for"
 
     def reached(self, result: "Pass") -> bool:
-        """
-        Say whether a pass was the last one.
-        """
+        """Say whether a pass was the last one."""
         from orchestrator.domain.observation import Absent, Present, VmState
         from orchestrator.domain.plan import Kind, Verb
 
@@ -87,9 +81,7 @@ class Goal(Enum):
 
 
 def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None, goal: Goal = Goal.JOB) -> None:
-    """
-    Run passes until *goal* is reached; with *plan*, do nothing beyond that file.
-    """
+    """Run passes until *goal* is reached; with *plan*, do nothing beyond that file."""
     from orchestrator.cli.expired import sweep_expired
     from orchestrator.cli.job_data import (
         bucket_is_there,
@@ -150,9 +142,7 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None, goal: Go
 
 
 def _tell(session: "Session", result: "Pass", changes: int, goal: Goal) -> None:
-    """
-    Say how it ended, what stays as it is, and what comes next.
-    """
+    """Say how it ended, what stays as it is, and what comes next."""
     from orchestrator.cli.console import print_json, say
     from orchestrator.planning.drift import left_alone
 
@@ -203,9 +193,7 @@ def _want(
 
 
 def _stop_on(failure: "Failure", result: "Pass") -> None:
-    """
-    Raise a failure that repeating the pass cannot cure.
-    """
+    """Raise a failure that repeating the pass cannot cure."""
     from orchestrator.domain.plan import Kind, Verb
     from orchestrator.errors import HostKeyError, Retry
 

@@ -1,6 +1,4 @@
-"""
-tpuctl watch: keep the job alive until it is done.
-"""
+"""tpuctl watch: keep the job alive until it is done."""
 
 import signal
 from pathlib import Path
@@ -68,9 +66,7 @@ def _on_vm(choice: "Choice", *, stop: bool) -> None:
 
 
 def _begin(session: "Session", *, loop: bool) -> None:
-    """
-    Make sure that there is something to watch, and forget what was refused to an earlier `watch`.
-    """
+    """Make sure that there is something to watch, and forget what was refused to an earlier `watch`."""
     from dataclasses import replace
 
     if not session.record.history.bundle:
@@ -84,9 +80,7 @@ def _begin(session: "Session", *, loop: bool) -> None:
 
 
 def _watch(choice: "Choice", port: int | None, *, loop: bool) -> None:
-    """
-    Run the loop until the deployment has ended; *loop* says that this is the one on the VM.
-    """
+    """Run the loop until the deployment has ended; *loop* says that this is the one on the VM."""
     from orchestrator.cli.console import print_json, say
     from orchestrator.cli.expired import sweep_expired
     from orchestrator.cli.metrics import Metrics
@@ -136,9 +130,7 @@ def _leave() -> NoReturn:
 def _rounds(
     session: "Session", printer: "EventPrinter", metrics: "Metrics | None", *, loop: bool
 ) -> "Pass | None":
-    """
-    Run passes until the end; None when a `push` has gone first and it is our turn again.
-    """
+    """Run passes until the end; None when a `push` has gone first and it is our turn again."""
     from orchestrator.domain.lease import HAND_OVER, LOOP, PEOPLE, PUSH
     from orchestrator.errors import LeaseHeldError
 
@@ -154,9 +146,7 @@ def _rounds(
 
 
 def _let_pass(session: "Session", held: "LeaseHeldError") -> None:
-    """
-    Wait until the command that asked for the lease has had it, and the bucket answers.
-    """
+    """Wait until the command that asked for the lease has had it, and the bucket answers."""
     from orchestrator.cli.console import say
     from orchestrator.domain.lease import LIFE, Holder
     from orchestrator.engine.held import current
@@ -224,9 +214,7 @@ def _passes(session: "Session", printer: "EventPrinter", metrics: "Metrics | Non
 
 
 def _stops_vm(result: "Pass") -> bool:
-    """
-    Say whether this pass has asked for the stop of the VM.
-    """
+    """Say whether this pass has asked for the stop of the VM."""
     from orchestrator.domain.plan import Kind, Verb
 
     failed = [failure.change for failure in result.failures]

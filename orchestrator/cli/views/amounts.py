@@ -1,12 +1,8 @@
-"""
-Amounts and durations as people read them.
-"""
+"""Amounts and durations as people read them."""
 
 
 def span_text(seconds: float) -> str:
-    """
-    Return a duration: 9 s, 2 min 5 s, 1 h 4 min.
-    """
+    """Return a duration: 9 s, 2 min 5 s, 1 h 4 min."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -16,14 +12,10 @@ def span_text(seconds: float) -> str:
 
 
 def usd_text(usd: float) -> str:
-    """
-    Return an amount with as many digits as say something.
-    """
+    """Return an amount with as many digits as say something."""
     return f"{usd:.2f} USD" if usd >= 1 else f"{usd:.4f} USD"
 
 
 def rate_text(rate: float) -> str:
-    """
-    Return steps a second, or seconds a step where those are few.
-    """
+    """Return steps a second, or seconds a step where those are few."""
     return f"{rate:.3g} steps/s" if rate >= 1 else f"{1 / rate:.3g} s/step" if rate > 0 else "0 steps/s"

@@ -1,6 +1,4 @@
-"""
-Show what the rules of `tpuctl check` found: to people as text of at most 80 columns, to programs as JSON.
-"""
+"""Show what the rules of `tpuctl check` found: to people as text of at most 80 columns, to programs as JSON."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,16 +18,12 @@ _HEADINGS = {
 
 
 def stops(findings: Sequence[Finding]) -> bool:
-    """
-    Say whether one of the findings forbids the start.
-    """
+    """Say whether one of the findings forbids the start."""
     return any(finding.level is Level.STOP for finding in findings)
 
 
 def body(findings: Sequence[Finding], facts: SourceFacts) -> dict[str, Any]:
-    """
-    Return the findings as JSON has them.
-    """
+    """Return the findings as JSON has them."""
     return {
         "ok": not stops(findings),
         "counts": {level.value: _number(findings, level) for level in _HEADINGS},
@@ -39,9 +33,7 @@ def body(findings: Sequence[Finding], facts: SourceFacts) -> dict[str, Any]:
 
 
 def show(name: str, findings: Sequence[Finding], facts: SourceFacts, *, as_json: bool) -> None:
-    """
-    Print the findings of the deployment *name* to stdout.
-    """
+    """Print the findings of the deployment *name* to stdout."""
     if as_json:
         from orchestrator.cli.console import print_json
 
@@ -54,9 +46,7 @@ def show(name: str, findings: Sequence[Finding], facts: SourceFacts, *, as_json:
 
 
 def render(name: str, findings: Sequence[Finding], facts: SourceFacts, console: "Console") -> None:
-    """
-    Print all findings on *console*, grouped by level.
-    """
+    """Print all findings on *console*, grouped by level."""
     width = min(WIDTH, console.width)
     console.print(f"Check of {name}: {count(findings)}", style="bold", markup=False, width=width)
     for level, (heading, style) in _HEADINGS.items():
@@ -70,9 +60,7 @@ def render(name: str, findings: Sequence[Finding], facts: SourceFacts, console: 
 
 
 def render_short(findings: Sequence[Finding], facts: SourceFacts, console: "Console") -> None:
-    """
-    Print one line for each rule that found more than notes: the end of `tpuctl plan`.
-    """
+    """Print one line for each rule that found more than notes: the end of `tpuctl plan`."""
     width = min(WIDTH, console.width)
     console.print()
     console.print(f"Check: {count(findings)}", style="bold", markup=False, width=width)
@@ -90,9 +78,7 @@ def render_short(findings: Sequence[Finding], facts: SourceFacts, console: "Cons
 
 
 def count(findings: Sequence[Finding]) -> str:
-    """
-    Say in one line how many findings of each level there are.
-    """
+    """Say in one line how many findings of each level there are."""
     words = {
         Level.STOP: ("stop", "stops"),
         Level.WARN: ("warning", "warnings"),

@@ -1,6 +1,4 @@
-"""
-Show the spending of a deployment as text of at most 80 columns.
-"""
+"""Show the spending of a deployment as text of at most 80 columns."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,9 +15,7 @@ LAST_DAYS = 14
 
 
 def show(name: str, found: Spending, preemptions: int, *, rehearsed: bool) -> None:
-    """
-    Print the spending to stdout; *rehearsed* says that nothing of it is billed.
-    """
+    """Print the spending to stdout; *rehearsed* says that nothing of it is billed."""
     from orchestrator.cli.console import page
 
     with page() as console:
@@ -27,9 +23,7 @@ def show(name: str, found: Spending, preemptions: int, *, rehearsed: bool) -> No
 
 
 def render(name: str, found: Spending, preemptions: int, console: "Console", *, rehearsed: bool) -> None:
-    """
-    Print the spending on *console*.
-    """
+    """Print the spending on *console*."""
     width = min(WIDTH, console.width)
     verb = "would have cost" if rehearsed else "has cost"
     console.print(f"{name} {verb} about {found.usd:.2f} USD so far", style="bold", markup=False, width=width)

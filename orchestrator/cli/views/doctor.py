@@ -1,6 +1,4 @@
-"""
-Show what `tpuctl doctor` found: to people as text of at most 80 columns, to programs as JSON.
-"""
+"""Show what `tpuctl doctor` found: to people as text of at most 80 columns, to programs as JSON."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,9 +17,7 @@ _WORDS = {
 
 
 def show(findings: Sequence[Finding], done: Sequence[str], *, as_json: bool) -> None:
-    """
-    Print the findings, and what was mended before, to stdout.
-    """
+    """Print the findings, and what was mended before, to stdout."""
     if as_json:
         from orchestrator.cli.console import print_json
 
@@ -38,9 +34,7 @@ def show(findings: Sequence[Finding], done: Sequence[str], *, as_json: bool) -> 
 
 
 def render(findings: Sequence[Finding], done: Sequence[str], console: "Console") -> None:
-    """
-    Print the findings on *console*, by group; the sum comes last, where people look.
-    """
+    """Print the findings on *console*, by group; the sum comes last, where people look."""
     width = min(WIDTH, console.width)
     for text in done:
         console.print(f"mended: {text}", style="green", markup=False, width=width, overflow="fold")

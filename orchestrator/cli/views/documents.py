@@ -18,23 +18,17 @@ _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def maybe(shape: Any) -> dict[str, Any]:
-    """
-    Return the schema of *shape* or null.
-    """
+    """Return the schema of *shape* or null."""
     return {"$schema": {"anyOf": [schema_of(shape), {"type": "null"}]}}
 
 
 def table(shape: Any) -> dict[str, Any]:
-    """
-    Return the schema of an object whose keys are names and whose values have *shape*.
-    """
+    """Return the schema of an object whose keys are names and whose values have *shape*."""
     return {"$schema": {"type": "object", "additionalProperties": schema_of(shape)}}
 
 
 def schema_of(shape: Any, *, strict: bool = False) -> dict[str, Any]:
-    """
-    Return the JSON Schema of a shape; with *strict* an object has no other keys than those named.
-    """
+    """Return the JSON Schema of a shape; with *strict* an object has no other keys than those named."""
     if shape is object:
         return {}
     if isinstance(shape, type):
@@ -226,9 +220,7 @@ What each kind of document holds, beside `schema_version` and `kind`.
 
 
 def output_schema(kind: str | None = None, *, strict: bool = False) -> dict[str, Any]:
-    """
-    Return the schema (draft 2020-12) of one kind of document, or of all of them.
-    """
+    """Return the schema (draft 2020-12) of one kind of document, or of all of them."""
     head = {"schema_version": {"const": SCHEMA_VERSION}}
     documents = {}
     for name in KINDS if kind is None else (kind,):

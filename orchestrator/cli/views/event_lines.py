@@ -1,6 +1,4 @@
-"""
-Show events as they come: time-stamped lines, NDJSON, and on a terminal a live line below them.
-"""
+"""Show events as they come: time-stamped lines, NDJSON, and on a terminal a live line below them."""
 
 import re
 import time
@@ -67,15 +65,11 @@ class EventPrinter:
 
     @property
     def live(self) -> bool:
-        """
-        Say whether a live line is shown.
-        """
+        """Say whether a live line is shown."""
         return self._line is not None
 
     def __call__(self, event: Event) -> None:
-        """
-        Print one event; the same text twice in a row is printed once.
-        """
+        """Print one event; the same text twice in a row is printed once."""
         if self._json:
             click.echo(event.to_json().decode())
             return
@@ -115,15 +109,11 @@ class EventPrinter:
         return False
 
     def now(self, text: str, heard: float | None = None) -> None:
-        """
-        Set what the live line shows; *heard* is the time of the last report it rests on.
-        """
+        """Set what the live line shows; *heard* is the time of the last report it rests on."""
         self._now, self._heard = text, heard
 
     def line_text(self, at: float) -> str:
-        """
-        Return the live line: what is waited for and for how long so far, then the job.
-        """
+        """Return the live line: what is waited for and for how long so far, then the job."""
         parts = [f"{wait.text} ({span_text(at - wait.since)})" for wait in self._waits.values()]
         if self._now:
             parts.append(self._now)
@@ -134,9 +124,7 @@ class EventPrinter:
         return cut(", ".join(parts), 1000) or f"looking at the cloud{seconds}"
 
     def waiting(self, texts: Sequence[str], at: float) -> None:
-        """
-        Say what is waited for, each thing once, and again after some minutes; the live line counts instead.
-        """
+        """Say what is waited for, each thing once, and again after some minutes; the live line counts instead."""
         waits = {}
         for text in texts:
             key = re.sub(r" in [\d.]+ s\b", "", text)
@@ -157,9 +145,7 @@ class EventPrinter:
         wait.said = at
 
     def failure(self, failure: "Failure", at: float) -> None:
-        """
-        Say what a pass failed at; the next pass tries again where that makes sense.
-        """
+        """Say what a pass failed at; the next pass tries again where that makes sense."""
         change = failure.change
         if change.kind is Kind.JOB and isinstance(failure.error, NotFoundError):
             return  # The machine has not published its keys: it still boots, and the plan says so.
@@ -168,9 +154,7 @@ class EventPrinter:
 
 
 class Wait:
-    """
-    Remember one thing that is waited for: since when, and when it was said last.
-    """
+    """Remember one thing that is waited for: since when, and when it was said last."""
 
     def __init__(self, text: str, since: float) -> None:
         self.text = text

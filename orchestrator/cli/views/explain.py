@@ -1,6 +1,4 @@
-"""
-Show an explanation as text of at most 80 columns.
-"""
+"""Show an explanation as text of at most 80 columns."""
 
 from typing import TYPE_CHECKING
 
@@ -14,9 +12,7 @@ WIDTH = 80
 
 
 def show(found: Explanation) -> None:
-    """
-    Print the explanation to stdout.
-    """
+    """Print the explanation to stdout."""
     from orchestrator.cli.console import page
 
     with page() as console:
@@ -24,9 +20,7 @@ def show(found: Explanation) -> None:
 
 
 def render(found: Explanation, console: "Console") -> None:
-    """
-    Print the explanation on *console*: what needs somebody with all its evidence, the rest on a line.
-    """
+    """Print the explanation on *console*: what needs somebody with all its evidence, the rest on a line."""
     width = min(WIDTH, console.width)
     console.print(f"{found.name}: {found.headline}", style="bold", markup=False, width=width)
     for part in found.parts:
@@ -67,9 +61,7 @@ def _ago(seconds: float) -> str:
 
 
 def _when(part: Part, now: float) -> str:
-    """
-    Say when the next step comes; a step that needs a pass comes not at all while nobody watches.
-    """
+    """Say when the next step comes; a step that needs a pass comes not at all while nobody watches."""
     if part.when is not None:
         wait = part.when - now
         return "now" if wait < 1 else f"in {span_text(wait)}"

@@ -1,6 +1,4 @@
-"""
-Show how far the job is: on a terminal in the live line, elsewhere in a plain line at each piece of news.
-"""
+"""Show how far the job is: on a terminal in the live line, elsewhere in a plain line at each piece of news."""
 
 from orchestrator.cli.views.amounts import rate_text, span_text, usd_text
 from orchestrator.cli.views.event_lines import EventPrinter
@@ -30,9 +28,7 @@ WORDS = {
 
 
 class Progress:
-    """
-    Turn passes into progress: the live line always, events for what is news.
-    """
+    """Turn passes into progress: the live line always, events for what is news."""
 
     def __init__(self, printer: EventPrinter, spec: Spec) -> None:
         self._printer = printer
@@ -43,9 +39,7 @@ class Progress:
         self._lying = ""
 
     def show(self, result: Pass, usd: float) -> None:
-        """
-        Show one pass: what is waited for, or the step, checkpoint, loss and cost.
-        """
+        """Show one pass: what is waited for, or the step, checkpoint, loss and cost."""
         at = result.world.seen_at
         self._printer.waiting(result.plan.waiting, at)
         beats = result.world.heartbeats.value if isinstance(result.world.heartbeats, Present) else ()
@@ -67,9 +61,7 @@ class Progress:
             self._printer(Event(at, "progress", text))
 
     def _is_news(self, beat: Heartbeat, at: float) -> bool:
-        """
-        Say whether a line of its own is due: a live line needs one for each phase only.
-        """
+        """Say whether a line of its own is due: a live line needs one for each phase only."""
         news = (beat.incarnation, beat.phase, None if self._printer.live else beat.committed_step)
         stepped = not self._printer.live and beat.step != self._step and at - self._at >= SPACING
         before, self._said = self._said, news
@@ -77,17 +69,13 @@ class Progress:
 
 
 def progress_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
-    """
-    Return one line about the job; *lost* says that its machine is gone and *beat* was its last report.
-    """
+    """Return one line about the job; *lost* says that its machine is gone and *beat* was its last report."""
     parts = [_phase(beat, lost=lost), *_figures(beat, spec), usd_text(usd), f"incarnation {beat.incarnation}"]
     return ", ".join([*parts, beat.message] if beat.message else parts)
 
 
 def live_text(beat: Heartbeat, spec: Spec, usd: float, *, lost: bool = False) -> str:
-    """
-    Return the same for the live line, where what counts must stand within 80 columns.
-    """
+    """Return the same for the live line, where what counts must stand within 80 columns."""
     figures = _figures(beat, spec, brief=True)
     runs = beat.phase is Phase.RUN and not lost and figures
     return ", ".join([*([] if runs else [_phase(beat, lost=lost)]), *figures, usd_text(usd)])

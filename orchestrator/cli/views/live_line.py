@@ -1,6 +1,4 @@
-"""
-One line at the foot of a terminal that shows what goes on right now.
-"""
+"""One line at the foot of a terminal that shows what goes on right now."""
 
 import os
 import sys
@@ -18,9 +16,7 @@ REFRESH = 4.0
 
 
 def wanted() -> bool:
-    """
-    Say whether somebody looks at a terminal that can redraw a line.
-    """
+    """Say whether somebody looks at a terminal that can redraw a line."""
     return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
 
 
@@ -39,21 +35,15 @@ class LiveLine:
         self._live = Live(self, console=console, refresh_per_second=REFRESH, transient=True)
 
     def start(self) -> None:
-        """
-        Begin to draw.
-        """
+        """Begin to draw."""
         self._live.start()
 
     def stop(self) -> None:
-        """
-        Erase the line.
-        """
+        """Erase the line."""
         self._live.stop()
 
     def above(self, stamp: str, text: str, style: str) -> None:
-        """
-        Print an event above the line, wrapped between words.
-        """
+        """Print an event above the line, wrapped between words."""
         row = Table.grid(padding=(0, 2))
         row.add_column(no_wrap=True)
         row.add_column(overflow="fold")

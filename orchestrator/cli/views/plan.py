@@ -1,6 +1,4 @@
-"""
-Show a preview: to people as text of at most 80 columns, to programs as JSON.
-"""
+"""Show a preview: to people as text of at most 80 columns, to programs as JSON."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -58,9 +56,7 @@ def show(
 
 
 def render(preview: Preview, console: "Console", *, seen: str = "", scripts: bool = False) -> None:
-    """
-    Print the preview on *console*.
-    """
+    """Print the preview on *console*."""
     width = min(WIDTH, console.width)
     console.print(f"Plan for {preview.spec.name}", style="bold", markup=False)
     console.print(_facts(preview, _SEEN.get(seen, "")), width=width)
@@ -80,9 +76,7 @@ def render(preview: Preview, console: "Console", *, seen: str = "", scripts: boo
 
 
 def count(plan: Plan) -> str:
-    """
-    Say in one line how much would change, or why nothing would.
-    """
+    """Say in one line how much would change, or why nothing would."""
     if plan.empty:
         return "No changes: " + (
             plan.reason or "; ".join(plan.waiting) or "everything is as the file wants it"
@@ -116,9 +110,7 @@ def _saves(name: str) -> str:
 
 
 def _places(preview: Preview) -> dict[str, str]:
-    """
-    Say where things are, and what it costs when the TPU is not where the bucket is.
-    """
+    """Say where things are, and what it costs when the TPU is not where the bucket is."""
     zones = {"zones": ", then ".join(preview.spec.tpu.zones)}
     if not preview.egress:
         return {
@@ -209,9 +201,7 @@ def _sums(preview: Preview) -> list[str]:
 
 
 def _without_tpuctl(preview: Preview) -> list[str]:
-    """
-    Say what ends the bill when no tpuctl runs any more.
-    """
+    """Say what ends the bill when no tpuctl runs any more."""
     shown = [f"  {'armed' if leg.armed else 'off':<6} {leg.name}: {leg.text}" for leg in legs(preview.spec)]
     return ["If nobody watches:", *shown]
 

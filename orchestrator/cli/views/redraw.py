@@ -1,6 +1,4 @@
-"""
-Show something again and again: drawn anew on a terminal, elsewhere as lines when there is news.
-"""
+"""Show something again and again: drawn anew on a terminal, elsewhere as lines when there is news."""
 
 import json
 import os
@@ -27,16 +25,12 @@ Look = Callable[[], "tuple[Any, bool]"]
 
 
 def redraws() -> bool:
-    """
-    Say whether stdout is a terminal that can draw over what it shows.
-    """
+    """Say whether stdout is a terminal that can draw over what it shows."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
 
 
 def follow(session: "Session", *, wide: bool, fresh: bool) -> None:
-    """
-    Show one deployment until its end.
-    """
+    """Show one deployment until its end."""
 
     def look() -> tuple[Any, bool]:
         if "record" in session.__dict__:
@@ -54,9 +48,7 @@ def repeat(
     choice: "Choice", clock: Clock, kind: str, look: Look, draw: Callable[[Any], str],
     news: Callable[[Any], list[str]],
 ) -> None:  # fmt: skip
-    """
-    Look until it is over: *draw* returns what a terminal shows, *news* the lines of a log.
-    """
+    """Look until it is over: *draw* returns what a terminal shows, *news* the lines of a log."""
     if choice.as_json:
         _stream(clock, look, lambda body: _print_json(kind, body))
     elif redraws():
@@ -79,9 +71,7 @@ def repeat(
 
 
 def _stream(clock: Clock, look: Look, show: Callable[[Any], None]) -> None:
-    """
-    Look and show every few seconds; a cloud that does not answer for a moment is asked again.
-    """
+    """Look and show every few seconds; a cloud that does not answer for a moment is asked again."""
     while True:
         over = False
         try:
@@ -101,9 +91,7 @@ def _print_json(kind: str, body: Any) -> None:
 
 
 def news_line(body: dict[str, Any]) -> str:
-    """
-    Return the status on one line, without ages, so that it changes with the deployment only.
-    """
+    """Return the status on one line, without ages, so that it changes with the deployment only."""
     tpus = [f"{row['name']} {row['state']}" for row in body["resources"] if row["kind"] == "TPU"]
     saved = checkpoint_text(body).partition(",")[0]
     count = body["preemptions"]

@@ -1,6 +1,4 @@
-"""
-Show the status of a deployment as text of at most 80 columns, or as wide as the terminal.
-"""
+"""Show the status of a deployment as text of at most 80 columns, or as wide as the terminal."""
 
 import textwrap
 from collections import Counter
@@ -17,9 +15,7 @@ NO_LOOP = "loop: none runs; a preempted TPU is not replaced"
 
 
 def wrapped(lines: list[str], width: int) -> list[str]:
-    """
-    Return the lines broken between words at *width*, what follows indented; 0: as they are.
-    """
+    """Return the lines broken between words at *width*, what follows indented; 0: as they are."""
     if not width:
         return lines
     return [
@@ -35,9 +31,7 @@ def wrapped(lines: list[str], width: int) -> list[str]:
 def status_lines(
     body: dict[str, Any], *, rehearsed: bool, width: int = WIDTH, wide: bool = False
 ) -> list[str]:
-    """
-    Return the status; *rehearsed* says that nothing is billed, *wide* that every worker has its line.
-    """
+    """Return the status; *rehearsed* says that nothing is billed, *wide* that every worker has its line."""
     rows = resource_lines(body["resources"])
     lines = [*_job(body), *_cost(body, rehearsed=rehearsed), *_deadline(body)]
     lines += [*_unclaimed(body), *_workers(body, wide=wide), *_sidecars(body), *_end(body)]
@@ -53,9 +47,7 @@ def _head(body: dict[str, Any]) -> str:
 
 
 def job_text(body: dict[str, Any]) -> str:
-    """
-    Return how far the job is in a few words, by its slowest worker; empty while none has reported.
-    """
+    """Return how far the job is in a few words, by its slowest worker; empty while none has reported."""
     if not body["workers"]:
         return ""
     slowest = min(body["workers"], key=lambda w: (w["step"] or 0, w["checkpoint"] or 0))
@@ -74,9 +66,7 @@ def job_text(body: dict[str, Any]) -> str:
 
 
 def checkpoint_text(body: dict[str, Any]) -> str:
-    """
-    Return the newest checkpoint that every worker has, and its age; empty without one.
-    """
+    """Return the newest checkpoint that every worker has, and its age; empty without one."""
     saved = [w for w in body["workers"] if w["checkpoint"] is not None]
     if not saved or len(saved) < len(body["workers"]):
         return ""
@@ -96,9 +86,7 @@ def _job(body: dict[str, Any]) -> list[str]:
 
 
 def _untold(body: dict[str, Any]) -> list[str]:
-    """
-    Say why step or loss are not shown of a job that has saved by now.
-    """
+    """Say why step or loss are not shown of a job that has saved by now."""
     mute = [
         w
         for w in body["workers"]
@@ -118,18 +106,14 @@ def _cost(body: dict[str, Any], *, rehearsed: bool) -> list[str]:
 
 
 def _unclaimed(body: dict[str, Any]) -> list[str]:
-    """
-    Return what nothing commits, and what lies in the bucket beside the checkpoints.
-    """
+    """Return what nothing commits, and what lies in the bucket beside the checkpoints."""
     lying, kept = body.get("uncommitted"), body.get("unclaimed")
     lines = [f"uncommitted: {lying}"] if lying else []
     return [*lines, f"unclaimed: {kept}"] if kept else lines
 
 
 def _deadline(body: dict[str, Any]) -> list[str]:
-    """
-    Return when the job is due, what is to be expected, and on what it runs; nothing without a deadline.
-    """
+    """Return when the job is due, what is to be expected, and on what it runs; nothing without a deadline."""
     told = body.get("deadline")
     if not told:
         return []
@@ -147,9 +131,7 @@ def _workers(body: dict[str, Any], *, wide: bool) -> list[str]:
 
 
 def worker_line(worker: dict[str, Any]) -> str:
-    """
-    Return what one worker has reported.
-    """
+    """Return what one worker has reported."""
     parts = [f"worker {worker['worker']}: {worker['phase']}"]
     if worker["step"] is not None:
         parts.append(f"step {worker['step']}")
@@ -176,9 +158,7 @@ def _sidecars(body: dict[str, Any]) -> list[str]:
 
 
 def _end(body: dict[str, Any]) -> list[str]:
-    """
-    Say who cares, how it ended, and what comes next.
-    """
+    """Say who cares, how it ended, and what comes next."""
     lines = [line] if (line := loop_line(body)) else []
     if lines and lines[0].startswith(NO_LOOP) and body["alone"]:
         lines.append(f"alone: {body['alone']}")
@@ -204,9 +184,7 @@ def _end(body: dict[str, Any]) -> list[str]:
 
 
 def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[str]:
-    """
-    Return what a person may do when the job is done, as far as there is something left.
-    """
+    """Return what a person may do when the job is done, as far as there is something left."""
     there = {row["kind"] for row in rows if row["state"] != "absent"}
     fetch = f"{FETCH} copies what the job saved" if unclaimed else "tpuctl fetch copies the model"
     lines = [f"next: {fetch} to this computer"] if "bucket" in there else []
@@ -214,9 +192,7 @@ def _after(rows: list[dict[str, str]], *, unclaimed: bool) -> list[str]:
 
 
 def loop_line(body: dict[str, Any]) -> str:
-    """
-    Say who takes care of the deployment; nothing when it is over and nobody has to.
-    """
+    """Say who takes care of the deployment; nothing when it is over and nobody has to."""
     loop = body["loop"]
     vm = next((row["state"] for row in body["resources"] if row["kind"] == "VM"), "")
     there = bool(loop) and loop["where"] == "vm"
@@ -231,9 +207,7 @@ def loop_line(body: dict[str, Any]) -> str:
 
 
 def resource_lines(rows: list[dict[str, str]]) -> list[str]:
-    """
-    Return one line for each resource, in columns; a long reason comes last, where it may wrap.
-    """
+    """Return one line for each resource, in columns; a long reason comes last, where it may wrap."""
     titles = ("kind", "zone", "name")
     width = {title: max(len(row[title] or "-") for row in rows) for title in titles}
     return ["  ".join([*((row[t] or "-").ljust(width[t]) for t in titles), row["state"]]) for row in rows]

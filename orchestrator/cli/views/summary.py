@@ -1,6 +1,4 @@
-"""
-Show the figures of a finished run.
-"""
+"""Show the figures of a finished run."""
 
 from dataclasses import replace
 
@@ -42,17 +40,13 @@ def summary_of(session: Session, reports: Heartbeats | None = None) -> Summary:
 
 
 def show_summary(summary: Summary, *, rehearsed: bool) -> None:
-    """
-    Print the summary for people, to stdout; *rehearsed* says that nothing of it was billed.
-    """
+    """Print the summary for people, to stdout; *rehearsed* says that nothing of it was billed."""
     for line in summary_lines(summary, rehearsed=rehearsed):
         put(line)
 
 
 def summary_lines(summary: Summary, *, rehearsed: bool) -> list[str]:
-    """
-    Return the summary as lines of at most 80 columns.
-    """
+    """Return the summary as lines of at most 80 columns."""
     loss = "" if summary.loss is None else f", last loss {summary.loss:.4f}"
     wall = span_text(summary.wall_seconds)
     rows = [
@@ -72,18 +66,14 @@ def summary_lines(summary: Summary, *, rehearsed: bool) -> list[str]:
 
 
 def redone_text(summary: Summary) -> str:
-    """
-    Return how many steps were trained twice, as far as anybody has counted.
-    """
+    """Return how many steps were trained twice, as far as anybody has counted."""
     if summary.steps_redone is None:
         return UNKNOWN
     return f"{'at least ' if summary.redone_at_least else ''}{summary.steps_redone}"
 
 
 def _recovery_lines(summary: Summary) -> list[str]:
-    """
-    Return a table of the ways back, in seconds.
-    """
+    """Return a table of the ways back, in seconds."""
     if not summary.recoveries:
         return []
     head = "".join(f"{name:>8}" for name in ("total", *PARTS))

@@ -1,6 +1,4 @@
-"""
-Show the verdict of a rehearsal.
-"""
+"""Show the verdict of a rehearsal."""
 
 import shlex
 from collections.abc import Sequence
@@ -16,9 +14,7 @@ FEW = 3
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
-    """
-    Return the verdict as lines of text.
-    """
+    """Return the verdict as lines of text."""
     lines = ["", f"{verdict.word.value}: {_headline(verdict)}"]
     if verdict.crash is not None:
         lines += _crash(verdict.crash)
@@ -37,9 +33,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
 
 
 def kept_lines(cloud: Path, work: Path, settings: Sequence[str] = ()) -> list[str]:
-    """
-    Return the lines that say what is kept; the indented ones can be pasted into any shell.
-    """
+    """Return the lines that say what is kept; the indented ones can be pasted into any shell."""
     place = f"TPUCTL_LOCAL_DIR={shlex.quote(str(cloud))}"
     flags = "".join(f" --set {shlex.quote(setting)}" for setting in settings)
     return [
@@ -114,9 +108,7 @@ def _bytes(verdict: Verdict) -> str:
 
 
 def _strength(verdict: Verdict) -> list[str]:
-    """
-    Say it where nothing shows that the model is the same.
-    """
+    """Say it where nothing shows that the model is the same."""
     if (
         not verdict.survives
         or verdict.same_loss is not None
@@ -129,9 +121,7 @@ def _strength(verdict: Verdict) -> list[str]:
 
 
 def _costs(comebacks: Sequence[Comeback]) -> list[str]:
-    """
-    Return a table of what each way back consisted of, in seconds.
-    """
+    """Return a table of what each way back consisted of, in seconds."""
     rows = [c for c in comebacks if c.parts]
     if not rows:
         return []

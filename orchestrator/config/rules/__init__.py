@@ -1,3 +1,1 @@
-"""
-What makes a deployment file wrong although every value has the right type.
-"""
+"""What makes a deployment file wrong although every value has the right type."""

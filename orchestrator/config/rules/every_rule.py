@@ -1,6 +1,4 @@
-"""
-What makes a deployment file wrong although every value has the right type.
-"""
+"""What makes a deployment file wrong although every value has the right type."""
 
 from collections.abc import Collection
 
@@ -22,9 +20,7 @@ RULES = (
 
 
 def check(spec: Spec, catalog: Catalog, broken: Collection[str] = ()) -> list[Problem]:
-    """
-    Return all problems of *spec*; rules that read one of the *broken* keys are left out.
-    """
+    """Return all problems of *spec*; rules that read one of the *broken* keys are left out."""
     return [
         problem
         for rule in RULES

@@ -1,6 +1,4 @@
-"""
-Rules about the job, its checkpoints and how it is watched.
-"""
+"""Rules about the job, its checkpoints and how it is watched."""
 
 import re
 from collections.abc import Iterator
@@ -54,9 +52,7 @@ def _python(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _data(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    """
-    Refuse places that lead out of the code folder or into each other, and sources that are none.
-    """
+    """Refuse places that lead out of the code folder or into each other, and sources that are none."""
     names = list(spec.job.data)
     for name, source in spec.job.data.items():
         key = f"job.data.{name}"
@@ -178,9 +174,7 @@ def _sum(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _budget(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """
-    Refuse a budget that cannot be kept; what costs cents a day and has no price is a warning.
-    """
+    """Refuse a budget that cannot be kept; what costs cents a day and has no price is a warning."""
     for zone in spec.tpu.zones if spec.watch.budget_usd is not None else ():
         if spec.tpu.type not in catalog.types_in(zone):
             continue

@@ -1,6 +1,4 @@
-"""
-Rules about the loop: on the VM, and against a deadline.
-"""
+"""Rules about the loop: on the VM, and against a deadline."""
 
 from collections.abc import Iterator
 
@@ -25,9 +23,7 @@ def _place(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _account(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    """
-    Name a job that may do in the project what the loop may: nothing but the account keeps the two apart.
-    """
+    """Name a job that may do in the project what the loop may: nothing but the account keeps the two apart."""
     wide = "job.secrets" if spec.job.secrets else "watch.self_delete" if spec.watch.self_delete else ""
     if not wide or not isinstance(spec.vm, VmSpec) or not shares_account(spec):
         return

@@ -1,6 +1,4 @@
-"""
-Rules about what the job is said to need.
-"""
+"""Rules about what the job is said to need."""
 
 from collections.abc import Iterator
 from math import isfinite

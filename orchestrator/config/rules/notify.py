@@ -1,6 +1,4 @@
-"""
-Rules about notifications. No message repeats a URL: many of them are secrets.
-"""
+"""Rules about notifications. No message repeats a URL: many of them are secrets."""
 
 import re
 import shlex
@@ -32,9 +30,7 @@ def _webhooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _plain(text: str) -> Iterator[str]:
-    """
-    Say why an address must not stand in the file as it is.
-    """
+    """Say why an address must not stand in the file as it is."""
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""
@@ -70,9 +66,7 @@ def _hooks(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    """
-    Warn of what the loop on the VM cannot have.
-    """
+    """Warn of what the loop on the VM cannot have."""
     if not spec.watch.on_vm:
         return
     if any(text.startswith(ENVIRONMENT) for text in spec.notify.webhooks):
@@ -87,9 +81,7 @@ def _on_vm(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def is_reference(text: str) -> bool:
-    """
-    Say whether an address is named and not written.
-    """
+    """Say whether an address is named and not written."""
     return reference(text) is not None or _VARIABLE.fullmatch(text) is not None
 
 

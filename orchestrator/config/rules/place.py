@@ -1,6 +1,4 @@
-"""
-Rules about names and places: what cannot be asked of the cloud, or not in that zone.
-"""
+"""Rules about names and places: what cannot be asked of the cloud, or not in that zone."""
 
 import re
 from collections.abc import Iterator
@@ -97,9 +95,7 @@ def _type(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _google_says(kind: str, catalog: Catalog) -> str:
-    """
-    Return how the API spells a type that people write as v5e-8; empty for other words.
-    """
+    """Return how the API spells a type that people write as v5e-8; empty for other words."""
     match = _V5E.fullmatch(kind.lower())
     name = f"v5litepod-{match[1]}" if match else ""
     return f"the API calls it {name}" if name in catalog.served() else ""
@@ -132,9 +128,7 @@ def _region_hint(zone: str, catalog: Catalog) -> str:
 
 
 def _one_region(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """
-    Refuse zones of several regions where the file does not say that they are meant, or the job cannot.
-    """
+    """Refuse zones of several regions where the file does not say that they are meant, or the job cannot."""
     if spec.tpu.across_regions:
         if spec.job.run_on == "vm" and len(regions(spec)) > 1:
             hint = "write run_on: tpu, or name zones of one region"
@@ -166,9 +160,7 @@ def _type_in_zone(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _other_types(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """
-    Every type that may be taken instead is served in every zone: it is asked for when nobody looks.
-    """
+    """Every type that may be taken instead is served in every zone: it is asked for when nobody looks."""
     zones = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
     for index, kind in enumerate(spec.tpu.other_types):
         key = f"tpu.other_types[{index}]"
@@ -241,9 +233,7 @@ def _location(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 def _region(spec: Spec, catalog: Catalog) -> str:
-    """
-    Return the region of the first zone that is known, or an empty text.
-    """
+    """Return the region of the first zone that is known, or an empty text."""
     return next((region_of(zone) for zone in spec.tpu.zones if catalog.types_in(zone)), "")
 
 

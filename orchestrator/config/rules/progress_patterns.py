@@ -38,9 +38,7 @@ _REFUSED = {
 
 
 def fault(key: str, pattern: str) -> tuple[str, str]:
-    """
-    Return what is wrong with the pattern of *key* and what to do; two empty texts when it is taken.
-    """
+    """Return what is wrong with the pattern of *key* and what to do; two empty texts when it is taken."""
     if len(pattern) > LONGEST:
         return (
             f"has {len(pattern)} characters; at most {LONGEST} are taken",
@@ -72,9 +70,7 @@ def progress_text(spec: Spec) -> str:
 
 
 def _slow(tree: Any) -> tuple[str, str]:
-    """
-    Say why a line could take long.
-    """
+    """Say why a line could take long."""
     wide = every = 0
     before: frozenset[int] = frozenset()
     for name, value, inside in _walk(tree, 0):
@@ -106,9 +102,7 @@ def _slow(tree: Any) -> tuple[str, str]:
 
 
 def _walk(tree: Any, inside: int) -> Iterator[tuple[str, Any, int]]:
-    """
-    Yield every part of a parsed pattern in order: its name, its value, and how many repeats are around it.
-    """
+    """Yield every part of a parsed pattern in order: its name, its value, and how many repeats are around it."""
     for code, value in tree:
         name = str(code)
         yield name, value, inside
@@ -124,17 +118,13 @@ def _walk(tree: Any, inside: int) -> Iterator[tuple[str, Any, int]]:
 
 
 def _inner(tree: Any, inside: int) -> Iterator[tuple[str, Any, int]]:
-    """
-    Yield the parts of what is repeated, but for a single character, which is told with its repeat.
-    """
+    """Yield the parts of what is repeated, but for a single character, which is told with its repeat."""
     if len(tree) != 1 or str(tree[0][0]) not in {"LITERAL", "IN", "NOT_LITERAL", "ANY", "CATEGORY"}:
         yield from _walk(tree, inside)
 
 
 def _bytes(tree: Any) -> frozenset[int]:
-    """
-    Return which bytes a repeated part can begin with: all of them where that is not easily told.
-    """
+    """Return which bytes a repeated part can begin with: all of them where that is not easily told."""
     if len(tree) != 1:
         return frozenset(range(256))
     code, value = tree[0]

@@ -1,6 +1,4 @@
-"""
-What the rules of the deployment file are made of.
-"""
+"""What the rules of the deployment file are made of."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,9 +9,7 @@ from orchestrator.domain.spec import Spec
 
 @dataclass(frozen=True)
 class Problem:
-    """
-    Say what is wrong with the setting *key* and what to do. A problem that is not *fatal* is a warning.
-    """
+    """Say what is wrong with the setting *key* and what to do. A problem that is not *fatal* is a warning."""
 
     key: str
     message: str
@@ -23,17 +19,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class Rule:
-    """
-    Tie a check to all settings that it *reads*, so that it is left out where one of them is broken already.
-    """
+    """Tie a check to all settings that it *reads*, so that it is left out where one of them is broken already."""
 
     reads: tuple[str, ...]
     find: Callable[[Spec, Catalog], Iterator[Problem]]
 
     def hindered_by(self, broken: str) -> bool:
-        """
-        Say whether the *broken* key, its section or one of its items is read by this rule.
-        """
+        """Say whether the *broken* key, its section or one of its items is read by this rule."""
         return any(
             read == broken or read.startswith(f"{broken}.") or broken.startswith(f"{read}[")
             for read in self.reads

@@ -31,9 +31,7 @@ def _secrets(spec: Spec, _: Catalog) -> Iterator[Problem]:
 
 
 def _written(spec: Spec, _: Catalog) -> Iterator[Problem]:
-    """
-    Refuse what looks like a token where everybody can read it.
-    """
+    """Refuse what looks like a token where everybody can read it."""
     places = {"job.command": spec.job.command, "job.setup": spec.job.setup}
     places |= {f"job.env.{name}": text for name, text in spec.job.env.items()}
     for key, text in places.items():

@@ -1,6 +1,4 @@
-"""
-Rules about what runs beside the job.
-"""
+"""Rules about what runs beside the job."""
 
 from collections.abc import Iterator
 

@@ -1,3 +1,1 @@
-"""
-The HTTP shapes of Google's APIs as a thin skin over local/model.
-"""
+"""The HTTP shapes of Google's APIs as a thin skin over local/model."""

@@ -16,9 +16,7 @@ MOST = 5000
 
 
 def billing_routes(router: Router) -> None:
-    """
-    Add ListSkus; services of other numbers have no SKUs here.
-    """
+    """Add ListSkus; services of other numbers have no SKUs here."""
     router.add("GET", "/v1/services/{service}/skus", _answer)
 
 

@@ -1,6 +1,4 @@
-"""
-The routes of Compute Engine v1.
-"""
+"""The routes of Compute Engine v1."""
 
 from collections.abc import Callable
 
@@ -21,9 +19,7 @@ Table = list[tuple[str, str, str, Callable[[Call], Response]]]
 
 
 def compute_routes(router: Router, cloud: LocalCloud) -> None:
-    """
-    Register Compute Engine, and its batch address that gcloud uses.
-    """
+    """Register Compute Engine, and its batch address that gcloud uses."""
     tables = (_instances(cloud), _catalog(cloud), _network(cloud), _operations(cloud))
     for method, verb, pattern, handler in (row for table in tables for row in table):
         router.add(verb, pattern, named(method, handler))

@@ -1,6 +1,4 @@
-"""
-Batches: several requests in one multipart/mixed body, as gcloud sends them.
-"""
+"""Batches: several requests in one multipart/mixed body, as gcloud sends them."""
 
 import uuid
 from collections.abc import Callable
@@ -13,9 +11,7 @@ from orchestrator.emulator.state.errors import ApiError
 
 
 def answer_batch(request: Request, answer: Callable[[Request], Response]) -> Response:
-    """
-    Answer each part by *answer*, in order; errors: ApiError 400 when the body is no batch.
-    """
+    """Answer each part by *answer*, in order; errors: ApiError 400 when the body is no batch."""
     content_type = request.headers.get("content-type", "")
     whole = message_from_bytes(f"Content-Type: {content_type}\r\n\r\n".encode() + request.body)
     if not whole.is_multipart():

@@ -1,6 +1,4 @@
-"""
-Projects, zones, regions, machine types and images.
-"""
+"""Projects, zones, regions, machine types and images."""
 
 import zlib
 from typing import Any
@@ -18,50 +16,38 @@ DISK_TYPES = ("pd-balanced", "pd-ssd", "pd-standard")
 
 
 class ComputeCatalog:
-    """
-    Answer the calls that only read the catalogue.
-    """
+    """Answer the calls that only read the catalogue."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
         self._own = f"projects/{cloud.settings.project}"
 
     def project(self, _call: Call) -> Response:
-        """
-        Answer projects.get.
-        """
+        """Answer projects.get."""
         settings = self._cloud.settings
         shown = named_resource("project", self._own, settings.project_number)
         account = {"defaultServiceAccount": settings.default_service_account}
         return Response.of({**shown, **account, "commonInstanceMetadata": {"kind": "compute#metadata"}})
 
     def zones(self, call: Call) -> Response:
-        """
-        Answer zones.list.
-        """
+        """Answer zones.list."""
         return listed(
             call.request, "zone", f"{self._own}/zones", [self._zone(zone) for zone in tables.zones()]
         )
 
     def zone(self, call: Call) -> Response:
-        """
-        Answer zones.get.
-        """
+        """Answer zones.get."""
         vm_rules.check_zone(self._cloud.kernel, call.zone)
         return Response.of(self._zone(call.zone))
 
     def disk_types(self, call: Call) -> Response:
-        """
-        Answer diskTypes.list.
-        """
+        """Answer diskTypes.list."""
         vm_rules.check_zone(self._cloud.kernel, call.zone)
         path = f"{self._own}/zones/{call.zone}/diskTypes"
         return listed(call.request, "diskType", path, [self._disk_type(call.zone, one) for one in DISK_TYPES])
 
     def disk_type(self, call: Call) -> Response:
-        """
-        Answer diskTypes.get.
-        """
+        """Answer diskTypes.get."""
         vm_rules.check_zone(self._cloud.kernel, call.zone)
         if call.name not in DISK_TYPES:
             raise vm_rules.missing(f"{self._own}/zones/{call.zone}/diskTypes/{call.name}")
@@ -75,41 +61,31 @@ class ComputeCatalog:
         )  # fmt: skip
 
     def regions(self, call: Call) -> Response:
-        """
-        Answer regions.list.
-        """
+        """Answer regions.list."""
         return listed(
             call.request, "region", f"{self._own}/regions", [self._region(r) for r in tables.regions()]
         )
 
     def region(self, call: Call) -> Response:
-        """
-        Answer regions.get, with the use of the CPUS quota.
-        """
+        """Answer regions.get, with the use of the CPUS quota."""
         if call.region not in tables.regions():
             raise vm_rules.missing(f"{self._own}/regions/{call.region}")
         return Response.of(self._region(call.region))
 
     def types(self, call: Call) -> Response:
-        """
-        Answer machineTypes.list.
-        """
+        """Answer machineTypes.list."""
         vm_rules.check_zone(self._cloud.kernel, call.zone)
         return listed(
             call.request, "machineType", f"{self._own}/zones/{call.zone}/machineTypes", self._types(call.zone)
         )
 
     def types_everywhere(self, call: Call) -> Response:
-        """
-        Answer machineTypes.aggregatedList.
-        """
+        """Answer machineTypes.aggregatedList."""
         scopes = {f"zones/{zone}": self._types(zone) for zone in tables.zones()}
         return aggregated(call.request, "machineTypes", f"{self._own}/aggregated/machineTypes", dict(scopes))
 
     def type(self, call: Call) -> Response:
-        """
-        Answer machineTypes.get.
-        """
+        """Answer machineTypes.get."""
         vm_rules.check_zone(self._cloud.kernel, call.zone)
         found = tables.vm_types(tables.region_of(call.zone)).get(call.name)
         if found is None:
@@ -117,23 +93,17 @@ class ComputeCatalog:
         return Response.of(self._type(call.zone, found))
 
     def images(self, call: Call) -> Response:
-        """
-        Answer images.list; the project of the local cloud has none of its own.
-        """
+        """Answer images.list; the project of the local cloud has none of its own."""
         known = () if call.project == self._cloud.settings.project else images.families_of(call.project)
         found = [_image(call.project, images.image_of_family(call.project, one), one) for one in known]
         return listed(call.request, "image", f"projects/{call.project}/global/images", found)
 
     def family(self, call: Call) -> Response:
-        """
-        Answer images.getFromFamily.
-        """
+        """Answer images.getFromFamily."""
         return Response.of(_image(call.project, images.image_of_family(call.project, call.name), call.name))
 
     def image(self, call: Call) -> Response:
-        """
-        Answer images.get.
-        """
+        """Answer images.get."""
         return Response.of(_image(call.project, call.name, images.family_of_image(call.project, call.name)))
 
     def _zone(self, zone: str) -> dict[str, Any]:

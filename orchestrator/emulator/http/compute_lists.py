@@ -1,6 +1,4 @@
-"""
-Lists of Compute Engine: filter, order and page of one zone, or of all.
-"""
+"""Lists of Compute Engine: filter, order and page of one zone, or of all."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -14,9 +12,7 @@ Shown = dict[str, Any]
 
 
 def listed(request: Request, kind: str, path: str, items: Iterable[Shown]) -> Response:
-    """
-    Build one page of the list *kind* (`compute#instanceList`) at *path*.
-    """
+    """Build one page of the list *kind* (`compute#instanceList`) at *path*."""
     chosen, token = _chosen(request, items)
     body = {"kind": f"compute#{kind}List", "id": path, "selfLink": link(path), "items": list(chosen)}
     return Response.of({**body, **({"nextPageToken": token} if token else {})})
@@ -41,9 +37,7 @@ def aggregated(request: Request, key: str, path: str, scopes: dict[str, Sequence
 
 
 def out_of_reach(key: str, path: str, scopes: Sequence[str]) -> Response:
-    """
-    Build an aggregated list that could look into none of *scopes*: each carries the warning UNREACHABLE.
-    """
+    """Build an aggregated list that could look into none of *scopes*: each carries the warning UNREACHABLE."""
     shown = {
         scope: {"warning": {"code": "UNREACHABLE", "message": f"'{scope}' did not answer."}}
         for scope in scopes

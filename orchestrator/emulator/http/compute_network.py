@@ -1,6 +1,4 @@
-"""
-Calls on networks, subnetworks and firewall rules.
-"""
+"""Calls on networks, subnetworks and firewall rules."""
 
 from typing import Any
 
@@ -18,77 +16,57 @@ _NETWORK_ID = 1000000000
 
 
 class NetworkRequests:
-    """
-    Answer the calls on the network.
-    """
+    """Answer the calls on the network."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
         self._own = f"projects/{cloud.settings.project}"
 
     def networks(self, call: Call) -> Response:
-        """
-        Answer networks.list.
-        """
+        """Answer networks.list."""
         shown = [self._network(vpc) for vpc in self._cloud.network.vpcs.values()]
         return listed(call.request, "network", f"{self._own}/global/networks", shown)
 
     def network(self, call: Call) -> Response:
-        """
-        Answer networks.get.
-        """
+        """Answer networks.get."""
         vpc = self._cloud.network.vpcs.get(call.name)
         if vpc is None:
             raise vm_rules.missing(f"{self._own}/global/networks/{call.name}")
         return Response.of(self._network(vpc))
 
     def effective(self, call: Call) -> Response:
-        """
-        Answer networks.getEffectiveFirewalls; the local cloud has no policies above a network's own rules.
-        """
+        """Answer networks.getEffectiveFirewalls; the local cloud has no policies above a network's own rules."""
         self.network(call)
         return Response.of({"firewalls": [self._rule(rule) for rule in self._cloud.network.firewalls()]})
 
     def subnets(self, call: Call) -> Response:
-        """
-        Answer subnetworks.list.
-        """
+        """Answer subnetworks.list."""
         path = f"{self._own}/regions/{call.region}/subnetworks"
         return listed(call.request, "subnetwork", path, self._subnets(call.region))
 
     def subnets_everywhere(self, call: Call) -> Response:
-        """
-        Answer subnetworks.aggregatedList.
-        """
+        """Answer subnetworks.aggregatedList."""
         scopes = {f"regions/{region}": self._subnets(region) for region in tables.regions()}
         return aggregated(call.request, "subnetworks", f"{self._own}/aggregated/subnetworks", dict(scopes))
 
     def subnet(self, call: Call) -> Response:
-        """
-        Answer subnetworks.get.
-        """
+        """Answer subnetworks.get."""
         found = [one for one in self._subnets(call.region) if one["name"] == call.name]
         if not found:
             raise vm_rules.missing(f"{self._own}/regions/{call.region}/subnetworks/{call.name}")
         return Response.of(found[0])
 
     def firewalls(self, call: Call) -> Response:
-        """
-        Answer firewalls.list.
-        """
+        """Answer firewalls.list."""
         rules = [self._rule(rule) for rule in self._cloud.network.firewalls()]
         return listed(call.request, "firewall", f"{self._own}/global/firewalls", rules)
 
     def firewall(self, call: Call) -> Response:
-        """
-        Answer firewalls.get.
-        """
+        """Answer firewalls.get."""
         return Response.of(self._rule(self._cloud.network.firewall(call.name)))
 
     def insert_firewall(self, call: Call) -> Response:
-        """
-        Answer firewalls.insert.
-        """
+        """Answer firewalls.insert."""
         return once(
             self._cloud,
             call.request,
@@ -96,9 +74,7 @@ class NetworkRequests:
         )
 
     def delete_firewall(self, call: Call) -> Response:
-        """
-        Answer firewalls.delete.
-        """
+        """Answer firewalls.delete."""
         return once(self._cloud, call.request, lambda: self._cloud.network.delete_firewall(call.name))
 
     def _network(self, vpc: Vpc) -> dict[str, Any]:

@@ -1,6 +1,4 @@
-"""
-Calls on the operations of Compute Engine: by zone, by region, global.
-"""
+"""Calls on the operations of Compute Engine: by zone, by region, global."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,23 +16,17 @@ _STEP = 1.0
 
 
 class OperationRequests:
-    """
-    Answer get, list and wait in each scope.
-    """
+    """Answer get, list and wait in each scope."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
 
     def get(self, call: Call) -> Response:
-        """
-        Answer get.
-        """
+        """Answer get."""
         return Response.of(self._shown(self._find(_scope(call.zone, call.region), call.name)))
 
     def list(self, call: Call) -> Response:
-        """
-        Answer list.
-        """
+        """Answer list."""
         scope = _scope(call.zone, call.region)
         if call.zone:
             vm_rules.check_zone(self._cloud.kernel, call.zone)
@@ -44,9 +36,7 @@ class OperationRequests:
         )
 
     def everywhere(self, call: Call) -> Response:
-        """
-        Answer aggregatedList.
-        """
+        """Answer aggregatedList."""
         scopes: dict[str, list[dict[str, Any]]] = {}
         for operation in self._all():
             scopes.setdefault(operation.scope, []).append(self._shown(operation))
@@ -54,9 +44,7 @@ class OperationRequests:
         return aggregated(call.request, "operations", path, dict(scopes))
 
     def wait(self, call: Call) -> Response:
-        """
-        Answer wait: return when the operation is done, or after two minutes in whatever state.
-        """
+        """Answer wait: return when the operation is done, or after two minutes in whatever state."""
         found = self._find(_scope(call.zone, call.region), call.name)
         clock, cloud = self._cloud.clock, self._cloud
         ends = clock.now() + _LONGEST_WAIT

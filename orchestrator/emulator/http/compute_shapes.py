@@ -1,6 +1,4 @@
-"""
-VMs, disks and operations as Compute Engine writes them.
-"""
+"""VMs, disks and operations as Compute Engine writes them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,24 +14,18 @@ SITE = "https://www.googleapis.com/compute/v1/"
 
 
 def link(path: str) -> str:
-    """
-    Return the selfLink of *path* (from `projects/` on).
-    """
+    """Return the selfLink of *path* (from `projects/` on)."""
     return SITE + path
 
 
 def named_resource(kind: str, path: str, numeric_id: int, **fields: object) -> dict[str, Any]:
-    """
-    Return what all resources have in common, plus *fields*.
-    """
+    """Return what all resources have in common, plus *fields*."""
     common = {"kind": f"compute#{kind}", "id": str(numeric_id), "name": path.rsplit("/", 1)[-1]}
     return {**common, "selfLink": link(path), **fields}
 
 
 def instance_json(instance: Instance, disks: Mapping[tuple[str, str], Disk]) -> dict[str, Any]:
-    """
-    Return an Instance.
-    """
+    """Return an Instance."""
     zone = f"projects/{instance.project}/zones/{instance.zone}"
     shown = named_resource(
         "instance",
@@ -126,9 +118,7 @@ def _attached(instance: Instance, index: int, disks: Mapping[tuple[str, str], Di
 
 
 def disk_json(project: str, disk: Disk, users: Sequence[str]) -> dict[str, Any]:
-    """
-    Return a Disk and who has it.
-    """
+    """Return a Disk and who has it."""
     zone = f"projects/{project}/zones/{disk.zone}"
     return named_resource(
         "disk",
@@ -147,9 +137,7 @@ def disk_json(project: str, disk: Disk, users: Sequence[str]) -> dict[str, Any]:
 
 
 def operation_json(project: str, operation: Operation) -> dict[str, Any]:
-    """
-    Return an Operation: RUNNING, or DONE with the three error fields when it failed.
-    """
+    """Return an Operation: RUNNING, or DONE with the three error fields when it failed."""
     path = f"projects/{project}/{operation.scope}/operations/{operation.name}"
     shown = named_resource(
         "operation",

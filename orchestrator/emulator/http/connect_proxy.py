@@ -63,9 +63,7 @@ class ConnectProxy:
         self.refused: Counter[str] = Counter()
 
     async def start(self, closed_port: int, open_port: int) -> None:
-        """
-        Listen. Raises OSError when a port is taken; then none is held.
-        """
+        """Listen. Raises OSError when a port is taken; then none is held."""
         try:
             await self._listen(0, self._uncover, ssl=self._context, ssl_handshake_timeout=HEAD_SECONDS)
             self._inner_port = int(self._servers[0].sockets[0].getsockname()[1])
@@ -76,9 +74,7 @@ class ConnectProxy:
             raise
 
     async def close(self) -> None:
-        """
-        Stop listening and cut every tunnel.
-        """
+        """Stop listening and cut every tunnel."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -101,9 +97,7 @@ class ConnectProxy:
         self._servers.append(server)
 
     async def _serve(self, reader: Reader, writer: Writer, *, outside: bool) -> None:
-        """
-        Serve one client: a tunnel, or an answer that says why not.
-        """
+        """Serve one client: a tunnel, or an answer that says why not."""
         try:
             target = await read_target(reader)
             if target is None:
@@ -123,17 +117,13 @@ class ConnectProxy:
         await _join((reader, writer), there)
 
     async def _uncover(self, reader: Reader, writer: Writer) -> None:
-        """
-        Pass what came out of the TLS layer to the local cloud.
-        """
+        """Pass what came out of the TLS layer to the local cloud."""
         # In a thread: with many tunnels at once it may wait for this very loop to accept.
         there = await asyncio.open_connection(sock=await asyncio.to_thread(self._storage))
         await _join((reader, writer), there, copy_requests)
 
     async def _own_metadata(self, target: Target, writer: Writer) -> tuple[str, int]:
-        """
-        Return the metadata server of the machine that asks. Raises RefusedError.
-        """
+        """Return the metadata server of the machine that asks. Raises RefusedError."""
         peer, here = (writer.get_extra_info(name) for name in ("peername", "sockname"))
         found = await asyncio.to_thread(self._metadata, peer[:2], here[:2])
         if found is None:
@@ -141,9 +131,7 @@ class ConnectProxy:
         return found
 
     def _route(self, target: Target, *, outside: bool) -> tuple[str, int]:
-        """
-        Return the address to connect to. Raises RefusedError.
-        """
+        """Return the address to connect to. Raises RefusedError."""
         if target.is_storage:
             return LOOPBACK, self._inner_port
         if target.is_loopback or (outside and not target.is_google):
@@ -157,9 +145,7 @@ class ConnectProxy:
 
 
 async def _reached(target: Target, host: str, port: int) -> tuple[Reader, Writer]:
-    """
-    Connect to where a target leads. Raises RefusedError.
-    """
+    """Connect to where a target leads. Raises RefusedError."""
     try:
         reader, writer = await asyncio.open_connection(host, port)
     except OSError as error:
@@ -172,9 +158,7 @@ async def _reached(target: Target, host: str, port: int) -> tuple[Reader, Writer
 
 
 async def _refuse(reader: Reader, writer: Writer, refusal: RefusedError) -> None:
-    """
-    Answer, then take what the client still sends: a socket closed with unread bytes would cut the answer.
-    """
+    """Answer, then take what the client still sends: a socket closed with unread bytes would cut the answer."""
     writer.write(refusal.encode())
     await writer.drain()
     writer.write_eof()
@@ -188,9 +172,7 @@ async def _drop(reader: Reader) -> None:
 
 
 async def _join(one: tuple[Reader, Writer], other: tuple[Reader, Writer], there: Copy | None = None) -> None:
-    """
-    Copy in both directions until both have ended, or one is broken; *there* copies from *one* to *other*.
-    """
+    """Copy in both directions until both have ended, or one is broken; *there* copies from *one* to *other*."""
     copies = [
         asyncio.create_task(_to_end(there or _copy, one[0], other[1])),
         asyncio.create_task(_to_end(_copy, other[0], one[1])),
@@ -208,9 +190,7 @@ async def _join(one: tuple[Reader, Writer], other: tuple[Reader, Writer], there:
 
 
 async def _to_end(copy: Copy, reader: Reader, writer: Writer) -> bool:
-    """
-    Copy to the end; return whether the other direction may go on, which TLS cannot do alone.
-    """
+    """Copy to the end; return whether the other direction may go on, which TLS cannot do alone."""
     try:
         await copy(reader, writer)
         if writer.can_write_eof():

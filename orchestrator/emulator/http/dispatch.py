@@ -1,6 +1,4 @@
-"""
-One way in for every request: time passes, faults strike, the handler answers.
-"""
+"""One way in for every request: time passes, faults strike, the handler answers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,9 +20,7 @@ _NAMES = ("name", "node", "instance", "disk", "firewall", "operation", "queued")
 
 @dataclass(frozen=True)
 class Call:
-    """
-    Hold one call of an API method; *name* is the node, VM, operation ... that the path names.
-    """
+    """Hold one call of an API method; *name* is the node, VM, operation ... that the path names."""
 
     request: Request
     project: str = ""
@@ -79,9 +75,7 @@ def _answer(
 
 
 def _linked(request: Request, response: Response) -> Response:
-    """
-    Let the links of a Compute answer lead to where the client came: some clients follow them.
-    """
+    """Let the links of a Compute answer lead to where the client came: some clients follow them."""
     host = request.headers.get("host", "")
     if not request.path.startswith("/compute/") or host.partition(":")[0] not in ("127.0.0.1", "localhost"):
         return response
@@ -137,9 +131,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def named(method: str, handler: Callable[[Call], Response]) -> Handler:
-    """
-    Return a handler for the router, called as its *method*, that hands a Call to *handler*.
-    """
+    """Return a handler for the router, called as its *method*, that hands a Call to *handler*."""
 
     def answer(request: Request, **parts: str) -> Response:
         name = next((parts[key] for key in _NAMES if key in parts), "")

@@ -1,6 +1,4 @@
-"""
-Errors as the bodies that each API sends.
-"""
+"""Errors as the bodies that each API sends."""
 
 from typing import Any
 
@@ -18,23 +16,17 @@ _STATUSES = {
 
 
 def is_api_error(error: Exception) -> bool:
-    """
-    Say whether *error* is an answer of a model: it has status, reason and message.
-    """
+    """Say whether *error* is an answer of a model: it has status, reason and message."""
     return all(hasattr(error, name) for name in ("status", "reason", "message"))
 
 
 def error_response(request: Request, error: Any) -> Response:
-    """
-    Build the answer for *error*, in the form of the API that *request* speaks to.
-    """
+    """Build the answer for *error*, in the form of the API that *request* speaks to."""
     return Response.of({"error": error_body(request.path, error)}, error.status)
 
 
 def error_body(path: str, error: Any) -> dict[str, Any]:
-    """
-    Return the `error` object of the answer to a request for *path*.
-    """
+    """Return the `error` object of the answer to a request for *path*."""
     if path.startswith(("/v1/", "/v2/", "/v2alpha1/")):
         body = {"code": error.status, "message": error.message, "status": error.reason}
     else:
@@ -48,24 +40,18 @@ def error_body(path: str, error: Any) -> dict[str, Any]:
 
 
 def plain_error(request: Request, status: int, reason: str, message: str) -> Response:
-    """
-    Build an error answer that no model raised.
-    """
+    """Build an error answer that no model raised."""
     return error_response(request, _PlainError(status, reason, message))
 
 
 def tpu_status(error: OperationError) -> dict[str, Any]:
-    """
-    Return the google.rpc.Status of a TPU operation's error.
-    """
+    """Return the google.rpc.Status of a TPU operation's error."""
     status: dict[str, Any] = {"code": error.code, "message": error.message}
     return {**status, "details": list(error.details)} if error.details else status
 
 
 def compute_failure(error: OperationError) -> dict[str, Any]:
-    """
-    Return the three fields that a failed Compute operation carries.
-    """
+    """Return the three fields that a failed Compute operation carries."""
     item: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.details:
         item["errorDetails"] = list(error.details)

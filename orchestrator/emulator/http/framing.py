@@ -11,9 +11,7 @@ IDENTITY = b"identity"
 
 
 async def copy_requests(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """
-    Copy until the client ends. Raises ValueError or LimitOverrunError for what is no HTTP/1.1 request.
-    """
+    """Copy until the client ends. Raises ValueError or LimitOverrunError for what is no HTTP/1.1 request."""
     while head := await _line(reader, b"\r\n\r\n"):
         lines = head.split(b"\r\n")
         headers = [(_name(line), line.partition(b":")[2].strip().lower()) for line in lines[1:]]
@@ -31,9 +29,7 @@ async def copy_requests(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 async def _copy_chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """
-    Copy a chunked body with its trailers.
-    """
+    """Copy a chunked body with its trailers."""
     size = 1
     while size:
         line = await _line(reader, b"\r\n")
@@ -54,9 +50,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, size
 
 
 async def _line(reader: asyncio.StreamReader, end: bytes) -> bytes:
-    """
-    Return what comes up to *end*, nothing when the client has left before.
-    """
+    """Return what comes up to *end*, nothing when the client has left before."""
     try:
         return await reader.readuntil(end)
     except asyncio.IncompleteReadError:

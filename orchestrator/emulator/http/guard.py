@@ -16,9 +16,7 @@ MISDIRECTED, FORBIDDEN, UNSUPPORTED = 421, 403, 415
 
 
 def from_page(headers: Mapping[str, str], origin: str | None = None) -> str:
-    """
-    Return why a request comes from a page, or nothing; *origin* is what the one known client sends.
-    """
+    """Return why a request comes from a page, or nothing; *origin* is what the one known client sends."""
     if headers.get("origin", origin) != origin:
         return "it has an Origin"
     site = headers.get("sec-fetch-site", "none")

@@ -48,18 +48,14 @@ class IapRelay:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def start(self, port: int, context: ssl.SSLContext) -> None:
-        """
-        Listen; gcloud speaks with nobody without TLS. Raise OSError when the port is taken.
-        """
+        """Listen; gcloud speaks with nobody without TLS. Raise OSError when the port is taken."""
         listener = listening(LOOPBACK, port, self._inside)
         self._server = await asyncio.start_server(
             self._serve, sock=listener, limit=4 * LONGEST_HEAD, ssl=context
         )
 
     async def close(self) -> None:
-        """
-        Stop listening and cut every tunnel.
-        """
+        """Stop listening and cut every tunnel."""
         if self._server is not None:
             self._server.close()
         for task in list(self._tasks):
@@ -81,9 +77,7 @@ class IapRelay:
         writer.close()
 
     async def _tunnel(self, client: WebSocket) -> tuple[int, str]:
-        """
-        Carry one connection to its end, and return the close code and the reason for it.
-        """
+        """Carry one connection to its end, and return the close code and the reason for it."""
         asked = await client.accept(PROTOCOL, ORIGIN)
         if asked.path != PATH:
             return NO_BACKEND, "a broken tunnel is not taken up again"
@@ -106,9 +100,7 @@ class IapRelay:
 
 
 async def _carry(client: WebSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """
-    Copy in both directions until one of them ends.
-    """
+    """Copy in both directions until one of them ends."""
     copies = [asyncio.create_task(_inward(client, writer)), asyncio.create_task(_outward(reader, client))]
     try:
         done, _ = await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
@@ -124,9 +116,7 @@ async def _carry(client: WebSocket, reader: asyncio.StreamReader, writer: asynci
 
 
 async def _inward(client: WebSocket, writer: asyncio.StreamWriter) -> None:
-    """
-    Copy to the machine, and confirm what it took: gcloud keeps what is not confirmed.
-    """
+    """Copy to the machine, and confirm what it took: gcloud keeps what is not confirmed."""
     taken = 0
     while (message := await client.receive()) is not None:
         if len(message) < 6 or struct.unpack_from(">H", message)[0] != DATA:

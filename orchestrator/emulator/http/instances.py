@@ -1,6 +1,4 @@
-"""
-Calls on VMs and their disks.
-"""
+"""Calls on VMs and their disks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,26 +20,20 @@ _SERIAL_RING = 1024 * 1024
 
 
 def once(cloud: LocalCloud, request: Request, act: Callable[[], Operation]) -> Response:
-    """
-    Answer a mutating call; the same requestId gives the same operation again.
-    """
+    """Answer a mutating call; the same requestId gives the same operation again."""
     call, request_id = f"{request.method} {request.path}", request.query.get("requestId", "")
     operation = replays.once(cloud, call, request_id, body_of(request), act)
     return Response.of(operation_json(cloud.settings.project, operation))
 
 
 class InstanceRequests:
-    """
-    Answer the calls on VMs and disks.
-    """
+    """Answer the calls on VMs and disks."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
 
     def insert(self, call: Call) -> Response:
-        """
-        Answer instances.insert.
-        """
+        """Answer instances.insert."""
         return once(
             self._cloud,
             call.request,
@@ -49,9 +41,7 @@ class InstanceRequests:
         )
 
     def insert_several(self, call: Call) -> Response:
-        """
-        Answer instances.bulkInsert. Numbers of 64 bit may come as numbers or as text.
-        """
+        """Answer instances.bulkInsert. Numbers of 64 bit may come as numbers or as text."""
         body = body_of(call.request)
         counts = {key: str(body[key]) for key in ("count", "minCount") if isinstance(body.get(key), int)}
         body = {**body, **counts}
@@ -59,9 +49,7 @@ class InstanceRequests:
         return once(self._cloud, call.request, lambda: self._cloud.compute.insert_several(call.zone, body))
 
     def list(self, call: Call) -> Response:
-        """
-        Answer instances.list.
-        """
+        """Answer instances.list."""
         path = f"projects/{self._cloud.settings.project}/zones/{call.zone}/instances"
         if self._cloud.kernel.partial:
             warning = {"code": "UNREACHABLE", "message": f"'{call.zone}' did not answer."}
@@ -70,9 +58,7 @@ class InstanceRequests:
         return listed(call.request, "instance", path, vms)
 
     def everywhere(self, call: Call) -> Response:
-        """
-        Answer instances.aggregatedList.
-        """
+        """Answer instances.aggregatedList."""
         path = f"projects/{self._cloud.settings.project}/aggregated/instances"
         if self._cloud.kernel.partial:
             return out_of_reach("instances", path, [f"zones/{zone}" for zone in tables.zones()])
@@ -81,39 +67,27 @@ class InstanceRequests:
         return aggregated(call.request, "instances", path, dict(scopes))
 
     def get(self, call: Call) -> Response:
-        """
-        Answer instances.get; the path holds a name or a numeric id.
-        """
+        """Answer instances.get; the path holds a name or a numeric id."""
         return Response.of(self._shown(self._cloud.compute.get(call.zone, self._name(call))))
 
     def delete(self, call: Call) -> Response:
-        """
-        Answer instances.delete.
-        """
+        """Answer instances.delete."""
         return once(self._cloud, call.request, lambda: self._cloud.compute.delete(call.zone, call.name))
 
     def start(self, call: Call) -> Response:
-        """
-        Answer instances.start.
-        """
+        """Answer instances.start."""
         return once(self._cloud, call.request, lambda: self._cloud.compute.start(call.zone, call.name))
 
     def stop(self, call: Call) -> Response:
-        """
-        Answer instances.stop.
-        """
+        """Answer instances.stop."""
         return once(self._cloud, call.request, lambda: self._cloud.compute.stop(call.zone, call.name))
 
     def reset(self, call: Call) -> Response:
-        """
-        Answer instances.reset.
-        """
+        """Answer instances.reset."""
         return once(self._cloud, call.request, lambda: self._cloud.compute.reset(call.zone, call.name))
 
     def set_metadata(self, call: Call) -> Response:
-        """
-        Answer instances.setMetadata.
-        """
+        """Answer instances.setMetadata."""
         change = self._cloud.changes.set_metadata
         return once(
             self._cloud,
@@ -122,9 +96,7 @@ class InstanceRequests:
         )
 
     def set_labels(self, call: Call) -> Response:
-        """
-        Answer instances.setLabels.
-        """
+        """Answer instances.setLabels."""
         change = self._cloud.changes.set_labels
         return once(
             self._cloud,
@@ -133,9 +105,7 @@ class InstanceRequests:
         )
 
     def set_tags(self, call: Call) -> Response:
-        """
-        Answer instances.setTags.
-        """
+        """Answer instances.setTags."""
         change = self._cloud.changes.set_tags
         return once(
             self._cloud,
@@ -144,9 +114,7 @@ class InstanceRequests:
         )
 
     def set_scheduling(self, call: Call) -> Response:
-        """
-        Answer instances.setScheduling.
-        """
+        """Answer instances.setScheduling."""
         change = self._cloud.changes.set_scheduling
         return once(
             self._cloud,
@@ -155,9 +123,7 @@ class InstanceRequests:
         )
 
     def maintain(self, call: Call) -> Response:
-        """
-        Answer instances.simulateMaintenanceEvent.
-        """
+        """Answer instances.simulateMaintenanceEvent."""
         change = self._cloud.changes.simulate_maintenance
         return once(self._cloud, call.request, lambda: change(call.zone, call.name))
 
@@ -177,9 +143,7 @@ class InstanceRequests:
         return Response.of({**shown, "contents": text, "start": str(start), "next": str(len(printed))})
 
     def guest_attributes(self, call: Call) -> Response:
-        """
-        Answer instances.getGuestAttributes; nothing under the path is a 404.
-        """
+        """Answer instances.getGuestAttributes; nothing under the path is a 404."""
         vm = self._cloud.compute.get(call.zone, call.name)
         policies.check_guest_attributes(self._cloud.kernel, compute=True)
         query = call.request.query.get("queryPath") or call.request.query.get("variableKey", "")
@@ -192,38 +156,28 @@ class InstanceRequests:
         return Response.of({**shown, "queryPath": query, "queryValue": {"items": items}})
 
     def disks(self, call: Call) -> Response:
-        """
-        Answer disks.list.
-        """
+        """Answer disks.list."""
         own = self._cloud.settings.project
         disks = [self._disk(disk) for disk in self._cloud.compute.disks.in_zone(call.zone)]
         return listed(call.request, "disk", f"projects/{own}/zones/{call.zone}/disks", disks)
 
     def disks_everywhere(self, call: Call) -> Response:
-        """
-        Answer disks.aggregatedList.
-        """
+        """Answer disks.aggregatedList."""
         own, in_zone = self._cloud.settings.project, self._cloud.compute.disks.in_zone
         scopes = {f"zones/{zone}": [self._disk(d) for d in in_zone(zone)] for zone in tables.zones()}
         return aggregated(call.request, "disks", f"projects/{own}/aggregated/disks", dict(scopes))
 
     def disk(self, call: Call) -> Response:
-        """
-        Answer disks.get.
-        """
+        """Answer disks.get."""
         return Response.of(self._disk(self._cloud.compute.disks.get(call.zone, call.name)))
 
     def insert_disk(self, call: Call) -> Response:
-        """
-        Answer disks.insert.
-        """
+        """Answer disks.insert."""
         body = body_of(call.request, shapes.DISK)
         return once(self._cloud, call.request, lambda: self._cloud.compute.disks.insert(call.zone, body))
 
     def delete_disk(self, call: Call) -> Response:
-        """
-        Answer disks.delete.
-        """
+        """Answer disks.delete."""
         return once(self._cloud, call.request, lambda: self._cloud.compute.disks.delete(call.zone, call.name))
 
     def _disk(self, disk: Disk) -> dict[str, Any]:

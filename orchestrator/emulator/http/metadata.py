@@ -23,52 +23,36 @@ Tree = dict[str, Any]  # a leaf is text, a number or a list; a directory is a Tr
 
 
 class MachineView(Protocol):
-    """
-    Show one machine as it is now, as the metadata server needs it.
-    """
+    """Show one machine as it is now, as the metadata server needs it."""
 
     machine: Machine
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """
-        Return the instance attributes, which may change while the machine runs.
-        """
+        """Return the instance attributes, which may change while the machine runs."""
 
     @property
     def project_attributes(self) -> Mapping[str, str]:
-        """
-        Return the project's attributes.
-        """
+        """Return the project's attributes."""
 
     @property
     def preempted(self) -> bool:
-        """
-        Tell whether the machine has been given its preemption notice.
-        """
+        """Tell whether the machine has been given its preemption notice."""
 
     @property
     def maintenance_event(self) -> str:
-        """
-        Return NONE, MIGRATE_ON_HOST_MAINTENANCE or TERMINATE_ON_HOST_MAINTENANCE.
-        """
+        """Return NONE, MIGRATE_ON_HOST_MAINTENANCE or TERMINATE_ON_HOST_MAINTENANCE."""
 
     @property
     def guest_attributes(self) -> Mapping[str, str]:
-        """
-        Return the guest attributes by `namespace/key`.
-        """
+        """Return the guest attributes by `namespace/key`."""
 
     def put_guest_attribute(self, namespace: str, key: str, value: str) -> None:
-        """
-        Store a guest attribute.
-        """
+        """Store a guest attribute."""
 
 
 def answer(view: MachineView, request: Request) -> Response:
-    """
-    Answer one request at once; waiting for a change is the server's part.
-    """
+    """Answer one request at once; waiting for a change is the server's part."""
     if request.path in ("", "/"):
         return _text("computeMetadata/\n")
     path = request.path[len(PREFIX) :].lstrip("/")
@@ -84,9 +68,7 @@ def answer(view: MachineView, request: Request) -> Response:
 
 
 def tree(view: MachineView) -> Tree:
-    """
-    Return everything the server shows, as directories and leaves.
-    """
+    """Return everything the server shows, as directories and leaves."""
     machine = view.machine
     number = machine.project_number
     zone = f"projects/{number}/zones/{machine.zone}"
@@ -124,9 +106,7 @@ def tree(view: MachineView) -> Tree:
 
 
 def _get(view: MachineView, path: str, query: Mapping[str, str]) -> Response:
-    """
-    Answer a GET: a leaf, a directory's listing, or with recursive=true the whole directory.
-    """
+    """Answer a GET: a leaf, a directory's listing, or with recursive=true the whole directory."""
     if _ACCOUNT_TOKEN.fullmatch(path) and _find(tree(view), path.removesuffix("/token")) is not None:
         return _json(
             {"access_token": token_of(view.machine), "expires_in": TOKEN_SECONDS, "token_type": "Bearer"}
@@ -140,9 +120,7 @@ def _get(view: MachineView, path: str, query: Mapping[str, str]) -> Response:
 
 
 def _directory(value: Tree, path: str, query: Mapping[str, str]) -> Response:
-    """
-    Answer a GET of a directory; without its slash it is redirected to the form with one.
-    """
+    """Answer a GET of a directory; without its slash it is redirected to the form with one."""
     if query.get("recursive", "").lower() == "true":
         return _json(_camel(value, path)) if query.get("alt", "json") == "json" else _text(_lines(value))
     if path and not path.endswith("/"):
@@ -151,9 +129,7 @@ def _directory(value: Tree, path: str, query: Mapping[str, str]) -> Response:
 
 
 def _put(view: MachineView, path: str, body: bytes) -> Response:
-    """
-    Store a guest attribute, where the instance allows them.
-    """
+    """Store a guest attribute, where the instance allows them."""
     match = GUEST_ATTRIBUTE.match(path)
     if not match:
         return _text("Method not allowed\n", 405)
@@ -164,9 +140,7 @@ def _put(view: MachineView, path: str, body: bytes) -> Response:
 
 
 def _find(root: Tree, path: str) -> Any:
-    """
-    Return the node at *path*, or None.
-    """
+    """Return the node at *path*, or None."""
     node: Any = root
     for part in [part for part in path.split("/") if part]:
         if not isinstance(node, dict) or part not in node:
@@ -176,9 +150,7 @@ def _find(root: Tree, path: str) -> Any:
 
 
 def _camel(node: Any, path: str) -> Any:
-    """
-    Name directories as JSON does (camelCase, numbered ones as lists); attribute keys stay as they are.
-    """
+    """Name directories as JSON does (camelCase, numbered ones as lists); attribute keys stay as they are."""
     if not isinstance(node, dict):
         return node
     if path.rstrip("/").endswith("attributes") or "/guest-attributes" in f"/{path}":
@@ -196,9 +168,7 @@ def _camel_key(key: str) -> str:
 
 
 def _lines(node: Tree, prefix: str = "") -> str:
-    """
-    Return `path value` lines, the alt=text form of a recursive answer.
-    """
+    """Return `path value` lines, the alt=text form of a recursive answer."""
     text = ""
     for key, value in sorted(node.items()):
         path = f"{prefix}{key}"
@@ -207,18 +177,14 @@ def _lines(node: Tree, prefix: str = "") -> str:
 
 
 def _plain(value: Any, path: str) -> str:
-    """
-    Return a leaf as text: tags are a JSON list, other lists have one entry a line.
-    """
+    """Return a leaf as text: tags are a JSON list, other lists have one entry a line."""
     if isinstance(value, list):
         return json.dumps(value) if path.endswith("tags") else "".join(f"{item}\n" for item in value)
     return str(value)
 
 
 def token_of(machine: Machine) -> str:
-    """
-    Return the machine's access token, which no Google service accepts.
-    """
+    """Return the machine's access token, which no Google service accepts."""
     return TOKEN_START + hashlib.sha256(machine.id.encode()).hexdigest()[:32]
 
 
@@ -231,8 +197,6 @@ def _json(value: object) -> Response:
 
 
 def _tagged(status: int, body: bytes, content_type: str) -> Response:
-    """
-    Build an answer whose etag is the hash of its body.
-    """
+    """Build an answer whose etag is the hash of its body."""
     etag = hashlib.sha256(body).hexdigest()[:16]
     return Response(status, body, {**FLAVOR, "content-type": content_type, "etag": etag})

@@ -1,6 +1,4 @@
-"""
-Serve the metadata of every machine on its own address, with wait_for_change.
-"""
+"""Serve the metadata of every machine on its own address, with wait_for_change."""
 
 import asyncio
 import time
@@ -39,9 +37,7 @@ class MetadataServer:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self, address: str, *ports: int) -> None:
-        """
-        Listen on *ports* of *address*. Raises OSError when one is taken; then none is held.
-        """
+        """Listen on *ports* of *address*. Raises OSError when one is taken; then none is held."""
         self._loop = asyncio.get_running_loop()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,9 +52,7 @@ class MetadataServer:
             raise
 
     async def stop(self, address: str) -> None:
-        """
-        Close the address: its listeners, and the connections that wait on it.
-        """
+        """Close the address: its listeners, and the connections that wait on it."""
         for server in self._servers.pop(address, []):
             server.close()
         tasks = self._connections.pop(address, set())
@@ -67,16 +61,12 @@ class MetadataServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """
-        Close every address.
-        """
+        """Close every address."""
         for address in list(self._servers):
             await self.stop(address)
 
     def changed(self, machine_id: str) -> None:
-        """
-        Wake the long-polls of a machine: an attribute, the preempted flag or the like has changed.
-        """
+        """Wake the long-polls of a machine: an attribute, the preempted flag or the like has changed."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake, machine_id)
 
@@ -86,9 +76,7 @@ class MetadataServer:
                 waiter.set_result(None)
 
     async def _serve(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """
-        Serve one connection until the client closes it or breaks the protocol.
-        """
+        """Serve one connection until the client closes it or breaks the protocol."""
         task = asyncio.current_task()
         if task is not None:
             self._connections[address].add(task)
@@ -108,9 +96,7 @@ class MetadataServer:
             writer.close()
 
     async def _answer(self, address: str, request: Request) -> Response:
-        """
-        Answer at once, or with wait_for_change when the etag differs from last_etag or time is up.
-        """
+        """Answer at once, or with wait_for_change when the etag differs from last_etag or time is up."""
         # The model may make a machine stop while it is looked at, which waits for this very loop: so it is
         # looked at from a thread, and a change in between is caught by a waiter made before.
         if why := _foreign(address, request):
@@ -134,18 +120,14 @@ class MetadataServer:
         return Response(404, b"No machine has this address.\n")
 
     def _waiter(self, machine_id: str) -> "asyncio.Future[None]":
-        """
-        Return what `changed` wakes.
-        """
+        """Return what `changed` wakes."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[machine_id].add(waiter)
         return waiter
 
 
 async def _read(connection: h11.Connection, reader: asyncio.StreamReader) -> Request | None:
-    """
-    Read one request; None when the client has closed.
-    """
+    """Read one request; None when the client has closed."""
     head: h11.Request | None = None
     body = b""
     while True:
@@ -164,9 +146,7 @@ async def _read(connection: h11.Connection, reader: asyncio.StreamReader) -> Req
 
 
 def _encode(connection: h11.Connection, response: Response) -> bytes:
-    """
-    Return the bytes of a response.
-    """
+    """Return the bytes of a response."""
     headers = [*response.headers.items(), ("content-length", str(len(response.body)))]
     reason = HTTPStatus(response.status).phrase
     parts = [
@@ -178,9 +158,7 @@ def _encode(connection: h11.Connection, response: Response) -> bytes:
 
 
 def _foreign(address: str, request: Request) -> str:
-    """
-    Return why a request is no machine's; nothing for one that may be.
-    """
+    """Return why a request is no machine's; nothing for one that may be."""
     host = request.headers.get("host", address).lower().partition(":")[0].rstrip(".")
     if host not in (address, *NAMES):
         return f"This metadata server has no name {host[:100]!r}."
@@ -190,7 +168,5 @@ def _foreign(address: str, request: Request) -> str:
 
 
 def _seconds(text: str) -> float:
-    """
-    Read timeout_sec; what is no number waits as long as none.
-    """
+    """Read timeout_sec; what is no number waits as long as none."""
     return float(text) if text.isdigit() else LONGEST_WAIT

@@ -1,6 +1,4 @@
-"""
-The local cloud inside the HTTP session of an official client: no listener, no threads.
-"""
+"""The local cloud inside the HTTP session of an official client: no listener, no threads."""
 
 import io
 from collections.abc import Callable, Iterator, Mapping
@@ -23,18 +21,14 @@ BASE = "http://cloud.invalid"
 
 
 class CloudAdapter(BaseAdapter):
-    """
-    Hand each prepared request to `dispatch`; mount it with `session.mount(BASE, adapter)`.
-    """
+    """Hand each prepared request to `dispatch`; mount it with `session.mount(BASE, adapter)`."""
 
     def __init__(self, router: Router, cloud: LocalCloud) -> None:
         super().__init__()
         self._router, self._cloud = router, cloud
 
     def send(self, request: "PreparedRequest", *_args: Any, **_options: Any) -> requests.Response:
-        """
-        Answer one request; options such as timeouts have no meaning here.
-        """
+        """Answer one request; options such as timeouts have no meaning here."""
         target = (request.path_url or "/").partition("#")[0]
         # http.client adds the host last, so a prepared request has none yet; upload sessions need it.
         host = urlsplit(request.url or "").netloc
@@ -56,9 +50,7 @@ class CloudAdapter(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """
-        Do nothing: there is no connection.
-        """
+        """Do nothing: there is no connection."""
 
 
 def _body(body: Any) -> bytes:
@@ -112,9 +104,7 @@ def _asked(method: str, url: str, options: Mapping[str, Any]) -> Request:
 
 
 def _query(params: Any) -> dict[str, str]:
-    """
-    Return parameters as the other side would read them from a URL: text, the last value of each key.
-    """
+    """Return parameters as the other side would read them from a URL: text, the last value of each key."""
     pairs = params.items() if isinstance(params, Mapping) else params
     plain = ((key, value[-1] if isinstance(value, list | tuple) else value) for key, value in pairs)
     return {str(key): str(value) for key, value in plain}

@@ -38,9 +38,7 @@ Inside = Callable[[int], bool]
 
 @dataclass(frozen=True)
 class Holder:
-    """
-    Say who holds a socket: the *uid* that made it, and its *inode*.
-    """
+    """Say who holds a socket: the *uid* that made it, and its *inode*."""
 
     uid: int
     inode: int
@@ -68,9 +66,7 @@ def holder_of(end: End, other: End) -> Holder | None:
 
 
 def _asked(end: End, other: End) -> Holder | None:
-    """
-    Ask the kernel for this one connection (linux/inet_diag.h); None when it does not say.
-    """
+    """Ask the kernel for this one connection (linux/inet_diag.h); None when it does not say."""
     ends = [(socket.inet_aton(address), port) for address, port in (end, other)]
     ports = struct.pack("!HH", ends[0][1], ends[1][1])
     names = b"".join(address.ljust(16, b"\0") for address, _ in ends)
@@ -96,9 +92,7 @@ def _asked(end: End, other: End) -> Holder | None:
 
 
 def _listed(end: End, other: End, tables: tuple[str, ...] = TABLES) -> Holder | None:
-    """
-    Look the connection up in the table of all; an IPv6 socket may hold an IPv4 connection.
-    """
+    """Look the connection up in the table of all; an IPv6 socket may hold an IPv4 connection."""
     for table in tables:
         six = table.endswith("6")
         wanted = b" ".join(_written(*one, six=six) for one in (end, other))
@@ -113,9 +107,7 @@ def _listed(end: End, other: End, tables: tuple[str, ...] = TABLES) -> Holder | 
 
 
 def _written(address: str, port: int, *, six: bool) -> bytes:
-    """
-    Write an end as the table does: words of the computer's own byte order.
-    """
+    """Write an end as the table does: words of the computer's own byte order."""
     (word,) = struct.unpack("=I", socket.inet_aton(address))
     (mapped,) = struct.unpack("=I", b"\0\0\xff\xff")
     before = f"{'0' * 16}{mapped:08X}" if six else ""
@@ -194,9 +186,7 @@ class OwnerSocket(socket.socket):
 
 
 def listening(address: str, port: int, inside: Inside | None = None) -> OwnerSocket:
-    """
-    Return a socket that listens for this user. Raise OSError when the port is taken, which says by whom.
-    """
+    """Return a socket that listens for this user. Raise OSError when the port is taken, which says by whom."""
     # asyncio switches Nagle's delay off only for sockets that name their protocol.
     listener = OwnerSocket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -214,9 +204,7 @@ def listening(address: str, port: int, inside: Inside | None = None) -> OwnerSoc
 
 
 def _named(holder: Holder | None) -> str:
-    """
-    Return by whom a port is taken, in words: the process where this user may see it, else its user.
-    """
+    """Return by whom a port is taken, in words: the process where this user may see it, else its user."""
     if holder is None:
         return ""
     pid = processes.socket_holder(holder.inode, sorted(processes.table()))
@@ -228,9 +216,7 @@ def _named(holder: Holder | None) -> str:
 
 
 def check_sight(listener: OwnerSocket) -> None:
-    """
-    Raise LocalCloudError where the system does not say whose a connection is: then nobody could be admitted.
-    """
+    """Raise LocalCloudError where the system does not say whose a connection is: then nobody could be admitted."""
     with socket.create_connection(listener.getsockname(), timeout=5.0) as client:
         if holder_of(client.getsockname(), listener.getsockname()) is None:
             raise LocalCloudError(
@@ -241,9 +227,7 @@ def check_sight(listener: OwnerSocket) -> None:
 
 
 def unix_listening(folder: Path, name: str) -> socket.socket:
-    """
-    Return a socket that listens at *name* in *folder*, for its owner.
-    """
+    """Return a socket that listens at *name* in *folder*, for its owner."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with _short(folder) as path:
         place = f"{path}/{name}"
@@ -256,9 +240,7 @@ def unix_listening(folder: Path, name: str) -> socket.socket:
 
 
 def unix_connection(folder: Path, name: str) -> socket.socket:
-    """
-    Return a connection to the socket at *name* in *folder*. Raise OSError.
-    """
+    """Return a connection to the socket at *name* in *folder*. Raise OSError."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _short(folder) as path:
@@ -271,9 +253,7 @@ def unix_connection(folder: Path, name: str) -> socket.socket:
 
 @contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """
-    Give a folder a path that fits into the 107 bytes of unix(7), however deep it lies.
-    """
+    """Give a folder a path that fits into the 107 bytes of unix(7), however deep it lies."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{number}"

@@ -1,6 +1,4 @@
-"""
-Pages, filters and orders of lists.
-"""
+"""Pages, filters and orders of lists."""
 
 import base64
 import re
@@ -117,9 +115,7 @@ def _compare(value: Any, operator: str, wanted: str) -> bool:
 
 
 def ordered(items: Sequence[Item], order: str) -> Sequence[Item]:
-    """
-    Return *items* in the order `name` (default), `creationTimestamp` or `creationTimestamp desc`.
-    """
+    """Return *items* in the order `name` (default), `creationTimestamp` or `creationTimestamp desc`."""
     field, _, direction = (order or "name").partition(" ")
     if field not in ("name", "creationTimestamp") or direction not in ("", "desc", "asc"):
         raise ApiError(400, "invalid", f"Invalid value for field 'orderBy': '{order}'.")

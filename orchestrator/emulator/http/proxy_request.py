@@ -1,6 +1,4 @@
-"""
-What a client of the proxy asks for, and how it is told why not.
-"""
+"""What a client of the proxy asks for, and how it is told why not."""
 
 import asyncio
 import ipaddress
@@ -19,9 +17,7 @@ HOP = (b"connection", b"proxy-connection", b"keep-alive", b"proxy-authorization"
 
 
 class RefusedError(Exception):
-    """
-    Answer with *status* and a *reason* of one line.
-    """
+    """Answer with *status* and a *reason* of one line."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -29,9 +25,7 @@ class RefusedError(Exception):
         self.reason = reason
 
     def encode(self) -> bytes:
-        """
-        Return the response. The reason is also in the status line: most clients show no more than that.
-        """
+        """Return the response. The reason is also in the status line: most clients show no more than that."""
         body = f"tpuctl local cloud: {self.reason}\n".encode("ascii", "replace")
         head = f"HTTP/1.1 {self.status} {self.reason}\r\nContent-Type: text/plain\r\n"
         more = f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -52,30 +46,22 @@ class Target:
 
     @property
     def is_storage(self) -> bool:
-        """
-        Say whether the local cloud answers in its place.
-        """
+        """Say whether the local cloud answers in its place."""
         return self.host in STORAGE_HOSTS and self.port == 443 and not self.head
 
     @property
     def is_metadata(self) -> bool:
-        """
-        Say whether it is the metadata server, by plain HTTP as it is served.
-        """
+        """Say whether it is the metadata server, by plain HTTP as it is served."""
         return self.host in METADATA_NAMES and self.port == 80 and bool(self.head)
 
     @property
     def is_google(self) -> bool:
-        """
-        Say whether it is one of Google's services, which no rehearsal may reach.
-        """
+        """Say whether it is one of Google's services, which no rehearsal may reach."""
         return any(self.host == name or self.host.endswith(f".{name}") for name in GOOGLE)
 
     @property
     def is_loopback(self) -> bool:
-        """
-        Say whether it is on this computer: not all clients leave these out as no_proxy says.
-        """
+        """Say whether it is on this computer: not all clients leave these out as no_proxy says."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -83,18 +69,14 @@ class Target:
 
 
 def is_link_local(address: str) -> bool:
-    """
-    Say whether *address* is where a cloud shows a machine its own metadata and tokens.
-    """
+    """Say whether *address* is where a cloud shows a machine its own metadata and tokens."""
     found = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(found, "ipv4_mapped", None)
     return (mapped or found).is_link_local or str(found) in METADATA
 
 
 async def read_target(reader: asyncio.StreamReader) -> Target | None:
-    """
-    Read the request's head and return its target; None when the client has left. Raises RefusedError.
-    """
+    """Read the request's head and return its target; None when the client has left. Raises RefusedError."""
     try:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
     except asyncio.LimitOverrunError:
@@ -105,9 +87,7 @@ async def read_target(reader: asyncio.StreamReader) -> Target | None:
 
 
 def target_of(head: bytes) -> Target:
-    """
-    Return the target of `CONNECT HOST:PORT`, or of plain HTTP with a whole URL. Raises RefusedError.
-    """
+    """Return the target of `CONNECT HOST:PORT`, or of plain HTTP with a whole URL. Raises RefusedError."""
     lines = head.split(b"\r\n")
     words = lines[0].decode("latin-1").split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):

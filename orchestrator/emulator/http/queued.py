@@ -1,6 +1,4 @@
-"""
-The routes of Cloud TPU v2: queued resources.
-"""
+"""The routes of Cloud TPU v2: queued resources."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,9 +15,7 @@ from orchestrator.emulator.state.world import LocalCloud
 
 
 def queued_routes(router: Router, cloud: LocalCloud, location: str) -> None:
-    """
-    Register queued resources below *location*.
-    """
+    """Register queued resources below *location*."""
     every = location + "/queuedResources"
     calls = QueuedRequests(cloud, alpha=location.startswith("/v2alpha1/"))
     one = every + "/{queued}"
@@ -35,17 +31,13 @@ def queued_routes(router: Router, cloud: LocalCloud, location: str) -> None:
 
 
 class QueuedRequests:
-    """
-    Answer the calls on queued resources, of v2 or of v2alpha1, which has some fields more.
-    """
+    """Answer the calls on queued resources, of v2 or of v2alpha1, which has some fields more."""
 
     def __init__(self, cloud: LocalCloud, *, alpha: bool) -> None:
         self._cloud, self._alpha = cloud, alpha
 
     def create(self, call: Call) -> Response:
-        """
-        Answer CreateQueuedResource.
-        """
+        """Answer CreateQueuedResource."""
         query, body = call.request.query, body_of(call.request, shapes.QUEUED)
         unknown = next((key for key in shapes.ONLY_ALPHA if key in body and not self._alpha), "")
         if unknown:
@@ -55,23 +47,17 @@ class QueuedRequests:
         return self._operation(self._cloud.queued.create(call.zone, name, body, request_id))
 
     def list(self, call: Call) -> Response:
-        """
-        Answer ListQueuedResources of a zone, or of all (`-`), as ListNodes does.
-        """
+        """Answer ListQueuedResources of a zone, or of all (`-`), as ListNodes does."""
         found, silent = self._cloud.queued.listed(call.zone)
         places = [f"projects/{self._cloud.settings.project}/locations/{zone}" for zone in silent]
         return listed(call.request, "queuedResources", found, self._shown, places)
 
     def get(self, call: Call) -> Response:
-        """
-        Answer GetQueuedResource.
-        """
+        """Answer GetQueuedResource."""
         return Response.of(self._shown(self._cloud.queued.get(call.zone, call.name)))
 
     def delete(self, call: Call) -> Response:
-        """
-        Answer DeleteQueuedResource.
-        """
+        """Answer DeleteQueuedResource."""
         query = call.request.query
         force, request_id = query.get("force", "").lower() == "true", query.get("requestId", "")
         return self._operation(
@@ -79,9 +65,7 @@ class QueuedRequests:
         )
 
     def reset(self, call: Call) -> Response:
-        """
-        Answer ResetQueuedResource.
-        """
+        """Answer ResetQueuedResource."""
         return self._operation(self._cloud.queued.reset(call.zone, call.name))
 
     def _shown(self, found: QueuedResource) -> dict[str, Any]:

@@ -38,9 +38,7 @@ class Request:
         body: bytes,
         peer: tuple[str, int] | None = None,
     ) -> "Request":
-        """
-        Build a request from its target `path?query`; a repeated query key keeps its last value.
-        """
+        """Build a request from its target `path?query`; a repeated query key keeps its last value."""
         path, query = split_target(target)
         lowered = {key.lower(): value for key, value in headers.items()}
         return cls(method, path, dict(query), lowered, body, peer)
@@ -62,18 +60,14 @@ class Request:
 
 @lru_cache(maxsize=1024)
 def split_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """
-    Return path and query of a request target; loops ask for the same ones again and again.
-    """
+    """Return path and query of a request target; loops ask for the same ones again and again."""
     path, _, query = target.partition("?")
     return path, tuple(parse_qsl(query, keep_blank_values=True))
 
 
 @dataclass(frozen=True)
 class Response:
-    """
-    One HTTP response.
-    """
+    """One HTTP response."""
 
     status: int = 200
     body: bytes = b""
@@ -81,9 +75,7 @@ class Response:
 
     @classmethod
     def of(cls, value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> "Response":
-        """
-        Build a JSON response.
-        """
+        """Build a JSON response."""
         head = {"content-type": "application/json; charset=UTF-8", **(headers or {})}
         return cls(status, json.dumps(value).encode(), head)
 
@@ -103,24 +95,18 @@ class Router:
         self._routes: list[tuple[str, str, re.Pattern[str], Handler]] = []
 
     def add(self, method: str, pattern: str, handler: Handler) -> None:
-        """
-        Register *handler* for *method* and *pattern*; earlier routes win.
-        """
+        """Register *handler* for *method* and *pattern*; earlier routes win."""
         regex = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+?)", re.escape(pattern))
         regex = re.sub(r"\\{(\w+):path\\}", r"(?P<\1>.+)", regex)
         start = pattern.partition("{")[0]
         self._routes.append((method, start, re.compile(f"^{regex}$"), handler))
 
     def table(self) -> list[tuple[str, str]]:
-        """
-        Return method and pattern of every route.
-        """
+        """Return method and pattern of every route."""
         return [(method, regex.pattern) for method, _, regex, _ in self._routes]
 
     def find(self, request: Request) -> tuple[Handler, dict[str, str]] | None:
-        """
-        Return the handler and its path parts, or None when nothing matches.
-        """
+        """Return the handler and its path parts, or None when nothing matches."""
         for method, start, regex, handler in self._routes:
             if method != request.method or not request.path.startswith(start):
                 continue

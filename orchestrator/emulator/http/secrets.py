@@ -1,6 +1,4 @@
-"""
-The routes of Secret Manager v1, as far as `gcloud secrets`, tpuctl and its agent use them.
-"""
+"""The routes of Secret Manager v1, as far as `gcloud secrets`, tpuctl and its agent use them."""
 
 import base64
 import hashlib
@@ -32,9 +30,7 @@ _CHECKSUM_ERROR = "The payload does not match its checksum."
 
 
 def secret_routes(router: Router, cloud: LocalCloud, secrets: Secrets) -> None:
-    """
-    Register the routes; each handler's `__name__` is its method, for example `secretmanager.versions.access`.
-    """
+    """Register the routes; each handler's `__name__` is its method, for example `secretmanager.versions.access`."""
     calls = SecretRequests(cloud, secrets)
     table: list[tuple[str, str, str, Callable[..., Response]]] = [
         ("secretmanager.secrets.create", "POST", _P, calls.create),
@@ -56,9 +52,7 @@ def secret_routes(router: Router, cloud: LocalCloud, secrets: Secrets) -> None:
 
 
 def _admitted(cloud: LocalCloud, method: str, handler: Callable[..., Response]) -> Handler:
-    """
-    Let a call in: project, scope of the caller's machine, permission and faults are looked at first.
-    """
+    """Let a call in: project, scope of the caller's machine, permission and faults are looked at first."""
 
     def answer(request: Request, project: str, **parts: str) -> Response:
         try:
@@ -83,45 +77,33 @@ def _check_caller(cloud: LocalCloud, request: Request, method: str, project: str
 
 
 class SecretRequests:
-    """
-    Answer the calls.
-    """
+    """Answer the calls."""
 
     def __init__(self, cloud: LocalCloud, secrets: Secrets) -> None:
         self._number = cloud.settings.project_number
         self._secrets = secrets
 
     def create(self, request: Request) -> Response:
-        """
-        Answer CreateSecret.
-        """
+        """Answer CreateSecret."""
         return Response.of(
             self._secret(self._secrets.create(request.query.get("secretId", ""), body_of(request, _SECRET)))
         )
 
     def list(self, request: Request) -> Response:
-        """
-        Answer ListSecrets.
-        """
+        """Answer ListSecrets."""
         return _listed(request, "secrets", [self._secret(one) for one in self._secrets.all()])
 
     def get(self, _: Request, name: str) -> Response:
-        """
-        Answer GetSecret.
-        """
+        """Answer GetSecret."""
         return Response.of(self._secret(self._secrets.get(name)))
 
     def delete(self, _: Request, name: str) -> Response:
-        """
-        Answer DeleteSecret.
-        """
+        """Answer DeleteSecret."""
         self._secrets.delete(name)
         return Response.of({})
 
     def add(self, request: Request, name: str) -> Response:
-        """
-        Answer AddSecretVersion; a payload that does not match its checksum is refused.
-        """
+        """Answer AddSecretVersion; a payload that does not match its checksum is refused."""
         payload = body_of(request, _PAYLOAD).get("payload", {})
         # Clients send base64 of either alphabet.
         data = base64.b64decode(str(payload.get("data", "")).replace("-", "+").replace("_", "/"))
@@ -131,30 +113,22 @@ class SecretRequests:
         return Response.of(self._version(name, made))
 
     def versions(self, request: Request, name: str) -> Response:
-        """
-        Answer ListSecretVersions, the newest first.
-        """
+        """Answer ListSecretVersions, the newest first."""
         found = reversed(self._secrets.get(name).versions)
         return _listed(request, "versions", [self._version(name, one) for one in found])
 
     def version(self, _: Request, name: str, version: str) -> Response:
-        """
-        Answer GetSecretVersion.
-        """
+        """Answer GetSecretVersion."""
         return Response.of(self._version(name, self._secrets.version(name, version)))
 
     def access(self, _: Request, name: str, version: str) -> Response:
-        """
-        Answer AccessSecretVersion.
-        """
+        """Answer AccessSecretVersion."""
         found = self._secrets.access(name, version)
         payload = {"data": found.data, "dataCrc32c": _crc32c(base64.b64decode(found.data))}
         return Response.of({"name": self._version(name, found)["name"], "payload": payload})
 
     def turn(self, state: str) -> Callable[..., Response]:
-        """
-        Return what answers EnableSecretVersion, DisableSecretVersion or DestroySecretVersion.
-        """
+        """Return what answers EnableSecretVersion, DisableSecretVersion or DestroySecretVersion."""
 
         def answer(_: Request, name: str, version: str) -> Response:
             return Response.of(self._version(name, self._secrets.turn(name, version, state)))
@@ -162,15 +136,11 @@ class SecretRequests:
         return answer
 
     def policy(self, _: Request, name: str) -> Response:
-        """
-        Answer GetIamPolicy.
-        """
+        """Answer GetIamPolicy."""
         return Response.of(_tagged(self._secrets.get(name).policy))
 
     def set_policy(self, request: Request, name: str) -> Response:
-        """
-        Answer SetIamPolicy.
-        """
+        """Answer SetIamPolicy."""
         return Response.of(
             _tagged(self._secrets.set_policy(name, body_of(request, _POLICY).get("policy", {})))
         )
@@ -196,16 +166,12 @@ class SecretRequests:
 
 
 def _tagged(body: dict[str, Any]) -> dict[str, Any]:
-    """
-    Add the etag.
-    """
+    """Add the etag."""
     return {**body, "etag": _etag(body)}
 
 
 def _etag(body: dict[str, Any]) -> str:
-    """
-    Return an etag in base64: gcloud decodes that of a policy.
-    """
+    """Return an etag in base64: gcloud decodes that of a policy."""
     return base64.b64encode(hashlib.sha256(repr(body).encode()).digest()[:9]).decode()
 
 

@@ -1,6 +1,4 @@
-"""
-The routes of Cloud Storage.
-"""
+"""The routes of Cloud Storage."""
 
 from collections.abc import Callable
 
@@ -68,9 +66,7 @@ def storage_routes(
 
 
 def route(router: Router, request: Request) -> Response:
-    """
-    Answer a request from the router; a path that nobody serves is a 404 in the JSON form.
-    """
+    """Answer a request from the router; a path that nobody serves is a 404 in the JSON form."""
     found = router.find(request)
     if found is None:
         return refusal(StorageError(404, "notFound", f"Not served: {request.method} {request.path}"))

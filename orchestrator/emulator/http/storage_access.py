@@ -1,6 +1,4 @@
-"""
-Who calls the storage API: the user of the local cloud, or the account of a machine, whose rights are limited.
-"""
+"""Who calls the storage API: the user of the local cloud, or the account of a machine, whose rights are limited."""
 
 from collections.abc import Callable
 
@@ -22,9 +20,7 @@ MachineOf = Callable[[tuple[str, int]], str | None]
 
 
 def nobody(_request: Request, _writes: bool) -> tuple[str, ...]:
-    """
-    Take each caller for the user: a storage without machines.
-    """
+    """Take each caller for the user: a storage without machines."""
     return ()
 
 
@@ -42,15 +38,11 @@ class Callers:
         self._on_machine = on_machine
 
     def __call__(self, request: Request, writes: bool) -> tuple[str, ...]:
-        """
-        Return the accounts; raise 401 for the token of a machine that is gone.
-        """
+        """Return the accounts; raise 401 for the token of a machine that is gone."""
         return tuple(sorted({one.service_account for one in self._machines(request, look=writes)}))
 
     def check_scope(self, request: Request) -> None:
-        """
-        Raise 403 for a machine without the scope for every API that changes something or reads secrets.
-        """
+        """Raise 403 for a machine without the scope for every API that changes something or reads secrets."""
         look = request.method != "GET" or request.path.startswith(SECRETS)
         if any(CLOUD_PLATFORM not in one.scopes for one in self._machines(request, look=look)):
             raise cases()["secretmanager v1", "scope insufficient"].error()
@@ -84,18 +76,14 @@ def _gone() -> StorageError:
 
 
 class Door:
-    """
-    Let a request through to a bucket or object, or refuse it.
-    """
+    """Let a request through to a bucket or object, or refuse it."""
 
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage = storage
         self._accounts = accounts
 
     def admit(self, request: Request, bucket: str, permission: str, name: str = "") -> None:
-        """
-        Raise 404 when there is no such bucket, 403 when the caller lacks *permission*.
-        """
+        """Raise 404 when there is no such bucket, 403 when the caller lacks *permission*."""
         held = self._storage.buckets.get(bucket, permission)
         in_force = self._storage.buckets.in_force(held)
         if not (held.policy.get("bindings") or in_force.get("bindings")):
@@ -105,9 +93,7 @@ class Door:
             check_access(held, in_force, email, permission, name)
 
     def admit_write(self, request: Request, bucket: str, name: str) -> None:
-        """
-        Let an object be written: over one that is there, deleting has to be allowed too (docs/facts.md 3.2).
-        """
+        """Let an object be written: over one that is there, deleting has to be allowed too (docs/facts.md 3.2)."""
         self.admit(request, bucket, "storage.objects.create", name)
         if self._storage.objects.holds(bucket, name):
             self.admit(request, bucket, "storage.objects.delete", name)

@@ -1,6 +1,4 @@
-"""
-Batches: several requests in one multipart/mixed body.
-"""
+"""Batches: several requests in one multipart/mixed body."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -14,9 +12,7 @@ _BOUNDARY = "batch_of_the_local_cloud"
 
 
 def answer_batch(request: Request, dispatch: Callable[[Request], Response]) -> Response:
-    """
-    Answer every request of a batch by itself, in order.
-    """
+    """Answer every request of a batch by itself, in order."""
     found = parts(request.headers.get("content-type", ""), request.body)
     if len(found) > _LIMIT:
         raise invalid(f"The batch has {len(found)} requests; at most {_LIMIT} are allowed.")
@@ -30,9 +26,7 @@ def answer_batch(request: Request, dispatch: Callable[[Request], Response]) -> R
 
 
 def _inner(content: bytes, outer: Request) -> Request:
-    """
-    Parse one request, whose target may be a whole URL; it comes from who sent the *outer* one.
-    """
+    """Parse one request, whose target may be a whole URL; it comes from who sent the *outer* one."""
     line, _, rest = content.lstrip().partition(b"\n")
     words = line.decode("latin-1").split()
     if len(words) < 2:

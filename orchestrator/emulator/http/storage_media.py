@@ -1,6 +1,4 @@
-"""
-Downloads: whole objects and byte ranges, with the headers that clients check.
-"""
+"""Downloads: whole objects and byte ranges, with the headers that clients check."""
 
 import gzip
 import re
@@ -40,18 +38,14 @@ def download(objects: Objects, held: StoredObject, request: Request) -> Response
 
 
 def _unpacked(held: StoredObject, request: Request) -> bool:
-    """
-    Tell whether an object is to be unpacked for this client.
-    """
+    """Tell whether an object is to be unpacked for this client."""
     fixed = "no-transform" in str(held.fields.get("cacheControl", ""))
     accepts = "gzip" in request.headers.get("accept-encoding", "").lower()
     return held.fields.get("contentEncoding") == "gzip" and not accepts and not fixed
 
 
 def _bounds(first: str, last: str, size: int) -> tuple[int, int]:
-    """
-    Return start and end (exclusive) of `first-last`, `first-` or the suffix `-length`.
-    """
+    """Return start and end (exclusive) of `first-last`, `first-` or the suffix `-length`."""
     if not first:
         return max(0, size - int(last)), size
     return int(first), min(size, int(last) + 1) if last else size

@@ -1,6 +1,4 @@
-"""
-Read multipart bodies as clients write them: with CRLF or with bare LF.
-"""
+"""Read multipart bodies as clients write them: with CRLF or with bare LF."""
 
 import re
 from collections.abc import Iterator
@@ -12,9 +10,7 @@ _BOUNDARY = re.compile(r"""boundary=["']?([^"';]+)["']?""")
 
 
 def parts(content_type: str, body: bytes) -> list[Part]:
-    """
-    Return (headers in lower case, content) of each part; raise 400 for a body that has none.
-    """
+    """Return (headers in lower case, content) of each part; raise 400 for a body that has none."""
     match = _BOUNDARY.search(content_type)
     if match is None:
         raise invalid("A multipart body needs a boundary in its Content-Type.")
@@ -25,9 +21,7 @@ def parts(content_type: str, body: bytes) -> list[Part]:
 
 
 def _spans(body: bytes, mark: bytes) -> Iterator[tuple[int, int]]:
-    """
-    Yield start and end of what stands between two boundary lines, without their line ends.
-    """
+    """Yield start and end of what stands between two boundary lines, without their line ends."""
     start: int | None = None
     at = body.find(mark)
     while at >= 0:
@@ -44,9 +38,7 @@ def _spans(body: bytes, mark: bytes) -> Iterator[tuple[int, int]]:
 
 
 def split_head(text: bytes) -> Part:
-    """
-    Split header lines from the content behind the first empty line.
-    """
+    """Split header lines from the content behind the first empty line."""
     match = re.search(rb"(?:^|\r?\n)\r?\n", text)
     head, content = (text[: match.start()], text[match.end() :]) if match else (text, b"")
     lines = (line.partition(":") for line in head.decode("latin-1").splitlines() if ":" in line)

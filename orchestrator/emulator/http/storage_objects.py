@@ -1,6 +1,4 @@
-"""
-Requests about objects, other than moving their bytes.
-"""
+"""Requests about objects, other than moving their bytes."""
 
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.http.storage_access import Accounts, Door, nobody
@@ -22,18 +20,14 @@ from orchestrator.emulator.state.storage.values import Preconditions, etag, with
 
 
 class ObjectRequests:
-    """
-    Answer each object method of the JSON API, and the read of the XML API.
-    """
+    """Answer each object method of the JSON API, and the read of the XML API."""
 
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._objects = storage.objects
         self._door = Door(storage, accounts)
 
     def list(self, request: Request, bucket: str) -> Response:
-        """
-        Return one page of objects and prefixes; soft-deleted objects are not kept, so none is listed.
-        """
+        """Return one page of objects and prefixes; soft-deleted objects are not kept, so none is listed."""
         self._door.admit(request, bucket, "storage.objects.list")
         answer: dict[str, object] = {"kind": "storage#objects"}
         if boolean(request.query, "softDeleted"):
@@ -48,9 +42,7 @@ class ObjectRequests:
         return Response.of(answer)
 
     def get(self, request: Request, bucket: str, name: str) -> Response:
-        """
-        Return the object resource, or its bytes for alt=media.
-        """
+        """Return the object resource, or its bytes for alt=media."""
         if request.query.get("alt") == "media":
             return self.media(request, bucket, name)
         self._door.admit(request, bucket, "storage.objects.get", name)
@@ -60,9 +52,7 @@ class ObjectRequests:
         return Response.of(object_json(held, base_of(request)))
 
     def media(self, request: Request, bucket: str, name: str) -> Response:
-        """
-        Return the object's bytes, or the range that was asked for.
-        """
+        """Return the object's bytes, or the range that was asked for."""
         self._door.admit(request, bucket, "storage.objects.get", name)
         held = self._objects.get(bucket, name, number(request.query, "generation"))
         preconditions(request.query).check_read(held.generation, held.metageneration)
@@ -70,9 +60,7 @@ class ObjectRequests:
         return download(self._objects, held, request)
 
     def patch(self, request: Request, bucket: str, name: str) -> Response:
-        """
-        Merge the body into the object's metadata.
-        """
+        """Merge the body into the object's metadata."""
         self._door.admit(request, bucket, "storage.objects.update", name)
         self._objects.get(bucket, name, number(request.query, "generation"))
         asked = preconditions(request.query)
@@ -81,18 +69,14 @@ class ObjectRequests:
         )
 
     def delete(self, request: Request, bucket: str, name: str) -> Response:
-        """
-        Delete the object.
-        """
+        """Delete the object."""
         self._door.admit(request, bucket, "storage.objects.delete", name)
         generation = number(request.query, "generation")
         self._objects.delete(bucket, name, generation, preconditions(request.query))
         return Response(204)
 
     def compose(self, request: Request, bucket: str, name: str) -> Response:
-        """
-        Join objects of one bucket.
-        """
+        """Join objects of one bucket."""
         self._door.admit_write(request, bucket, name)
         body = without_nulls(body_of(request.body))
         parts = body.get("sourceObjects", [])
@@ -104,9 +88,7 @@ class ObjectRequests:
         return Response.of(object_json(made, base_of(request)))
 
     def copy(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Response:
-        """
-        Copy an object and return the copy.
-        """
+        """Copy an object and return the copy."""
         self._door.admit(request, bucket, "storage.objects.get", name)
         self._door.admit_write(request, to_bucket, to_name)
         generation = number(request.query, "sourceGeneration")
@@ -116,9 +98,7 @@ class ObjectRequests:
         return Response.of(object_json(made, base_of(request)))
 
     def rewrite(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Response:
-        """
-        Copy an object within one call, whatever its size.
-        """
+        """Copy an object within one call, whatever its size."""
         resource = self.copy(request, bucket, name, to_bucket, to_name)
         made = self._objects.get(to_bucket, to_name)
         size = str(made.size)
@@ -144,9 +124,7 @@ class ObjectRequests:
 
 
 def _component(bucket: str, part: object) -> Source:
-    """
-    Read one source of a composition; an explicit null generation means the newest.
-    """
+    """Read one source of a composition; an explicit null generation means the newest."""
     if not isinstance(part, dict):
         raise invalid("Each of sourceObjects must be an object with a name.")
     match = part.get("objectPreconditions") or {}

@@ -1,6 +1,4 @@
-"""
-The JSON of buckets, objects and errors, and what query parameters ask for.
-"""
+"""The JSON of buckets, objects and errors, and what query parameters ask for."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -23,9 +21,7 @@ def answering(
     handler: Handler,
     refused: Callable[[StorageError, Mapping[str, str]], Response],
 ) -> Handler:
-    """
-    Let a handler run alone as its *method*; what the model refuses is answered as *refused* forms it.
-    """
+    """Let a handler run alone as its *method*; what the model refuses is answered as *refused* forms it."""
 
     def answer(request: Request, **values: str) -> Response:
         try:
@@ -40,9 +36,7 @@ def answering(
 
 
 def bucket_json(bucket: Bucket) -> dict[str, Any]:
-    """
-    Return the bucket resource; 64-bit numbers are strings.
-    """
+    """Return the bucket resource; 64-bit numbers are strings."""
     return {
         "kind": "storage#bucket",
         "id": bucket.name,
@@ -102,9 +96,7 @@ def base_of(request: Request) -> str:
 
 
 def body_of(content: bytes) -> dict[str, Any]:
-    """
-    Return a JSON object, {} for no bytes; raise 400 for anything else.
-    """
+    """Return a JSON object, {} for no bytes; raise 400 for anything else."""
     try:
         value = json.loads(content) if content else {}
         value = {} if value is None else value  # what Go clients send for no body
@@ -116,9 +108,7 @@ def body_of(content: bytes) -> dict[str, Any]:
 
 
 def refusal(error: StorageError) -> Response:
-    """
-    Return the error as the API shows it; 304 has no body.
-    """
+    """Return the error as the API shows it; 304 has no body."""
     if error.status == 304:
         return Response(304)
     detail = {"message": error.message, "domain": "global", "reason": error.reason}
@@ -127,9 +117,7 @@ def refusal(error: StorageError) -> Response:
 
 
 def number(query: Mapping[str, str], key: str) -> int | None:
-    """
-    Return an integer parameter, None when it is absent; raise 400 when it is none.
-    """
+    """Return an integer parameter, None when it is absent; raise 400 when it is none."""
     if key not in query:
         return None
     try:
@@ -139,9 +127,7 @@ def number(query: Mapping[str, str], key: str) -> int | None:
 
 
 def boolean(query: Mapping[str, str], key: str) -> bool:
-    """
-    Return a boolean parameter, False when it is absent; Google's Python client writes True and False.
-    """
+    """Return a boolean parameter, False when it is absent; Google's Python client writes True and False."""
     value = query.get(key, "false").lower()
     if value not in ("true", "false"):
         raise invalid(f"Invalid value for {key}: {query[key]}")
@@ -149,9 +135,7 @@ def boolean(query: Mapping[str, str], key: str) -> bool:
 
 
 def preconditions(query: Mapping[str, str], of: str = "") -> Preconditions:
-    """
-    Return the conditions of a request; *of* is `Source` for those on the source of a copy.
-    """
+    """Return the conditions of a request; *of* is `Source` for those on the source of a copy."""
     return Preconditions(
         number(query, f"if{of}GenerationMatch"),
         number(query, f"if{of}GenerationNotMatch"),
@@ -161,9 +145,7 @@ def preconditions(query: Mapping[str, str], of: str = "") -> Preconditions:
 
 
 def check_etags(headers: Mapping[str, str], tag: str) -> None:
-    """
-    Raise 412 for an If-Match that does not hold, 304 for an If-None-Match that does.
-    """
+    """Raise 412 for an If-Match that does not hold, 304 for an If-None-Match that does."""
     wanted, known_tags = (_tags(headers.get(name, "")) for name in ("if-match", "if-none-match"))
     if wanted and not wanted & {tag, "*"}:
         raise known("precondition")
@@ -176,18 +158,14 @@ def _tags(text: str) -> set[str]:
 
 
 def check_encryption(request: Request) -> None:
-    """
-    Raise 400 for keys that only a real service keeps: silence would leave data unencrypted.
-    """
+    """Raise 400 for keys that only a real service keeps: silence would leave data unencrypted."""
     named_keys = [name for name in request.headers if name.startswith(_KEYS)]
     if named_keys or request.query.get("kmsKeyName"):
         raise invalid("The local cloud does not implement customer-supplied or customer-managed keys.")
 
 
 def list_query(query: Mapping[str, str]) -> Query:
-    """
-    Return what a list request asks for.
-    """
+    """Return what a list request asks for."""
     limit = number(query, "maxResults")
     if limit is not None and limit < 0:
         raise invalid(f"Invalid value for maxResults: {limit}")

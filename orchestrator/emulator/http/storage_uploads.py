@@ -1,6 +1,4 @@
-"""
-Requests that bring bytes: media, multipart and resumable uploads.
-"""
+"""Requests that bring bytes: media, multipart and resumable uploads."""
 
 import re
 from collections.abc import Mapping
@@ -19,9 +17,7 @@ _HASH_FIELDS = {"crc32c": "crc32c", "md5": "md5Hash"}
 
 
 class UploadRequests:
-    """
-    Answer the three kinds of upload.
-    """
+    """Answer the three kinds of upload."""
 
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage = storage
@@ -48,9 +44,7 @@ class UploadRequests:
         raise invalid(f"Invalid value for uploadType: {kind}")
 
     def chunk(self, request: Request, bucket: str) -> Response:
-        """
-        Take a chunk, tell how much is kept, or finish the upload.
-        """
+        """Take a chunk, tell how much is kept, or finish the upload."""
         self._storage.buckets.get(bucket, "storage.objects.create")
         session = request.query.get("upload_id", "")
         made = self._uploads.finished(session)
@@ -67,9 +61,7 @@ class UploadRequests:
         )
 
     def cancel(self, request: Request, **_values: str) -> Response:
-        """
-        Close a session and drop what it holds.
-        """
+        """Close a session and drop what it holds."""
         self._uploads.cancel(request.query.get("upload_id", ""))
         return Response(499)
 
@@ -101,9 +93,7 @@ class UploadRequests:
 
 
 def _incomplete(request: Request, headers: dict[str, str]) -> Response:
-    """
-    Ask for more; clients in Go want no 308, which their HTTP library would follow as a redirection.
-    """
+    """Ask for more; clients in Go want no 308, which their HTTP library would follow as a redirection."""
     if request.headers.get("x-guploader-no-308") == "yes":
         return Response(200, b"", {**headers, "x-http-status-code-override": "308"})
     return Response(308, b"", headers)
@@ -132,8 +122,6 @@ def _content_range(request: Request) -> tuple[int | None, int | None]:
 
 
 def _hashes(headers: Mapping[str, str]) -> dict[str, str]:
-    """
-    Return the checksums of an X-Goog-Hash header by the names that an object resource gives them.
-    """
+    """Return the checksums of an X-Goog-Hash header by the names that an object resource gives them."""
     pairs = (part.strip().partition("=") for part in headers.get("x-goog-hash", "").split(","))
     return {_HASH_FIELDS[kind]: value for kind, _, value in pairs if kind in _HASH_FIELDS}

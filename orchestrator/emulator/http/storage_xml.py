@@ -39,9 +39,7 @@ _META = "x-goog-meta-"
 
 
 def xml_routes(router: Router, storage: Storage, accounts: Accounts = nobody) -> None:
-    """
-    Register the XML API. Call it last: its patterns fit most paths.
-    """
+    """Register the XML API. Call it last: its patterns fit most paths."""
     calls = XmlRequests(storage, accounts)
     table: list[tuple[str, str, str, Handler]] = [
         ("storage.objects.list", "GET", "/{bucket}", calls.list),
@@ -67,25 +65,19 @@ def _refused(error: StorageError, values: Mapping[str, str]) -> Response:
 
 
 class XmlRequests:
-    """
-    Answer each method.
-    """
+    """Answer each method."""
 
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage, self._objects = storage, storage.objects
         self._door = Door(storage, accounts)
 
     def bucket(self, request: Request, bucket: str) -> Response:
-        """
-        Say whether there is such a bucket.
-        """
+        """Say whether there is such a bucket."""
         self._door.admit(request, bucket, "storage.objects.list")
         return Response(200)
 
     def list(self, request: Request, bucket: str) -> Response:
-        """
-        Return one page of objects, in the second form of the list or in the first.
-        """
+        """Return one page of objects, in the second form of the list or in the first."""
         self._door.admit(request, bucket, "storage.objects.list")
         query = request.query
         token = query.get("continuation-token", "")
@@ -110,24 +102,18 @@ class XmlRequests:
         return _xml(f"<ListBucketResult xmlns='{SPACE}'>{''.join(parts)}</ListBucketResult>")
 
     def get(self, request: Request, bucket: str, name: str) -> Response:
-        """
-        Return the object's bytes, or the range that was asked for.
-        """
+        """Return the object's bytes, or the range that was asked for."""
         held = self._held(request, bucket, name)
         answer = download(self._objects, held, request)
         return Response(answer.status, answer.body, {**answer.headers, **_tags(held)})
 
     def head(self, request: Request, bucket: str, name: str) -> Response:
-        """
-        Return what `get` says of the object, without its bytes.
-        """
+        """Return what `get` says of the object, without its bytes."""
         answer = self.get(request, bucket, name)
         return Response(answer.status, b"", {**answer.headers, "content-length": str(len(answer.body))})
 
     def put(self, request: Request, bucket: str, name: str) -> Response:
-        """
-        Store an object, a part of an upload, or a copy.
-        """
+        """Store an object, a part of an upload, or a copy."""
         if "uploadId" in request.query:
             return self._part(request, bucket, name)
         asked = _asked(request)
@@ -143,9 +129,7 @@ class XmlRequests:
         return Response(200, b"", _tags(made))
 
     def delete(self, request: Request, bucket: str, name: str) -> Response:
-        """
-        Delete an object, or what an upload has brought.
-        """
+        """Delete an object, or what an upload has brought."""
         if "uploadId" in request.query:
             self._storage.uploads.cancel(request.query["uploadId"])
             return Response(204)
@@ -154,9 +138,7 @@ class XmlRequests:
         return Response(204)
 
     def post(self, request: Request, bucket: str, name: str) -> Response:
-        """
-        Begin a multipart upload, or make the object of its parts.
-        """
+        """Begin a multipart upload, or make the object of its parts."""
         self._door.admit_write(request, bucket, name)
         if "uploads" in request.query:
             session = self._storage.uploads.start(bucket, name, _fields(request), _asked(request))
@@ -196,9 +178,7 @@ class XmlRequests:
 
 
 def _numbers(body: bytes) -> list[int]:
-    """
-    Return the numbers of the parts that make the object, in its order.
-    """
+    """Return the numbers of the parts that make the object, in its order."""
     if b"<!" in body:
         raise invalid("The list of parts must not declare anything.")
     try:
@@ -224,9 +204,7 @@ def _entry(held: StoredObject) -> str:
 
 
 def _tag(held: StoredObject) -> str:
-    """
-    Return the ETag of the XML API: the MD5 in hexadecimal where there is one.
-    """
+    """Return the ETag of the XML API: the MD5 in hexadecimal where there is one."""
     text = held.md5 or etag(held.generation, held.metageneration)
     return f'"{hashlib.md5(text.encode()).hexdigest()}"'  # noqa: S324 - a tag, no secret
 
@@ -244,9 +222,7 @@ def _tags(held: StoredObject) -> dict[str, str]:
 
 
 def _fields(request: Request) -> dict[str, object]:
-    """
-    Return the fields of an object that the headers of a request carry.
-    """
+    """Return the fields of an object that the headers of a request carry."""
     headers = request.headers
     fields: dict[str, object] = {_COPIED[key]: headers[key] for key in _COPIED if headers.get(key)}
     metadata = {key[len(_META) :]: value for key, value in headers.items() if key.startswith(_META)}

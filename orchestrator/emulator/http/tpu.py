@@ -1,6 +1,4 @@
-"""
-The routes of Cloud TPU: nodes, queued resources, catalogue, operations.
-"""
+"""The routes of Cloud TPU: nodes, queued resources, catalogue, operations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +18,7 @@ _P = "/projects/{project}/locations"
 
 
 def tpu_routes(router: Router, cloud: LocalCloud) -> None:
-    """
-    Register the TPU API: v2, the same as v2alpha1, and of v1 what only reads the catalogue.
-    """
+    """Register the TPU API: v2, the same as v2alpha1, and of v1 what only reads the catalogue."""
     for version in VERSIONS:
         _version_routes(router, cloud, version + _P)
     catalog = Catalog(cloud)
@@ -77,56 +73,40 @@ def _version_routes(router: Router, cloud: LocalCloud, locations: str) -> None:
 
 
 class NodeRequests:
-    """
-    Answer the calls on nodes.
-    """
+    """Answer the calls on nodes."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
 
     def create(self, call: Call) -> Response:
-        """
-        Answer CreateNode.
-        """
+        """Answer CreateNode."""
         node = call.request.query.get("nodeId", "")
         return self._operation(self._cloud.tpu.create(call.zone, node, body_of(call.request, shapes.NODE)))
 
     def list(self, call: Call) -> Response:
-        """
-        Answer ListNodes of a zone, or of all (`-`); places that were not reached are named.
-        """
+        """Answer ListNodes of a zone, or of all (`-`); places that were not reached are named."""
         nodes, silent = self._cloud.tpu.listed(call.zone)
         places = [f"projects/{self._cloud.settings.project}/locations/{zone}" for zone in silent]
         return listed(call.request, "nodes", nodes, node_json, places)
 
     def get(self, call: Call) -> Response:
-        """
-        Answer GetNode.
-        """
+        """Answer GetNode."""
         return Response.of(node_json(self._cloud.tpu.get(call.zone, call.name)))
 
     def delete(self, call: Call) -> Response:
-        """
-        Answer DeleteNode.
-        """
+        """Answer DeleteNode."""
         return self._operation(self._cloud.tpu.delete(call.zone, call.name))
 
     def stop(self, call: Call) -> Response:
-        """
-        Answer StopNode.
-        """
+        """Answer StopNode."""
         return self._operation(self._cloud.tpu.stop(call.zone, call.name))
 
     def start(self, call: Call) -> Response:
-        """
-        Answer StartNode.
-        """
+        """Answer StartNode."""
         return self._operation(self._cloud.tpu.start(call.zone, call.name))
 
     def update(self, call: Call) -> Response:
-        """
-        Answer UpdateNode.
-        """
+        """Answer UpdateNode."""
         mask = call.request.query.get("updateMask", "")
         return self._operation(
             self._cloud.tpu.update(call.zone, call.name, body_of(call.request, shapes.NODE), mask)

@@ -1,6 +1,4 @@
-"""
-Locations, accelerator types, runtime versions and operations of the TPU API.
-"""
+"""Locations, accelerator types, runtime versions and operations of the TPU API."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,32 +15,24 @@ _LARGEST_PAGE = 500
 
 
 class Catalog:
-    """
-    Answer the calls that only read the catalogue.
-    """
+    """Answer the calls that only read the catalogue."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
 
     def locations(self, call: Call) -> Response:
-        """
-        Answer ListLocations with the zones that the project may see.
-        """
+        """Answer ListLocations with the zones that the project may see."""
         hidden = self._cloud.settings.hidden_zones
         zones = [self._location(zone) for zone in tables.zone_types() if zone not in hidden]
         return listed(call.request, "locations", zones)
 
     def location(self, call: Call) -> Response:
-        """
-        Answer GetLocation.
-        """
+        """Answer GetLocation."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         return Response.of(self._location(call.zone))
 
     def types(self, call: Call) -> Response:
-        """
-        Answer ListAcceleratorTypes.
-        """
+        """Answer ListAcceleratorTypes."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         return listed(
             call.request,
@@ -51,27 +41,21 @@ class Catalog:
         )
 
     def type(self, call: Call) -> Response:
-        """
-        Answer GetAcceleratorType.
-        """
+        """Answer GetAcceleratorType."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         if call.name not in tables.zone_types()[call.zone]:
             raise node_rules.missing(f"{self._parent(call.zone)}/acceleratorTypes/{call.name}")
         return Response.of(self._type(call.zone, call.name))
 
     def runtimes(self, call: Call) -> Response:
-        """
-        Answer ListRuntimeVersions.
-        """
+        """Answer ListRuntimeVersions."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         return listed(
             call.request, "runtimeVersions", [self._runtime(call.zone, r) for r in sorted(tables.runtimes())]
         )
 
     def reserved(self, call: Call) -> Response:
-        """
-        Answer ListReservations of v2alpha1.
-        """
+        """Answer ListReservations of v2alpha1."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         kernel = self._cloud.kernel
         found = [self._reservation(one) for one in reservations.in_zone(kernel, call.zone)]
@@ -91,9 +75,7 @@ class Catalog:
         }
 
     def tensorflow(self, call: Call) -> Response:
-        """
-        Answer ListTensorFlowVersions of v1, with the runtime versions.
-        """
+        """Answer ListTensorFlowVersions of v1, with the runtime versions."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         names = sorted(tables.runtimes())
         versions = [
@@ -102,25 +84,19 @@ class Catalog:
         return listed(call.request, "tensorflowVersions", versions)
 
     def no_nodes(self, call: Call) -> Response:
-        """
-        Answer ListNodes of v1: TPU Nodes, an architecture that the local cloud does not have.
-        """
+        """Answer ListNodes of v1: TPU Nodes, an architecture that the local cloud does not have."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         return Response.of({})
 
     def runtime(self, call: Call) -> Response:
-        """
-        Answer GetRuntimeVersion.
-        """
+        """Answer GetRuntimeVersion."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         if call.name not in tables.runtimes():
             raise node_rules.missing(f"{self._parent(call.zone)}/runtimeVersions/{call.name}")
         return Response.of(self._runtime(call.zone, call.name))
 
     def identity(self, _call: Call) -> Response:
-        """
-        Answer GenerateServiceIdentity.
-        """
+        """Answer GenerateServiceIdentity."""
         number = self._cloud.settings.project_number
         return Response.of({"identity": {"email": f"service-{number}@cloud-tpu.iam.gserviceaccount.com"}})
 
@@ -148,17 +124,13 @@ class Catalog:
 
 
 class TpuOperations:
-    """
-    Answer the calls on operations.
-    """
+    """Answer the calls on operations."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
 
     def list(self, call: Call) -> Response:
-        """
-        Answer ListOperations.
-        """
+        """Answer ListOperations."""
         known = self._cloud.kernel.state.operations.values()
         own = [
             op for op in known if op.api is Api.TPU and op.scope == f"zones/{call.zone}" and not op.forgotten
@@ -166,23 +138,17 @@ class TpuOperations:
         return listed(call.request, "operations", own, self._shown)
 
     def get(self, call: Call) -> Response:
-        """
-        Answer GetOperation.
-        """
+        """Answer GetOperation."""
         return Response.of(self._shown(self._find(call.zone, call.name)))
 
     def cancel(self, call: Call) -> Response:
-        """
-        Answer CancelOperation: the wish is noted, the operation goes on (best effort).
-        """
+        """Answer CancelOperation: the wish is noted, the operation goes on (best effort)."""
         self._find(call.zone, call.name).cancel_requested = True
         self._cloud.kernel.touch()
         return Response.of({})
 
     def delete(self, call: Call) -> Response:
-        """
-        Answer DeleteOperation: the record is not shown any more, the work goes on.
-        """
+        """Answer DeleteOperation: the record is not shown any more, the work goes on."""
         self._find(call.zone, call.name).forgotten = True
         self._cloud.kernel.touch()
         return Response.of({})

@@ -1,6 +1,4 @@
-"""
-Nodes, queued resources and operations as the TPU API writes them.
-"""
+"""Nodes, queued resources and operations as the TPU API writes them."""
 
 from typing import Any
 
@@ -16,9 +14,7 @@ _TYPE = "type.googleapis.com/google.cloud.tpu.v2."
 
 
 def node_json(node: Node) -> dict[str, Any]:
-    """
-    Return a Node, with enum names and int64 as strings.
-    """
+    """Return a Node, with enum names and int64 as strings."""
     network = {"network": "default", "subnetwork": "default", **node.body.get("networkConfig", {})}
     external = bool(network.get("enableExternalIps"))
     shown = {
@@ -51,9 +47,7 @@ def node_json(node: Node) -> dict[str, Any]:
 
 
 def queued_json(found: QueuedResource) -> dict[str, Any]:
-    """
-    Return a QueuedResource, with enum names; the data of a state say more for FAILED only.
-    """
+    """Return a QueuedResource, with enum names; the data of a state say more for FAILED only."""
     state: dict[str, Any] = {"state": found.state.name}
     if found.state is not QueuedState.WAITING_FOR_RESOURCES:
         state[f"{found.state.name.lower()}Data"] = {"error": tpu_status(found.error)} if found.error else {}
@@ -68,9 +62,7 @@ def _endpoint(address: str, external: bool) -> dict[str, Any]:
 
 
 def operation_json(project: str, operation: Operation) -> dict[str, Any]:
-    """
-    Return a google.longrunning.Operation.
-    """
+    """Return a google.longrunning.Operation."""
     zone = operation.scope.removeprefix("zones/")
     metadata = {
         "@type": _TYPE + "OperationMetadata",

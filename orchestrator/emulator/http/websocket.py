@@ -1,6 +1,4 @@
-"""
-The server's side of a websocket (RFC 6455) as far as Google's clients use it: whole binary messages.
-"""
+"""The server's side of a websocket (RFC 6455) as far as Google's clients use it: whole binary messages."""
 
 import asyncio
 import base64
@@ -19,9 +17,7 @@ _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0
 
 
 class BrokenError(Exception):
-    """
-    Say that a client broke the protocol; *code* is the websocket's close code.
-    """
+    """Say that a client broke the protocol; *code* is the websocket's close code."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -30,9 +26,7 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True)
 class Opening:
-    """
-    Hold what a client asked for when it opened the websocket.
-    """
+    """Hold what a client asked for when it opened the websocket."""
 
     path: str
     query: dict[str, str]
@@ -40,9 +34,7 @@ class Opening:
 
 
 class WebSocket:
-    """
-    Speak with one client over a stream; messages of the client come whole, as binary data.
-    """
+    """Speak with one client over a stream; messages of the client come whole, as binary data."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -80,9 +72,7 @@ class WebSocket:
         return Opening(target.path, dict(parse_qsl(target.query)), headers)
 
     async def receive(self) -> bytes | None:
-        """
-        Return the next message, None when the client has closed. Raise BrokenError.
-        """
+        """Return the next message, None when the client has closed. Raise BrokenError."""
         message = b""
         while True:
             final, kind, data = await self._frame()
@@ -100,23 +90,17 @@ class WebSocket:
                 raise BrokenError(PROTOCOL_ERROR, f"a frame of kind {kind} was not expected")
 
     async def send(self, message: bytes) -> None:
-        """
-        Send one binary message.
-        """
+        """Send one binary message."""
         await self._send(_BINARY, message)
 
     async def close(self, code: int = NORMAL, reason: str = "") -> None:
-        """
-        Say goodbye once; nothing is sent after it.
-        """
+        """Say goodbye once; nothing is sent after it."""
         if not self._closed:
             await self._send(_CLOSE, struct.pack(">H", code) + reason.encode()[:120])
             self._closed = True
 
     async def _frame(self) -> tuple[bool, int, bytes]:
-        """
-        Read one frame: whether it is its message's last, its kind, and its data without the client's mask.
-        """
+        """Read one frame: whether it is its message's last, its kind, and its data without the client's mask."""
         first, second = await self._reader.readexactly(2)
         size = second & 0x7F
         if size == 126:
@@ -145,9 +129,7 @@ class WebSocket:
 
 
 def unmasked(data: bytes, mask: bytes) -> bytes:
-    """
-    Take the mask of four bytes off, all bytes in one operation.
-    """
+    """Take the mask of four bytes off, all bytes in one operation."""
     size = len(data)
     key = (mask * (size // 4 + 1))[:size]
     return (int.from_bytes(data, "big") ^ int.from_bytes(key, "big")).to_bytes(size, "big")

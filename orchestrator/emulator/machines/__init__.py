@@ -1,3 +1,1 @@
-"""
-Machines as real processes: process (no privileges) and namespace (root on Linux).
-"""
+"""Machines as real processes: process (no privileges) and namespace (root on Linux)."""

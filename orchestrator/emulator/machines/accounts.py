@@ -1,6 +1,4 @@
-"""
-Who may log in: the ssh-keys attribute, read as Google's guest agent reads it (docs/facts.md 2.4).
-"""
+"""Who may log in: the ssh-keys attribute, read as Google's guest agent reads it (docs/facts.md 2.4)."""
 
 import json
 import re
@@ -56,7 +54,5 @@ def _entry(line: str, now: datetime) -> tuple[str, str]:
 
 
 def _true(value: str) -> bool:
-    """
-    Read a flag of the metadata: TRUE, true, 1, yes or y.
-    """
+    """Read a flag of the metadata: TRUE, true, 1, yes or y."""
     return value.strip().lower() in {"true", "1", "yes", "y"}

@@ -34,9 +34,7 @@ exec {command} {files} "${{0##*/}}" "$@"
 
 
 def install_apt(folder: Path, files: Path) -> None:
-    """
-    Put the stand-ins into *folder*, for the machine whose files are below *files*.
-    """
+    """Put the stand-ins into *folder*, for the machine whose files are below *files*."""
     text = SCRIPT.format(
         command=shell_command("orchestrator.emulator.machines.apt_standin"),
         package=shlex.quote(package_parent()),
@@ -49,9 +47,7 @@ def install_apt(folder: Path, files: Path) -> None:
 
 
 def run(files: Path, name: str, words: Sequence[str]) -> int:
-    """
-    Do what the program *name* does and return its exit status.
-    """
+    """Do what the program *name* does and return its exit status."""
     if name == "apt-config":
         return _config(files, words)
     settings, plain = _read(files, words)
@@ -72,9 +68,7 @@ def run(files: Path, name: str, words: Sequence[str]) -> int:
 
 
 def _install(packages: Sequence[str]) -> int:
-    """
-    Accept what the computer has.
-    """
+    """Accept what the computer has."""
     absent = [one for one in packages if not _installed(one.partition("=")[0].partition(":")[0])]
     for one in packages:
         if one not in absent:
@@ -100,9 +94,7 @@ def _installed(package: str) -> bool:
 
 
 def _taken(path: Path, patience: float) -> bool:
-    """
-    Say whether somebody else holds the lock for longer than *patience* seconds (endless when negative).
-    """
+    """Say whether somebody else holds the lock for longer than *patience* seconds (endless when negative)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     end, told = time.monotonic() + patience, False
     with path.open("a+b") as file:
@@ -119,9 +111,7 @@ def _taken(path: Path, patience: float) -> bool:
 
 
 def _holder(file: int) -> int:
-    """
-    Return the process that holds a lock, 0 for none.
-    """
+    """Return the process that holds a lock, 0 for none."""
     answer = fcntl.fcntl(file, fcntl.F_GETLK, struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     kind, _, _, _, pid = struct.unpack(FLOCK, answer)
     return 0 if kind == fcntl.F_UNLCK else int(pid)
@@ -135,9 +125,7 @@ def _name_of(pid: int) -> str:
 
 
 def _read(files: Path, words: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
-    """
-    Return the settings, those of the command line last, and the words that are no options.
-    """
+    """Return the settings, those of the command line last, and the words that are no options."""
     settings: dict[str, str] = {}
     chosen = os.environ.get("APT_CONFIG")
     for path in (*([Path(chosen)] if chosen else []), *sorted((files / SETTINGS).glob("*"))):
@@ -164,9 +152,7 @@ def _pair(text: str) -> dict[str, str]:
 
 
 def _config(files: Path, words: Sequence[str]) -> int:
-    """
-    Answer `apt-config shell NAME Dir::State::Lists/d`, by which scripts find the folder of lists.
-    """
+    """Answer `apt-config shell NAME Dir::State::Lists/d`, by which scripts find the folder of lists."""
     if len(words) == 3 and words[0] == "shell" and words[2] == "Dir::State::Lists/d":
         _show(f"{words[1]}={shlex.quote(f'{files}/var/lib/apt/lists/')}")
     return 0

@@ -1,6 +1,4 @@
-"""
-What both host kinds share: folders, pid files, finding machines again, killing, removing disks.
-"""
+"""What both host kinds share: folders, pid files, finding machines again, killing, removing disks."""
 
 import os
 import shutil
@@ -45,20 +43,14 @@ class MachineHosts(ABC):
 
     @abstractmethod
     def _command(self, machine: Machine, config: Path) -> list[str]:
-        """
-        Return the command that is the machine's first process.
-        """
+        """Return the command that is the machine's first process."""
 
     @abstractmethod
     def _leader(self, first: int) -> int:
-        """
-        Return the pid that takes the power button, given the machine's first process; 0 when gone.
-        """
+        """Return the pid that takes the power button, given the machine's first process; 0 when gone."""
 
     def boot(self, machine: Machine) -> None:
-        """
-        Start the machine; a disk kept by `stop` is used again. A machine that runs is left alone.
-        """
+        """Start the machine; a disk kept by `stop` is used again. A machine that runs is left alone."""
         if self.running(machine.id):
             return
         # A daemon that died before it wrote the pid file, or a first process that died alone, leaves strays.
@@ -81,9 +73,7 @@ class MachineHosts(ABC):
         self._pid_file(machine.id).write_text(f"{child.pid} {started}\n")
 
     def notice(self, machine_id: str) -> None:
-        """
-        Press the power button: the shutdown script starts now. No effect on a machine that is off.
-        """
+        """Press the power button: the shutdown script starts now. No effect on a machine that is off."""
         first = self._first(machine_id)
         leader = self._leader(first) if first else 0
         if leader:
@@ -91,9 +81,7 @@ class MachineHosts(ABC):
                 os.kill(leader, signal.SIGTERM)
 
     def stop(self, machine_id: str) -> None:
-        """
-        Kill every process of the machine and keep its disk.
-        """
+        """Kill every process of the machine and keep its disk."""
         entry = self.settings.marker(machine_id)
         first = self._first(machine_id)
         leaders = [first] if first else []
@@ -106,14 +94,10 @@ class MachineHosts(ABC):
 
     @abstractmethod
     def _stopped(self, machine_id: str) -> None:
-        """
-        Take away what a machine has outside of its folder while it runs.
-        """
+        """Take away what a machine has outside of its folder while it runs."""
 
     def remove(self, machine_id: str) -> None:
-        """
-        Kill every process of the machine and destroy its disk.
-        """
+        """Kill every process of the machine and destroy its disk."""
         self.stop(machine_id)
         folder = self.settings.folder(machine_id)
         trash = self.settings.root / TRASH
@@ -125,9 +109,7 @@ class MachineHosts(ABC):
         self._sweep()
 
     def holds(self, inode: int) -> bool:
-        """
-        Tell whether the socket *inode* is held on one of the machines by another user than this one.
-        """
+        """Tell whether the socket *inode* is held on one of the machines by another user than this one."""
         return False
 
     def machine_of(self, inode: int) -> str | None:
@@ -150,31 +132,23 @@ class MachineHosts(ABC):
         return machine
 
     def serial(self, machine_id: str) -> bytes:
-        """
-        Return what the machine has printed on serial port 1 so far; nothing for an unknown machine.
-        """
+        """Return what the machine has printed on serial port 1 so far; nothing for an unknown machine."""
         try:
             return (self.settings.folder(machine_id) / "guest/serial.log").read_bytes()
         except FileNotFoundError:
             return b""
 
     def running(self, machine_id: str) -> bool:
-        """
-        Tell whether the machine's first process lives.
-        """
+        """Tell whether the machine's first process lives."""
         return bool(self._first(machine_id))
 
     def adopt(self) -> frozenset[str]:
-        """
-        Return the ids of machines that still run, for example after the daemon died.
-        """
+        """Return the ids of machines that still run, for example after the daemon died."""
         self._sweep()
         return frozenset(machine_id for machine_id in self._known() if self.running(machine_id))
 
     def reap_all(self, *, disks: bool = False) -> None:
-        """
-        Kill every process of this local cloud; with *disks*, destroy all disks too and wait for it.
-        """
+        """Kill every process of this local cloud; with *disks*, destroy all disks too and wait for it."""
         entry = f"{MARKER}={self.settings.cloud_id}/"
         leaders = [first for first in map(self._first, self._known()) if first]
         processes.kill_all(lambda: processes.members(entry, leaders), last=lambda: leaders)
@@ -184,17 +158,13 @@ class MachineHosts(ABC):
             self.drain()
 
     def drain(self) -> None:
-        """
-        Wait until the disks of removed machines are deleted.
-        """
+        """Wait until the disks of removed machines are deleted."""
         for thread in self._sweepers:
             thread.join()
         self._sweepers.clear()
 
     def _prepare(self, machine: Machine) -> Path:
-        """
-        Make the machine's folders and write its guest configuration; returns the latter's path.
-        """
+        """Make the machine's folders and write its guest configuration; returns the latter's path."""
         folder = self.settings.folder(machine.id)
         state = folder / "guest"
         state.mkdir(parents=True, exist_ok=True)
@@ -207,14 +177,10 @@ class MachineHosts(ABC):
 
     @abstractmethod
     def _guest_config(self, machine: Machine, folder: Path, state: Path) -> GuestConfig:
-        """
-        Return what the guest agent of *machine* is to know.
-        """
+        """Return what the guest agent of *machine* is to know."""
 
     def _disk_devices(self, machine: Machine, folder: Path) -> Path:
-        """
-        Return a folder with a link for each data disk, named as its device is; its content outlives machines.
-        """
+        """Return a folder with a link for each data disk, named as its device is; its content outlives machines."""
         devices, kept = folder / DEVICES, self.settings.root.parent / "data-disks"
         shutil.rmtree(devices, ignore_errors=True)
         devices.mkdir(parents=True)
@@ -235,9 +201,7 @@ class MachineHosts(ABC):
         )
 
     def _first_environment(self, machine: Machine) -> dict[str, str]:
-        """
-        Return the environment of the first process: enough to import us, and the marker.
-        """
+        """Return the environment of the first process: enough to import us, and the marker."""
         keep = {key: os.environ[key] for key in ("PATH", "LANG", "TZ") if key in os.environ}
         marker, _, value = self.settings.marker(machine.id).partition("=")
         return {**keep, "PYTHONPATH": package_parent(), marker: value}
@@ -246,9 +210,7 @@ class MachineHosts(ABC):
         return self.settings.folder(machine_id) / "pid"
 
     def _first(self, machine_id: str) -> int:
-        """
-        Return the pid of the machine's first process, or 0 when it does not run.
-        """
+        """Return the pid of the machine's first process, or 0 when it does not run."""
         try:
             pid, started = map(int, self._pid_file(machine_id).read_text().split())
         except (OSError, ValueError):
@@ -256,18 +218,14 @@ class MachineHosts(ABC):
         return pid if processes.alive(pid, started) else 0
 
     def _known(self) -> Iterable[str]:
-        """
-        Return the ids of all machines with a folder.
-        """
+        """Return the ids of all machines with a folder."""
         try:
             return sorted(p.name for p in self.settings.root.iterdir() if p.is_dir() and p.name != TRASH)
         except FileNotFoundError:
             return []
 
     def _sweep(self) -> None:
-        """
-        Delete removed disks in the background; what a dead daemon left is deleted by the next one.
-        """
+        """Delete removed disks in the background; what a dead daemon left is deleted by the next one."""
         trash = self.settings.root / TRASH
         if trash.is_dir():
             thread = threading.Thread(target=shutil.rmtree, args=(trash,), kwargs={"ignore_errors": True})

@@ -1,6 +1,4 @@
-"""
-Choose the host kind.
-"""
+"""Choose the host kind."""
 
 import shutil
 

@@ -1,6 +1,4 @@
-"""
-What points clients of Google Cloud at the local cloud, in a shell of its user and on its machines.
-"""
+"""What points clients of Google Cloud at the local cloud, in a shell of its user and on its machines."""
 
 # The second is the path that the override of the first ends with.
 _SERVED = {"STORAGE": "/storage/v1/", "COMPUTE": "/compute/v1/", "TPU": "/", "SECRETMANAGER": "/"}

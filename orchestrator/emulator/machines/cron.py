@@ -1,6 +1,4 @@
-"""
-A small cron for machines without one of their own; its minute may be shorter than a minute.
-"""
+"""A small cron for machines without one of their own; its minute may be shorter than a minute."""
 
 import asyncio
 import time
@@ -19,9 +17,7 @@ SHELL = "/bin/sh"
 
 
 class Cron:
-    """
-    Start the jobs of the machine's cron.d folder, which is read again in every minute.
-    """
+    """Start the jobs of the machine's cron.d folder, which is read again in every minute."""
 
     def __init__(self, config: GuestConfig, serial: Serial) -> None:
         self._config = config
@@ -31,9 +27,7 @@ class Cron:
         self._running: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """
-        Start `@reboot` jobs once, then what each minute asks for, until cancelled.
-        """
+        """Start `@reboot` jobs once, then what each minute asks for, until cancelled."""
         for job in self._jobs():
             if job.schedule == "@reboot":
                 self._spawn(self._start(job))
@@ -46,9 +40,7 @@ class Cron:
                     self._spawn(self._start(job))
 
     def _until_next(self) -> float:
-        """
-        Return the seconds to the next minute; all machines of the computer tick together.
-        """
+        """Return the seconds to the next minute; all machines of the computer tick together."""
         length = self._config.cron_minute_seconds
         return length - time.time() % length
 
@@ -61,9 +53,7 @@ class Cron:
         return jobs
 
     async def _start(self, job: Job) -> None:
-        """
-        Run one job in its own session, as cron does; its output goes nowhere: there is no mail.
-        """
+        """Run one job in its own session, as cron does; its output goes nowhere: there is no mail."""
         home = self._config.home(job.user)
         await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
         login = user_environment(self._config.environment, job.user, home, SHELL)
@@ -76,9 +66,7 @@ class Cron:
         await process.communicate(text)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """
-        Keep a reference to the task: the event loop holds only a weak one.
-        """
+        """Keep a reference to the task: the event loop holds only a weak one."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)

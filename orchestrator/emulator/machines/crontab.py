@@ -1,6 +1,4 @@
-"""
-Debian's system crontab: parse `/etc/cron.d` files and say which jobs a minute starts.
-"""
+"""Debian's system crontab: parse `/etc/cron.d` files and say which jobs a minute starts."""
 
 import re
 from collections.abc import Mapping
@@ -23,9 +21,7 @@ NICKNAMES = {
 
 @dataclass(frozen=True)
 class Job:
-    """
-    One crontab entry. *schedule* is a five-field expression or `@reboot`.
-    """
+    """One crontab entry. *schedule* is a five-field expression or `@reboot`."""
 
     schedule: str
     user: str
@@ -33,16 +29,12 @@ class Job:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def command_and_input(self) -> tuple[str, bytes]:
-        """
-        Split the command at its first bare `%`: what follows is standard input, one line per `%`.
-        """
+        """Split the command at its first bare `%`: what follows is standard input, one line per `%`."""
         parts = [part.replace("\\%", "%") for part in re.split(r"(?<!\\)%", self.command)]
         return parts[0], ("\n".join(parts[1:]) + "\n").encode() if len(parts) > 1 else b""
 
     def due(self, minute: datetime) -> bool:
-        """
-        Tell whether the job starts in *minute* (naive local time, seconds zero).
-        """
+        """Tell whether the job starts in *minute* (naive local time, seconds zero)."""
         from cronsim import CronSim
 
         return (
@@ -52,9 +44,7 @@ class Job:
 
 
 def parse(text: str) -> list[Job]:
-    """
-    Return the jobs of one system crontab. Raises ValueError, as cron refuses the whole file.
-    """
+    """Return the jobs of one system crontab. Raises ValueError, as cron refuses the whole file."""
     if text and not text.endswith("\n"):
         raise ValueError("missing newline before EOF")
     environment: dict[str, str] = {}
@@ -71,9 +61,7 @@ def parse(text: str) -> list[Job]:
 
 
 def read_folder(folder: Path) -> tuple[list[Job], list[str]]:
-    """
-    Return the jobs of all crontabs in *folder* and a complaint for each file that cannot be used.
-    """
+    """Return the jobs of all crontabs in *folder* and a complaint for each file that cannot be used."""
     jobs: list[Job] = []
     complaints: list[str] = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -87,9 +75,7 @@ def read_folder(folder: Path) -> tuple[list[Job], list[str]]:
 
 
 def _job(line: str, environment: Mapping[str, str]) -> Job:
-    """
-    Parse `m h dom mon dow user command` or `@nickname user command`.
-    """
+    """Parse `m h dom mon dow user command` or `@nickname user command`."""
     from cronsim import CronSim, CronSimError
 
     nickname = line.startswith("@")
@@ -107,7 +93,5 @@ def _job(line: str, environment: Mapping[str, str]) -> Job:
 
 
 def _unquote(value: str) -> str:
-    """
-    Take matching quotes off.
-    """
+    """Take matching quotes off."""
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value

@@ -1,6 +1,4 @@
-"""
-The environment of everything that runs on a machine: the local cloud, and no credentials.
-"""
+"""The environment of everything that runs on a machine: the local cloud, and no credentials."""
 
 import os
 import sys
@@ -90,9 +88,7 @@ def proxy_environment(settings: HostSettings, authorities: Path) -> dict[str, st
 
 
 def user_environment(environment: Mapping[str, str], user: str, home: Path, shell: str) -> dict[str, str]:
-    """
-    Add what a login adds: HOME, USER, LOGNAME and SHELL.
-    """
+    """Add what a login adds: HOME, USER, LOGNAME and SHELL."""
     return {**environment, "HOME": str(home), "USER": user, "LOGNAME": user, "SHELL": shell}
 
 
@@ -115,8 +111,6 @@ def _python_environment(settings: HostSettings) -> dict[str, str]:
 
 
 def _tpu_environment() -> dict[str, str]:
-    """
-    Show 8 CPU devices to JAX, as many as one v3-8 host has.
-    """
+    """Show 8 CPU devices to JAX, as many as one v3-8 host has."""
     flag = f"--xla_force_host_platform_device_count={TPU_DEVICES}"
     return {"XLA_FLAGS": flag, "JAX_PLATFORMS": "cpu"}

@@ -1,6 +1,4 @@
-"""
-The two kinds of places that `gcloud storage` copies between: folders and buckets.
-"""
+"""The two kinds of places that `gcloud storage` copies between: folders and buckets."""
 
 import os
 import re
@@ -12,9 +10,7 @@ SCHEME = "gs://"
 
 
 class RefusedError(Exception):
-    """
-    A command failed as gcloud fails: the text follows `ERROR: (gcloud.storage.VERB) `.
-    """
+    """A command failed as gcloud fails: the text follows `ERROR: (gcloud.storage.VERB) `."""
 
 
 @dataclass(frozen=True)
@@ -33,75 +29,51 @@ class Item:
 
     @property
     def url(self) -> str:
-        """
-        Return the item's address as gcloud prints it.
-        """
+        """Return the item's address as gcloud prints it."""
         return self.place.url(self.key)
 
 
 class Place(Protocol):
-    """
-    Hold files under keys that are parts joined by `/`.
-    """
+    """Hold files under keys that are parts joined by `/`."""
 
     path: str
 
     def url(self, key: str) -> str:
-        """
-        Return the address of *key*.
-        """
+        """Return the address of *key*."""
 
     def one(self) -> Item | None:
-        """
-        Return the file or object that the path names exactly.
-        """
+        """Return the file or object that the path names exactly."""
 
     def below(self) -> list[Item]:
-        """
-        Return everything in the folder or under the prefix that the path names.
-        """
+        """Return everything in the folder or under the prefix that the path names."""
 
     def is_container(self) -> bool:
-        """
-        Tell whether a copy to this place goes into it rather than becoming it.
-        """
+        """Tell whether a copy to this place goes into it rather than becoming it."""
 
     def title(self) -> str:
-        """
-        Return the last part of the path.
-        """
+        """Return the last part of the path."""
 
     def remove(self, key: str) -> None:
-        """
-        Delete a file or object.
-        """
+        """Delete a file or object."""
 
 
 class Folder:
-    """
-    A path of the file system.
-    """
+    """A path of the file system."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def url(self, key: str) -> str:
-        """
-        Return a file:// address, relative as given.
-        """
+        """Return a file:// address, relative as given."""
         return f"file://{key}"
 
     def one(self) -> Item | None:
-        """
-        Return the file, if the path is one.
-        """
+        """Return the file, if the path is one."""
         file = Path(self.path)
         return Item(self, self.path, file.name, file.stat().st_size) if file.is_file() else None
 
     def below(self) -> list[Item]:
-        """
-        Return all files of the folder.
-        """
+        """Return all files of the folder."""
         root = Path(self.path)
         files = sorted(Path(folder) / name for folder, _, names in os.walk(root) for name in names)
         return [
@@ -111,28 +83,20 @@ class Folder:
         ]
 
     def is_container(self) -> bool:
-        """
-        Tell whether the folder exists.
-        """
+        """Tell whether the folder exists."""
         return Path(self.path).is_dir()
 
     def title(self) -> str:
-        """
-        Return the folder's own name.
-        """
+        """Return the folder's own name."""
         return Path(self.path).resolve().name
 
     def remove(self, key: str) -> None:
-        """
-        Delete a file.
-        """
+        """Delete a file."""
         Path(key).unlink()
 
 
 class Prefix:
-    """
-    A bucket and the beginning of object names; the path may hold `*`, `?` and `**`.
-    """
+    """A bucket and the beginning of object names; the path may hold `*`, `?` and `**`."""
 
     def __init__(self, client: Any, address: str) -> None:
         name, _, self.path = address[len(SCHEME) :].partition("/")
@@ -141,22 +105,16 @@ class Prefix:
         self.bucket = client.bucket(name)
 
     def url(self, key: str) -> str:
-        """
-        Return the gs:// address.
-        """
+        """Return the gs:// address."""
         return f"{SCHEME}{self.bucket.name}/{key}"
 
     def one(self) -> Item | None:
-        """
-        Return the object of exactly this name.
-        """
+        """Return the object of exactly this name."""
         blob = self.bucket.get_blob(self.path) if self.path and not self.is_pattern() else None
         return self._item(blob, self.path.rpartition("/")[2]) if blob is not None else None
 
     def below(self) -> list[Item]:
-        """
-        Return all objects under the prefix, the bucket's own when there is none.
-        """
+        """Return all objects under the prefix, the bucket's own when there is none."""
         prefix = f"{self.path.rstrip('/')}/" if self.path else ""
         return [
             self._item(blob, blob.name[len(prefix) :])
@@ -164,9 +122,7 @@ class Prefix:
         ]
 
     def matching(self) -> list[Item]:
-        """
-        Return the objects whose names match the pattern.
-        """
+        """Return the objects whose names match the pattern."""
         pattern = _regex(self.path)
         start = re.split(r"[*?]", self.path)[0]
         blobs = (
@@ -175,38 +131,28 @@ class Prefix:
         return [self._item(blob, blob.name.rpartition("/")[2]) for blob in blobs]
 
     def children(self) -> list[str]:
-        """
-        Return what `ls` shows for a prefix: objects and sub-prefixes, one level deep.
-        """
+        """Return what `ls` shows for a prefix: objects and sub-prefixes, one level deep."""
         prefix = f"{self.path.rstrip('/')}/" if self.path else ""
         listing = self.bucket.list_blobs(prefix=prefix or None, delimiter="/")
         names = [blob.name for blob in listing if blob.name != prefix]
         return sorted(self.url(name) for name in [*names, *listing.prefixes])
 
     def is_pattern(self) -> bool:
-        """
-        Tell whether the path holds wildcards.
-        """
+        """Tell whether the path holds wildcards."""
         return "*" in self.path or "?" in self.path
 
     def is_container(self) -> bool:
-        """
-        Tell whether it is a bucket, ends in `/`, or has objects under it.
-        """
+        """Tell whether it is a bucket, ends in `/`, or has objects under it."""
         if not self.path or self.path.endswith("/"):
             return True
         return any(True for _ in self.bucket.list_blobs(prefix=f"{self.path}/", max_results=1))
 
     def title(self) -> str:
-        """
-        Return the last part of the prefix, or the bucket's name.
-        """
+        """Return the last part of the prefix, or the bucket's name."""
         return self.path.rstrip("/").rpartition("/")[2] or str(self.bucket.name)
 
     def remove(self, key: str) -> None:
-        """
-        Delete an object.
-        """
+        """Delete an object."""
         self.bucket.blob(key).delete()
 
     def _item(self, blob: Any, name: str) -> Item:
@@ -214,9 +160,7 @@ class Prefix:
 
 
 def _regex(pattern: str) -> "re.Pattern[str]":
-    """
-    Translate gcloud's wildcards: `**` crosses slashes, `*` and `?` do not.
-    """
+    """Translate gcloud's wildcards: `**` crosses slashes, `*` and `?` do not."""
     parts = re.split(r"(\*\*|\*|\?)", pattern)
     wild = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
     return re.compile("".join(wild.get(part, re.escape(part)) for part in parts))

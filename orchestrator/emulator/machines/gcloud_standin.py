@@ -18,9 +18,7 @@ Arguments = argparse.Namespace
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """
-    Run one command and return its exit status: 0, 1 when it failed, 2 for usage (by argparse).
-    """
+    """Run one command and return its exit status: 0, 1 when it failed, 2 for usage (by argparse)."""
     arguments = _parser().parse_args(words)
     try:
         return _run(arguments)
@@ -31,9 +29,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Arguments) -> int:
-    """
-    Call the verb; Google's errors are told as gcloud tells them.
-    """
+    """Call the verb; Google's errors are told as gcloud tells them."""
     from google.api_core.exceptions import GoogleAPICallError
     from google.cloud import storage
 
@@ -46,9 +42,7 @@ def _run(arguments: Arguments) -> int:
 
 
 def copy(client: Any, arguments: Arguments) -> int:
-    """
-    Copy files and objects to one place, as `cp [-r] SOURCE... TARGET`.
-    """
+    """Copy files and objects to one place, as `cp [-r] SOURCE... TARGET`."""
     *sources, target = arguments.urls
     if not sources:
         raise RefusedError("at least one source and a destination are needed")
@@ -61,9 +55,7 @@ def copy(client: Any, arguments: Arguments) -> int:
 
 
 def rsync(client: Any, arguments: Arguments) -> int:
-    """
-    Make the target folder or prefix equal to the source.
-    """
+    """Make the target folder or prefix equal to the source."""
     source, target = (_place(client, url) for url in arguments.urls)
     if not source.is_container():
         raise RefusedError(f"Did not find existing container at: {arguments.urls[0]}")
@@ -83,9 +75,7 @@ def rsync(client: Any, arguments: Arguments) -> int:
 
 
 def remove(client: Any, arguments: Arguments) -> int:
-    """
-    Delete objects; with -r everything under a prefix.
-    """
+    """Delete objects; with -r everything under a prefix."""
     for url in arguments.urls:
         for item in _objects(client, url, recursive=arguments.recursive):
             _say(f"Removing {item.url}...")
@@ -94,9 +84,7 @@ def remove(client: Any, arguments: Arguments) -> int:
 
 
 def show(client: Any, arguments: Arguments) -> int:
-    """
-    Print the contents of objects.
-    """
+    """Print the contents of objects."""
     for item in [item for url in arguments.urls for item in _objects(client, url)]:
         if isinstance(item.place, Prefix):
             item.place.bucket.blob(item.key).download_to_file(sys.stdout.buffer)
@@ -105,9 +93,7 @@ def show(client: Any, arguments: Arguments) -> int:
 
 
 def listing(client: Any, arguments: Arguments) -> int:
-    """
-    Print the addresses of buckets, or of what a prefix or pattern holds.
-    """
+    """Print the addresses of buckets, or of what a prefix or pattern holds."""
     if not arguments.urls:
         print("\n".join(f"{SCHEME}{bucket.name}/" for bucket in client.list_buckets()))  # noqa: T201
     for url in arguments.urls:
@@ -151,9 +137,7 @@ def _named(
 
 
 def _transfer(item: Item, goal: Place, key: str, arguments: Arguments) -> int:
-    """
-    Copy one item; returns 1 when a precondition failed, as gcloud does, and goes on.
-    """
+    """Copy one item; returns 1 when a precondition failed, as gcloud does, and goes on."""
     from google.api_core.exceptions import PreconditionFailed
 
     _say(f"Copying {item.url} to {goal.url(key)}")
@@ -183,9 +167,7 @@ def _to_bucket(item: Item, goal: Prefix, key: str, match: int | None) -> None:
 
 
 def _to_file(item: Item, path: Path, no_clobber: bool, match: int | None) -> None:
-    """
-    Write beside the target and rename, so that a cut download leaves no file that looks whole.
-    """
+    """Write beside the target and rename, so that a cut download leaves no file that looks whole."""
     if no_clobber and path.exists():
         _say(f"Skipping existing destination item (no-clobber): file://{path}")
         return
@@ -200,9 +182,7 @@ def _to_file(item: Item, path: Path, no_clobber: bool, match: int | None) -> Non
 
 
 def _objects(client: Any, url: str, *, recursive: bool = False) -> list[Item]:
-    """
-    Return the objects that an address names. Raises RefusedError when there are none.
-    """
+    """Return the objects that an address names. Raises RefusedError when there are none."""
     place = _bucket_place(client, url)
     one = place.one()
     items = [one] if one is not None else place.matching() if place.is_pattern() else []
@@ -214,9 +194,7 @@ def _objects(client: Any, url: str, *, recursive: bool = False) -> list[Item]:
 
 
 def _crc32c(item: Item) -> str:
-    """
-    Return the item's checksum, reading a file for it.
-    """
+    """Return the item's checksum, reading a file for it."""
     import base64
 
     import google_crc32c
@@ -254,9 +232,7 @@ def _fail(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """
-    Return the parser of the commands that machines use.
-    """
+    """Return the parser of the commands that machines use."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("-q", "--quiet", action="store_true")
     common.add_argument("-r", "-R", "--recursive", action="store_true")

@@ -24,9 +24,7 @@ from orchestrator.emulator.machines.settings import MARKER, GuestConfig
 
 
 class Guest:
-    """
-    Do what Google's guest agent does, in its order (docs/facts.md 2.4).
-    """
+    """Do what Google's guest agent does, in its order (docs/facts.md 2.4)."""
 
     def __init__(self, config: GuestConfig) -> None:
         self._config = config
@@ -38,9 +36,7 @@ class Guest:
         )
 
     async def run(self) -> None:
-        """
-        Live until SIGTERM, or until the daemon is dead: then nobody owns the machine, and it ends at once.
-        """
+        """Live until SIGTERM, or until the daemon is dead: then nobody owns the machine, and it ends at once."""
         end = asyncio.create_task(the_end(self._config.address, self._config.metadata_port))
         service = asyncio.create_task(self._serve())
         await asyncio.wait({end, service}, return_when=asyncio.FIRST_COMPLETED)
@@ -56,9 +52,7 @@ class Guest:
             os._exit(1)
 
     async def _serve(self) -> None:
-        """
-        Boot, then serve until SIGTERM, then shut down.
-        """
+        """Boot, then serve until SIGTERM, then shut down."""
         power_button = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, power_button.set)
         life = asyncio.create_task(self._live())
@@ -70,9 +64,7 @@ class Guest:
         await self._shut_down()
 
     async def _live(self) -> None:
-        """
-        Start everything, then follow the metadata for new and vanished keys.
-        """
+        """Start everything, then follow the metadata for new and vanished keys."""
         config = self._config
         await asyncio.to_thread(
             install_python,
@@ -101,9 +93,7 @@ class Guest:
                 startup.result()
 
     async def _script(self, key: str, attributes: dict[str, str]) -> None:
-        """
-        Run the script of attribute *key*, if there is one.
-        """
+        """Run the script of attribute *key*, if there is one."""
         text = attributes.get(key, "")
         if not text.strip() or (key == "startup-script" and self._config.mute):
             return
@@ -121,9 +111,7 @@ class Guest:
             self._serial.line("Finished running startup scripts.")
 
     async def _shut_down(self) -> None:
-        """
-        Run the shutdown script, then SIGTERM what still runs, as the system's shutdown does.
-        """
+        """Run the shutdown script, then SIGTERM what still runs, as the system's shutdown does."""
         attributes = {}
         with suppress(asyncio.TimeoutError):
             attributes = await asyncio.wait_for(self._metadata.attributes("instance"), 5.0)
@@ -136,17 +124,13 @@ class Guest:
             await asyncio.sleep(0.2)
 
     def _others(self) -> set[int]:
-        """
-        Return the machine's processes but the guest and its supervisor.
-        """
+        """Return the machine's processes but the guest and its supervisor."""
         marker = f"{MARKER}={self._config.environment[MARKER]}"
         return members(marker, [os.getpid()]) - {os.getpid(), os.getppid(), 1}
 
 
 def _host_key(path: Path) -> str:
-    """
-    Make the host key at the first boot and return the public key's base64 part.
-    """
+    """Make the host key at the first boot and return the public key's base64 part."""
     import asyncssh
 
     if not path.exists():
@@ -159,9 +143,7 @@ def _host_key(path: Path) -> str:
 
 
 def main() -> None:
-    """
-    Run the guest that the configuration file of the first argument describes.
-    """
+    """Run the guest that the configuration file of the first argument describes."""
     config = GuestConfig.read(Path(sys.argv[1]))
     hold_locks(Path(config.files), Path(config.state), config.package_lock_seconds)
     asyncio.run(Guest(config).run())

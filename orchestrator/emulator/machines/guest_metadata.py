@@ -1,6 +1,4 @@
-"""
-The guest's side of the metadata server: read attributes, wait for changes, publish host keys.
-"""
+"""The guest's side of the metadata server: read attributes, wait for changes, publish host keys."""
 
 import asyncio
 import json
@@ -16,9 +14,7 @@ RETRY_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Answer:
-    """
-    One answer of the metadata server.
-    """
+    """One answer of the metadata server."""
 
     status: int
     etag: str
@@ -37,9 +33,7 @@ class MetadataClient:
         self._port = port
 
     async def call(self, method: str, path: str, body: bytes = b"", seconds: float = 10.0) -> Answer:
-        """
-        Make one request. Raises OSError when no whole answer comes within *seconds*.
-        """
+        """Make one request. Raises OSError when no whole answer comes within *seconds*."""
         head = (
             f"{method} {ROOT}{path} HTTP/1.1\r\nHost: metadata.google.internal\r\n"
             f"Metadata-Flavor: Google\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -50,24 +44,18 @@ class MetadataClient:
             raise OSError(f"no answer of the metadata server at {self._host}:{self._port}") from error
 
     async def attributes(self, scope: str) -> dict[str, str]:
-        """
-        Return all attributes of *scope* ("instance" or "project"); waits until the server answers.
-        """
+        """Return all attributes of *scope* ("instance" or "project"); waits until the server answers."""
         answer = await self._patiently(f"{scope}/attributes/?recursive=true&alt=json")
         return _texts(answer) if answer.status == 200 else {}
 
     async def next_attributes(self, etag: str) -> tuple[dict[str, str], str]:
-        """
-        Wait for the instance attributes to differ from *etag*; return them with their new etag.
-        """
+        """Wait for the instance attributes to differ from *etag*; return them with their new etag."""
         query = f"recursive=true&alt=json&wait_for_change=true&last_etag={etag}&timeout_sec=60"
         answer = await self._patiently(f"instance/attributes/?{query}", seconds=90.0)
         return _texts(answer), answer.etag
 
     async def publish(self, namespace: str, key: str, value: str) -> bool:
-        """
-        Set a guest attribute; False when the server refuses.
-        """
+        """Set a guest attribute; False when the server refuses."""
         while True:
             with suppress(OSError):
                 path = f"instance/guest-attributes/{namespace}/{key}"
@@ -75,9 +63,7 @@ class MetadataClient:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _patiently(self, path: str, seconds: float = 10.0) -> Answer:
-        """
-        Ask until there is an answer: the local cloud's daemon may be slow, or take its time to start.
-        """
+        """Ask until there is an answer: the local cloud's daemon may be slow, or take its time to start."""
         while True:
             with suppress(OSError):
                 answer = await self.call("GET", path, seconds=seconds)
@@ -104,8 +90,6 @@ class MetadataClient:
 
 
 def _texts(answer: Answer) -> dict[str, str]:
-    """
-    Return the attributes of a recursive answer; none when the answer is an error.
-    """
+    """Return the attributes of a recursive answer; none when the answer is an error."""
     values: dict[str, Any] = json.loads(answer.body) if answer.status == 200 else {}
     return {key: str(value) for key, value in values.items()}

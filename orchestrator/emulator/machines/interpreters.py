@@ -1,6 +1,4 @@
-"""
-The Python interpreters of this computer, which machines of a local cloud may be asked for by version.
-"""
+"""The Python interpreters of this computer, which machines of a local cloud may be asked for by version."""
 
 import os
 import re
@@ -40,9 +38,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _versions(root: Path) -> list[Path]:
-    """
-    Return the folders of programs below *root*, newest versions first.
-    """
+    """Return the folders of programs below *root*, newest versions first."""
 
     def rank(path: Path) -> list[int]:
         return [int(part) for part in re.findall(r"\d+", path.name)]

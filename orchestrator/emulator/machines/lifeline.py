@@ -17,15 +17,11 @@ REFUSALS = 2
 
 
 class ForeignServerError(ConnectionError):
-    """
-    Say that another user of the computer serves where the daemon should.
-    """
+    """Say that another user of the computer serves where the daemon should."""
 
 
 async def connected(host: str, port: int) -> socket.socket:
-    """
-    Return a connection to a server of this user or of root. Raise ForeignServerError, or another OSError.
-    """
+    """Return a connection to a server of this user or of root. Raise ForeignServerError, or another OSError."""
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         connection.setblocking(False)

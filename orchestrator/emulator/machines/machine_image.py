@@ -1,6 +1,4 @@
-"""
-What the images of Google's machines have and lack (docs/facts.md 5.5), as far as a local machine can show it.
-"""
+"""What the images of Google's machines have and lack (docs/facts.md 5.5), as far as a local machine can show it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +9,7 @@ from orchestrator.emulator.machines.own_python import base_interpreter, version_
 
 @dataclass(frozen=True)
 class MachineImage:
-    """
-    Describe an image: the version of its `python3`, and whether that has pip. None of them has ensurepip.
-    """
+    """Describe an image: the version of its `python3`, and whether that has pip. None of them has ensurepip."""
 
     name: str
     python: str
@@ -40,9 +36,7 @@ def interpreter_for(kind: str, pythons: Mapping[str, Path], wanted: str = "") ->
 
 
 def described(pythons: Mapping[str, Path], wanted: str = "") -> list[dict[str, str]]:
-    """
-    Return for each kind of machine its image, the Python that it has, and the one that Google's has.
-    """
+    """Return for each kind of machine its image, the Python that it has, and the one that Google's has."""
     return [
         {
             "kind": kind,

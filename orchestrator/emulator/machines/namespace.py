@@ -59,9 +59,7 @@ class NamespaceHosts(MachineHosts):
         pass  # its mounts end with its first process
 
     def holds(self, inode: int) -> bool:
-        """
-        Look at the processes of the machines' pid namespaces, which nobody else can enter.
-        """
+        """Look at the processes of the machines' pid namespaces, which nobody else can enter."""
         leaders = [self._leader(first) for first in map(self._first, self._known()) if first]
         spaces = {space for pid in leaders if (space := processes.pid_namespace(pid))}
         return bool(spaces) and processes.socket_held(inode, spaces)
@@ -74,9 +72,7 @@ class NamespaceHosts(MachineHosts):
 
 
 def available(folder: Path | None = None) -> str | None:
-    """
-    Return why machines cannot run in namespaces below *folder*, or None when they can.
-    """
+    """Return why machines cannot run in namespaces below *folder*, or None when they can."""
     if sys.platform != "linux":
         return "namespaces need Linux"
     if os.geteuid() != 0:
@@ -89,9 +85,7 @@ def available(folder: Path | None = None) -> str | None:
 
 
 def _overlay_refused(folder: Path | None) -> str | None:
-    """
-    Try an overlay of `/` in a mount namespace of its own, which takes it away again.
-    """
+    """Try an overlay of `/` in a mount namespace of its own, which takes it away again."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         for part in ("upper", "work", "merged"):
             (Path(name) / part).mkdir()
@@ -114,9 +108,7 @@ def _overlay_refused(folder: Path | None) -> str | None:
 
 
 def _needed() -> list[str]:
-    """
-    Return the folders of Python, of this package and of gcloud, which a machine must see.
-    """
+    """Return the folders of Python, of this package and of gcloud, which a machine must see."""
     import orchestrator
 
     folders = {

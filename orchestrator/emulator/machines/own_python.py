@@ -1,6 +1,4 @@
-"""
-A machine's own Python: what is installed on a machine stays there, and nothing of tpuctl's is seen there.
-"""
+"""A machine's own Python: what is installed on a machine stays there, and nothing of tpuctl's is seen there."""
 
 import os
 import shutil
@@ -81,16 +79,12 @@ WHEELS = ("lib/python{version}/ensurepip/_bundled", "/usr/share/python-wheels")
 
 
 def base_interpreter() -> Path:
-    """
-    Return the interpreter under tpuctl's own environment.
-    """
+    """Return the interpreter under tpuctl's own environment."""
     return Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
 
 
 def programs(files: Path) -> Path:
-    """
-    Return the folder of `python3` and `pip` of the machine whose files are below *files*.
-    """
+    """Return the folder of `python3` and `pip` of the machine whose files are below *files*."""
     return files / FOLDER / "bin"
 
 
@@ -128,17 +122,13 @@ def install_python(files: Path, base: Path, cache: Path, *, with_pip: bool = Tru
 
 
 def version_of(base: Path) -> str:
-    """
-    Return the version of an interpreter with such a file name as `python3.11`; ours for any other name.
-    """
+    """Return the version of an interpreter with such a file name as `python3.11`; ours for any other name."""
     found = base.name.removeprefix("python")
     return found if found.count(".") == 1 else f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def _pip(base: Path, version: str, cache: Path) -> Path | None:
-    """
-    Return pip as unpacked from the wheel that comes with Python, this one's or ours; None without any.
-    """
+    """Return pip as unpacked from the wheel that comes with Python, this one's or ours; None without any."""
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     folders = [base.parent.parent / WHEELS[0].format(version=version), Path(WHEELS[1])]
     folders.append(Path(sys.base_prefix) / WHEELS[0].format(version=ours))

@@ -1,6 +1,4 @@
-"""
-A stand-in for unattended-upgrades, which holds the package manager's locks when a machine is new.
-"""
+"""A stand-in for unattended-upgrades, which holds the package manager's locks when a machine is new."""
 
 import ctypes
 import fcntl
@@ -46,9 +44,7 @@ def hold_locks(files: Path, state: Path, seconds: float) -> None:
 
 
 def _hold(files: Path, told: int, seconds: float) -> None:
-    """
-    Lock everything, say so, and end by SIGALRM, or when the machine goes.
-    """
+    """Lock everything, say so, and end by SIGALRM, or when the machine goes."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_NAME, HOLDER, 0, 0, 0)
     for name in LOCKS:

@@ -1,6 +1,4 @@
-"""
-Where this computer takes Python packages from, as its user told pip: machines take them from there too.
-"""
+"""Where this computer takes Python packages from, as its user told pip: machines take them from there too."""
 
 import configparser
 import os

@@ -1,6 +1,4 @@
-"""
-Machines without privileges: a session, a folder and a loopback address each.
-"""
+"""Machines without privileges: a session, a folder and a loopback address each."""
 
 import shutil
 import sys

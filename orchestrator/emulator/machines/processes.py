@@ -1,6 +1,4 @@
-"""
-Find and kill every process of a machine, and no other: by marker and by descent, from /proc.
-"""
+"""Find and kill every process of a machine, and no other: by marker and by descent, from /proc."""
 
 import os
 import signal
@@ -17,9 +15,7 @@ PAUSE = 0.01  # seconds between two looks; a killed process needs a moment to va
 
 @dataclass(frozen=True)
 class Process:
-    """
-    One line of the process table. *started* is in clock ticks since the computer's boot.
-    """
+    """One line of the process table. *started* is in clock ticks since the computer's boot."""
 
     pid: int
     parent: int
@@ -28,9 +24,7 @@ class Process:
 
 
 def look(pid: int) -> Process | None:
-    """
-    Return the process, or None when there is none (proc(5), stat: fields 3, 4 and 22).
-    """
+    """Return the process, or None when there is none (proc(5), stat: fields 3, 4 and 22)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -40,9 +34,7 @@ def look(pid: int) -> Process | None:
 
 
 def command(pid: int) -> str:
-    """
-    Return the command line of a process, cut, without what steers a terminal; empty when it is gone.
-    """
+    """Return the command line of a process, cut, without what steers a terminal; empty when it is gone."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -51,25 +43,19 @@ def command(pid: int) -> str:
 
 
 def alive(pid: int, started: int) -> bool:
-    """
-    Tell whether this very process still runs; a pid used again by another one does not count.
-    """
+    """Tell whether this very process still runs; a pid used again by another one does not count."""
     process = look(pid)
     return process is not None and process.started == started and process.state not in "ZX"
 
 
 def table() -> dict[int, Process]:
-    """
-    Return the running processes by pid, zombies left out.
-    """
+    """Return the running processes by pid, zombies left out."""
     found = (look(int(name)) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - names only, and often
     return {p.pid: p for p in found if p is not None and p.state not in "ZX"}
 
 
 def pid_namespace(pid: int) -> str:
-    """
-    Return the pid namespace of a process (pid_namespaces(7)), empty when it cannot be seen.
-    """
+    """Return the pid namespace of a process (pid_namespaces(7)), empty when it cannot be seen."""
     try:
         return str(Path(f"/proc/{pid}/ns/pid").readlink())
     except OSError:
@@ -77,16 +63,12 @@ def pid_namespace(pid: int) -> str:
 
 
 def socket_held(inode: int, spaces: set[str]) -> bool:
-    """
-    Tell whether a process of these pid namespaces holds the socket *inode* (proc(5), fd).
-    """
+    """Tell whether a process of these pid namespaces holds the socket *inode* (proc(5), fd)."""
     return socket_holder(inode, (pid for pid in table() if pid_namespace(pid) in spaces)) is not None
 
 
 def socket_holder(inode: int, pids: Iterable[int]) -> int | None:
-    """
-    Return one of *pids* that holds the socket *inode*, None when none does (proc(5), fd).
-    """
+    """Return one of *pids* that holds the socket *inode*, None when none does (proc(5), fd)."""
     wanted = f"socket:[{inode}]"
     for pid in pids:
         with suppress(OSError):
@@ -129,9 +111,7 @@ def marked(pid: int, entry: bytes) -> bool:
 
 
 def descendants(processes: dict[int, Process], ancestors: Iterable[int]) -> set[int]:
-    """
-    Return *ancestors* that run and everything below them.
-    """
+    """Return *ancestors* that run and everything below them."""
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -146,9 +126,7 @@ def descendants(processes: dict[int, Process], ancestors: Iterable[int]) -> set[
 
 
 def members(entry: str, leaders: Iterable[int] = ()) -> set[int]:
-    """
-    Return every process that carries the marker *entry* or descends from one that does.
-    """
+    """Return every process that carries the marker *entry* or descends from one that does."""
     processes = table()
     wanted = entry.encode()
     holders = [pid for pid in processes if marked(pid, wanted)]

@@ -1,6 +1,4 @@
-"""
-Run startup and shutdown scripts as Google's script runner does, line by line to the serial port.
-"""
+"""Run startup and shutdown scripts as Google's script runner does, line by line to the serial port."""
 
 import asyncio
 import os
@@ -15,17 +13,13 @@ _COPYING: set["asyncio.Task[None]"] = set()  # the event loop itself holds tasks
 
 
 class Serial:
-    """
-    Append lines to the file that stands for serial port 1.
-    """
+    """Append lines to the file that stands for serial port 1."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def line(self, text: str | bytes) -> None:
-        """
-        Write one line at once, so that a kill loses nothing already printed.
-        """
+        """Write one line at once, so that a kill loses nothing already printed."""
         data = text.encode() if isinstance(text, str) else text
         with self._path.open("ab", buffering=0) as file:
             file.write(data.rstrip(b"\r\n") + b"\r\n")
@@ -62,9 +56,7 @@ async def run_script(
 async def _start(
     file: Path, environment: Mapping[str, str], folder: Path
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
-    """
-    Start the script on a pipe of our own: asyncio's would make `wait` wait for the pipe's last holder.
-    """
+    """Start the script on a pipe of our own: asyncio's would make `wait` wait for the pipe's last holder."""
     ours, theirs = os.pipe()
     reader = asyncio.StreamReader(limit=LONGEST_LINE)
     loop = asyncio.get_running_loop()
@@ -85,9 +77,7 @@ async def _start(
 
 
 async def _copy(stream: asyncio.StreamReader, key: str, serial: Serial) -> None:
-    """
-    Copy lines to the serial port until one is too long; the rest is read and dropped.
-    """
+    """Copy lines to the serial port until one is too long; the rest is read and dropped."""
     try:
         while line := await stream.readline():
             serial.line(f"{key}: ".encode() + line)
@@ -97,7 +87,5 @@ async def _copy(stream: asyncio.StreamReader, key: str, serial: Serial) -> None:
 
 
 def _signal_name(number: int) -> str:
-    """
-    Return the signal's description in lower case, for example "killed".
-    """
+    """Return the signal's description in lower case, for example "killed"."""
     return (signal.strsignal(number) or str(number)).lower()

@@ -1,6 +1,4 @@
-"""
-What a guest offers besides its scripts: logins and cron, by our own servers or by the system's.
-"""
+"""What a guest offers besides its scripts: logins and cron, by our own servers or by the system's."""
 
 import asyncio
 import os
@@ -33,30 +31,20 @@ Subsystem sftp internal-sftp
 
 
 class Services(Protocol):
-    """
-    Start, feed with accounts and stop the services of one machine.
-    """
+    """Start, feed with accounts and stop the services of one machine."""
 
     async def start(self, host_key: Path) -> None:
-        """
-        Start SSH and cron; *host_key* is an OpenSSH private key.
-        """
+        """Start SSH and cron; *host_key* is an OpenSSH private key."""
 
     async def set_accounts(self, accounts: Accounts) -> None:
-        """
-        Make *accounts* the only ones that may log in.
-        """
+        """Make *accounts* the only ones that may log in."""
 
     async def stop(self) -> None:
-        """
-        Start nothing new and close the SSH port.
-        """
+        """Start nothing new and close the SSH port."""
 
 
 class OwnServices:
-    """
-    Use the asyncssh server and the small cron: no privileges needed.
-    """
+    """Use the asyncssh server and the small cron: no privileges needed."""
 
     def __init__(self, config: GuestConfig, serial: Serial) -> None:
         from orchestrator.emulator.machines.cron import Cron
@@ -67,23 +55,17 @@ class OwnServices:
         self._cron_task: asyncio.Task[None] | None = None
 
     async def start(self, host_key: Path) -> None:
-        """
-        Start both in this process.
-        """
+        """Start both in this process."""
         await self._ssh.start(host_key)
         if self._cron is not None:
             self._cron_task = asyncio.create_task(self._cron.run())
 
     async def set_accounts(self, accounts: Accounts) -> None:
-        """
-        Hand the accounts to the SSH server.
-        """
+        """Hand the accounts to the SSH server."""
         self._ssh.accounts = accounts
 
     async def stop(self) -> None:
-        """
-        Stop cron, then SSH.
-        """
+        """Stop cron, then SSH."""
         if self._cron_task is not None:
             self._cron_task.cancel()
         await self._ssh.stop()
@@ -104,9 +86,7 @@ class SystemServices:
         self._users: set[str] = set()
 
     async def start(self, host_key: Path) -> None:
-        """
-        Start both daemons in the foreground, as children of the guest, and wait until sshd listens.
-        """
+        """Start both daemons in the foreground, as children of the guest, and wait until sshd listens."""
         await asyncio.to_thread(self._start, host_key)
         while not await _listens(self._config.address, self._config.ssh_port):
             if self._children[0].poll() is not None:
@@ -132,9 +112,7 @@ class SystemServices:
             self._children.append(_daemon([cron, "-f"]))
 
     async def set_accounts(self, accounts: Accounts) -> None:
-        """
-        Create users, write their keys and take the keys of users that vanished.
-        """
+        """Create users, write their keys and take the keys of users that vanished."""
         await asyncio.to_thread(self._write_accounts, accounts)
 
     def _write_accounts(self, accounts: Accounts) -> None:
@@ -148,17 +126,13 @@ class SystemServices:
                 file.unlink()
 
     async def stop(self) -> None:
-        """
-        Stop the daemons; sessions and jobs that run are left alone.
-        """
+        """Stop the daemons; sessions and jobs that run are left alone."""
         for child in self._children:
             child.terminate()
 
 
 async def _listens(address: str, port: int) -> bool:
-    """
-    Tell whether something accepts connections there.
-    """
+    """Tell whether something accepts connections there."""
     try:
         _, writer = await asyncio.open_connection(address, port)
     except OSError:
@@ -168,17 +142,13 @@ async def _listens(address: str, port: int) -> bool:
 
 
 def _daemon(arguments: list[str]) -> "subprocess.Popen[bytes]":
-    """
-    Start a daemon with a plain environment; sessions get theirs from /etc/environment.
-    """
+    """Start a daemon with a plain environment; sessions get theirs from /etc/environment."""
     environment = {key: os.environ[key] for key in ("PATH", "LANG", "TZ") if key in os.environ}
     return subprocess.Popen(arguments, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def _create_user(user: str) -> None:
-    """
-    Make *user* a name of uid 0; the disk may know it from an earlier boot, or from the computer.
-    """
+    """Make *user* a name of uid 0; the disk may know it from an earlier boot, or from the computer."""
     entries = [line.split(":") for line in Path("/etc/passwd").read_text().splitlines()]
     uid = next((entry[2] for entry in entries if entry[0] == user), "")
     if uid != "0":
@@ -189,9 +159,7 @@ def _create_user(user: str) -> None:
 
 
 def _write_system_files(config: GuestConfig) -> None:
-    """
-    Write what sessions see: variables (pam_env), PATH of login shells, and the metadata server's name.
-    """
+    """Write what sessions see: variables (pam_env), PATH of login shells, and the metadata server's name."""
     lines = [f"{key}={shlex.quote(value)}\n" for key, value in config.environment.items()]
     Path("/etc/environment").write_text("".join(lines))
     Path("/etc/profile.d/local-cloud.sh").write_text(

@@ -1,6 +1,4 @@
-"""
-What every machine of one local cloud shares, and the file that a machine's guest reads at boot.
-"""
+"""What every machine of one local cloud shares, and the file that a machine's guest reads at boot."""
 
 import json
 from collections.abc import Mapping
@@ -18,9 +16,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def network_of(address: str) -> IPv4Network:
-    """
-    Return the network of all machines of the local cloud to which *address* belongs.
-    """
+    """Return the network of all machines of the local cloud to which *address* belongs."""
     return IPv4Network(f"{address}/16", strict=False)
 
 
@@ -58,15 +54,11 @@ class HostSettings:
     package_sources: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def folder(self, machine_id: str) -> Path:
-        """
-        Return the folder of one machine.
-        """
+        """Return the folder of one machine."""
         return self.root / machine_id
 
     def marker(self, machine_id: str) -> str:
-        """
-        Return the environment entry that every process of the machine carries.
-        """
+        """Return the environment entry that every process of the machine carries."""
         return f"{MARKER}={self.cloud_id}/{machine_id}"
 
 
@@ -104,9 +96,7 @@ class GuestConfig:
     def build(
         cls, kind: str, machine: Machine, settings: HostSettings, state: Path, environment: Mapping[str, str]
     ) -> "GuestConfig":
-        """
-        Build the configuration of *machine*.
-        """
+        """Build the configuration of *machine*."""
         return cls(
             kind=kind,
             machine_id=machine.id,
@@ -129,23 +119,17 @@ class GuestConfig:
 
     @classmethod
     def read(cls, path: Path) -> "GuestConfig":
-        """
-        Read a configuration written by `write`.
-        """
+        """Read a configuration written by `write`."""
         values = json.loads(path.read_text())
         return cls(**{f.name: values[f.name] for f in fields(cls)})
 
     def write(self, path: Path) -> None:
-        """
-        Write the configuration, readable by its owner only.
-        """
+        """Write the configuration, readable by its owner only."""
         path.touch(mode=0o600)
         path.write_text(json.dumps(asdict(self), indent=1))
 
     def home(self, user: str) -> Path:
-        """
-        Return the home folder of *user* on the machine.
-        """
+        """Return the home folder of *user* on the machine."""
         if self.kind == "namespace":
             return Path("/root") if user == "root" else Path("/home") / user
         return Path(self.files) / "home" / user

@@ -17,9 +17,7 @@ SHORT = Path("/tmp")  # noqa: S108 - the folder in it has a random name and belo
 
 
 def short_name(cloud_id: str, machine_id: str, folder: Path) -> Path:
-    """
-    Return a short path that leads to *folder*, or *folder* itself where it is short or none can be made.
-    """
+    """Return a short path that leads to *folder*, or *folder* itself where it is short or none can be made."""
     if len(os.fsencode(folder)) <= LONGEST:
         return folder
     name = _name(cloud_id, machine_id)
@@ -36,9 +34,7 @@ def short_name(cloud_id: str, machine_id: str, folder: Path) -> Path:
 
 
 def forget_short_name(cloud_id: str, machine_id: str) -> None:
-    """
-    Remove the machine's short name, and the folder of its cloud when it was the last.
-    """
+    """Remove the machine's short name, and the folder of its cloud when it was the last."""
     name = _name(cloud_id, machine_id)
     if _is_ours(name.parent):
         with suppress(OSError):
@@ -51,9 +47,7 @@ def _name(cloud_id: str, machine_id: str) -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """
-    Tell whether it is a folder, no link, that nobody else can write to.
-    """
+    """Tell whether it is a folder, no link, that nobody else can write to."""
     try:
         found = folder.lstat()
     except OSError:

@@ -27,9 +27,7 @@ SHELL = "/bin/bash"
 
 
 class SshServer:
-    """
-    Serve one machine's logins; `accounts` may be replaced while it runs.
-    """
+    """Serve one machine's logins; `accounts` may be replaced while it runs."""
 
     def __init__(self, config: GuestConfig) -> None:
         self._config = config
@@ -62,36 +60,26 @@ class SshServer:
         self._listeners.append(listener)
 
     async def stop(self) -> None:
-        """
-        Close the ports and every connection.
-        """
+        """Close the ports and every connection."""
         for listener in self._listeners:
             listener.close()
 
     def environment(self, user: str) -> dict[str, str]:
-        """
-        Return the environment of a login, and create the home folder.
-        """
+        """Return the environment of a login, and create the home folder."""
         home = self._config.home(user)
         home.mkdir(parents=True, exist_ok=True)
         return user_environment(self._config.environment, user, home, SHELL)
 
     def admits(self, user: str, key: asyncssh.SSHKey) -> bool:
-        """
-        Tell whether *key* is one of the keys listed for *user*.
-        """
+        """Tell whether *key* is one of the keys listed for *user*."""
         return any(_same(text, key) for text in self.accounts.get(user, ()))
 
     def lets_in(self, peer: str) -> bool:
-        """
-        Tell whether somebody with that address reaches this machine at all.
-        """
+        """Tell whether somebody with that address reaches this machine at all."""
         return not self._config.peers or IPv4Address(peer) in IPv4Network(self._config.peers)
 
     async def forward(self, host: str, port: int) -> Any:
-        """
-        Connect to where a client wants to go, and return asyncssh's session. Raise ChannelOpenError.
-        """
+        """Connect to where a client wants to go, and return asyncssh's session. Raise ChannelOpenError."""
         loop = asyncio.get_running_loop()
         try:
             _, there = await loop.create_connection(
@@ -102,9 +90,7 @@ class SshServer:
         return SSHForwarder(there)
 
     async def _session(self, process: "asyncssh.SSHServerProcess[bytes]") -> None:
-        """
-        Run the command, or an interactive shell (a login one would reset PATH).
-        """
+        """Run the command, or an interactive shell (a login one would reset PATH)."""
         environment = self.environment(process.get_extra_info("username"))
         arguments = [SHELL, "-c", process.command] if process.command else [SHELL]
         await run_session(process, arguments, environment)
@@ -115,9 +101,7 @@ class SshServer:
 
 
 class _Login(asyncssh.SSHServer):
-    """
-    Accept public keys of the accounts and nothing else; forward any port that is asked for.
-    """
+    """Accept public keys of the accounts and nothing else; forward any port that is asked for."""
 
     def __init__(self, server: SshServer) -> None:
         self._server = server
@@ -148,9 +132,7 @@ class _Login(asyncssh.SSHServer):
 
 
 class _Files(asyncssh.SFTPServer):
-    """
-    Serve files; relative paths start at the user's home, absolute ones are the computer's.
-    """
+    """Serve files; relative paths start at the user's home, absolute ones are the computer's."""
 
     def __init__(self, channel: "asyncssh.SSHServerChannel[bytes]", home: Path) -> None:
         super().__init__(channel)
@@ -167,9 +149,7 @@ class _Files(asyncssh.SFTPServer):
 
 
 def _same(text: str, key: asyncssh.SSHKey) -> bool:
-    """
-    Compare a listed key with an offered one; a line that is no key matches nothing.
-    """
+    """Compare a listed key with an offered one; a line that is no key matches nothing."""
     try:
         return asyncssh.import_public_key(text).public_data == key.public_data
     except (asyncssh.KeyImportError, ValueError):

@@ -24,9 +24,7 @@ END_OF_FILE = b"\x04"  # what a terminal line discipline takes for the end of in
 
 @dataclass(frozen=True)
 class _Child:
-    """
-    A running command and its ends of the streams; *terminal* is the leader's descriptor or -1.
-    """
+    """A running command and its ends of the streams; *terminal* is the leader's descriptor or -1."""
 
     process: Process
     stdin: asyncio.StreamWriter
@@ -42,18 +40,14 @@ class _TerminalProtocol(asyncio.StreamReaderProtocol):
     """
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """
-        End the output.
-        """
+        """End the output."""
         super().connection_lost(None)
 
 
 async def run_session(
     channel: "asyncssh.SSHServerProcess[bytes]", arguments: list[str], environment: dict[str, str]
 ) -> None:
-    """
-    Run the command; as with OpenSSH the channel ends when its output has ended.
-    """
+    """Run the command; as with OpenSSH the channel ends when its output has ended."""
     terminal = channel.get_terminal_type()
     if terminal:
         child = await _on_terminal(channel, arguments, {**environment, "TERM": terminal})
@@ -84,9 +78,7 @@ async def _on_pipes(
 async def _on_terminal(
     channel: "asyncssh.SSHServerProcess[bytes]", arguments: list[str], environment: dict[str, str]
 ) -> _Child:
-    """
-    Start the shell on a terminal of its own, which hangs up when the session ends.
-    """
+    """Start the shell on a terminal of its own, which hangs up when the session ends."""
     leader, follower = pty.openpty()
     _resize(leader, channel.get_terminal_size())
     try:
@@ -108,9 +100,7 @@ async def _on_terminal(
 
 
 async def _copy(source: asyncio.StreamReader, sink: "asyncssh.SSHWriter[bytes]") -> None:
-    """
-    Copy output to the client until it ends or the client is gone.
-    """
+    """Copy output to the client until it ends or the client is gone."""
     with suppress(OSError, asyncssh.Error):
         while data := await source.read(CHUNK):
             sink.write(data)
@@ -119,18 +109,14 @@ async def _copy(source: asyncio.StreamReader, sink: "asyncssh.SSHWriter[bytes]")
 
 
 async def _drop(source: asyncio.StreamReader) -> None:
-    """
-    Read and forget the rest, so that a job whose client left is not stopped by a full pipe.
-    """
+    """Read and forget the rest, so that a job whose client left is not stopped by a full pipe."""
     with suppress(OSError):
         while await source.read(CHUNK):
             pass
 
 
 async def _feed(channel: "asyncssh.SSHServerProcess[bytes]", child: _Child) -> None:
-    """
-    Copy the client's input to the command, and pass on signals and new window sizes.
-    """
+    """Copy the client's input to the command, and pass on signals and new window sizes."""
     with suppress(OSError, asyncssh.Error):
         while True:
             try:
@@ -154,9 +140,7 @@ async def _feed(channel: "asyncssh.SSHServerProcess[bytes]", child: _Child) -> N
 
 
 def _signal(process: Process, name: str) -> None:
-    """
-    Send a signal to the session's process group.
-    """
+    """Send a signal to the session's process group."""
     number = getattr(signal, f"SIG{name}", None)
     if number is not None:
         with suppress(ProcessLookupError):
@@ -164,16 +148,12 @@ def _signal(process: Process, name: str) -> None:
 
 
 def _resize(terminal: int, size: tuple[int, int, int, int]) -> None:
-    """
-    Set the window size (columns, rows, width, height) of a terminal.
-    """
+    """Set the window size (columns, rows, width, height) of a terminal."""
     columns, rows = size[:2]
     if terminal >= 0 and columns and rows:
         ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 def _take_terminal() -> None:
-    """
-    Make standard input the controlling terminal of the new session.
-    """
+    """Make standard input the controlling terminal of the new session."""
     ioctl(0, termios.TIOCSCTTY, 0)

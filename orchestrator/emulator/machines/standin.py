@@ -1,6 +1,4 @@
-"""
-Give machines programs that the system folders lack, and a `gcloud` where the computer has none.
-"""
+"""Give machines programs that the system folders lack, and a `gcloud` where the computer has none."""
 
 import shlex
 import shutil
@@ -45,9 +43,7 @@ def install_stand_ins(folder: Path, *, gcloud: bool = True) -> None:
 
 
 def package_parent() -> str:
-    """
-    Return the folder from which `orchestrator` is imported: an installation or a checkout.
-    """
+    """Return the folder from which `orchestrator` is imported: an installation or a checkout."""
     import orchestrator
 
     return str(Path(orchestrator.__path__[0]).resolve().parent)

@@ -14,18 +14,14 @@ PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 def adopt_orphans() -> None:
-    """
-    Become the parent of every orphaned descendant. Raises OSError when the kernel refuses.
-    """
+    """Become the parent of every orphaned descendant. Raises OSError when the kernel refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def main() -> None:
-    """
-    Run the guest as a child and return its status when it ends.
-    """
+    """Run the guest as a child and return its status when it ends."""
     adopt_orphans()
     guest = os.fork()
     if not guest:

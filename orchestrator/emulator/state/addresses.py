@@ -1,6 +1,4 @@
-"""
-Loopback addresses: one for each machine, so that machines look apart.
-"""
+"""Loopback addresses: one for each machine, so that machines look apart."""
 
 from ipaddress import IPv4Address, IPv4Network
 
@@ -21,9 +19,7 @@ class AddressPool:
         self._free: list[str] = []
 
     def take(self) -> str:
-        """
-        Return an address that no machine has.
-        """
+        """Return an address that no machine has."""
         if self._fresh < self._network.num_addresses - 1:
             self._fresh += 1
             return str(self._network.network_address + self._fresh - 1)
@@ -36,9 +32,7 @@ class AddressPool:
         return self._free.pop(0)
 
     def release(self, address: str) -> None:
-        """
-        Take *address* back.
-        """
+        """Take *address* back."""
         self._free.append(address)
 
 

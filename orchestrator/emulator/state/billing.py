@@ -16,9 +16,7 @@ _HOURS_A_MONTH = 730.0
 
 @dataclass
 class Usage:
-    """
-    Record one billed stretch; *usd_hour* is None when the price table has no row.
-    """
+    """Record one billed stretch; *usd_hour* is None when the price table has no row."""
 
     resource: str
     kind: str
@@ -33,9 +31,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class BillLine:
-    """
-    Show one line of the bill; *usd* is None when the price is unknown.
-    """
+    """Show one line of the bill; *usd* is None when the price is unknown."""
 
     resource: str
     kind: str
@@ -47,16 +43,12 @@ class BillLine:
 
 
 def per_hour(usd_gib_month: float | None, gib: int) -> float | None:
-    """
-    Return the hourly price of a disk (a month has 730 hours).
-    """
+    """Return the hourly price of a disk (a month has 730 hours)."""
     return None if usd_gib_month is None else usd_gib_month * gib / _HOURS_A_MONTH
 
 
 def close(usage: Sequence[Usage], resource: str, kind: str, now: float, preempted: bool = False) -> None:
-    """
-    End the newest stretch of *resource*, if it is open; a preemption within the first minute makes it free.
-    """
+    """End the newest stretch of *resource*, if it is open; a preemption within the first minute makes it free."""
     for item in reversed(usage):
         if item.resource == resource and item.kind == kind:
             if item.end is None:
@@ -66,9 +58,7 @@ def close(usage: Sequence[Usage], resource: str, kind: str, now: float, preempte
 
 
 def bill(usage: Iterable[Usage], now: float) -> list[BillLine]:
-    """
-    Return one line for each billed stretch up to *now*.
-    """
+    """Return one line for each billed stretch up to *now*."""
     return [_line(item, now) for item in usage]
 
 

@@ -1,6 +1,4 @@
-"""
-Compute Engine v1: VMs and the life of each.
-"""
+"""Compute Engine v1: VMs and the life of each."""
 
 import copy
 from collections.abc import Mapping
@@ -34,17 +32,13 @@ class ComputeVms:
         self._life = VmLife(kernel, self.disks)
 
     def in_zone(self, zone: str) -> list[Instance]:
-        """
-        Return the VMs of *zone* by name.
-        """
+        """Return the VMs of *zone* by name."""
         vm_rules.check_zone(self._kernel, zone)
         known = self._kernel.state.instances
         return [known[key] for key in sorted(known) if key[0] == zone]
 
     def get(self, zone: str, name: str) -> Instance:
-        """
-        Return a VM; errors: ApiError 404.
-        """
+        """Return a VM; errors: ApiError 404."""
         vm_rules.check_zone(self._kernel, zone)
         instance = self._kernel.state.instances.get((zone, name))
         if instance is None:
@@ -52,9 +46,7 @@ class ComputeVms:
         return instance
 
     def insert(self, zone: str, body: Mapping[str, Any]) -> Operation:
-        """
-        Start to create a VM from *body* (JSON of Instance); errors: ApiError.
-        """
+        """Start to create a VM from *body* (JSON of Instance); errors: ApiError."""
         kernel, place = self._kernel, Place(zone, str(body.get("name", "")))
         vm_rules.check_zone(kernel, zone)
         vm_rules.check_name(kernel, place)
@@ -98,9 +90,7 @@ class ComputeVms:
         return operation
 
     def start(self, zone: str, name: str) -> Operation:
-        """
-        Start a stopped VM; a VM that is still stopping ends the operation with an error.
-        """
+        """Start a stopped VM; a VM that is still stopping ends the operation with an error."""
         instance = self.get(zone, name)
         if instance.status is S.TERMINATED:
             return self._life.start_up(instance, "start", self._kernel.settings.latency.vm_start)
@@ -111,9 +101,7 @@ class ComputeVms:
         return operation
 
     def stop(self, zone: str, name: str) -> Operation:
-        """
-        Start to stop a VM, with its shutdown scripts; a stopped one stays as it is.
-        """
+        """Start to stop a VM, with its shutdown scripts; a stopped one stays as it is."""
         instance = self.get(zone, name)
         operation = self._life.begin(instance, "stop")
         if instance.status is S.TERMINATED or operation.planned:
@@ -123,9 +111,7 @@ class ComputeVms:
         return operation
 
     def delete(self, zone: str, name: str) -> Operation:
-        """
-        Start to delete a VM and its auto-delete disks.
-        """
+        """Start to delete a VM and its auto-delete disks."""
         instance = self.get(zone, name)
         if instance.body.get("deletionProtection"):
             raise vm_rules.invalid(f"The resource '{instance.path}' is protected against deletion.")
@@ -137,9 +123,7 @@ class ComputeVms:
         return operation
 
     def reset(self, zone: str, name: str) -> Operation:
-        """
-        Kill and boot a running VM at once, without its shutdown scripts.
-        """
+        """Kill and boot a running VM at once, without its shutdown scripts."""
         instance = self.get(zone, name)
         operation = self._life.begin(instance, "reset")
         if instance.status is not S.RUNNING:
@@ -148,21 +132,15 @@ class ComputeVms:
         return operation
 
     def preempt(self, instance: Instance, *, notice: bool) -> Operation:
-        """
-        Take a spot VM away: STOPPING, after the notice TERMINATED or gone.
-        """
+        """Take a spot VM away: STOPPING, after the notice TERMINATED or gone."""
         return self._life.preempt(instance, notice=notice)
 
     def plan_deadline(self, instance: Instance) -> None:
-        """
-        Plan the end of the run time that the scheduling sets.
-        """
+        """Plan the end of the run time that the scheduling sets."""
         self._life.plan_deadline(instance)
 
     def note_change(self, instance: Instance, verb: str) -> Operation:
-        """
-        Record the operation of a change that has been made already.
-        """
+        """Record the operation of a change that has been made already."""
         operation = self._life.begin(instance, verb)
         self._kernel.proceed(operation, self._kernel.settings.latency.vm_change, "vm.done")
         return operation

@@ -1,6 +1,4 @@
-"""
-What `tpuctl local` does to the cloud behind the callers' backs: preempt, kill, odd states.
-"""
+"""What `tpuctl local` does to the cloud behind the callers' backs: preempt, kill, odd states."""
 
 import re
 
@@ -18,17 +16,13 @@ _VM_UP = frozenset({Status.PROVISIONING, Status.STAGING, Status.RUNNING})
 
 
 class Controls:
-    """
-    Find resources by name (`name`, or `zone/name` when two zones have it) and disturb them.
-    """
+    """Find resources by name (`name`, or `zone/name` when two zones have it) and disturb them."""
 
     def __init__(self, kernel: Kernel, tpu: TpuNodes, vms: ComputeVms) -> None:
         self._kernel, self._tpu, self._vms = kernel, tpu, vms
 
     def preempt(self, name: str, *, notice: bool) -> None:
-        """
-        Preempt a spot node or VM; errors: LocalCloudError when it cannot be preempted.
-        """
+        """Preempt a spot node or VM; errors: LocalCloudError when it cannot be preempted."""
         found = self._find(name)
         if not found.spot:
             raise refused(f"preempt {name}: it is neither spot nor preemptible", "create it as spot")
@@ -42,9 +36,7 @@ class Controls:
             raise refused(f"preempt {name}: it is {found.status.value}", "look at its status first")
 
     def kill_worker(self, name: str, index: int) -> None:
-        """
-        Kill one machine of a slice while its node stays READY; errors: LocalCloudError.
-        """
+        """Kill one machine of a slice while its node stays READY; errors: LocalCloudError."""
         node = self._find_node(name)
         live = [w for w in node.workers if w.id in self._kernel.state.machines]
         if not 0 <= index < len(live):
@@ -105,9 +97,7 @@ class Controls:
 
 
 def _seconds(state: str) -> float:
-    """
-    Return the seconds that follow the colon of `maintenance:SECONDS`, an hour without any.
-    """
+    """Return the seconds that follow the colon of `maintenance:SECONDS`, an hour without any."""
     text = state.partition(":")[2] or "3600"
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
         raise refused(f"state {state!r}: not a number of seconds", "write for example maintenance:600")

@@ -20,34 +20,26 @@ _PATH = re.compile(r"projects/([^/]+)/zones/([^/]+)/disks/([^/]+)")
 
 
 def disks_of(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """
-    Yield name and mode of each disk that the body of a node names.
-    """
+    """Yield name and mode of each disk that the body of a node names."""
     for disk in body.get("dataDisks", ()):
         yield str(disk.get("sourceDisk", "")).rpartition("/")[2], _mode(disk)
 
 
 def holders(kernel: Kernel, zone: str, name: str) -> list[tuple[Node, str]]:
-    """
-    Return the nodes that have a disk, each with its mode.
-    """
+    """Return the nodes that have a disk, each with its mode."""
     near = [node for node in kernel.state.nodes.values() if node.zone == zone]
     return [(node, mode) for node in near for disk, mode in disks_of(node.body) if disk == name]
 
 
 def folders(kernel: Kernel, node: Node) -> tuple[str, ...]:
-    """
-    Return where the hosts keep the content of a node's disks, one folder name for each, in order.
-    """
+    """Return where the hosts keep the content of a node's disks, one folder name for each, in order."""
     known = kernel.state.disks
     there = [known[node.zone, name] for name, _ in disks_of(node.body) if (node.zone, name) in known]
     return tuple(f"{disk.zone}-{disk.name}-{disk.numeric_id}" for disk in there)
 
 
 def check(kernel: Kernel, place: Place, fields: Mapping[str, Any], kind: Accelerator) -> None:
-    """
-    Refuse (400) disks that a node cannot have; errors: ApiError.
-    """
+    """Refuse (400) disks that a node cannot have; errors: ApiError."""
     ours = {kernel.settings.project, str(kernel.settings.project_number)}
     for disk in fields.get("dataDisks", ()):
         source, mode = str(disk.get("sourceDisk", "")), _mode(disk)

@@ -1,15 +1,11 @@
-"""
-Disks of Compute Engine as values.
-"""
+"""Disks of Compute Engine as values."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Disk:
-    """
-    Record a persistent disk; *user* is the name of the VM that has it, or empty.
-    """
+    """Record a persistent disk; *user* is the name of the VM that has it, or empty."""
 
     zone: str
     name: str

@@ -1,6 +1,4 @@
-"""
-Google's errors as values, filled from data/error_messages.csv and data/secret_errors.csv.
-"""
+"""Google's errors as values, filled from data/error_messages.csv and data/secret_errors.csv."""
 
 import json
 import re
@@ -52,9 +50,7 @@ class OperationError:
 
 @dataclass(frozen=True)
 class Case:
-    """
-    Hold one row of the error table; *where* is `call`, `lro` or `op.error`.
-    """
+    """Hold one row of the error table; *where* is `call`, `lro` or `op.error`."""
 
     api: str
     name: str
@@ -66,17 +62,13 @@ class Case:
     details: str
 
     def error(self, **values: object) -> ApiError:
-        """
-        Build the error of a call; placeholders without a value stay empty.
-        """
+        """Build the error of a call; placeholders without a value stay empty."""
         message = fill(self.message, values)
         reason = self.code if self.api in _BY_CODE else self.reason
         return ApiError(self.http_status, reason, message, _details(self, message, values))
 
     def operation_error(self, **values: object) -> OperationError:
-        """
-        Build the error of an operation; placeholders without a value stay empty.
-        """
+        """Build the error of an operation; placeholders without a value stay empty."""
         message = fill(self.message, values)
         if self.where == "lro":
             return OperationError(int(self.code), message)
@@ -86,9 +78,7 @@ class Case:
 
 @cache
 def cases() -> Mapping[tuple[str, str], Case]:
-    """
-    Return the error table by API (`tpu v2`, `compute v1`, `storage v1`) and case name.
-    """
+    """Return the error table by API (`tpu v2`, `compute v1`, `storage v1`) and case name."""
     table = {}
     for row in (*rows("error_messages.csv"), *rows("secret_errors.csv")):
         status = int(row["http_status"] or 0)
@@ -107,23 +97,17 @@ def cases() -> Mapping[tuple[str, str], Case]:
 
 
 def tpu_case(name: str) -> Case:
-    """
-    Return the TPU case called *name*; KeyError when the table has none.
-    """
+    """Return the TPU case called *name*; KeyError when the table has none."""
     return cases()["tpu v2", name]
 
 
 def compute_case(name: str) -> Case:
-    """
-    Return the Compute case called *name*; KeyError when the table has none.
-    """
+    """Return the Compute case called *name*; KeyError when the table has none."""
     return cases()["compute v1", name]
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
-    """
-    Replace `{name}` by its value; names without a value become empty.
-    """
+    """Replace `{name}` by its value; names without a value become empty."""
     text = re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], "")), text)
     if "permission" in values:
         text = re.sub(r"\b(tpu\.nodes|compute\.instances)\.create\b", str(values["permission"]), text)

@@ -1,6 +1,4 @@
-"""
-Faults as data: what the next call of a method shall meet.
-"""
+"""Faults as data: what the next call of a method shall meet."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -27,9 +25,7 @@ SICK = ("TIMEOUT", "UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENANCE")
 
 
 class FaultKind(Enum):
-    """
-    Say how the call goes wrong.
-    """
+    """Say how the call goes wrong."""
 
     CALL_ERROR = "call-error"
     OPERATION_ERROR = "operation-error"
@@ -93,9 +89,7 @@ class FaultSpec:
 
 
 def check_method(method: str) -> None:
-    """
-    Refuse a method that the local cloud does not serve.
-    """
+    """Refuse a method that the local cloud does not serve."""
     if method not in methods.ALL:
         near = ", ".join(
             sorted(m for m in methods.ALL if m.split(".")[0] == method.split(".", maxsplit=1)[0])
@@ -106,9 +100,7 @@ def check_method(method: str) -> None:
 
 
 def check(method: str, fault: FaultSpec) -> FaultSpec:
-    """
-    Refuse a fault that *method* cannot meet; return it otherwise.
-    """
+    """Refuse a fault that *method* cannot meet; return it otherwise."""
     check_method(method)
     needs_operation = fault.kind in (FaultKind.OPERATION_ERROR, FaultKind.STUCK)
     if needs_operation and method not in methods.WITH_OPERATION:

@@ -1,6 +1,4 @@
-"""
-The one way in for every call, whoever makes it: time passes, permissions are checked, faults strike.
-"""
+"""The one way in for every call, whoever makes it: time passes, permissions are checked, faults strike."""
 
 import contextlib
 from collections.abc import Callable
@@ -35,9 +33,7 @@ def admitted(cloud: LocalCloud, method: str, place: Place, act: Callable[[], T])
 
 
 def admitted_storage(cloud: LocalCloud, method: str, act: Callable[[], T]) -> T:
-    """
-    Make a call of the storage API; *act* takes the lock of the storage itself. Errors: as `admitted`.
-    """
+    """Make a call of the storage API; *act* takes the lock of the storage itself. Errors: as `admitted`."""
     with cloud.lock:
         cloud.kernel.tick()
         try:
@@ -50,9 +46,7 @@ def admitted_storage(cloud: LocalCloud, method: str, act: Callable[[], T]) -> T:
 
 
 def _answered(method: str, fault: FaultSpec | None, act: Callable[[], T]) -> T:
-    """
-    Return what *act* does; a dropped answer has its effect, and the caller learns nothing of it.
-    """
+    """Return what *act* does; a dropped answer has its effect, and the caller learns nothing of it."""
     if fault is None or fault.kind is not FaultKind.DROP_ANSWER:
         return act()
     with contextlib.suppress(ApiError, StorageError, ValueError):

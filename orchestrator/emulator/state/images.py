@@ -17,18 +17,14 @@ FAMILIES = {
 
 
 def families_of(project: str) -> tuple[str, ...]:
-    """
-    Return the families of a public project; errors: ApiError 404.
-    """
+    """Return the families of a public project; errors: ApiError 404."""
     if project not in FAMILIES:
         raise ApiError(404, "notFound", f"The resource 'projects/{project}' was not found")
     return FAMILIES[project]
 
 
 def image_of_family(project: str, family: str) -> str:
-    """
-    Return the newest image of *family*; errors: ApiError 404.
-    """
+    """Return the newest image of *family*; errors: ApiError 404."""
     if family not in FAMILIES.get(project, ()):
         path = f"projects/{project}/global/images/family/{family}"
         raise ApiError(404, "notFound", f"The resource '{path}' was not found")
@@ -36,9 +32,7 @@ def image_of_family(project: str, family: str) -> str:
 
 
 def family_of_image(project: str, image: str) -> str:
-    """
-    Return the family of *image*; errors: ApiError 404.
-    """
+    """Return the family of *image*; errors: ApiError 404."""
     family = image.removesuffix(f"-{_STAMP}")
     if family not in FAMILIES.get(project, ()) or family == image:
         path = f"projects/{project}/global/images/{image}"

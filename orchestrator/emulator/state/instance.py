@@ -1,6 +1,4 @@
-"""
-VMs of Compute Engine: statuses and the VM as a value.
-"""
+"""VMs of Compute Engine: statuses and the VM as a value."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,9 +8,7 @@ from orchestrator.emulator.state.tables import VmType
 
 
 class Status(Enum):
-    """
-    Name the statuses as Compute Engine does; a stopped VM is TERMINATED.
-    """
+    """Name the statuses as Compute Engine does; a stopped VM is TERMINATED."""
 
     PROVISIONING = "PROVISIONING"
     STAGING = "STAGING"
@@ -26,9 +22,7 @@ class Status(Enum):
 
 
 class Action(Enum):
-    """
-    Say what the end of a spot VM or of its run time does to it.
-    """
+    """Say what the end of a spot VM or of its run time does to it."""
 
     STOP = "STOP"
     DELETE = "DELETE"
@@ -36,9 +30,7 @@ class Action(Enum):
 
 @dataclass(frozen=True)
 class Attachment:
-    """
-    Tie a disk to a VM.
-    """
+    """Tie a disk to a VM."""
 
     disk: str
     boot: bool
@@ -79,35 +71,25 @@ class Instance:
 
     @property
     def path(self) -> str:
-        """
-        Return the resource name from `projects/` on.
-        """
+        """Return the resource name from `projects/` on."""
         return f"projects/{self.project}/zones/{self.zone}/instances/{self.name}"
 
     @property
     def machine_id(self) -> str:
-        """
-        Return the id under which the hosts know the machine.
-        """
+        """Return the id under which the hosts know the machine."""
         return f"vm-{self.zone}-{self.name}-{self.numeric_id}"
 
     @property
     def spot(self) -> bool:
-        """
-        Say whether the VM may be preempted (spot or legacy preemptible).
-        """
+        """Say whether the VM may be preempted (spot or legacy preemptible)."""
         return bool(self.scheduling.get("preemptible"))
 
     @property
     def action(self) -> Action:
-        """
-        Return what happens at a preemption or at the end of the run time.
-        """
+        """Return what happens at a preemption or at the end of the run time."""
         return Action(self.scheduling.get("instanceTerminationAction", "STOP"))
 
     def enter(self, status: Status) -> None:
-        """
-        Change the status and make events planned for the old one void.
-        """
+        """Change the status and make events planned for the old one void."""
         self.status = status
         self.epoch += 1

@@ -1,6 +1,4 @@
-"""
-What both services share: time, events, identifiers, operations, faults, machines.
-"""
+"""What both services share: time, events, identifiers, operations, faults, machines."""
 
 import heapq
 from collections.abc import Callable, Mapping
@@ -30,26 +28,20 @@ _OF_FAULTS = {
 
 @dataclass(frozen=True)
 class Place:
-    """
-    Say where a call acts, for the texts of errors.
-    """
+    """Say where a call acts, for the texts of errors."""
 
     zone: str = ""
     name: str = ""
 
     def values(self, settings: CloudSettings) -> dict[str, object]:
-        """
-        Return the placeholders of error texts.
-        """
+        """Return the placeholders of error texts."""
         region = self.zone.rsplit("-", 1)[0]
         known = {"project": settings.project, "number": settings.project_number}
         return {**known, "zone": self.zone, "region": region, "name": self.name, "node": self.name}
 
 
 class Kernel:
-    """
-    Keep the state and let time pass; the services register what their events do.
-    """
+    """Keep the state and let time pass; the services register what their events do."""
 
     def __init__(self, clock: Clock, hosts: Hosts, settings: CloudSettings) -> None:
         self.clock, self.hosts, self.settings = clock, hosts, settings
@@ -62,9 +54,7 @@ class Kernel:
     # Time.
 
     def tick(self) -> None:
-        """
-        Let every event happen that is due by now, in order.
-        """
+        """Let every event happen that is due by now, in order."""
         now = self.clock.now()
         while self.state.heap and self.state.heap[0].due <= now:
             event = heapq.heappop(self.state.heap)
@@ -74,37 +64,27 @@ class Kernel:
         self.state.time = max(self.state.time, now)
 
     def schedule(self, delay: float, kind: str, *args: Any) -> None:
-        """
-        Plan the event *kind* for *delay* seconds from now.
-        """
+        """Plan the event *kind* for *delay* seconds from now."""
         self.state.order += 1
         heapq.heappush(self.state.heap, Event(self.state.time + delay, self.state.order, kind, args))
         self.touch()
 
     def touch(self) -> None:
-        """
-        Note that the state has changed.
-        """
+        """Note that the state has changed."""
         self.state.version += 1
 
     # Identifiers.
 
     def numeric_id(self) -> int:
-        """
-        Return a new 19-digit id.
-        """
+        """Return a new 19-digit id."""
         return self.state.random.randrange(10**18, 9 * 10**18)
 
     def hex(self, digits: int) -> str:
-        """
-        Return random hexadecimal digits.
-        """
+        """Return random hexadecimal digits."""
         return f"{self.state.random.getrandbits(4 * digits):0{digits}x}"
 
     def values(self, place: Place, **more: object) -> dict[str, object]:
-        """
-        Return the placeholders of error texts for *place*.
-        """
+        """Return the placeholders of error texts for *place*."""
         return {"hex16": self.hex(16), "hex": self.hex(16), **place.values(self.settings), **more}
 
     # Calls.
@@ -149,9 +129,7 @@ class Kernel:
         )
 
     def _call_values(self, method: str, place: Place) -> dict[str, object]:
-        """
-        Return the placeholders of error texts for a call of *method*.
-        """
+        """Return the placeholders of error texts for a call of *method*."""
         values = self.values(place, permission=methods.permission_of(method))
         collection = "projects/{project}/locations/{zone}" if place.zone else "projects/{project}"
         service = "tpu" if not method.startswith("secretmanager.") else "secretmanager"
@@ -159,9 +137,7 @@ class Kernel:
 
     @property
     def partial(self) -> bool:
-        """
-        Say whether the list that is being answered shall be incomplete.
-        """
+        """Say whether the list that is being answered shall be incomplete."""
         return self.armed is not None and self.armed.kind is FaultKind.UNREACHABLE
 
     def _denied(self, table: str, values: dict[str, object]) -> ApiError:
@@ -186,9 +162,7 @@ class Kernel:
     def begin(
         self, api: Api, scope: str, verb: str, target: str, target_id: int, *, place: Place, user: str = ""
     ) -> Operation:
-        """
-        Record a new operation; the fault in force plans its failure.
-        """
+        """Record a new operation; the fault in force plans its failure."""
         name = f"operation-{int(self.state.time * 1000)}-{self.hex(13)}-{self.hex(8)}-{self.hex(8)}"
         who = user or self.settings.user
         operation = Operation(
@@ -217,24 +191,18 @@ class Kernel:
         self.schedule(wait, kind, operation.name, *args)
 
     def finish(self, operation: Operation, error: OperationError | None = None, result: Any = None) -> None:
-        """
-        End *operation* unless it has ended.
-        """
+        """End *operation* unless it has ended."""
         if not operation.done:
             operation.ended, operation.error, operation.result = self.state.time, error, result
             del self.state.open_operations[operation.name]
             self.touch()
 
     def open_on(self, target_id: int) -> list[Operation]:
-        """
-        Return the operations on a resource that have not ended.
-        """
+        """Return the operations on a resource that have not ended."""
         return [op for op in self.state.open_operations.values() if op.target_id == target_id]
 
     def find_operation(self, api: Api, scope: str, name: str) -> Operation | None:
-        """
-        Return the operation called *name* in *scope*, or None.
-        """
+        """Return the operation called *name* in *scope*, or None."""
         found = self.state.operations.get(name)
         known = found and found.api is api and found.scope == scope and not found.forgotten
         return found if known else None
@@ -242,56 +210,42 @@ class Kernel:
     # Machines.
 
     def add_machine(self, machine: Machine) -> None:
-        """
-        Register a machine that is not running yet.
-        """
+        """Register a machine that is not running yet."""
         self.state.machines[machine.id] = machine
         self.state.flags[machine.id] = MachineState()
         self.state.guest[machine.id] = {}
 
     def change_machine(self, machine: Machine, attributes: Mapping[str, str], tags: tuple[str, ...]) -> None:
-        """
-        Give a machine new attributes and tags; its metadata server shows them from now on.
-        """
+        """Give a machine new attributes and tags; its metadata server shows them from now on."""
         self.state.machines[machine.id] = replace(machine, attributes=attributes, tags=tags)
         self.hosts.changed(machine.id)
 
     def show_maintenance(self, machine_id: str, event: str) -> None:
-        """
-        Show a maintenance event to a machine, if it is still there.
-        """
+        """Show a maintenance event to a machine, if it is still there."""
         if flags := self.state.flags.get(machine_id):
             self.state.flags[machine_id] = replace(flags, maintenance_event=event)
             self.touch()
             self.hosts.changed(machine_id)
 
     def boot(self, machine_id: str) -> None:
-        """
-        Boot a registered machine.
-        """
+        """Boot a registered machine."""
         self.state.flags[machine_id] = MachineState(running=True)
         self.hosts.boot(self.state.machines[machine_id])
 
     def warn(self, machine_id: str, *, preempted: bool) -> None:
-        """
-        Give a running machine its notice.
-        """
+        """Give a running machine its notice."""
         flags = self.state.flags[machine_id]
         if flags.running:
             self.state.flags[machine_id] = replace(flags, preempted=preempted or flags.preempted)
             self.hosts.notice(machine_id)
 
     def halt(self, machine_id: str) -> None:
-        """
-        Kill the machine and keep its disk.
-        """
+        """Kill the machine and keep its disk."""
         self.state.flags[machine_id] = replace(self.state.flags[machine_id], running=False)
         self.hosts.stop(machine_id)
 
     def remove_machine(self, machine_id: str) -> None:
-        """
-        Kill the machine, destroy its disk and free its address.
-        """
+        """Kill the machine, destroy its disk and free its address."""
         machine = self.state.machines.pop(machine_id, None)
         if machine:
             del self.state.flags[machine_id], self.state.guest[machine_id]
@@ -301,13 +255,9 @@ class Kernel:
     # Money.
 
     def bill_from_now(self, usage: Usage) -> None:
-        """
-        Open a billed stretch.
-        """
+        """Open a billed stretch."""
         self.state.usage.append(usage)
 
     def bill_until_now(self, resource: str, kind: str, *, preempted: bool = False) -> None:
-        """
-        Close the open stretch of *resource*, if there is one.
-        """
+        """Close the open stretch of *resource*, if there is one."""
         close(self.state.usage, resource, kind, self.state.time, preempted)

@@ -1,6 +1,4 @@
-"""
-The seam between the pure model and the machines it asks for.
-"""
+"""The seam between the pure model and the machines it asks for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,80 +40,52 @@ class Machine:
 
 
 class Hosts(Protocol):
-    """
-    Boot, warn, stop and remove machines. No call blocks: each returns at once.
-    """
+    """Boot, warn, stop and remove machines. No call blocks: each returns at once."""
 
     def boot(self, machine: Machine) -> None:
-        """
-        Start the machine; a disk kept by `stop` is used again.
-        """
+        """Start the machine; a disk kept by `stop` is used again."""
 
     def notice(self, machine_id: str) -> None:
-        """
-        Give the machine its notice: shutdown scripts start now (ACPI G2 soft off).
-        """
+        """Give the machine its notice: shutdown scripts start now (ACPI G2 soft off)."""
 
     def changed(self, machine_id: str) -> None:
-        """
-        Learn that the machine's metadata has changed: who waits for a change is to be woken.
-        """
+        """Learn that the machine's metadata has changed: who waits for a change is to be woken."""
 
     def stop(self, machine_id: str) -> None:
-        """
-        Kill every process of the machine and keep its disk.
-        """
+        """Kill every process of the machine and keep its disk."""
 
     def remove(self, machine_id: str) -> None:
-        """
-        Kill every process of the machine and destroy its disk.
-        """
+        """Kill every process of the machine and destroy its disk."""
 
     def serial(self, machine_id: str) -> bytes:
-        """
-        Return what the machine has printed on serial port 1 so far.
-        """
+        """Return what the machine has printed on serial port 1 so far."""
 
 
 class NoHosts:
-    """
-    Record what was asked for and boot nothing: for simulations on a virtual clock.
-    """
+    """Record what was asked for and boot nothing: for simulations on a virtual clock."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
 
     def boot(self, machine: Machine) -> None:
-        """
-        Record a boot.
-        """
+        """Record a boot."""
         self.calls.append(("boot", machine.id))
 
     def notice(self, machine_id: str) -> None:
-        """
-        Record a notice.
-        """
+        """Record a notice."""
         self.calls.append(("notice", machine_id))
 
     def changed(self, machine_id: str) -> None:
-        """
-        Do nothing: nobody waits.
-        """
+        """Do nothing: nobody waits."""
 
     def stop(self, machine_id: str) -> None:
-        """
-        Record a stop.
-        """
+        """Record a stop."""
         self.calls.append(("stop", machine_id))
 
     def remove(self, machine_id: str) -> None:
-        """
-        Record a removal.
-        """
+        """Record a removal."""
         self.calls.append(("remove", machine_id))
 
     def serial(self, machine_id: str) -> bytes:
-        """
-        Return nothing: no machine has printed.
-        """
+        """Return nothing: no machine has printed."""
         return b""

@@ -1,6 +1,4 @@
-"""
-The methods the local cloud serves, by their names in the permission system's style.
-"""
+"""The methods the local cloud serves, by their names in the permission system's style."""
 
 _TPU_OPERATIONS = ("create", "delete", "start", "stop", "update")
 _COMPUTE_OPERATIONS = (
@@ -137,14 +135,10 @@ _RENAMED = {
 
 
 def permission_of(method: str) -> str:
-    """
-    Return the permission that *method* needs.
-    """
+    """Return the permission that *method* needs."""
     return _RENAMED.get(method, method)
 
 
 def error_table_of(method: str) -> str:
-    """
-    Return the API name that data/error_messages.csv uses for *method*.
-    """
+    """Return the API name that data/error_messages.csv uses for *method*."""
     return _TABLES[method.split(".", maxsplit=1)[0]]

@@ -1,6 +1,4 @@
-"""
-Find what a person names in the local cloud: NAME, or ZONE/NAME where one name is taken twice.
-"""
+"""Find what a person names in the local cloud: NAME, or ZONE/NAME where one name is taken twice."""
 
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
@@ -9,9 +7,7 @@ from orchestrator.errors import LocalCloudError
 
 
 class Named(Protocol):
-    """
-    Say where something is and what it is called.
-    """
+    """Say where something is and what it is called."""
 
     zone: str
     name: str
@@ -21,9 +17,7 @@ N = TypeVar("N", bound=Named)
 
 
 def the_one(known: Iterable[N], name: str, kind: str) -> N:
-    """
-    Return the only one of *known* that is called *name*; raise LocalCloudError for none or several.
-    """
+    """Return the only one of *known* that is called *name*; raise LocalCloudError for none or several."""
     zone, _, short = name.rpartition("/")
     there = list(known)
     found = [item for item in there if item.name == short and zone in ("", item.zone)]
@@ -35,7 +29,5 @@ def the_one(known: Iterable[N], name: str, kind: str) -> N:
 
 
 def refused(message: str, hint: str) -> LocalCloudError:
-    """
-    Return the error of a request that changed nothing.
-    """
+    """Return the error of a request that changed nothing."""
     return LocalCloudError(message, unchanged="nothing was changed", hint=hint)

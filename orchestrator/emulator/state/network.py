@@ -1,6 +1,4 @@
-"""
-Networks, their subnetworks, and firewall rules.
-"""
+"""Networks, their subnetworks, and firewall rules."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,24 +35,18 @@ class Network:
             self._keep(rule)
 
     def firewalls(self) -> list[dict[str, Any]]:
-        """
-        Return the firewall rules by name.
-        """
+        """Return the firewall rules by name."""
         rules = self._kernel.state.firewalls
         return [rules[name] for name in sorted(rules)]
 
     def firewall(self, name: str) -> dict[str, Any]:
-        """
-        Return a rule; errors: ApiError 404.
-        """
+        """Return a rule; errors: ApiError 404."""
         if name not in self._kernel.state.firewalls:
             raise vm_rules.missing(self._path(name))
         return self._kernel.state.firewalls[name]
 
     def insert_firewall(self, body: Mapping[str, Any]) -> Operation:
-        """
-        Create a rule from *body* (JSON of Firewall); errors: ApiError 400, 409.
-        """
+        """Create a rule from *body* (JSON of Firewall); errors: ApiError 400, 409."""
         name = str(body.get("name", ""))
         if not is_rfc1035(name):
             raise vm_rules.invalid(f"Invalid value for field 'resource.name': '{name}'.")
@@ -67,9 +59,7 @@ class Network:
         return operation
 
     def delete_firewall(self, name: str) -> Operation:
-        """
-        Delete a rule; errors: ApiError 404.
-        """
+        """Delete a rule; errors: ApiError 404."""
         operation = self._begin("delete", name, int(self.firewall(name)["id"]))
         if operation.planned is None:
             del self._kernel.state.firewalls[name]

@@ -1,6 +1,4 @@
-"""
-TPU nodes: states, what each verb needs, and the node as a value.
-"""
+"""TPU nodes: states, what each verb needs, and the node as a value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +11,7 @@ from orchestrator.emulator.state.tables import Accelerator
 
 
 class NodeState(Enum):
-    """
-    Name the states as tpu v2 does; the values are its enum numbers.
-    """
+    """Name the states as tpu v2 does; the values are its enum numbers."""
 
     CREATING = 1
     READY = 2
@@ -35,9 +31,7 @@ class NodeState(Enum):
 
 
 class Health(Enum):
-    """
-    Name the health of a node as tpu v2 does; the values are its enum numbers.
-    """
+    """Name the health of a node as tpu v2 does; the values are its enum numbers."""
 
     UNSPECIFIED = 0
     HEALTHY = 1
@@ -95,35 +89,25 @@ class Node:
 
     @property
     def path(self) -> str:
-        """
-        Return the full resource name.
-        """
+        """Return the full resource name."""
         return f"projects/{self.project}/locations/{self.zone}/nodes/{self.name}"
 
     @property
     def preemptible(self) -> bool:
-        """
-        Say whether the node has the 24 hour limit.
-        """
+        """Say whether the node has the 24 hour limit."""
         return bool(self.body.get("schedulingConfig", {}).get("preemptible"))
 
     @property
     def reserved(self) -> bool:
-        """
-        Say whether the node comes out of a reservation.
-        """
+        """Say whether the node comes out of a reservation."""
         return bool(self.body.get("schedulingConfig", {}).get("reserved"))
 
     @property
     def spot(self) -> bool:
-        """
-        Say whether the node may be preempted, by either flag.
-        """
+        """Say whether the node may be preempted, by either flag."""
         return self.preemptible or bool(self.body.get("schedulingConfig", {}).get("spot"))
 
     def enter(self, state: NodeState) -> None:
-        """
-        Change the state and make events planned for the old one void.
-        """
+        """Change the state and make events planned for the old one void."""
         self.before, self.state = self.state, state
         self.epoch += 1

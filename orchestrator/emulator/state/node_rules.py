@@ -1,6 +1,4 @@
-"""
-What the TPU API refuses, and how it reads the body of a node.
-"""
+"""What the TPU API refuses, and how it reads the body of a node."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -38,32 +36,24 @@ EVERYWHERE = "-"
 
 
 def bad_request(kernel: Kernel, text: str) -> ApiError:
-    """
-    Build a 400 in the form the TPU API uses.
-    """
+    """Build a 400 in the form the TPU API uses."""
     eid = kernel.hex(16)
     return ApiError(400, "INVALID_ARGUMENT", f"Cloud TPU received a bad request. {text} [EID: 0x{eid}]")
 
 
 def missing(path: str) -> ApiError:
-    """
-    Build the 404 for the resource *path*; the wording is by analogy with nodes.
-    """
+    """Build the 404 for the resource *path*; the wording is by analogy with nodes."""
     return ApiError(404, "NOT_FOUND", f"Resource '{path}' was not found")
 
 
 def check_worker(node: Node, index: int) -> None:
-    """
-    Refuse a worker that the node does not have.
-    """
+    """Refuse a worker that the node does not have."""
     if not 0 <= index < len(node.workers):
         raise ApiError(400, "INVALID_ARGUMENT", f"The node has {len(node.workers)} workers.")
 
 
 def check_zone(kernel: Kernel, zone: str) -> None:
-    """
-    Refuse a zone that the project may not see (403) or that has no TPUs (400).
-    """
+    """Refuse a zone that the project may not see (403) or that has no TPUs (400)."""
     if zone in kernel.settings.hidden_zones:
         raise tpu_case("zone hidden from project").error(**kernel.values(Place(zone)))
     if zone not in tables.zone_types():
@@ -87,9 +77,7 @@ def listed_zones(kernel: Kernel, zone: str) -> tuple[list[str], list[str]]:
 
 
 def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple[Accelerator, dict[str, Any]]:
-    """
-    Return the accelerator and the normalised body of a node to create; errors: ApiError.
-    """
+    """Return the accelerator and the normalised body of a node to create; errors: ApiError."""
     check_zone(kernel, place.zone)
     if not is_rfc1035(place.name):
         raise bad_request(kernel, f'The node id "{place.name}" is not valid.')
@@ -124,9 +112,7 @@ def checked_body(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> tuple
 
 
 def drafted(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Node:
-    """
-    Return the node that *body* (JSON of Node) asks for, with ids of its own; errors: ApiError.
-    """
+    """Return the node that *body* (JSON of Node) asks for, with ids of its own; errors: ApiError."""
     accelerator, fields = checked_body(kernel, place, body)
     account = fields.get("serviceAccount", {})
     return Node(
@@ -211,9 +197,7 @@ def _check_limit(
 
 
 def quota_limit(kernel: Kernel, quota: str, place: str) -> int | None:
-    """
-    Return how much the project may have at once: as it was told, else as a new project; None without limit.
-    """
+    """Return how much the project may have at once: as it was told, else as a new project; None without limit."""
     told = kernel.settings.quotas.get((quota, place))
     if told is None and kernel.settings.fresh_project:
         return tables.fresh_quotas().get(quota)
@@ -221,9 +205,7 @@ def quota_limit(kernel: Kernel, quota: str, place: str) -> int | None:
 
 
 def check_verb(kernel: Kernel, node: Node, verb: str, allowed: Collection[NodeState]) -> None:
-    """
-    Refuse a verb that the node's state forbids: 409 while it is busy, 400 otherwise.
-    """
+    """Refuse a verb that the node's state forbids: 409 while it is busy, 400 otherwise."""
     if node.state in allowed:
         return
     if node.state in BUSY:
@@ -232,9 +214,7 @@ def check_verb(kernel: Kernel, node: Node, verb: str, allowed: Collection[NodeSt
 
 
 def check_stoppable(kernel: Kernel, node: Node) -> None:
-    """
-    Refuse to stop what could not be started again.
-    """
+    """Refuse to stop what could not be started again."""
     if node.spot:
         raise bad_request(kernel, "stop is not supported for preemptible or spot nodes")
     if node.accelerator.hosts > 1:

@@ -1,6 +1,4 @@
-"""
-Long-running operations of both APIs as one value.
-"""
+"""Long-running operations of both APIs as one value."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,9 +8,7 @@ from orchestrator.emulator.state.errors import OperationError
 
 
 class Api(Enum):
-    """
-    Say whose operation it is.
-    """
+    """Say whose operation it is."""
 
     TPU = "tpu"
     COMPUTE = "compute"
@@ -47,7 +43,5 @@ class Operation:
 
     @property
     def done(self) -> bool:
-        """
-        Say whether the operation has ended.
-        """
+        """Say whether the operation has ended."""
         return self.ended is not None

@@ -1,6 +1,4 @@
-"""
-Constraints of an organisation that refuse machines, where the local cloud was started with them.
-"""
+"""Constraints of an organisation that refuse machines, where the local cloud was started with them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -64,9 +62,7 @@ def node_refusal(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Opera
 
 
 def check_guest_attributes(kernel: Kernel, *, compute: bool) -> None:
-    """
-    Refuse to show guest attributes where the constraint closes their API.
-    """
+    """Refuse to show guest attributes where the constraint closes their API."""
     if GUEST_ATTRIBUTES in kernel.settings.constraints:
         reason = "conditionNotMet" if compute else "FAILED_PRECONDITION"
         raise ApiError(412 if compute else 400, reason, _violated(kernel, GUEST_ATTRIBUTES, _MORE))

@@ -1,6 +1,4 @@
-"""
-Queued resources of tpu v2: states, and the queued resource as a value.
-"""
+"""Queued resources of tpu v2: states, and the queued resource as a value."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -12,9 +10,7 @@ from orchestrator.emulator.state.node import Node
 
 
 class QueuedState(Enum):
-    """
-    Name the states as tpu v2 does; the values are its enum numbers.
-    """
+    """Name the states as tpu v2 does; the values are its enum numbers."""
 
     CREATING = 1
     ACCEPTED = 2
@@ -28,9 +24,7 @@ class QueuedState(Enum):
 
 
 class Initiator(Enum):
-    """
-    Say who began the end of the nodes; the values are the API's enum numbers.
-    """
+    """Say who began the end of the nodes; the values are the API's enum numbers."""
 
     USER = 1
     SERVICE = 2
@@ -75,30 +69,22 @@ class QueuedResource:
 
     @property
     def run_seconds(self) -> float:
-        """
-        Return how long its nodes run at most when it is a flex-start one, else 0.
-        """
+        """Return how long its nodes run at most when it is a flex-start one, else 0."""
         if self.body.get("provisioningModel") != FLEX_START:
             return 0.0
         return float(self.body.get("runDuration", {}).get("maxRunDuration", f"{LONGEST_RUN}s")[:-1])
 
     @property
     def path(self) -> str:
-        """
-        Return the full resource name.
-        """
+        """Return the full resource name."""
         return f"projects/{self.project}/locations/{self.zone}/queuedResources/{self.name}"
 
     @property
     def tag(self) -> Tag:
-        """
-        Return what an event carries to find this queued resource in its present state.
-        """
+        """Return what an event carries to find this queued resource in its present state."""
         return self.zone, self.name, self.numeric_id, self.epoch
 
     def enter(self, state: QueuedState, initiator: Initiator | None = None) -> None:
-        """
-        Change the state and make events planned for the old one void.
-        """
+        """Change the state and make events planned for the old one void."""
         self.state, self.initiator = state, initiator
         self.epoch += 1

@@ -1,6 +1,4 @@
-"""
-Cloud TPU v2: the calls on queued resources.
-"""
+"""Cloud TPU v2: the calls on queued resources."""
 
 import hashlib
 import json
@@ -42,9 +40,7 @@ class QueuedResources:
         return [known[key] for key in sorted(known) if key[0] in zones and self._shown(known[key])], silent
 
     def get(self, zone: str, name: str) -> QueuedResource:
-        """
-        Return a queued resource; errors: ApiError 404, also for a moment after its creation.
-        """
+        """Return a queued resource; errors: ApiError 404, also for a moment after its creation."""
         node_rules.check_zone(self._kernel, zone)
         found = self._kernel.state.queued.get((zone, name))
         if found is None or not self._shown(found):
@@ -53,9 +49,7 @@ class QueuedResources:
         return found
 
     def create(self, zone: str, name: str, body: Mapping[str, Any], request_id: str = "") -> Operation:
-        """
-        Put a request for nodes (JSON of QueuedResource) into the queue; errors: ApiError, ValueError.
-        """
+        """Put a request for nodes (JSON of QueuedResource) into the queue; errors: ApiError, ValueError."""
 
         def act() -> Operation:
             found = queued_rules.checked(self._kernel, Place(zone, name), body)
@@ -92,9 +86,7 @@ class QueuedResources:
         return self._once(call, request_id, {"force": force}, act)
 
     def reset(self, zone: str, name: str) -> Operation:
-        """
-        Boot the machines of an ACTIVE queued resource again, with their disks; errors: ApiError.
-        """
+        """Boot the machines of an ACTIVE queued resource again, with their disks; errors: ApiError."""
         found = self.get(zone, name)
         if found.state is not QueuedState.ACTIVE:
             raise queued_rules.refused(self._kernel, "reset", found)
@@ -124,9 +116,7 @@ class QueuedResources:
     def _once(
         self, call: str, request_id: str, body: Mapping[str, Any], act: Callable[[], Operation]
     ) -> Operation:
-        """
-        Make a call; the same *request_id* gives the same operation again, whatever has happened since.
-        """
+        """Make a call; the same *request_id* gives the same operation again, whatever has happened since."""
         if not request_id:
             return act()
         if not _UUID.fullmatch(request_id) or not request_id.strip("0-"):

@@ -1,6 +1,4 @@
-"""
-What `tpuctl local` does to queued resources behind the callers' backs.
-"""
+"""What `tpuctl local` does to queued resources behind the callers' backs."""
 
 from orchestrator.emulator.state.faults import FaultKind
 from orchestrator.emulator.state.kernel import Kernel
@@ -20,9 +18,7 @@ _FROM = {
 
 
 class QueuedControls:
-    """
-    Find queued resources by name (`name`, or `zone/name` when two zones have it) and move them.
-    """
+    """Find queued resources by name (`name`, or `zone/name` when two zones have it) and move them."""
 
     def __init__(self, kernel: Kernel, life: QueuedLife) -> None:
         self._kernel, self._life = kernel, life

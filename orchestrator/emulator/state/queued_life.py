@@ -26,9 +26,7 @@ INTERNAL = OperationError(13, "an internal error has occurred")
 
 
 class QueuedLife:
-    """
-    Make what is due happen to queued resources.
-    """
+    """Make what is due happen to queued resources."""
 
     def __init__(self, kernel: Kernel, nodes: TpuNodes) -> None:
         self._kernel, self._nodes = kernel, nodes
@@ -47,9 +45,7 @@ class QueuedLife:
         kernel.handlers.update(handlers)
 
     def members(self, found: QueuedResource) -> list[Node]:
-        """
-        Return the nodes that exist for a queued resource.
-        """
+        """Return the nodes that exist for a queued resource."""
         nodes = self._kernel.state.nodes
         there = [nodes.get((wanted.zone, wanted.name)) for wanted in found.wanted]
         return [node for node in there if node and node.queued == found.wanted[0].queued]
@@ -57,9 +53,7 @@ class QueuedLife:
     # What the calls begin.
 
     def accept(self, found: QueuedResource, operation: Operation) -> None:
-        """
-        Plan the way of a new queued resource into the queue.
-        """
+        """Plan the way of a new queued resource into the queue."""
         kernel = self._kernel
         kernel.proceed(operation, kernel.settings.latency.queued_accept, "queued.accepted", *found.tag)
         if found.not_after is not None:
@@ -67,18 +61,14 @@ class QueuedLife:
             kernel.schedule(delay, "queued.expired", found.zone, found.name, found.numeric_id)
 
     def leave(self, found: QueuedResource) -> None:
-        """
-        Begin the end of all nodes; they are there until they are dropped.
-        """
+        """Begin the end of all nodes; they are there until they are dropped."""
         for node in self.members(found):
             if node.state not in DEAD | {NodeState.DELETING}:
                 self._nodes.leave(node)
                 node.enter(NodeState.DELETING)
 
     def restart(self, found: QueuedResource) -> None:
-        """
-        Stop the machines of all READY nodes; they boot again when the reset ends.
-        """
+        """Stop the machines of all READY nodes; they boot again when the reset ends."""
         for node in self.members(found):
             if node.state is NodeState.READY:
                 node.enter(NodeState.RESTARTING)
@@ -88,9 +78,7 @@ class QueuedLife:
     # Transitions.
 
     def wait(self, found: QueuedResource, state: QueuedState = S.WAITING_FOR_RESOURCES) -> None:
-        """
-        Put a queued resource into the queue, or back into it, without nodes.
-        """
+        """Put a queued resource into the queue, or back into it, without nodes."""
         self._drop(self.members(found))
         if found.not_after is not None and found.not_after <= self._kernel.state.time:
             self.fail(found, EXPIRED)
@@ -99,24 +87,18 @@ class QueuedLife:
         self._kernel.schedule(self._kernel.settings.latency.queued_look, "queued.look", *found.tag)
 
     def choose(self, found: QueuedResource) -> None:
-        """
-        Select a waiting queued resource; its nodes show a moment later.
-        """
+        """Select a waiting queued resource; its nodes show a moment later."""
         found.enter(S.PROVISIONING)
         self._kernel.schedule(self._kernel.settings.latency.queued_start, "queued.start", *found.tag)
 
     def fail(self, found: QueuedResource, error: OperationError) -> None:
-        """
-        End a queued resource for good; it stays until it is deleted.
-        """
+        """End a queued resource for good; it stays until it is deleted."""
         self._drop(self.members(found))
         found.error = error
         found.enter(S.FAILED)
 
     def suspend(self, found: QueuedResource, initiator: Initiator) -> None:
-        """
-        Take the nodes away; the queued resource stays, SUSPENDED.
-        """
+        """Take the nodes away; the queued resource stays, SUSPENDED."""
         found.enter(S.SUSPENDING, initiator)
         self.leave(found)
         self._kernel.schedule(self._kernel.settings.latency.node_delete, "queued.swept", *found.tag)
@@ -267,9 +249,7 @@ class QueuedLife:
         return [worker.id for worker in node.workers if worker.id in self._kernel.state.machines]
 
     def _drop(self, nodes: Sequence[Node]) -> None:
-        """
-        Remove nodes because their queued resource says so: it need not be told.
-        """
+        """Remove nodes because their queued resource says so: it need not be told."""
         for node in nodes:
             node.queued = ""
             for operation in self._kernel.open_on(node.numeric_id):

@@ -29,17 +29,13 @@ Window = tuple[float, float | None]
 
 
 def tell(kernel: Kernel, node: Node, initiator: Initiator) -> None:
-    """
-    Let the queued resource of *node*, if it has one, know that the node goes or is gone.
-    """
+    """Let the queued resource of *node*, if it has one, know that the node goes or is gone."""
     if node.queued:
         kernel.schedule(0.0, "queued.left", node.zone, node.queued.rpartition("/")[2], initiator)
 
 
 def checked(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> QueuedResource:
-    """
-    Return the queued resource that *body* (JSON of QueuedResource) asks for; errors: ApiError, ValueError.
-    """
+    """Return the queued resource that *body* (JSON of QueuedResource) asks for; errors: ApiError, ValueError."""
     node_rules.check_zone(kernel, place.zone)
     _check_id(kernel, place)
     if "spot" in body and "guaranteed" in body:
@@ -84,9 +80,7 @@ def no_flex_start(kernel: Kernel, found: QueuedResource) -> OperationError | Non
 
 
 def _check_run(kernel: Kernel, body: Mapping[str, Any]) -> None:
-    """
-    Refuse a model that is none, and a run that is too long; the texts are not known.
-    """
+    """Refuse a model that is none, and a run that is too long; the texts are not known."""
     model, run = body.get("provisioningModel", _MODELS[0]), body.get("runDuration", {})
     if model not in _MODELS:
         raise ValueError(f"'{model}' is no provisioning model")
@@ -98,9 +92,7 @@ def _check_run(kernel: Kernel, body: Mapping[str, Any]) -> None:
 
 
 def window(kernel: Kernel, policy: Mapping[str, Any], now: float) -> Window:
-    """
-    Return from when and until when nodes may be made; errors: ApiError 400, ValueError.
-    """
+    """Return from when and until when nodes may be made; errors: ApiError 400, ValueError."""
     if len(policy) > 1:
         raise node_rules.bad_request(kernel, "Only one start timing constraint may be set.")
     if "validInterval" in policy:
@@ -114,9 +106,7 @@ def window(kernel: Kernel, policy: Mapping[str, Any], now: float) -> Window:
 
 
 def refused(kernel: Kernel, verb: str, found: QueuedResource) -> ApiError:
-    """
-    Build the refusal of a verb that the state forbids.
-    """
+    """Build the refusal of a verb that the state forbids."""
     return node_rules.bad_request(kernel, f"{verb} is not supported while in state {found.state.name}")
 
 
@@ -130,9 +120,7 @@ def _check_id(kernel: Kernel, place: Place) -> None:
 
 
 def _specs(kernel: Kernel, place: Place, body: Mapping[str, Any]) -> Iterator[tuple[Node, dict[str, Any]]]:
-    """
-    Yield each node to make and its spec as the API shows it; several of one spec become as many specs.
-    """
+    """Yield each node to make and its spec as the API shows it; several of one spec become as many specs."""
     given = body.get("tpu", {}).get("nodeSpec", [])
     if not given:
         raise node_rules.bad_request(kernel, "A queued resource needs a node_spec.")

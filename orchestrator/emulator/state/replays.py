@@ -1,6 +1,4 @@
-"""
-Request ids: the same call with the same id is the same operation.
-"""
+"""Request ids: the same call with the same id is the same operation."""
 
 import hashlib
 import json

@@ -23,9 +23,7 @@ _PATH = re.compile(r"projects/([^/]+)/locations/([^/]+)/reservations/([^/]+)")
 
 @dataclass(frozen=True)
 class Reservation:
-    """
-    Describe one reservation: as much of a generation as one TPU of *type* needs.
-    """
+    """Describe one reservation: as much of a generation as one TPU of *type* needs."""
 
     name: str
     zone: str
@@ -33,24 +31,18 @@ class Reservation:
 
     @property
     def accelerator(self) -> tables.Accelerator:
-        """
-        Return the type that fills the reservation.
-        """
+        """Return the type that fills the reservation."""
         return tables.accelerators()[self.type]
 
 
 def in_zone(kernel: Kernel, zone: str) -> list[Reservation]:
-    """
-    Return the reservations of *zone* by name.
-    """
+    """Return the reservations of *zone* by name."""
     known = kernel.settings.reservations
     return [Reservation(name, at, kind) for (at, name), kind in sorted(known.items()) if at == zone]
 
 
 def wanted(kernel: Kernel, path: str) -> list[Reservation]:
-    """
-    Return the reservations that a full name stands for, none when there is no such one; `-` is any.
-    """
+    """Return the reservations that a full name stands for, none when there is no such one; `-` is any."""
     found, ours = _PATH.fullmatch(path), {kernel.settings.project, str(kernel.settings.project_number)}
     if not found or found[1] not in ours:
         return []
@@ -78,9 +70,7 @@ def _names(kernel: Kernel, found: QueuedResource, one: Reservation) -> bool:
 
 
 def refusal(kernel: Kernel, found: Iterable[Reservation], nodes: Sequence[Node]) -> OperationError | None:
-    """
-    Return why *nodes* can never come out of the reservations *found*, or None.
-    """
+    """Return why *nodes* can never come out of the reservations *found*, or None."""
     known = list(found)
     if not known:
         return tpu_case("zone serves only reservations").operation_error()
@@ -90,17 +80,13 @@ def refusal(kernel: Kernel, found: Iterable[Reservation], nodes: Sequence[Node])
 def has_room(
     kernel: Kernel, found: Iterable[Reservation], nodes: Sequence[Node], but: QueuedResource | None = None
 ) -> bool:
-    """
-    Say whether the reservations *found* have room for *nodes* now; *but* asks for them and does not count.
-    """
+    """Say whether the reservations *found* have room for *nodes* now; *but* asks for them and does not count."""
     known = [one for one in found if _fits(one, nodes)]
     return _size(known, nodes) - sum(used(kernel, one, but) for one in known) >= _need(nodes)
 
 
 def lacking(kernel: Kernel) -> OperationError:
-    """
-    Build the error of a reservation that is too small.
-    """
+    """Build the error of a reservation that is too small."""
     return tpu_case("no reserved capacity").operation_error(hex=kernel.hex(16))
 
 

@@ -22,9 +22,7 @@ LARGEST = 64 * 1024
 
 @dataclass
 class Version:
-    """
-    Hold one version; *data* is base64, and empty once it is destroyed. *checked*: its maker sent a checksum.
-    """
+    """Hold one version; *data* is base64, and empty once it is destroyed. *checked*: its maker sent a checksum."""
 
     number: int
     created: float
@@ -35,9 +33,7 @@ class Version:
 
 @dataclass
 class Secret:
-    """
-    Hold one secret with all of its versions, and the policy that says who may read it.
-    """
+    """Hold one secret with all of its versions, and the policy that says who may read it."""
 
     name: str
     created: float
@@ -61,9 +57,7 @@ class Secrets:
         self._held: dict[str, Secret] = _loaded(path)
 
     def create(self, name: str, body: Mapping[str, Any]) -> Secret:
-        """
-        Make a secret without a version; errors: ApiError 409, 400.
-        """
+        """Make a secret without a version; errors: ApiError 409, 400."""
         with self._lock:
             if name in self._held:
                 raise self._error("already exists", name)
@@ -74,34 +68,26 @@ class Secrets:
             return self._held[name]
 
     def all(self) -> list[Secret]:
-        """
-        Return every secret by name.
-        """
+        """Return every secret by name."""
         with self._lock:
             return [self._held[name] for name in sorted(self._held)]
 
     def get(self, name: str) -> Secret:
-        """
-        Return a secret; errors: ApiError 404.
-        """
+        """Return a secret; errors: ApiError 404."""
         with self._lock:
             if name not in self._held:
                 raise self._error("secret not found", name)
             return self._held[name]
 
     def delete(self, name: str) -> None:
-        """
-        Delete a secret with all versions; errors: ApiError 404.
-        """
+        """Delete a secret with all versions; errors: ApiError 404."""
         with self._lock:
             self.get(name)
             del self._held[name]
             self._save()
 
     def add(self, name: str, data: str, *, checked: bool = False) -> Version:
-        """
-        Add a version with *data* in base64; errors: ApiError 404, 400.
-        """
+        """Add a version with *data* in base64; errors: ApiError 404, 400."""
         with self._lock:
             secret = self.get(name)
             if not 0 < len(base64.b64decode(data)) <= LARGEST:
@@ -112,9 +98,7 @@ class Secrets:
             return version
 
     def version(self, name: str, number: str) -> Version:
-        """
-        Return a version by number or `latest`; errors: ApiError 404.
-        """
+        """Return a version by number or `latest`; errors: ApiError 404."""
         with self._lock:
             versions = self.get(name).versions
             if number == "latest":
@@ -125,18 +109,14 @@ class Secrets:
             return found[0]
 
     def access(self, name: str, number: str) -> Version:
-        """
-        Return a version whose value may be read; errors: ApiError 404, 400 for one that is off.
-        """
+        """Return a version whose value may be read; errors: ApiError 404, 400 for one that is off."""
         version = self.version(name, number)
         if version.state != ENABLED:
             raise self._error("version disabled", name, version=str(version.number), state=version.state)
         return version
 
     def turn(self, name: str, number: str, state: str) -> Version:
-        """
-        Enable, disable or destroy a version; errors: ApiError 404, 400 for one that is destroyed.
-        """
+        """Enable, disable or destroy a version; errors: ApiError 404, 400 for one that is destroyed."""
         with self._lock:
             version = self.version(name, number)
             if version.state == DESTROYED:
@@ -147,9 +127,7 @@ class Secrets:
             return version
 
     def set_policy(self, name: str, policy: Mapping[str, Any]) -> dict[str, Any]:
-        """
-        Replace who may do what with a secret; nobody is refused because of it here. Errors: ApiError 404.
-        """
+        """Replace who may do what with a secret; nobody is refused because of it here. Errors: ApiError 404."""
         with self._lock:
             self.get(name).policy = dict(policy)
             self._save()

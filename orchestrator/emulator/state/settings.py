@@ -1,6 +1,4 @@
-"""
-What a local cloud is told at its start: project, seed, latencies, quotas, stockouts.
-"""
+"""What a local cloud is told at its start: project, seed, latencies, quotas, stockouts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -85,14 +83,10 @@ class CloudSettings:
     address_base: str = "127.77.0.0"
 
     def out_of_stock(self, zone: str, *, spot: bool) -> bool:
-        """
-        Say whether a zone has no capacity now, for spot or for what is paid in full.
-        """
+        """Say whether a zone has no capacity now, for spot or for what is paid in full."""
         return zone in self.stockouts or (spot and f"{zone}/spot" in self.stockouts)
 
     @property
     def default_service_account(self) -> str:
-        """
-        Return the account that machines use when the caller names none.
-        """
+        """Return the account that machines use when the caller names none."""
         return f"{self.project_number}-compute@developer.gserviceaccount.com"

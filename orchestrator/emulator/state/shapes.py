@@ -1,6 +1,4 @@
-"""
-The JSON types of the fields that callers write, checked before anything is changed.
-"""
+"""The JSON types of the fields that callers write, checked before anything is changed."""
 
 from collections.abc import Mapping
 from typing import Any

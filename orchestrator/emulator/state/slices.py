@@ -1,6 +1,4 @@
-"""
-The workers of a slice and what the platform tells each of them.
-"""
+"""The workers of a slice and what the platform tells each of them."""
 
 from orchestrator.emulator.state.machines import Machine
 from orchestrator.emulator.state.node import Node
@@ -14,9 +12,7 @@ _MACHINE_TYPE = "tpu-host"
 def build_workers(
     settings: CloudSettings, node: Node, addresses: list[str], numeric_ids: list[int]
 ) -> tuple[Machine, ...]:
-    """
-    Return one machine for each host of the node's slice.
-    """
+    """Return one machine for each host of the node's slice."""
     hosts = range(node.accelerator.hosts)
     names = [f"t1v-n-{node.uid[:8]}-w-{index}" for index in hosts]
     triples = zip(names, numeric_ids, addresses, strict=True)
@@ -46,9 +42,7 @@ def build_workers(
 def attributes(
     settings: CloudSettings, node: Node, index: int, numeric_id: int, endpoints: str
 ) -> dict[str, str]:
-    """
-    Return user metadata plus the attributes that the platform adds (docs/facts.md 5.2 and 1.5).
-    """
+    """Return user metadata plus the attributes that the platform adds (docs/facts.md 5.2 and 1.5)."""
     queued = {"queued-resource-name": node.queued} if node.queued else {}
     return {
         # gcloud looks there for the host keys of every slice, whose creator need not have asked for them.

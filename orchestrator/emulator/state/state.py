@@ -1,6 +1,4 @@
-"""
-Everything a local cloud remembers, as one value that can be written to disk.
-"""
+"""Everything a local cloud remembers, as one value that can be written to disk."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -20,9 +18,7 @@ from orchestrator.emulator.state.queued import QueuedResource
 
 @dataclass(frozen=True)
 class MachineState:
-    """
-    Tell what the metadata server shows about the life of a machine.
-    """
+    """Tell what the metadata server shows about the life of a machine."""
 
     preempted: bool = False
     maintenance_event: str = "NONE"
@@ -31,9 +27,7 @@ class MachineState:
 
 @dataclass(frozen=True, order=True)
 class Event:
-    """
-    Plan *kind* with *args* for the time *due*; *order* keeps equal times apart.
-    """
+    """Plan *kind* with *args* for the time *due*; *order* keeps equal times apart."""
 
     due: float
     order: int
@@ -43,9 +37,7 @@ class Event:
 
 @dataclass
 class State:
-    """
-    Hold the state; *time* is the moment up to which events have happened.
-    """
+    """Hold the state; *time* is the moment up to which events have happened."""
 
     time: float
     random: Random

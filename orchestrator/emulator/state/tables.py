@@ -1,6 +1,4 @@
-"""
-The catalogue of the local cloud: accelerators, zones, runtimes and prices from data/*.csv.
-"""
+"""The catalogue of the local cloud: accelerators, zones, runtimes and prices from data/*.csv."""
 
 import csv
 from collections.abc import Iterable, Mapping
@@ -13,9 +11,7 @@ _RUNTIME_PLACEHOLDERS = ("[", " ", "x.y.z")
 
 @dataclass(frozen=True)
 class Accelerator:
-    """
-    Describe one accelerator type: *hosts* machines with *chips_per_host* chips each.
-    """
+    """Describe one accelerator type: *hosts* machines with *chips_per_host* chips each."""
 
     type: str
     generation: str
@@ -28,17 +24,13 @@ class Accelerator:
 
     @property
     def counted(self) -> int:
-        """
-        Return what quota counts: chips for v5e and v6e, cores for the others.
-        """
+        """Return what quota counts: chips for v5e and v6e, cores for the others."""
         return self.chips if self.generation in ("v5e", "v6e") else self.cores
 
 
 @dataclass(frozen=True)
 class TpuQuota:
-    """
-    Describe one quota of TPUs: *fresh* is what a new project has on demand and spot, *per* Zone or Region.
-    """
+    """Describe one quota of TPUs: *fresh* is what a new project has on demand and spot, *per* Zone or Region."""
 
     before: str
     after: str
@@ -46,17 +38,13 @@ class TpuQuota:
     fresh: tuple[int, int]
 
     def id(self, kind: str, per: str = "") -> str:
-        """
-        Return its id, as refusals name it; *kind* is empty on demand, else `Preemptible` or `Reserved`.
-        """
+        """Return its id, as refusals name it; *kind* is empty on demand, else `Preemptible` or `Reserved`."""
         return f"{self.before}{kind}{self.after}PerProjectPer{per or self.per}ForTPUAPI"
 
 
 @dataclass(frozen=True)
 class VmType:
-    """
-    Describe one machine type of a region, with its hourly prices in USD.
-    """
+    """Describe one machine type of a region, with its hourly prices in USD."""
 
     name: str
     vcpus: float
@@ -66,17 +54,13 @@ class VmType:
 
     @property
     def guest_cpus(self) -> int:
-        """
-        Return the CPUs that the guest sees and the CPUS quota counts (2 for shared-core e2).
-        """
+        """Return the CPUs that the guest sees and the CPUS quota counts (2 for shared-core e2)."""
         return 2 if self.vcpus < 2 else int(self.vcpus)
 
 
 @cache
 def rows(name: str) -> tuple[Mapping[str, str], ...]:
-    """
-    Return the rows of data/*name*, without its provenance lines.
-    """
+    """Return the rows of data/*name*, without its provenance lines."""
     text = (files("orchestrator") / "data" / name).read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return tuple(csv.DictReader(lines))
@@ -84,9 +68,7 @@ def rows(name: str) -> tuple[Mapping[str, str], ...]:
 
 @cache
 def accelerators() -> Mapping[str, Accelerator]:
-    """
-    Return the types that the TPU API serves, by name.
-    """
+    """Return the types that the TPU API serves, by name."""
     served = [row for row in rows("accelerators.csv") if row["tpu_api"].startswith("yes")]
     return {row["accelerator_type"]: _accelerator(row) for row in served}
 
@@ -118,9 +100,7 @@ def _quotas() -> Mapping[tuple[str, str], TpuQuota]:
 
 
 def quota_of(accelerator: Accelerator) -> TpuQuota:
-    """
-    Return the quota that the type counts against.
-    """
+    """Return the quota that the type counts against."""
     hosts = "one" if accelerator.hosts == 1 else "many"
     found = _quotas()
     return found.get((accelerator.generation, hosts)) or found[accelerator.generation, "any"]
@@ -128,18 +108,14 @@ def quota_of(accelerator: Accelerator) -> TpuQuota:
 
 @cache
 def fresh_quotas() -> Mapping[str, int]:
-    """
-    Return the limits of a new project by id, each for every zone or every region.
-    """
+    """Return the limits of a new project by id, each for every zone or every region."""
     kinds = [(quota, spot) for quota in _quotas().values() for spot in (False, True)]
     return {quota.id("Preemptible" if spot else ""): quota.fresh[spot] for quota, spot in kinds}
 
 
 @cache
 def zone_types() -> Mapping[str, tuple[str, ...]]:
-    """
-    Return the accelerator types that each TPU zone lists, in Google's documentation or in its API.
-    """
+    """Return the accelerator types that each TPU zone lists, in Google's documentation or in its API."""
     zones: dict[str, list[str]] = {}
     for row in rows("tpu_zones.csv"):
         if _served(row):
@@ -150,17 +126,13 @@ def zone_types() -> Mapping[str, tuple[str, ...]]:
 
 @cache
 def flex_start_zones() -> frozenset[tuple[str, str]]:
-    """
-    Return (zone, generation) where flex-start is known to be offered.
-    """
+    """Return (zone, generation) where flex-start is known to be offered."""
     found = (row for row in rows("tpu_zones.csv") if row["flex_start"].startswith("yes"))
     return frozenset((row["zone"], row["generation"]) for row in found)
 
 
 def _served(row: Mapping[str, str]) -> bool:
-    """
-    Say whether somebody can have the generation there through the TPU API: it was seen, or it is documented.
-    """
+    """Say whether somebody can have the generation there through the TPU API: it was seen, or it is documented."""
     documented = row["listed_in_docs"].startswith("yes") and row["listed_in_api"] != "not servable"
     return documented or row["listed_in_api"].startswith("yes")
 
@@ -176,17 +148,13 @@ def _types_of(row: Mapping[str, str]) -> Iterable[str]:
 
 @cache
 def runtimes() -> tuple[str, ...]:
-    """
-    Return the runtime versions with a literal name (naming patterns are left out).
-    """
+    """Return the runtime versions with a literal name (naming patterns are left out)."""
     names = [row["runtime_version"] for row in rows("runtime_versions.csv")]
     return tuple(dict.fromkeys(n for n in names if not any(mark in n for mark in _RUNTIME_PLACEHOLDERS)))
 
 
 def tpu_price(accelerator: Accelerator, zone: str, spot: bool) -> float | None:
-    """
-    Return USD per chip-hour, or None when the table has no price for the zone's region.
-    """
+    """Return USD per chip-hour, or None when the table has no price for the zone's region."""
     column = "spot_usd_chip_hour" if spot else "ondemand_usd_chip_hour"
     pods = accelerator.generation in ("v2", "v3") and accelerator.hosts > 1
     best: float | None = None
@@ -234,9 +202,7 @@ def _priced_types(region: str) -> dict[str, VmType]:
 
 @cache
 def disk_price(disk_type: str, region: str) -> float | None:
-    """
-    Return USD per GiB-month, or None when the table has no such disk in the region.
-    """
+    """Return USD per GiB-month, or None when the table has no such disk in the region."""
     for row in rows("vm_prices.csv"):
         if row["kind"] == "disk" and row["item"] == disk_type and row["region"] == region:
             return float(row["ondemand_usd"])
@@ -245,23 +211,17 @@ def disk_price(disk_type: str, region: str) -> float | None:
 
 @cache
 def regions() -> tuple[str, ...]:
-    """
-    Return the regions of the catalogue.
-    """
+    """Return the regions of the catalogue."""
     return tuple(sorted({region_of(zone) for zone in zones()}))
 
 
 @cache
 def zones() -> tuple[str, ...]:
-    """
-    Return every zone that the catalogue names.
-    """
+    """Return every zone that the catalogue names."""
     names = {row["zone"] for row in rows("tpu_zones.csv")} | {row["zone"] for row in rows("tpu_prices.csv")}
     return tuple(sorted(name for name in names if name))
 
 
 def region_of(zone: str) -> str:
-    """
-    Return the region of *zone* (`us-central1-ai1a` is in `us-central1`).
-    """
+    """Return the region of *zone* (`us-central1-ai1a` is in `us-central1`)."""
     return zone.rsplit("-", 1)[0]

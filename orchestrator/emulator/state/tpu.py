@@ -1,6 +1,4 @@
-"""
-Cloud TPU v2: nodes, made by their own call or for a queued resource.
-"""
+"""Cloud TPU v2: nodes, made by their own call or for a queued resource."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -53,17 +51,13 @@ class TpuNodes:
         kernel.handlers.update(handlers)
 
     def listed(self, zone: str) -> tuple[list[Node], list[str]]:
-        """
-        Return the nodes of *zone* by zone and name, `-` for all zones, and which zones could not be reached.
-        """
+        """Return the nodes of *zone* by zone and name, `-` for all zones, and which zones could not be reached."""
         zones, silent = node_rules.listed_zones(self._kernel, zone)
         nodes = self._kernel.state.nodes
         return [nodes[key] for key in sorted(nodes) if key[0] in zones], silent
 
     def get(self, zone: str, name: str) -> Node:
-        """
-        Return a node; errors: ApiError 404.
-        """
+        """Return a node; errors: ApiError 404."""
         node_rules.check_zone(self._kernel, zone)
         node = self._kernel.state.nodes.get((zone, name))
         if node is None:
@@ -71,9 +65,7 @@ class TpuNodes:
         return node
 
     def create(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
-        """
-        Start to create a node from *body* (JSON of Node); errors: ApiError.
-        """
+        """Start to create a node from *body* (JSON of Node); errors: ApiError."""
         kernel, place = self._kernel, Place(zone, name)
         node = node_rules.drafted(kernel, place, body)
         node_rules.check_quota(kernel, node)
@@ -87,9 +79,7 @@ class TpuNodes:
         return operation
 
     def _lacking(self, node: Node, place: Place) -> OperationError | None:
-        """
-        Return why there is no machine for a new node: in the zone, or in its reservations.
-        """
+        """Return why there is no machine for a new node: in the zone, or in its reservations."""
         kernel = self._kernel
         if not node.reserved:
             out = kernel.settings.out_of_stock(node.zone, spot=node.spot)
@@ -100,9 +90,7 @@ class TpuNodes:
         return refused or (reservations.lacking(kernel) if full else None)
 
     def delete(self, zone: str, name: str) -> Operation:
-        """
-        Start to delete a node; errors: ApiError.
-        """
+        """Start to delete a node; errors: ApiError."""
         kernel, node = self._kernel, self.get(zone, name)
         earlier = kernel.open_on(node.numeric_id)
         if self._drops_deletion(node, earlier):
@@ -131,16 +119,12 @@ class TpuNodes:
         self._kernel.finish(operation, operation.planned)
 
     def leave(self, node: Node) -> None:
-        """
-        Begin the end of a node: its machines are warned and nothing is billed from now on.
-        """
+        """Begin the end of a node: its machines are warned and nothing is billed from now on."""
         self._warn_workers(node)
         self._kernel.bill_until_now(node.path, "tpu")
 
     def complete(self, node: Node) -> None:
-        """
-        Give a node that is being created its machines and make it READY.
-        """
+        """Give a node that is being created its machines and make it READY."""
         if not node.workers:
             self._make_machines(node)
         self._go_ready(node)
@@ -162,16 +146,12 @@ class TpuNodes:
         return operation
 
     def start(self, zone: str, name: str) -> Operation:
-        """
-        Start a stopped node; the operation may end with a stockout; errors: ApiError.
-        """
+        """Start a stopped node; the operation may end with a stockout; errors: ApiError."""
         node = self.get(zone, name)
         return self._start_verb(node, "start", self._kernel.settings.latency.node_create)
 
     def update(self, zone: str, name: str, body: Mapping[str, Any], mask: str) -> Operation:
-        """
-        Change the fields that *mask* names (comma-separated); errors: ApiError.
-        """
+        """Change the fields that *mask* names (comma-separated); errors: ApiError."""
         node = self.get(zone, name)
         changes = node_rules.changes(body, mask)
         return self._start_verb(node, "update", self._kernel.settings.latency.node_change, changes)
@@ -192,9 +172,7 @@ class TpuNodes:
             self._preempted(node.zone, node.name, node.numeric_id)
 
     def vanish(self, node: Node) -> None:
-        """
-        Remove the node without an operation, as if it had never been.
-        """
+        """Remove the node without an operation, as if it had never been."""
         self._end_machines(node)
         self._kernel.bill_until_now(node.path, "tpu")
         self._kernel.state.nodes.pop((node.zone, node.name), None)
@@ -202,9 +180,7 @@ class TpuNodes:
         self._kernel.touch()
 
     def end(self, node: Node, state: NodeState) -> None:
-        """
-        Take the machines of a node and leave it in *state* (PREEMPTED or TERMINATED).
-        """
+        """Take the machines of a node and leave it in *state* (PREEMPTED or TERMINATED)."""
         kernel = self._kernel
         place = Place(node.zone, node.name)
         lost = tpu_case("preempted while creating").operation_error(**kernel.values(place))

@@ -21,18 +21,14 @@ _MAINTENANCE = {True: "TERMINATE_ON_HOST_MAINTENANCE", False: "MIGRATE_ON_HOST_M
 
 
 class VmChanges:
-    """
-    Change VMs; each verb checks the fingerprint and returns its operation.
-    """
+    """Change VMs; each verb checks the fingerprint and returns its operation."""
 
     def __init__(self, kernel: Kernel, vms: ComputeVms) -> None:
         self._kernel, self._vms = kernel, vms
         kernel.handlers["vm.maintained"] = self._maintained
 
     def set_metadata(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
-        """
-        Replace the metadata; errors: ApiError 400, 404, 412.
-        """
+        """Replace the metadata; errors: ApiError 400, 404, 412."""
         instance = self._vms.get(zone, name)
         self._check(instance, instance.metadata, body.get("fingerprint", ""), "metadata")
         items = vm_rules.metadata(body)
@@ -43,9 +39,7 @@ class VmChanges:
         return operation
 
     def set_labels(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
-        """
-        Replace the labels; errors: ApiError 404, 412.
-        """
+        """Replace the labels; errors: ApiError 404, 412."""
         instance = self._vms.get(zone, name)
         self._check(instance, instance.labels, body.get("labelFingerprint", ""), "labels")
         operation = self._vms.note_change(instance, "setLabels")
@@ -54,9 +48,7 @@ class VmChanges:
         return operation
 
     def set_tags(self, zone: str, name: str, body: Mapping[str, Any]) -> Operation:
-        """
-        Replace the network tags; errors: ApiError 404, 412.
-        """
+        """Replace the network tags; errors: ApiError 404, 412."""
         instance = self._vms.get(zone, name)
         self._check(instance, list(instance.tags), body.get("fingerprint", ""), "tags")
         operation = self._vms.note_change(instance, "setTags")
@@ -81,9 +73,7 @@ class VmChanges:
         return operation
 
     def simulate_maintenance(self, zone: str, name: str) -> Operation:
-        """
-        Preempt a spot VM; show a maintenance event for the notice window on any other.
-        """
+        """Preempt a spot VM; show a maintenance event for the notice window on any other."""
         instance = self._vms.get(zone, name)
         operation = self._vms.note_change(instance, "compute.instances.simulateMaintenanceEvent")
         if operation.planned is None and instance.spot:

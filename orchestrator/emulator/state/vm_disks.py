@@ -22,26 +22,20 @@ Planned = list[tuple[Disk, Attachment]]
 
 
 class VmDisks:
-    """
-    Keep the persistent disks of the project.
-    """
+    """Keep the persistent disks of the project."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         kernel.handlers["disk.deleted"] = self._deleted
 
     def in_zone(self, zone: str) -> list[Disk]:
-        """
-        Return the disks of *zone* by name.
-        """
+        """Return the disks of *zone* by name."""
         vm_rules.check_zone(self._kernel, zone)
         known = self._kernel.state.disks
         return [known[key] for key in sorted(known) if key[0] == zone]
 
     def get(self, zone: str, name: str) -> Disk:
-        """
-        Return a disk; errors: ApiError 404.
-        """
+        """Return a disk; errors: ApiError 404."""
         vm_rules.check_zone(self._kernel, zone)
         disk = self._kernel.state.disks.get((zone, name))
         if disk is None:
@@ -49,23 +43,17 @@ class VmDisks:
         return disk
 
     def path(self, zone: str, name: str) -> str:
-        """
-        Return the resource name from `projects/` on.
-        """
+        """Return the resource name from `projects/` on."""
         return f"projects/{self._kernel.settings.project}/zones/{zone}/disks/{name}"
 
     def users(self, disk: Disk) -> list[str]:
-        """
-        Return who has a disk, from `projects/` on; how Google names a TPU there is not known.
-        """
+        """Return who has a disk, from `projects/` on; how Google names a TPU there is not known."""
         project = self._kernel.settings.project
         vms = [f"projects/{project}/zones/{disk.zone}/instances/{disk.user}"] if disk.user else []
         return vms + [node.path for node, _ in data_disks.holders(self._kernel, disk.zone, disk.name)]
 
     def insert(self, zone: str, body: Mapping[str, Any]) -> Operation:
-        """
-        Create a disk from *body* (JSON of Disk), without an image; errors: ApiError.
-        """
+        """Create a disk from *body* (JSON of Disk), without an image; errors: ApiError."""
         kernel, place = self._kernel, Place(zone, str(body.get("name", "")))
         vm_rules.check_zone(kernel, zone)
         if not is_rfc1035(place.name):
@@ -88,9 +76,7 @@ class VmDisks:
         return operation
 
     def delete(self, zone: str, name: str) -> Operation:
-        """
-        Start to delete a disk; errors: ApiError 400 while a VM uses it.
-        """
+        """Start to delete a disk; errors: ApiError 400 while a VM uses it."""
         kernel, disk = self._kernel, self.get(zone, name)
         path = self.path(zone, name)
         for user in self.users(disk)[:1]:
@@ -103,9 +89,7 @@ class VmDisks:
         return operation
 
     def plan(self, instance: Instance, body: Mapping[str, Any]) -> Planned:
-        """
-        Return the disks that *body* asks for, without changing anything; errors: ApiError.
-        """
+        """Return the disks that *body* asks for, without changing anything; errors: ApiError."""
         wanted = body.get("disks") or []
         if not wanted:
             raise vm_rules.invalid("Invalid value for field 'resource.disks': at least one disk is needed.")
@@ -118,9 +102,7 @@ class VmDisks:
         return planned
 
     def attach(self, instance: Instance, planned: Planned) -> None:
-        """
-        Create the planned disks where they do not exist and tie them to the VM.
-        """
+        """Create the planned disks where they do not exist and tie them to the VM."""
         for disk, _ in planned:
             disk.user = instance.name
             if (disk.zone, disk.name) not in self._kernel.state.disks:
@@ -128,9 +110,7 @@ class VmDisks:
         instance.disks = tuple(attachment for _, attachment in planned)
 
     def release(self, instance: Instance) -> None:
-        """
-        Untie the disks of a VM that goes; the auto-delete ones go with it.
-        """
+        """Untie the disks of a VM that goes; the auto-delete ones go with it."""
         for attachment in instance.disks:
             if attachment.auto_delete:
                 self._destroy(instance.zone, attachment.disk)

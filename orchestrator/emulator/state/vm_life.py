@@ -1,6 +1,4 @@
-"""
-How VMs go up and down, by events of the clock.
-"""
+"""How VMs go up and down, by events of the clock."""
 
 from collections.abc import Callable
 
@@ -19,9 +17,7 @@ _UP = frozenset({S.PROVISIONING, S.STAGING, S.RUNNING})
 
 
 class VmLife:
-    """
-    Start VMs and wind them down; what the caller asks for and what the platform does.
-    """
+    """Start VMs and wind them down; what the caller asks for and what the platform does."""
 
     def __init__(self, kernel: Kernel, disks: VmDisks) -> None:
         self._kernel = kernel
@@ -39,9 +35,7 @@ class VmLife:
         kernel.handlers.update(handlers)
 
     def preempt(self, instance: Instance, *, notice: bool) -> Operation:
-        """
-        Take a spot VM away: STOPPING, after the notice TERMINATED or gone.
-        """
+        """Take a spot VM away: STOPPING, after the notice TERMINATED or gone."""
         kernel = self._kernel
         operation = self.begin(instance, "compute.instances.preempted", user="system")
         lost = compute_case("preempted while creating").operation_error(**kernel.values(_place(instance)))
@@ -54,9 +48,7 @@ class VmLife:
         return operation
 
     def plan_deadline(self, instance: Instance) -> None:
-        """
-        Plan the end of the run time that the scheduling sets; a VM that is down has none.
-        """
+        """Plan the end of the run time that the scheduling sets; a VM that is down has none."""
         if instance.status not in _UP:
             return
         instance.deadline = vm_rules.run_limit(
@@ -67,24 +59,18 @@ class VmLife:
             self._kernel.schedule(delay, "vm.expired", instance.zone, instance.name, instance.numeric_id)
 
     def begin(self, instance: Instance, verb: str, user: str = "") -> Operation:
-        """
-        Record an operation on a VM.
-        """
+        """Record an operation on a VM."""
         scope, place = f"zones/{instance.zone}", _place(instance)
         return self._kernel.begin(
             Api.COMPUTE, scope, verb, instance.path, instance.numeric_id, place=place, user=user
         )
 
     def not_ready(self, instance: Instance) -> OperationError:
-        """
-        Build the error of a VM that is not in the status a verb needs.
-        """
+        """Build the error of a VM that is not in the status a verb needs."""
         return compute_case("still stopping").operation_error(**self._kernel.values(_place(instance)))
 
     def start_up(self, instance: Instance, verb: str, delay: float) -> Operation:
-        """
-        Bring a VM up; quota and stockout show in the operation.
-        """
+        """Bring a VM up; quota and stockout show in the operation."""
         kernel = self._kernel
         operation = self.begin(instance, verb)
         values = kernel.values(_place(instance))
@@ -111,9 +97,7 @@ class VmLife:
         preempted: bool = False,
         notice: bool = True,
     ) -> None:
-        """
-        Bring a VM down after *delay*, with its shutdown scripts when it gets a *notice*.
-        """
+        """Bring a VM down after *delay*, with its shutdown scripts when it gets a *notice*."""
         kernel = self._kernel
         if notice:
             kernel.warn(instance.machine_id, preempted=preempted)

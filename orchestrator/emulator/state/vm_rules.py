@@ -1,6 +1,4 @@
-"""
-What Compute Engine refuses, and how it reads the body of a VM.
-"""
+"""What Compute Engine refuses, and how it reads the body of a VM."""
 
 import re
 from collections.abc import Mapping
@@ -22,39 +20,29 @@ _RUNS = frozenset(Status) - {Status.TERMINATED, Status.SUSPENDED}
 
 
 def invalid(text: str) -> ApiError:
-    """
-    Build a 400 `invalid`.
-    """
+    """Build a 400 `invalid`."""
     return ApiError(400, "invalid", text)
 
 
 def missing(path: str) -> ApiError:
-    """
-    Build the 404 for the resource *path* (from `projects/` on).
-    """
+    """Build the 404 for the resource *path* (from `projects/` on)."""
     return ApiError(404, "notFound", f"The resource '{path}' was not found")
 
 
 def check_zone(kernel: Kernel, zone: str) -> None:
-    """
-    Refuse a zone that the catalogue does not name.
-    """
+    """Refuse a zone that the catalogue does not name."""
     if zone not in tables.zones():
         raise missing(f"projects/{kernel.settings.project}/zones/{zone}")
 
 
 def check_request_id(request_id: str) -> None:
-    """
-    Refuse a requestId that is not a UUID, or the zero UUID.
-    """
+    """Refuse a requestId that is not a UUID, or the zero UUID."""
     if request_id and (not _UUID.fullmatch(request_id) or not request_id.strip("0-")):
         raise invalid(f"Invalid value for field 'requestId': '{request_id}'. Must be a valid, non-zero UUID.")
 
 
 def names_of_several(kernel: Kernel, zone: str, body: Mapping[str, Any]) -> list[str]:
-    """
-    Return the names that a bulk insert asks for: given ones, or the first free numbers of its pattern.
-    """
+    """Return the names that a bulk insert asks for: given ones, or the first free numbers of its pattern."""
     named, pattern = body.get("perInstanceProperties", {}), str(body.get("namePattern", ""))
     count = int(body.get("count", len(named)))
     if named:
@@ -70,9 +58,7 @@ def names_of_several(kernel: Kernel, zone: str, body: Mapping[str, Any]) -> list
 
 
 def check_name(kernel: Kernel, place: Place) -> None:
-    """
-    Refuse a name that is not RFC 1035 (400) or is taken (409).
-    """
+    """Refuse a name that is not RFC 1035 (400) or is taken (409)."""
     if not is_rfc1035(place.name):
         pattern = "(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)"
         raise invalid(
@@ -83,9 +69,7 @@ def check_name(kernel: Kernel, place: Place) -> None:
 
 
 def machine_type(place: Place, url: str) -> VmType:
-    """
-    Return the machine type that *url* names; errors: ApiError 400.
-    """
+    """Return the machine type that *url* names; errors: ApiError 400."""
     name = url.rsplit("/", 1)[-1]
     if name.startswith("ct5lp-"):
         refused = compute_case("v5e machine type refused").error()
@@ -98,9 +82,7 @@ def machine_type(place: Place, url: str) -> VmType:
 
 
 def scheduling(body: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return the scheduling as Compute Engine completes it; errors: ApiError 400, ValueError.
-    """
+    """Return the scheduling as Compute Engine completes it; errors: ApiError 400, ValueError."""
     given = dict(body.get("scheduling") or {})
     run_limit(given, 0.0)
     spot = given.get("provisioningModel") == "SPOT" or bool(given.get("preemptible"))
@@ -134,9 +116,7 @@ def run_limit(rules: Mapping[str, Any], now: float) -> float | None:
 
 
 def metadata(body: Mapping[str, Any]) -> dict[str, str]:
-    """
-    Return the items of a Metadata body; errors: ApiError 400 for a bad key or too much data.
-    """
+    """Return the items of a Metadata body; errors: ApiError 400 for a bad key or too much data."""
     items = {item.get("key", ""): item.get("value", "") for item in body.get("items", ())}
     if len(items) != len(body.get("items", ())):
         raise invalid("Invalid value for field 'metadata': duplicate metadata key.")
@@ -151,9 +131,7 @@ def metadata(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_image(disk: Mapping[str, Any]) -> str:
-    """
-    Return the full name of the image a boot disk asks for; errors: ApiError.
-    """
+    """Return the full name of the image a boot disk asks for; errors: ApiError."""
     url = (disk.get("initializeParams") or {}).get("sourceImage", "")
     if not url:
         raise invalid("Invalid value for field 'resource.disks[0]': no source image and no source disk.")
@@ -175,9 +153,7 @@ def over_quota(kernel: Kernel, instance: Instance) -> int | None:
 
 
 def cpus_in_use(kernel: Kernel, region: str) -> int:
-    """
-    Return the CPUs of the VMs in *region* that are not stopped.
-    """
+    """Return the CPUs of the VMs in *region* that are not stopped."""
     vms = [vm for vm in kernel.state.instances.values() if vm.status in _RUNS]
     return sum(vm.type.guest_cpus for vm in vms if tables.region_of(vm.zone) == region)
 

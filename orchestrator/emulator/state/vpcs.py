@@ -1,6 +1,4 @@
-"""
-Which networks a project has, and on which one a machine comes to lie.
-"""
+"""Which networks a project has, and on which one a machine comes to lie."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +12,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Vpc:
-    """
-    Describe a network and its subnetworks by region, (name, address range) each; *automatic*: in all.
-    """
+    """Describe a network and its subnetworks by region, (name, address range) each; *automatic*: in all."""
 
     name: str
     automatic: bool
@@ -25,9 +21,7 @@ class Vpc:
 
 @cache
 def networks_of(described: tuple[str, ...]) -> Mapping[str, Vpc]:
-    """
-    Return the networks by name, from NAME (automatic mode) and NAME/SUBNETWORK@REGION (custom mode).
-    """
+    """Return the networks by name, from NAME (automatic mode) and NAME/SUBNETWORK@REGION (custom mode)."""
     found: dict[str, Vpc] = {}
     for text in described:
         name, _, subnetwork = text.partition("/")

@@ -1,6 +1,4 @@
-"""
-The local cloud as one object: both services, faults, controls, machines and the bill.
-"""
+"""The local cloud as one object: both services, faults, controls, machines and the bill."""
 
 import pickle
 import threading
@@ -54,37 +52,27 @@ class LocalCloud:
 
     @property
     def version(self) -> int:
-        """
-        Return a number that grows with each change of the state.
-        """
+        """Return a number that grows with each change of the state."""
         return self.kernel.state.version
 
     @property
     def calls(self) -> Counter[str]:
-        """
-        Return how often each method was called.
-        """
+        """Return how often each method was called."""
         return self.kernel.state.calls
 
     def tick(self) -> None:
-        """
-        Bring everything to the clock's present.
-        """
+        """Bring everything to the clock's present."""
         with self.lock:
             self.kernel.tick()
 
     def next_due(self) -> float | None:
-        """
-        Return when the next event happens (seconds since the epoch), or None.
-        """
+        """Return when the next event happens (seconds since the epoch), or None."""
         with self.lock:
             heap = self.kernel.state.heap
             return heap[0].due if heap else None
 
     def pause(self, seconds: float) -> None:
-        """
-        Wait while others go on: give up the lock (held once), wait, take it again and tick.
-        """
+        """Wait while others go on: give up the lock (held once), wait, take it again and tick."""
         self.lock.release()
         try:
             self.clock.wait(seconds)
@@ -93,9 +81,7 @@ class LocalCloud:
         self.kernel.tick()
 
     def snapshot(self) -> bytes:
-        """
-        Return the state for `restore`; machines themselves are not part of it.
-        """
+        """Return the state for `restore`; machines themselves are not part of it."""
         with self.lock:
             return pickle.dumps((_FORMAT, self.kernel.state))
 
@@ -118,51 +104,39 @@ class LocalCloud:
     # Controls.
 
     def preempt(self, name: str, notice: bool = True) -> None:
-        """
-        Preempt a spot node or VM, with its notice or at once; errors: LocalCloudError.
-        """
+        """Preempt a spot node or VM, with its notice or at once; errors: LocalCloudError."""
         with self.lock:
             self.kernel.tick()
             self._controls.preempt(name, notice=notice)
             self.kernel.tick()
 
     def kill_worker(self, name: str, index: int) -> None:
-        """
-        Kill one machine of a slice; its node stays READY; errors: LocalCloudError.
-        """
+        """Kill one machine of a slice; its node stays READY; errors: LocalCloudError."""
         with self.lock:
             self.kernel.tick()
             self._controls.kill_worker(name, index)
 
     def set_node_state(self, name: str, state: str) -> None:
-        """
-        Put a node into an odd state, see Controls.set_node_state; errors: LocalCloudError.
-        """
+        """Put a node into an odd state, see Controls.set_node_state; errors: LocalCloudError."""
         with self.lock:
             self.kernel.tick()
             self._controls.set_node_state(name, state)
 
     def set_zone_state(self, zone: str, state: str) -> None:
-        """
-        Take a zone out of the TPU API's reach, or back, see Controls.set_zone_state; errors: LocalCloudError.
-        """
+        """Take a zone out of the TPU API's reach, or back, see Controls.set_zone_state; errors: LocalCloudError."""
         with self.lock:
             self.kernel.tick()
             self._controls.set_zone_state(zone, state)
 
     def set_queued_state(self, name: str, state: str) -> None:
-        """
-        Move a queued resource to a state, see QueuedControls.set_state; errors: LocalCloudError.
-        """
+        """Move a queued resource to a state, see QueuedControls.set_state; errors: LocalCloudError."""
         with self.lock:
             self.kernel.tick()
             self._queued_controls.set_state(name, state)
             self.kernel.tick()
 
     def queued_resources(self) -> list[QueuedResource]:
-        """
-        Return every queued resource, in any state.
-        """
+        """Return every queued resource, in any state."""
         with self.lock:
             self.kernel.tick()
             return list(self.kernel.state.queued.values())
@@ -181,9 +155,7 @@ class LocalCloud:
             self.kernel.touch()
 
     def unused_faults(self) -> list[tuple[str, FaultSpec]]:
-        """
-        Return the faults that no call has met yet.
-        """
+        """Return the faults that no call has met yet."""
         with self.lock:
             waiting = sorted(self.kernel.state.faults.items())
             return [(method, fault) for method, faults in waiting for fault in faults]
@@ -191,46 +163,34 @@ class LocalCloud:
     # Machines.
 
     def machine(self, machine_id: str) -> Machine | None:
-        """
-        Return a machine with its present attributes, or None.
-        """
+        """Return a machine with its present attributes, or None."""
         with self.lock:
             return self.kernel.state.machines.get(machine_id)
 
     def machines(self) -> list[Machine]:
-        """
-        Return every machine that exists, running or stopped.
-        """
+        """Return every machine that exists, running or stopped."""
         with self.lock:
             return list(self.kernel.state.machines.values())
 
     def machine_by_address(self, address: str) -> Machine | None:
-        """
-        Return the machine with the loopback address *address*, or None.
-        """
+        """Return the machine with the loopback address *address*, or None."""
         return next((m for m in self.machines() if m.address == address), None)
 
     def running_vm(self, project: str, zone: str, name: str) -> str | None:
-        """
-        Return the address of a VM that runs, or None.
-        """
+        """Return the address of a VM that runs, or None."""
         for machine in self.machines():
             if (machine.kind, machine.project, machine.zone, machine.name) == ("vm", project, zone, name):
                 return machine.address if self.machine_state(machine.id).running else None
         return None
 
     def machine_state(self, machine_id: str) -> MachineState:
-        """
-        Return what the metadata server shows; a machine that is gone is not running.
-        """
+        """Return what the metadata server shows; a machine that is gone is not running."""
         with self.lock:
             self.kernel.tick()
             return self.kernel.state.flags.get(machine_id, MachineState())
 
     def guest_attributes(self, machine_id: str) -> GuestAttributes:
-        """
-        Return (namespace, key) -> value; errors: ApiError 404 when there is no such machine.
-        """
+        """Return (namespace, key) -> value; errors: ApiError 404 when there is no such machine."""
         with self.lock:
             found = self.kernel.state.guest.get(machine_id)
         if found is None:
@@ -238,9 +198,7 @@ class LocalCloud:
         return dict(found)
 
     def put_guest_attribute(self, machine_id: str, namespace: str, key: str, value: str) -> None:
-        """
-        Store what a machine has written; errors: ApiError 404 when there is no such machine.
-        """
+        """Store what a machine has written; errors: ApiError 404 when there is no such machine."""
         self.guest_attributes(machine_id)
         with self.lock:
             self.kernel.state.guest[machine_id][namespace, key] = value
@@ -248,9 +206,7 @@ class LocalCloud:
             self.kernel.hosts.changed(machine_id)
 
     def bill(self) -> list[BillLine]:
-        """
-        Return what everything would have cost up to now.
-        """
+        """Return what everything would have cost up to now."""
         with self.lock:
             self.kernel.tick()
             return bill(self.kernel.state.usage, self.kernel.state.time)

@@ -30,9 +30,7 @@ ROLES: Mapping[str, frozenset[str]] = {
 
 
 def check_policy(policy: Fields, *, uniform: bool) -> None:
-    """
-    Raise 400 for a policy whose conditions would not count.
-    """
+    """Raise 400 for a policy whose conditions would not count."""
     bindings = policy.get("bindings", [])
     if not isinstance(bindings, list) or not all(isinstance(binding, dict) for binding in bindings):
         raise invalid("bindings must be a list of objects.")
@@ -68,9 +66,7 @@ def _of(policy: Fields, member: str) -> Sequence[Fields]:
 
 
 def _applies(binding: Fields, values: Mapping[str, str]) -> bool:
-    """
-    Say whether a binding holds for a resource; one whose condition is empty holds for none.
-    """
+    """Say whether a binding holds for a resource; one whose condition is empty holds for none."""
     return "condition" not in binding or (bool(text := _expression(binding)) and holds(text, values))
 
 

@@ -1,6 +1,4 @@
-"""
-Where bytes and records live: in memory for simulations, in a folder for the daemon.
-"""
+"""Where bytes and records live: in memory for simulations, in a folder for the daemon."""
 
 import hashlib
 import json
@@ -16,73 +14,49 @@ BLOCK = 1 << 20  # bytes read at a time, so that a large blob is never held twic
 
 
 class Blobs(Protocol):
-    """
-    Keep growing blobs and small JSON records. A blob counts only while a record names it.
-    """
+    """Keep growing blobs and small JSON records. A blob counts only while a record names it."""
 
     def append(self, blob: str, data: bytes) -> int:
-        """
-        Add *data* to the end of a blob, which is created at need; return its size.
-        """
+        """Add *data* to the end of a blob, which is created at need; return its size."""
 
     def size(self, blob: str) -> int:
-        """
-        Return the size in bytes; 0 for a blob that does not exist.
-        """
+        """Return the size in bytes; 0 for a blob that does not exist."""
 
     def read(self, blob: str, start: int, end: int) -> bytes:
-        """
-        Return the bytes from *start* up to but not including *end*.
-        """
+        """Return the bytes from *start* up to but not including *end*."""
 
     def remove(self, blob: str) -> None:
-        """
-        Forget a blob; an unknown one is no error.
-        """
+        """Forget a blob; an unknown one is no error."""
 
     def blobs(self) -> list[str]:
-        """
-        Return the names of all blobs.
-        """
+        """Return the names of all blobs."""
 
     def save(self, kind: str, key: str, record: Record) -> None:
-        """
-        Keep a record under (*kind*, *key*), replacing the one before at once or not at all.
-        """
+        """Keep a record under (*kind*, *key*), replacing the one before at once or not at all."""
 
     def forget(self, kind: str, key: str) -> None:
-        """
-        Drop a record; an unknown one is no error.
-        """
+        """Drop a record; an unknown one is no error."""
 
     def records(self, kind: str) -> list[Record]:
-        """
-        Return every record of *kind*, in no order.
-        """
+        """Return every record of *kind*, in no order."""
 
 
 def pieces(blobs: Blobs, blob: str) -> Iterator[bytes]:
-    """
-    Yield a blob in blocks of 1 MiB.
-    """
+    """Yield a blob in blocks of 1 MiB."""
     size = blobs.size(blob)
     for start in range(0, size, BLOCK):
         yield blobs.read(blob, start, min(start + BLOCK, size))
 
 
 class MemoryBlobs:
-    """
-    Keep everything in memory; what was appended in one go is never copied.
-    """
+    """Keep everything in memory; what was appended in one go is never copied."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes | bytearray] = {}
         self._records: dict[tuple[str, str], Record] = {}
 
     def append(self, blob: str, data: bytes) -> int:
-        """
-        Add *data* to the end of a blob; return its size.
-        """
+        """Add *data* to the end of a blob; return its size."""
         held = self._blobs.get(blob)
         if held is None:
             self._blobs[blob] = data
@@ -93,48 +67,34 @@ class MemoryBlobs:
         return len(self._blobs[blob])
 
     def size(self, blob: str) -> int:
-        """
-        Return the size in bytes; 0 for a blob that does not exist.
-        """
+        """Return the size in bytes; 0 for a blob that does not exist."""
         return len(self._blobs.get(blob, b""))
 
     def read(self, blob: str, start: int, end: int) -> bytes:
-        """
-        Return the bytes from *start* up to *end*.
-        """
+        """Return the bytes from *start* up to *end*."""
         with memoryview(self._blobs[blob]) as view:
             whole = start == 0 and end >= len(view)
             held = self._blobs[blob]
             return held if whole and isinstance(held, bytes) else bytes(view[start:end])
 
     def remove(self, blob: str) -> None:
-        """
-        Forget a blob.
-        """
+        """Forget a blob."""
         self._blobs.pop(blob, None)
 
     def blobs(self) -> list[str]:
-        """
-        Return the names of all blobs.
-        """
+        """Return the names of all blobs."""
         return list(self._blobs)
 
     def save(self, kind: str, key: str, record: Record) -> None:
-        """
-        Keep a record.
-        """
+        """Keep a record."""
         self._records[kind, key] = record
 
     def forget(self, kind: str, key: str) -> None:
-        """
-        Drop a record.
-        """
+        """Drop a record."""
         self._records.pop((kind, key), None)
 
     def records(self, kind: str) -> list[Record]:
-        """
-        Return every record of *kind*.
-        """
+        """Return every record of *kind*."""
         return [record for (its_kind, _), record in self._records.items() if its_kind == kind]
 
 
@@ -154,46 +114,34 @@ class FolderBlobs:
         (path / "half").mkdir()
 
     def append(self, blob: str, data: bytes) -> int:
-        """
-        Add *data* to the end of a blob; return its size.
-        """
+        """Add *data* to the end of a blob; return its size."""
         with (self._data / blob).open("ab") as file:
             file.write(data)
             return file.tell()
 
     def size(self, blob: str) -> int:
-        """
-        Return the size in bytes; 0 for a blob that does not exist.
-        """
+        """Return the size in bytes; 0 for a blob that does not exist."""
         try:
             return (self._data / blob).stat().st_size
         except FileNotFoundError:
             return 0
 
     def read(self, blob: str, start: int, end: int) -> bytes:
-        """
-        Return the bytes from *start* up to *end*.
-        """
+        """Return the bytes from *start* up to *end*."""
         with (self._data / blob).open("rb") as file:
             file.seek(start)
             return file.read(end - start)
 
     def remove(self, blob: str) -> None:
-        """
-        Forget a blob.
-        """
+        """Forget a blob."""
         (self._data / blob).unlink(missing_ok=True)
 
     def blobs(self) -> list[str]:
-        """
-        Return the names of all blobs.
-        """
+        """Return the names of all blobs."""
         return [path.name for path in self._data.iterdir()]
 
     def save(self, kind: str, key: str, record: Record) -> None:
-        """
-        Keep a record: written aside, then renamed into its place.
-        """
+        """Keep a record: written aside, then renamed into its place."""
         place = self._place(kind, key)
         place.parent.mkdir(parents=True, exist_ok=True)
         half = self._path / "half" / place.name
@@ -201,15 +149,11 @@ class FolderBlobs:
         half.replace(place)
 
     def forget(self, kind: str, key: str) -> None:
-        """
-        Drop a record.
-        """
+        """Drop a record."""
         self._place(kind, key).unlink(missing_ok=True)
 
     def records(self, kind: str) -> list[Record]:
-        """
-        Return every record of *kind*.
-        """
+        """Return every record of *kind*."""
         files = sorted((self._path / kind).glob("*.json"))
         return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 

@@ -1,6 +1,4 @@
-"""
-Buckets and their IAM policies.
-"""
+"""Buckets and their IAM policies."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -55,9 +53,7 @@ class Buckets:
         self._buckets = {r["name"]: Bucket(**r) for r in blobs.records("bucket")}
 
     def create(self, project: str, body: Mapping[str, Any]) -> Bucket:
-        """
-        Create a bucket; raise 409 when the name is taken, by us or by others.
-        """
+        """Create a bucket; raise 409 when the name is taken, by us or by others."""
         wanted = without_nulls(body)
         name = names.check_bucket_name(wanted.get("name"))
         held = self._buckets.get(name)
@@ -71,9 +67,7 @@ class Buckets:
         return self._keep(Bucket(name, project, location, now, now, self._next_generation(), fields=fields))
 
     def get(self, name: str, permission: str = "storage.buckets.get") -> Bucket:
-        """
-        Return the bucket; raise 404 when there is none, 403 when it is somebody else's.
-        """
+        """Return the bucket; raise 404 when there is none, 403 when it is somebody else's."""
         if name in self.taken:
             raise no_access(permission)
         if name not in self._buckets:
@@ -81,16 +75,12 @@ class Buckets:
         return self._buckets[name]
 
     def list(self, project: str, prefix: str = "") -> "list[Bucket]":
-        """
-        Return the project's buckets, sorted by name.
-        """
+        """Return the project's buckets, sorted by name."""
         held = (self._buckets[name] for name in sorted(self._buckets))
         return [b for b in held if b.project == project and b.name.startswith(prefix)]
 
     def patch(self, name: str, body: Mapping[str, Any], asked: Preconditions) -> Bucket:
-        """
-        Merge *body* into the bucket's fields; its location cannot change.
-        """
+        """Merge *body* into the bucket's fields; its location cannot change."""
         bucket = self.get(name, "storage.buckets.update")
         asked.check_write(bucket.generation, bucket.metageneration)
         location = body.get("location")
@@ -103,9 +93,7 @@ class Buckets:
         return self._keep(newer)
 
     def delete(self, name: str, empty: bool, asked: Preconditions) -> None:
-        """
-        Delete the bucket; raise 409 unless it is *empty*.
-        """
+        """Delete the bucket; raise 409 unless it is *empty*."""
         bucket = self.get(name, "storage.buckets.delete")
         asked.check_write(bucket.generation, bucket.metageneration)
         if not empty:
@@ -150,18 +138,14 @@ class Buckets:
         return self.policy(name)
 
     def in_force(self, bucket: Bucket) -> Fields:
-        """
-        Return the policy that counts now: a newer one has not arrived yet.
-        """
+        """Return the policy that counts now: a newer one has not arrived yet."""
         settled = self._clock.now() - self.policy_delay
         if not bucket.policies or bucket.policy_since <= settled:
             return bucket.policy
         return next((one["policy"] for one in reversed(bucket.policies) if one["since"] <= settled), {})
 
     def _settled(self, fields: Fields, now: float) -> Fields:
-        """
-        Fill in what Cloud Storage decides by itself; refuse what is not modelled.
-        """
+        """Fill in what Cloud Storage decides by itself; refuse what is not modelled."""
         for key in ("versioning", "softDeletePolicy", "labels", "lifecycle", "iamConfiguration"):
             if not isinstance(fields.get(key, {}), dict):
                 raise invalid(f"{key} must be an object.")

@@ -1,6 +1,4 @@
-"""
-The two checksums of Cloud Storage, in the base64 form of its API.
-"""
+"""The two checksums of Cloud Storage, in the base64 form of its API."""
 
 import base64
 import hashlib
@@ -8,9 +6,7 @@ from collections.abc import Iterable
 
 
 def checksums(pieces: Iterable[bytes]) -> tuple[str, str]:
-    """
-    Return (crc32c, md5) of the bytes in *pieces*.
-    """
+    """Return (crc32c, md5) of the bytes in *pieces*."""
     import google_crc32c
 
     crc = google_crc32c.Checksum()

@@ -24,17 +24,13 @@ _ATTRIBUTES = ("resource.name", "resource.type", "resource.service")
 
 
 def holds(expression: str, values: Values) -> bool:
-    """
-    Evaluate a condition; raise 400 for one that is not understood.
-    """
+    """Evaluate a condition; raise 400 for one that is not understood."""
     return compiled(expression)(values)
 
 
 @lru_cache(maxsize=256)
 def compiled(expression: str) -> Test:
-    """
-    Return the test that an expression stands for; raise 400 for one that is not understood.
-    """
+    """Return the test that an expression stands for; raise 400 for one that is not understood."""
     tokens = _tokens(expression)
     if sum(token in ("&&", "||", "!") for token in tokens) > MOST_OPERATORS:
         raise invalid(f"A condition has at most {MOST_OPERATORS} logical operators.")
@@ -60,17 +56,13 @@ def _tokens(expression: str) -> list[str]:
 
 
 class _Parser:
-    """
-    Read an expression by its grammar: or, and, not, a comparison.
-    """
+    """Read an expression by its grammar: or, and, not, a comparison."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.rest = tokens[::1]
 
     def any_of(self, depth: int) -> Test:
-        """
-        Read alternatives.
-        """
+        """Read alternatives."""
         tests = [self._all_of(depth)]
         while self._taken("||"):
             tests.append(self._all_of(depth))

@@ -1,6 +1,4 @@
-"""
-One page of a listing: prefixes, delimiters, offsets and page tokens over sorted names.
-"""
+"""One page of a listing: prefixes, delimiters, offsets and page tokens over sorted names."""
 
 import base64
 import binascii
@@ -17,9 +15,7 @@ _AFTER_ALL = "\U0010ffff"  # sorts behind every name with the same beginning
 
 @dataclass(frozen=True)
 class Query:
-    """
-    What a list request asks for; the names are those of the API in snake case.
-    """
+    """What a list request asks for; the names are those of the API in snake case."""
 
     prefix: str = ""
     delimiter: str = ""
@@ -33,9 +29,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Page:
-    """
-    Names found on one page; *next_token* is empty on the last.
-    """
+    """Names found on one page; *next_token* is empty on the last."""
 
     names: tuple[str, ...]
     prefixes: tuple[str, ...]
@@ -112,9 +106,7 @@ def _within(name: str, query: Query) -> bool:
 
 
 def _folder(name: str, query: Query) -> str:
-    """
-    Return the name up to the first delimiter after the prefix, or nothing.
-    """
+    """Return the name up to the first delimiter after the prefix, or nothing."""
     at = name.find(query.delimiter, len(query.prefix)) if query.delimiter else -1
     return name[: at + len(query.delimiter)] if at >= 0 else ""
 

@@ -1,6 +1,4 @@
-"""
-Which names and locations Cloud Storage accepts.
-"""
+"""Which names and locations Cloud Storage accepts."""
 
 import re
 
@@ -25,9 +23,7 @@ def check_bucket_name(name: object) -> str:
 
 
 def check_object_name(name: object) -> str:
-    """
-    Return the name; raise 400 unless it has 1-1024 bytes of UTF-8 and no line break.
-    """
+    """Return the name; raise 400 unless it has 1-1024 bytes of UTF-8 and no line break."""
     if not isinstance(name, str) or not name:
         raise StorageError(400, "required", "Required parameter: name")
     try:
@@ -40,9 +36,7 @@ def check_object_name(name: object) -> str:
 
 
 def check_location(location: object) -> str:
-    """
-    Return the location in upper case, US when none is given; raise 400 when it cannot be one.
-    """
+    """Return the location in upper case, US when none is given; raise 400 when it cannot be one."""
     text = str(location or "US").upper()
     if not _LOCATION.fullmatch(text):
         raise invalid(f"The specified location constraint is not valid: {text}")
@@ -50,9 +44,7 @@ def check_location(location: object) -> str:
 
 
 def location_type(location: str) -> str:
-    """
-    Return `region`, `dual-region` or `multi-region`.
-    """
+    """Return `region`, `dual-region` or `multi-region`."""
     if location in _MULTI_REGIONS:
         return "multi-region"
     return "region" if "-" in location else "dual-region"

@@ -1,6 +1,4 @@
-"""
-Objects: generations, preconditions, compose, copy, listing.
-"""
+"""Objects: generations, preconditions, compose, copy, listing."""
 
 import uuid
 from bisect import bisect_left, insort
@@ -38,9 +36,7 @@ _PROTECTIONS = ("temporaryHold", "eventBasedHold", "retention", "contexts")
 
 @dataclass(frozen=True)
 class Source:
-    """
-    Name an object to read from, at one *generation* or at the newest (None).
-    """
+    """Name an object to read from, at one *generation* or at the newest (None)."""
 
     bucket: str
     name: str
@@ -73,51 +69,37 @@ class Objects:
             self._names[bucket] = sorted(objects)
 
     def all(self) -> list[StoredObject]:
-        """
-        Return every live object.
-        """
+        """Return every live object."""
         return [held for objects in self._objects.values() for held in objects.values()]
 
     def is_empty(self, bucket: str) -> bool:
-        """
-        Say whether the bucket holds no object.
-        """
+        """Say whether the bucket holds no object."""
         return not self._objects.get(bucket)
 
     def holds(self, bucket: str, name: str) -> bool:
-        """
-        Say whether there is a live object of that name.
-        """
+        """Say whether there is a live object of that name."""
         return name in self._objects.get(bucket, {})
 
     def get(self, bucket: str, name: str, generation: int | None = None) -> StoredObject:
-        """
-        Return the live object; raise 404 when there is none, or none of that *generation*.
-        """
+        """Return the live object; raise 404 when there is none, or none of that *generation*."""
         held = self._objects.get(bucket, {}).get(name)
         if held is None or generation not in (None, held.generation):
             raise known("object missing", bucket=bucket, object=name)
         return held
 
     def read(self, held: StoredObject, start: int = 0, end: int | None = None) -> bytes:
-        """
-        Return the bytes of an object from *start* up to *end*.
-        """
+        """Return the bytes of an object from *start* up to *end*."""
         return self._blobs.read(held.blob, start, held.size if end is None else end)
 
     def check_write(self, bucket: str, name: str, asked: Preconditions) -> None:
-        """
-        Raise 412 unless *asked* holds for the object that is there now, or for none.
-        """
+        """Raise 412 unless *asked* holds for the object that is there now, or for none."""
         held = self._objects.get(bucket, {}).get(name)
         asked.check_write(held.generation if held else 0, held.metageneration if held else 0)
 
     def insert(
         self, bucket: str, name: str, data: bytes, body: Mapping[str, Any], asked: Preconditions
     ) -> StoredObject:
-        """
-        Store *data* as a new generation; see `adopt`.
-        """
+        """Store *data* as a new generation; see `adopt`."""
         self.check_write(bucket, name, asked)
         blob = uuid.uuid4().hex
         self._blobs.append(blob, data)
@@ -167,9 +149,7 @@ class Objects:
         )
 
     def check_rate(self, bucket: str, name: str) -> None:
-        """
-        Raise 429 when the object has just been changed.
-        """
+        """Raise 429 when the object has just been changed."""
         since = self._clock.monotonic() - self._changed.get((bucket, name), float("-inf"))
         if since < self._interval:
             raise known("rate of one object", bucket=bucket, object=name)
@@ -182,9 +162,7 @@ class Objects:
         self._changed[bucket, name] = now
 
     def patch(self, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions) -> StoredObject:
-        """
-        Merge *body* into the object's fields: a new metageneration of the same generation.
-        """
+        """Merge *body* into the object's fields: a new metageneration of the same generation."""
         held = self.get(bucket, name)
         self.check_rate(bucket, name)
         asked.check_write(held.generation, held.metageneration)
@@ -195,9 +173,7 @@ class Objects:
         return self._keep(newer)
 
     def delete(self, bucket: str, name: str, generation: int | None, asked: Preconditions) -> None:
-        """
-        Delete the object; the record goes first, so that a kill leaves no record without bytes.
-        """
+        """Delete the object; the record goes first, so that a kill leaves no record without bytes."""
         held = self.get(bucket, name, generation)
         self.check_rate(bucket, name)
         asked.check_write(held.generation, held.metageneration)
@@ -211,9 +187,7 @@ class Objects:
     def compose(
         self, sources: Sequence[Source], bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions
     ) -> StoredObject:
-        """
-        Join up to 32 objects of one bucket into one, which has a component count and no md5Hash.
-        """
+        """Join up to 32 objects of one bucket into one, which has a component count and no md5Hash."""
         if not 1 <= len(sources) <= COMPOSE_LIMIT:
             raise invalid(f"The number of source components provided ({len(sources)}) must be 1 to 32.")
         parts = [self._source(source) for source in sources]
@@ -225,17 +199,13 @@ class Objects:
     def copy(
         self, source: Source, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions
     ) -> StoredObject:
-        """
-        Copy an object; fields given in *body* replace those of the source.
-        """
+        """Copy an object; fields given in *body* replace those of the source."""
         part = self._source(source)
         fields = {**part.fields, **_settable(without_nulls(body))}
         return self._joined([part], bucket, name, fields, asked, components=part.components)
 
     def page(self, bucket: str, query: Query) -> tuple[list[StoredObject], Page]:
-        """
-        Return one page of the bucket's objects in the order of their names.
-        """
+        """Return one page of the bucket's objects in the order of their names."""
         page = page_of(self._names.get(bucket, []), query)
         return [self._objects[bucket][name] for name in page.names], page
 
@@ -254,9 +224,7 @@ class Objects:
         *,
         components: int | None,
     ) -> StoredObject:
-        """
-        Write the bytes of *parts* one block at a time into a new object.
-        """
+        """Write the bytes of *parts* one block at a time into a new object."""
         self.check_write(bucket, name, asked)
         blob = uuid.uuid4().hex
         self._blobs.append(blob, b"")
@@ -266,9 +234,7 @@ class Objects:
         return self.adopt(bucket, name, blob, body, asked, components=components)
 
     def _keep(self, newer: StoredObject) -> StoredObject:
-        """
-        Save the record, which is the moment that the object changes, then drop the bytes it replaces.
-        """
+        """Save the record, which is the moment that the object changes, then drop the bytes it replaces."""
         self._blobs.save("object", f"{newer.bucket}/{newer.name}", newer.as_record())
         self._change(newer.bucket, newer.name)
         held = self._objects.setdefault(newer.bucket, {}).get(newer.name)

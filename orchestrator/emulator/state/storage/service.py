@@ -1,6 +1,4 @@
-"""
-The whole of Cloud Storage as one value: what a daemon or a simulation constructs.
-"""
+"""The whole of Cloud Storage as one value: what a daemon or a simulation constructs."""
 
 import threading
 from collections.abc import Collection
@@ -43,8 +41,6 @@ class Storage:
             backend.remove(orphan)
 
     def _next_generation(self) -> int:
-        """
-        Return a number larger than any before: microseconds, as the real ones look.
-        """
+        """Return a number larger than any before: microseconds, as the real ones look."""
         self._generation = max(self._generation + 1, int(self.clock.now() * 1_000_000))
         return self._generation

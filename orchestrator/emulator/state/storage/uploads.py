@@ -1,6 +1,4 @@
-"""
-Resumable uploads: bytes arrive in chunks, the session outlives a restart.
-"""
+"""Resumable uploads: bytes arrive in chunks, the session outlives a restart."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -18,9 +16,7 @@ _SESSION_SECONDS = 7 * 24 * 3600.0  # a session URL is good for one week
 
 @dataclass(frozen=True)
 class Session:
-    """
-    One resumable upload; its blob has the session's *id*. *done* is the record of the object it made.
-    """
+    """One resumable upload; its blob has the session's *id*. *done* is the record of the object it made."""
 
     id: str
     bucket: str
@@ -32,9 +28,7 @@ class Session:
 
 
 class Uploads:
-    """
-    Hold the sessions and feed finished ones to the objects.
-    """
+    """Hold the sessions and feed finished ones to the objects."""
 
     def __init__(self, clock: Clock, blobs: Blobs, objects: Objects) -> None:
         self._clock = clock
@@ -49,15 +43,11 @@ class Uploads:
             self._sessions[session.id] = replace(session, done=made.get(session.id, session.done))
 
     def ids(self) -> list[str]:
-        """
-        Return the ids of the sessions that are known.
-        """
+        """Return the ids of the sessions that are known."""
         return list(self._sessions)
 
     def start(self, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions) -> Session:
-        """
-        Open a session; raise 412 at once when *asked* cannot hold.
-        """
+        """Open a session; raise 412 at once when *asked* cannot hold."""
         self._objects.check_write(bucket, name, asked)
         self._drop_old()
         session = Session(uuid.uuid4().hex, bucket, name, dict(body), asked, self._clock.now())
@@ -65,9 +55,7 @@ class Uploads:
         return session
 
     def received(self, session_id: str) -> int:
-        """
-        Return how many bytes are kept; raise 404 for an unknown session.
-        """
+        """Return how many bytes are kept; raise 404 for an unknown session."""
         return self._blobs.size(self._session(session_id).id)
 
     def append(self, session_id: str, start: int, data: bytes) -> int:
@@ -94,9 +82,7 @@ class Uploads:
         self._parts[session_id].add(part)
 
     def join(self, session_id: str, parts: Sequence[int]) -> int:
-        """
-        Make the session's bytes of its *parts*, in this order; return how many. Raises 400 for a missing one.
-        """
+        """Make the session's bytes of its *parts*, in this order; return how many. Raises 400 for a missing one."""
         session = self._session(session_id)
         if session.done:
             return int(session.done["size"])
@@ -143,16 +129,12 @@ class Uploads:
         return made
 
     def finished(self, session_id: str) -> StoredObject | None:
-        """
-        Return the object as the session made it, or None while it is open.
-        """
+        """Return the object as the session made it, or None while it is open."""
         session = self._session(session_id)
         return StoredObject(**session.done) if session.done else None
 
     def cancel(self, session_id: str) -> None:
-        """
-        Close the session and drop its bytes; a finished one keeps its object.
-        """
+        """Close the session and drop its bytes; a finished one keeps its object."""
         session = self._session(session_id)
         self._forget(session_id)
         self._drop_parts(session_id)

@@ -1,6 +1,4 @@
-"""
-Buckets, objects and preconditions as values, and the merge that PATCH means.
-"""
+"""Buckets, objects and preconditions as values, and the merge that PATCH means."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ class Bucket:
     policies: list[Fields] = field(default_factory=list)
 
     def as_record(self) -> Fields:
-        """
-        Return the bucket as JSON for the backend.
-        """
+        """Return the bucket as JSON for the backend."""
         return {**vars(self)}
 
 
@@ -65,38 +61,28 @@ class StoredObject:
     fields: Fields = field(default_factory=dict)
 
     def as_record(self) -> Fields:
-        """
-        Return the object as JSON for the backend.
-        """
+        """Return the object as JSON for the backend."""
         return {**vars(self)}
 
 
 def etag(*numbers: int) -> str:
-    """
-    Return an opaque tag that changes with *numbers*.
-    """
+    """Return an opaque tag that changes with *numbers*."""
     return base64.b64encode("/".join(map(str, numbers)).encode()).decode()
 
 
 def rfc3339(seconds: float) -> str:
-    """
-    Return a time of the API, in UTC with milliseconds.
-    """
+    """Return a time of the API, in UTC with milliseconds."""
     text = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
 def without_nulls(body: Mapping[str, Any]) -> Fields:
-    """
-    Drop explicit nulls, which clients send for "not given".
-    """
+    """Drop explicit nulls, which clients send for "not given"."""
     return {k: without_nulls(v) if isinstance(v, dict) else v for k, v in body.items() if v is not None}
 
 
 def merged(old: Mapping[str, Any], patch: Mapping[str, Any]) -> Fields:
-    """
-    Apply a JSON merge patch (RFC 7386): null deletes, objects merge, all else replaces.
-    """
+    """Apply a JSON merge patch (RFC 7386): null deletes, objects merge, all else replaces."""
     new = {key: value for key, value in old.items() if patch.get(key, value) is not None}
     for key, value in patch.items():
         if isinstance(value, dict):
@@ -109,9 +95,7 @@ def merged(old: Mapping[str, Any], patch: Mapping[str, Any]) -> Fields:
 
 @dataclass(frozen=True)
 class Preconditions:
-    """
-    What must hold for a request; None means "not asked". A generation of 0 means "must not exist".
-    """
+    """What must hold for a request; None means "not asked". A generation of 0 means "must not exist"."""
 
     generation: int | None = None
     generation_not: int | None = None
@@ -119,16 +103,12 @@ class Preconditions:
     metageneration_not: int | None = None
 
     def check_write(self, generation: int, metageneration: int) -> None:
-        """
-        Raise 412 when a condition fails; both numbers are 0 for what does not exist.
-        """
+        """Raise 412 when a condition fails; both numbers are 0 for what does not exist."""
         if not self._holds(generation, metageneration) or not self._changed(generation, metageneration):
             raise known("precondition")
 
     def check_read(self, generation: int, metageneration: int) -> None:
-        """
-        Raise 412 when a match fails, and 304 when what was seen has not changed.
-        """
+        """Raise 412 when a match fails, and 304 when what was seen has not changed."""
         if not self._holds(generation, metageneration):
             raise known("precondition")
         if not self._changed(generation, metageneration):
