@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from orchestrator.cli.places import complete_name
-from orchestrator.cli.same_place import allow
+from orchestrator.app.same_place import allow
+from orchestrator.app.state_folders import complete_name
 from orchestrator.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -12,8 +12,8 @@ from orchestrator.advice.preflight.code import read_code
 from orchestrator.advice.preflight.interval import best_interval, lost_share
 from orchestrator.advice.preflight.rules import manual
 from orchestrator.advice.preflight.values import UNKNOWN
-from orchestrator.cli import source_facts
-from orchestrator.cli.source_facts import gather
+from orchestrator.app import source_facts
+from orchestrator.app.source_facts import gather
 
 MANUAL = Path(__file__).parents[2] / "docs" / "checks.md"
 

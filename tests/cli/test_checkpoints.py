@@ -6,7 +6,7 @@ import json
 import pytest
 
 from orchestrator.agent.manifest import Manifest, StoredFile, file_name, manifest_name
-from orchestrator.cli.wiring import Choice, Session
+from orchestrator.app.session import Choice, Session
 from tests.cli.cli_kit import document, here
 
 FILE = """\

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from orchestrator.cli.doctor_google import clock_ahead, find_login, gcloud_settings, side_by_side
+from orchestrator.app.doctor.google_facts import clock_ahead, find_login, gcloud_settings, side_by_side
 from orchestrator.domain.observation import Present, Unknown
 from orchestrator.errors import Retry
 from tests.cli.cli_kit import document, here
@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     # The service is a port of this computer where nobody listens: no test leaves it.
-    monkeypatch.setattr("orchestrator.cli.doctor_google.STORAGE", "http://127.0.0.1:9")
+    monkeypatch.setattr("orchestrator.app.doctor.google_facts.STORAGE", "http://127.0.0.1:9")
     return tmp_path / "w"
 
 

@@ -6,8 +6,8 @@ import urllib.request
 
 import pytest
 
-from orchestrator.cli import metrics
-from orchestrator.cli.metrics import COUNTERS, GAUGES, Metrics, metrics_table
+from orchestrator.app import metrics
+from orchestrator.app.metrics import COUNTERS, GAUGES, Metrics, metrics_table
 from orchestrator.emulator.options import free_ports
 from orchestrator.errors import UsageError
 from tests.cli.cli_kit import ROOT

@@ -5,8 +5,8 @@ from unittest.mock import patch
 
 import pytest
 
-from orchestrator.cli.places import RECORD_KEY
-from orchestrator.cli.wiring import Choice, Session
+from orchestrator.app.session import Choice, Session
+from orchestrator.app.state_folders import RECORD_KEY
 from orchestrator.domain.checksum import sealed, unsealed
 from orchestrator.domain.lease import Holder
 from orchestrator.domain.names import CURVE, LEASE, LEASE_WISH, STATUS

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.expired import _expired, remember
-from orchestrator.cli.holder import this_process
-from orchestrator.cli.places import state_folder
-from orchestrator.cli.quick import _may_be_over, keep_mark, seen_here
-from orchestrator.cli.wiring import Choice, Session
+from orchestrator.app.expired import _expired, remember
+from orchestrator.app.holder import this_process
+from orchestrator.app.quick import _may_be_over, keep_mark, seen_here
+from orchestrator.app.session import Choice, Session
+from orchestrator.app.state_folders import state_folder
 from orchestrator.domain.record import History, Span
 from orchestrator.domain.units import Duration
 from orchestrator.engine.published_status import Publisher
@@ -91,7 +91,7 @@ def test_it_imports_neither_clients_nor_the_file_reader(watched):
     assert "ago by the watcher (--fresh asks the cloud)" in done.stdout
     found = {m for m in json.loads(modules) if m != "google"}  # an installation may register the bare name
     assert not {m.split(".")[0] for m in found} & HEAVY
-    assert not {m for m in found if m.startswith(("orchestrator.google", "orchestrator.cli.wiring"))}
+    assert not {m for m in found if m.startswith(("orchestrator.google", "orchestrator.app.session"))}
 
 
 def test_it_answers_for_a_file_a_name_and_a_folder_below(watched, monkeypatch, capsys):

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from orchestrator.cli.selftest_looks import StepError, chips_seen
-from orchestrator.cli.selftest_scripts import CHIPS, facts
+from orchestrator.app.selftest.looks import StepError, chips_seen
+from orchestrator.app.selftest.scripts import CHIPS, facts
 from orchestrator.google import project_probe
 from tests.cli.cli_kit import stray_vm
 from tests.scenarios.desk import Desk

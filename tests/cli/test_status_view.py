@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.glance import aged
+from orchestrator.app.session import Choice
 from orchestrator.cli.commands.top import table
-from orchestrator.cli.glance import aged
 from orchestrator.cli.views.live_line import wanted
 from orchestrator.cli.views.redraw import news_line, repeat
 from orchestrator.cli.views.status import job_text, status_lines
-from orchestrator.cli.wiring import Choice
 from orchestrator.clock import VirtualClock
 from orchestrator.errors import AuthError, TransientError
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.cli import sidecar
+from orchestrator.app import sidecar
 from orchestrator.domain.ports import Host, RunResult
 from orchestrator.errors import HostKeyError, RemoteError, UsageError
 from orchestrator.ssh.host_keys import pinned

@@ -23,7 +23,7 @@ from unittest import mock
 
 import requests
 
-from orchestrator.cli.holder import gone, only_here, this_process
+from orchestrator.app.holder import gone, only_here, this_process
 from orchestrator.domain.ports import CloudAccount, PushResult, RunResult
 from orchestrator.engine import artifacts, atomic_files, journal, record_store
 from orchestrator.google.clients import Clients, CloudSettings

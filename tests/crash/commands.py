@@ -4,8 +4,8 @@ from collections import Counter
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+from orchestrator.app.expired import remember
 from orchestrator.cli.commands.up import _stop_on
-from orchestrator.cli.expired import remember
 from orchestrator.domain.lease import LIFE
 from orchestrator.engine.loop import raise_stockout
 from orchestrator.errors import LeaseHeldError

@@ -5,8 +5,8 @@ from io import StringIO
 from types import SimpleNamespace
 from unittest import mock
 
-from orchestrator.cli import places, wiring
-from orchestrator.cli.expired import sweep_expired
+from orchestrator.app import session, state_folders
+from orchestrator.app.expired import sweep_expired
 from tests.crash import commands
 from tests.crash.stage import HERE
 from tests.engine.engine_lab import PROJECT
@@ -65,8 +65,8 @@ def next_command(stage):
             return self._made.deployment
 
     with (
-        mock.patch.object(wiring, "Session", Opened),
-        mock.patch.object(places, "state_folder", return_value=here),
+        mock.patch.object(session, "Session", Opened),
+        mock.patch.object(state_folders, "state_folder", return_value=here),
         redirect_stderr(StringIO()),  # What it tells people is the same at hundreds of points.
     ):
         sweep_expired(other)

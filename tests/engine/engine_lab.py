@@ -11,7 +11,7 @@ from pathlib import Path
 
 from requests.adapters import BaseAdapter
 
-from orchestrator.cli.artifacts import as_wanted
+from orchestrator.app.artifacts import as_wanted
 from orchestrator.clock import SteadyClock, VirtualClock
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names

@@ -5,7 +5,7 @@ import hashlib
 import platform
 
 from orchestrator.agent.uv import PROGRAMS, object_name
-from orchestrator.cli import artifacts
+from orchestrator.app import artifacts
 from orchestrator.domain.spec import VmSpec
 from orchestrator.errors import TransientError
 from tests.engine.engine_lab import Lab, a_spec

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.cli.price_cache import body_of, cache_file, catalog_for
+from orchestrator.app.price_cache import body_of, cache_file, catalog_for
 from orchestrator.config.shipped_catalog import load_catalog, shipped_catalog, use_catalog
 from orchestrator.emulator.http.billing import billing_routes
 from orchestrator.emulator.http.errors import plain_error

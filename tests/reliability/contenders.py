@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.cli.holder import gone, only_here, this_process
+from orchestrator.app.holder import gone, only_here, this_process
 from orchestrator.clock import SystemClock
 from orchestrator.engine.lease_object import Lease
 from orchestrator.engine.record_store import Record

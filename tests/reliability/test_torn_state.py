@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.cli import console, expired
-from orchestrator.cli.holder import gone, this_process
+from orchestrator.app import expired
+from orchestrator.app.holder import gone, this_process
+from orchestrator.cli import console
 from orchestrator.config.adapter import dump, restore
 from orchestrator.domain.checksum import sealed
 from orchestrator.domain.lease import LIFE, Holder

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from io import StringIO
 from unittest.mock import patch
 
+from orchestrator.app.state_folders import RECORD_KEY
 from orchestrator.cli.main import run
-from orchestrator.cli.places import RECORD_KEY
 from tests.scenarios.town import Kill
 
 FILE = {

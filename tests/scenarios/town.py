@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import requests
 
-from orchestrator.cli import holder, wiring
+from orchestrator.app import holder, session
 from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import CloudAccount
 from orchestrator.emulator.http.compute import compute_routes
@@ -207,10 +207,10 @@ class Town:
             for where, what, stand_in in (
                 (atomic_files.os, "fsync", lambda _: None),
                 *QUICK,
-                (wiring, "SystemClock", lambda: DeskClock(self)),
-                (wiring, "this_process", self._introduced),
-                (wiring, "gone", self._gone),
-                (wiring.Session, "ssh", property(lambda _: Ssh(self))),
+                (session, "SystemClock", lambda: DeskClock(self)),
+                (session, "this_process", self._introduced),
+                (session, "gone", self._gone),
+                (session.Session, "ssh", property(lambda _: Ssh(self))),
                 (lease_object.Lease, "renewing", renewing),
                 (factory, "open_cloud", opened(factory.open_cloud)),
             ):

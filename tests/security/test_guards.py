@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import click
 import pytest
 
-from orchestrator.cli import same_place
-from orchestrator.cli.places import KEPT, state_folder
-from orchestrator.cli.same_place import ACCOUNT, OVERRIDE, check_place, keep_account
+from orchestrator.app import same_place
+from orchestrator.app.same_place import ACCOUNT, OVERRIDE, check_place, keep_account
+from orchestrator.app.state_folders import KEPT, state_folder
 from orchestrator.config.starter import RECIPES, init_text
 from orchestrator.domain.observation import Absent
 from orchestrator.domain.plan import Outcome
@@ -86,7 +86,7 @@ def test_what_has_gone_elsewhere_is_no_obstacle(here):
 
 def test_the_guard_stands_before_every_command_that_acts(here, tmp_path):
     """`alone` calls it, which all of them go through."""
-    from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.app.session import Choice, Session
 
     (tmp_path / "tpuctl.yaml").write_text(
         "name: demo\nproject: project-b\ntpu: {type: v5litepod-8, zones: [europe-west4-b]}\n"

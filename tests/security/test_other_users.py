@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from orchestrator.cli import support_parts
+from orchestrator.app import support
 from orchestrator.domain.names import FETCHED
 from orchestrator.engine import fetch
 from orchestrator.errors import UsageError
@@ -69,7 +69,7 @@ def test_no_story_of_a_bug_is_a_name_for_another_file(tmp_path, monkeypatch):
     (tmp_path / "tpuctl-bug-2.txt").symlink_to(tmp_path / "key")
     os.mkfifo(tmp_path / "tpuctl-bug-3.txt")
     (tmp_path / "tpuctl-bug-4.txt").write_text("a story")
-    assert [path.name for path in support_parts._bugs()] == ["tpuctl-bug-4.txt"]
+    assert [path.name for path in support._bugs()] == ["tpuctl-bug-4.txt"]
 
 
 @pytest.mark.parametrize(("made", "kept"), [(0o755, 0o700), (0o775, 0o770)])

@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 
 from orchestrator import modules
-from orchestrator.cli.stage import Stage
+from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.emulator.machines.apt_standin import install_apt
 from orchestrator.emulator.machines.standin import install_stand_ins
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from orchestrator.cli import support_parts
+from orchestrator.app import support
 from orchestrator.domain.events import Event
 from orchestrator.domain.ports import StoredObject
 from orchestrator.emulator.state.storage.values import Preconditions
@@ -121,18 +121,18 @@ def test_no_secret_is_in_the_archive(town, desk, tmp_path):
 
 def test_the_logs_of_made_up_workers_are_held_up_to_a_bound(monkeypatch):
     """Fewer lines of each then, and none is cut: half a secret would not be known for one."""
-    monkeypatch.setattr(support_parts, "ALL_LINES", 100_000)
+    monkeypatch.setattr(support, "ALL_LINES", 100_000)
     logs = {
         f"logs/g1/w{worker}/000001.log": b"".join(b"%d %s\n" % (n, b"x" * 90) for n in range(100))
         for worker in range(60)
     }
-    long = b"y" * (support_parts.LONGEST_LINE + 1)
+    long = b"y" * (support.LONGEST_LINE + 1)
     logs["logs/g2/w0/000001.log"] = b"%s\n%s\rlast\r\n" % (long, long)
     store = SimpleNamespace(
         list=lambda _prefix: [StoredObject(name, len(data), 1, 1.0) for name, data in logs.items()],
         read=lambda name, start, _most: StoredObject(name, 0, 1, 1.0, logs[name][start:]),
     )
-    lines = support_parts._logs(SimpleNamespace(store=store)).splitlines()
+    lines = support._logs(SimpleNamespace(store=store)).splitlines()
     assert sum(map(len, lines)) <= 100_000
     assert {line.split()[0] for line in lines} == {f"w{worker}" for worker in range(60)}
     assert {line.split()[2] for line in lines if line.startswith("w59 ")} >= {"98", "99"}

@@ -1,6 +1,6 @@
 """`watch` at the terminal: what cannot be drawn is told, and costs nobody else the news."""
 
-from orchestrator.cli import publish
+from orchestrator.app import publish
 from orchestrator.cli.commands.notify import Notifier
 from orchestrator.cli.views import job_progress
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from orchestrator.agent import expire, gang, outcome
-from orchestrator.cli import expired
+from orchestrator.app import expired
 from orchestrator.domain import names
 from orchestrator.domain import record as history
 from orchestrator.domain.observation import Claim, Phase, Present

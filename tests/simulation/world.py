@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from google.api_core.retry import retry_base, retry_unary
 
-from orchestrator.cli.artifacts import ended, want
+from orchestrator.app.artifacts import ended, want
 from orchestrator.clock import SteadyClock
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
@@ -237,7 +237,7 @@ class Ears:
 
 
 class Controller:
-    """One process of tpuctl for one deployment: what `cli/wiring.py` puts together."""
+    """One process of tpuctl for one deployment: what `app/session.py` puts together."""
 
     def __init__(self, world, spec, process: Process, command, *, forgiving=False):
         self.world, self.spec, self.process = world, spec, process

@@ -17,10 +17,10 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     Needs no credentials and no network, and starts nothing. Leaves with 2 when a finding says stop.
     """
     from orchestrator.advice.preflight.rules import preflight
-    from orchestrator.cli.source_facts import gather
-    from orchestrator.cli.source_folder import source_folder
+    from orchestrator.app.session import Choice, read_spec
+    from orchestrator.app.source_facts import gather
+    from orchestrator.app.source_folder import source_folder
     from orchestrator.cli.views import check
-    from orchestrator.cli.wiring import Choice, read_spec
     from orchestrator.config.shipped_catalog import load_catalog
     from orchestrator.ssh.local_data import size_of
 

@@ -27,9 +27,9 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
 
     Changes nothing. With --verify it leaves with status 1 when a complete one is not as it was saved.
     """
+    from orchestrator.app.session import Choice, Session
     from orchestrator.cli.console import print_json
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice, Session
     from orchestrator.engine.checkpoints import read_checkpoints
     from orchestrator.engine.unclaimed import read_unclaimed
     from orchestrator.errors import NotFoundError

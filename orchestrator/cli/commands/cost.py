@@ -8,7 +8,7 @@ import click
 from orchestrator.cli.options import deployment_options, name_argument
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
     from orchestrator.pricing.spending import Kept, Spending
 
 
@@ -25,12 +25,12 @@ def command(
     An estimate from the price tables, not a bill. Of storage it counts what the bucket holds now, since it
     was written; deleted files, requests and traffic are not in it, nor an adopted bucket.
     """
+    from orchestrator.app.expired import sweep_expired
+    from orchestrator.app.known import open_session
+    from orchestrator.app.session import Choice
     from orchestrator.cli.console import print_json
-    from orchestrator.cli.expired import sweep_expired
-    from orchestrator.cli.known import open_session
     from orchestrator.cli.views import cost
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice
 
     printer = EventPrinter()
     session = open_session(Choice(file, settings, cloud, as_json), name, printer)
@@ -44,7 +44,7 @@ def command(
 
 
 def _spent(session: "Session") -> "tuple[Spending, int]":
-    from orchestrator.cli.glance import glance
+    from orchestrator.app.glance import glance
     from orchestrator.domain.observation import Present
     from orchestrator.engine.heartbeats import read_heartbeats
     from orchestrator.pricing.spending import spending

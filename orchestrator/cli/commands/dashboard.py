@@ -24,12 +24,12 @@ def command(
     It is served at 127.0.0.1 only, to whoever has the token in the printed address. Nothing can be changed
     through it, and nothing runs on afterwards. NAME is a deployment that this computer has brought up.
     """
+    from orchestrator.app.expired import sweep_expired
+    from orchestrator.app.known import open_session
+    from orchestrator.app.session import Choice
     from orchestrator.cli.commands.report import Memory, facts_of
     from orchestrator.cli.console import print_json, say
-    from orchestrator.cli.expired import sweep_expired
-    from orchestrator.cli.known import open_session
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice
     from orchestrator.report.page import page
 
     try:

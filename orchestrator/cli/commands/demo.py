@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     import subprocess
 
-    from orchestrator.cli.stage import Stage
+    from orchestrator.app.rehearsal.stage import Stage
 
 EXAMPLE = "numpy-lm"
 LIMIT = 240.0
@@ -33,7 +33,7 @@ def command(keep: bool, hosts: str) -> None:
     kills are SIGKILL. One preemption comes with notice, one without. It takes about a minute, needs no
     account and leaves nothing behind.
     """
-    from orchestrator.cli.stage import Stage, interruptible
+    from orchestrator.app.rehearsal.stage import Stage, interruptible
 
     folder = Path(tempfile.mkdtemp(prefix="tpuctl-demo-"))
     stage = Stage(folder, folder / "work")
@@ -55,7 +55,7 @@ def command(keep: bool, hosts: str) -> None:
 
 def clear(stage: "Stage") -> list[str]:
     """Remove the local cloud and the folder whatever happened; say and return what is left."""
-    from orchestrator.cli.stage import undisturbed
+    from orchestrator.app.rehearsal.stage import undisturbed
 
     with undisturbed():
         stage.clear()

@@ -10,7 +10,7 @@ from orchestrator.cli.options import deployment_options
 
 if TYPE_CHECKING:
     from orchestrator.advice.doctor.facts import Facts
-    from orchestrator.cli.wiring import Choice
+    from orchestrator.app.session import Choice
 
 
 @click.command("doctor")
@@ -24,12 +24,12 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     something is wrong.
     """
     from orchestrator.advice.doctor.rules import examine, healthy
-    from orchestrator.cli.doctor_computer import look_at_computer
-    from orchestrator.cli.doctor_fix import mend
-    from orchestrator.cli.doctor_local import look_at_local
+    from orchestrator.app.doctor.computer_facts import look_at_computer
+    from orchestrator.app.doctor.fixes import mend
+    from orchestrator.app.doctor.local_facts import look_at_local
+    from orchestrator.app.session import Choice
     from orchestrator.cli.views import doctor
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice
 
     choice = Choice(file, settings, cloud, as_json)
     with EventPrinter():
@@ -46,10 +46,10 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
 def gather(choice: "Choice") -> "Facts":
     """Return what this computer and the chosen cloud show; nothing is changed or started."""
     from orchestrator.advice.doctor.facts import Facts
-    from orchestrator.cli.doctor_computer import look_at_computer
-    from orchestrator.cli.doctor_file import look_at_file
-    from orchestrator.cli.doctor_google import look_at_google
-    from orchestrator.cli.doctor_local import look_at_local
+    from orchestrator.app.doctor.computer_facts import look_at_computer
+    from orchestrator.app.doctor.file_facts import look_at_file
+    from orchestrator.app.doctor.google_facts import look_at_google
+    from orchestrator.app.doctor.local_facts import look_at_local
 
     file = look_at_file(choice)
     google = look_at_google(choice, file.spec)

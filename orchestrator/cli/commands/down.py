@@ -8,7 +8,7 @@ import click
 from orchestrator.cli.options import confirm, confirm_name, deployment_options, must_answer, yes_option
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
     from orchestrator.domain.observation import Node, Vm
     from orchestrator.engine.delete import Left, Sweep
     from orchestrator.errors import LeaseHeldError
@@ -35,10 +35,10 @@ def command(
 
     It can be run again at any time, and finds its resources by label even without a record.
     """
-    from orchestrator.cli.expired import sweep_expired
+    from orchestrator.app.expired import sweep_expired
+    from orchestrator.app.session import Choice, Session
     from orchestrator.cli.leaving import leaving
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice, Session
     from orchestrator.engine.delete import Sweep
 
     must_answer(yes=yes)

@@ -28,10 +28,10 @@ def command(
     """
     import shlex
 
+    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.workers import the_vm, worker_hosts
     from orchestrator.cli.console import print_json
-    from orchestrator.cli.machines import the_vm, worker_hosts
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice, Session
 
     session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
     hosts = [the_vm(session)] if on_vm else worker_hosts(session)

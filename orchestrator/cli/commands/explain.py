@@ -10,8 +10,8 @@ from orchestrator.cli.options import deployment_options, name_argument
 
 if TYPE_CHECKING:
     from orchestrator.advice.explain.values import Entry, Explanation, Seen, Watching
-    from orchestrator.cli.glance import Glance
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.glance import Glance
+    from orchestrator.app.session import Session
 
 JOURNAL_BYTES = 64 << 10
 """How much of the end of the local journal is read."""
@@ -28,12 +28,12 @@ def command(
 
     NAME is a deployment that this computer has brought up; without it, the one of the deployment file.
     """
+    from orchestrator.app.expired import sweep_expired
+    from orchestrator.app.known import open_session
+    from orchestrator.app.session import Choice
     from orchestrator.cli.console import print_json
-    from orchestrator.cli.expired import sweep_expired
-    from orchestrator.cli.known import open_session
     from orchestrator.cli.views import explain as explain_view
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice
 
     printer = EventPrinter()
     session = open_session(Choice(file, settings, cloud, as_json), name, printer)
@@ -49,7 +49,7 @@ def command(
 def explained(session: "Session") -> "Explanation":
     """Look once, and return why the deployment is in the state that was seen."""
     from orchestrator.advice.explain.explain import explain
-    from orchestrator.cli.glance import glance
+    from orchestrator.app.glance import glance
 
     return explain(_seen(session, glance(session)))
 
@@ -63,7 +63,7 @@ def _seen(session: "Session", looked: "Glance") -> "Seen":
 
 def _watching(session: "Session", looked: "Glance") -> "Watching | None":
     from orchestrator.advice.explain.values import Watching
-    from orchestrator.cli.glance import holder_of
+    from orchestrator.app.glance import holder_of
 
     held = holder_of(session, looked.world)
     if held is None:

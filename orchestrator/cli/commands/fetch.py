@@ -8,7 +8,7 @@ import click
 from orchestrator.cli.options import deployment_options, name_argument, output_option
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
     from orchestrator.engine.checkpoints import StoredCheckpoint
     from orchestrator.engine.fetch import Parcel
 
@@ -35,12 +35,12 @@ def command(
     before it lets a machine go. NAME is a deployment that this computer has brought up; without it, the one
     of the deployment file.
     """
+    from orchestrator.app.known import open_session
+    from orchestrator.app.session import Choice
     from orchestrator.cli.commands.checkpoints import size_text
     from orchestrator.cli.console import print_json, say
-    from orchestrator.cli.known import open_session
     from orchestrator.cli.leaving import leaving
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice
     from orchestrator.engine.fetch import fetch
 
     _check(step, incarnation, unclaimed=unclaimed)

@@ -12,7 +12,7 @@ from orchestrator.cli.options import deployment_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
 
 FOLLOW_SECONDS = 2.0
 
@@ -29,8 +29,8 @@ def command(
     all_workers: bool, raw: bool, controller: bool,
 ) -> None:  # fmt: skip
     """Print the job's log from the bucket: it outlives the machines that wrote it."""
+    from orchestrator.app.session import Choice, Session
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice, Session
 
     session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
     session.only_looks = True

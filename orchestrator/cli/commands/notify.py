@@ -11,7 +11,7 @@ from orchestrator.cli.options import deployment_options
 from orchestrator.errors import TpuctlError, UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
     from orchestrator.domain.spec import Spec
     from orchestrator.engine.outbox import Postman
     from orchestrator.engine.receivers import Apprise, Hook, Webhook
@@ -32,8 +32,8 @@ def command() -> None:
 @deployment_options
 def test(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool) -> None:
     """Send a made-up event to everybody at once, and say who took it. Leaves with 1 when somebody did not."""
+    from orchestrator.app.session import Choice, read_spec
     from orchestrator.cli.console import print_json
-    from orchestrator.cli.wiring import Choice, read_spec
     from orchestrator.clock import SystemClock
     from orchestrator.engine.receivers import try_all
     from orchestrator.planning.notices import Notice

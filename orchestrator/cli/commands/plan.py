@@ -9,7 +9,7 @@ from orchestrator.cli.options import deployment_options
 from orchestrator.errors import TpuctlError
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Choice
+    from orchestrator.app.session import Choice
     from orchestrator.domain.plan import Plan
 
 CHANGES = 2
@@ -43,7 +43,7 @@ def command(
     For a deployment that this computer has brought up it looks at what exists. Before that, and with
     --offline, it shows `up` from nothing, and needs no credentials and no network, so it can run in CI.
     """
-    from orchestrator.cli.wiring import Choice
+    from orchestrator.app.session import Choice
 
     if offline and out is not None:
         raise click.UsageError("--out looks at what exists, so --offline does not go with it")
@@ -58,13 +58,13 @@ def command(
 
 
 def _shown(choice: "Choice", out: Path | None, *, scripts: bool, offline: bool) -> "Plan":
-    from orchestrator.cli.places import is_known
-    from orchestrator.cli.wiring import read_spec
+    from orchestrator.app.session import read_spec
+    from orchestrator.app.state_folders import is_known
 
     if out is None and (offline or not is_known(choice.cloud, read_spec(choice)[1].name)):
-        from orchestrator.cli.preview import preview
+        from orchestrator.app.preview import preview
 
         return preview(choice, scripts=scripts)
-    from orchestrator.cli.plan_file import look_ahead
+    from orchestrator.app.plan_file import look_ahead
 
     return look_ahead(choice, out, scripts=scripts)

@@ -31,8 +31,8 @@ def refresh(project: str | None, cloud: str, as_json: bool) -> None:
     """
     from datetime import datetime, timezone
 
+    from orchestrator.app.price_cache import body_of, cache_file
     from orchestrator.cli.console import print_json, say
-    from orchestrator.cli.price_cache import body_of, cache_file
     from orchestrator.engine.atomic_files import write_atomically
     from orchestrator.errors import NotFoundError
     from orchestrator.google.billing_catalog import read_skus

@@ -11,8 +11,8 @@ from orchestrator.cli.options import deployment_options
 from orchestrator.domain.plan import Kind
 
 if TYPE_CHECKING:
+    from orchestrator.app.session import Session
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Session
     from orchestrator.domain.observation import World
     from orchestrator.domain.plan import Plan
     from orchestrator.domain.record import History
@@ -51,13 +51,13 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     No machine is made or deleted. While the TPU is being replaced, the new code is kept in the bucket and the
     next machine takes it. A `tpuctl watch` steps aside meanwhile, and goes on with the new code.
     """
-    from orchestrator.cli.artifacts import build_artifacts
+    from orchestrator.app.artifacts import build_artifacts
+    from orchestrator.app.expired import remember, sweep_expired
+    from orchestrator.app.job_data import check_sources, read_data, say_what_is_sent, send_data
+    from orchestrator.app.session import Choice, Session
     from orchestrator.cli.console import print_json, say
-    from orchestrator.cli.expired import remember, sweep_expired
-    from orchestrator.cli.job_data import check_sources, read_data, say_what_is_sent, send_data
     from orchestrator.cli.leaving import leaving
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice, Session
     from orchestrator.domain.lease import PUSH
     from orchestrator.planning.job import job_digest
 
@@ -120,7 +120,7 @@ def _must_run(session: "Session") -> None:
 
 def _plan(session: "Session", wanted: Wanted) -> list[str]:
     """Return in words what a push does; nothing when all machines have what is wanted."""
-    from orchestrator.cli.glance import glance
+    from orchestrator.app.glance import glance
     from orchestrator.planning.decide import decide
 
     seen = glance(session)
@@ -157,7 +157,7 @@ def _restart(world: "World") -> str:
 
 
 def _with(history: "History", wanted: Wanted, now: float) -> "History":
-    from orchestrator.cli.artifacts import want
+    from orchestrator.app.artifacts import want
 
     return want(history, wanted.bundle, wanted.agent, wanted.job, now)
 

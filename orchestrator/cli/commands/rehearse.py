@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from orchestrator.advice.rehearsal.life import Blow, Kill, Life
     from orchestrator.advice.rehearsal.moments import Moment
     from orchestrator.advice.rehearsal.verdict import Verdict
-    from orchestrator.cli.evidence import Evidence
-    from orchestrator.cli.stage import Stage
+    from orchestrator.app.rehearsal.evidence import Evidence
+    from orchestrator.app.rehearsal.stage import Stage
 
 KILLS = ("notice", "kill", "save", "restore", "twice", "vm")
 POLL = "watch.poll=1s"
@@ -68,9 +68,9 @@ def command(
     last lines are shown and its local cloud is kept to look at.
     """  # noqa: D301 (click reads the character, so the text cannot be raw)
     from orchestrator.advice.rehearsal.life import Kill
+    from orchestrator.app.rehearsal.stage import Stage, interruptible
     from orchestrator.cli.commands.demo import clear
     from orchestrator.cli.commands.secret import lend_secrets
-    from orchestrator.cli.stage import Stage, interruptible
     from orchestrator.config.load import FILE_NAME, find
     from orchestrator.errors import UsageError
 
@@ -162,8 +162,8 @@ class Rehearsal:
 
         Raise Exit with a command's code when it ended for another reason than the deployment's end.
         """
-        from orchestrator.cli.blows import Blows, JobOverError
-        from orchestrator.cli.evidence import Evidence
+        from orchestrator.app.rehearsal.blows import Blows, JobOverError
+        from orchestrator.app.rehearsal.evidence import Evidence
 
         stage = self._stage
         code = stage.call("up", *stage.flags)

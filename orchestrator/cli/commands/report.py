@@ -10,7 +10,7 @@ from orchestrator.cli.options import deployment_options, name_argument, output_o
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
     from orchestrator.domain.observation import Heartbeat
     from orchestrator.domain.ports import Store
     from orchestrator.report.curve import Losses
@@ -31,11 +31,11 @@ def command(
     The page holds everything itself and needs no network. NAME is a deployment that this computer has brought
     up; without it, the one of the deployment file.
     """
+    from orchestrator.app.expired import sweep_expired
+    from orchestrator.app.known import open_session
+    from orchestrator.app.session import Choice
     from orchestrator.cli.console import print_json, say
-    from orchestrator.cli.expired import sweep_expired
-    from orchestrator.cli.known import open_session
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice
     from orchestrator.engine.atomic_files import write_atomically
     from orchestrator.report.page import page
 
@@ -73,7 +73,7 @@ def facts_of(session: "Session", memory: Memory | None = None) -> "Facts":
 
     *memory* is for who looks again.
     """
-    from orchestrator.cli.glance import body_of, glance, holder_of
+    from orchestrator.app.glance import body_of, glance, holder_of
     from orchestrator.cli.views.summary import summary_of
     from orchestrator.domain.observation import Present
     from orchestrator.engine.event_log import read_events

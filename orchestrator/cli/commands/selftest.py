@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orchestrator.advice.selftest.compare import Difference
     from orchestrator.advice.selftest.limits import Limits
     from orchestrator.advice.selftest.recording import Recording
-    from orchestrator.cli.selftest_steps import Run
+    from orchestrator.app.selftest.steps import Run
 
 
 @click.command("selftest")
@@ -54,7 +54,7 @@ def command(
     steps worked, 1 when one failed or a comparison found differences, 5 when something is left.
     """
     from orchestrator.advice.selftest.compare import Topic, differences
-    from orchestrator.cli.selftest_steps import Run
+    from orchestrator.app.selftest.steps import Run
 
     theirs = _read(compare) if compare else None
     if theirs is not None:
@@ -105,8 +105,8 @@ def _agreed(run: "Run", budget: float, seconds: float, *, yes: bool) -> "Limits"
 
 def _all_of_it(run: "Run", found: "Limits", budget: float) -> tuple[list[str], bool]:
     """Run the steps; whatever happens, delete everything and look. Return what is left, and whether Ctrl-C came."""
+    from orchestrator.app.rehearsal.stage import interruptible, undisturbed
     from orchestrator.cli.console import say
-    from orchestrator.cli.stage import interruptible, undisturbed
 
     interrupted = False
     # What the commands in it print is talk here: the answer is what becomes of all of them.
@@ -125,8 +125,8 @@ def _all_of_it(run: "Run", found: "Limits", budget: float) -> tuple[list[str], b
 
 def _clean_up_before(cloud: str) -> None:
     """Take down what a killed self-test of this computer has left."""
+    from orchestrator.app.selftest.steps import earlier, take_down
     from orchestrator.cli.console import say
-    from orchestrator.cli.selftest_steps import earlier, take_down
     from orchestrator.errors import LeftoverError
 
     for folder in earlier(cloud):

@@ -19,9 +19,9 @@ def command(
     """Open a shell, or run one command. The machine must show the host key that the cloud's API reports."""
     import shlex
 
-    from orchestrator.cli.machines import the_vm, worker_hosts
+    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.workers import the_vm, worker_hosts
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice, Session
     from orchestrator.errors import UsageError
 
     session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))

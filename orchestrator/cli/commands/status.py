@@ -9,7 +9,7 @@ from orchestrator.cli.console import put
 from orchestrator.cli.options import deployment_options, name_argument
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.app.session import Choice, Session
     from orchestrator.engine.published_copy import Snapshot
 
 EVERY = 5.0
@@ -33,8 +33,8 @@ def command(
     --fresh, the cloud is asked. NAME is a deployment that this computer has brought up; without it, the one
     of the deployment file, and without a file all that are known here.
     """
+    from orchestrator.app.quick import seen_here
     from orchestrator.cli.console import print_json
-    from orchestrator.cli.quick import seen_here
 
     found = None if watch or fresh or settings else seen_here(cloud, file, name)
     if found is not None:
@@ -56,11 +56,11 @@ def _look(
     wide: bool, fresh: bool,
 ) -> dict[str, Any] | None:  # fmt: skip
     """Judge the file and look; None when what there is has been shown on the way."""
-    from orchestrator.cli.expired import sweep_expired
-    from orchestrator.cli.known import open_session
-    from orchestrator.cli.quick import keep_mark
+    from orchestrator.app.expired import sweep_expired
+    from orchestrator.app.known import open_session
+    from orchestrator.app.quick import keep_mark
+    from orchestrator.app.session import Choice
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice
 
     choice = Choice(file, settings, cloud, as_json)
     if name is None and _no_file(choice):
@@ -85,7 +85,7 @@ def _look(
 
 def newest(session: "Session", *, fresh: bool = False) -> dict[str, Any]:
     """Return the status that the watcher has published, else what the cloud shows; *fresh* asks the cloud."""
-    from orchestrator.cli.glance import look
+    from orchestrator.app.glance import look
 
     found = None if fresh else published_status(session)
     if found is not None:
@@ -95,7 +95,7 @@ def newest(session: "Session", *, fresh: bool = False) -> dict[str, Any]:
 
 
 def _aged(found: "Snapshot") -> dict[str, Any]:
-    from orchestrator.cli.glance import aged
+    from orchestrator.app.glance import aged
 
     by = found.body["loop"]
     return aged(found.body, found.age, "the loop on the VM" if by["where"] == "vm" else "the watcher")
@@ -128,7 +128,7 @@ def shown(body: dict[str, Any], cloud: str, *, wide: bool) -> list[str]:
 
 def _no_file(choice: "Choice") -> bool:
     """Say whether there is no deployment file, but this computer knows deployments."""
-    from orchestrator.cli.places import kept_files
+    from orchestrator.app.state_folders import kept_files
     from orchestrator.config.find import find
     from orchestrator.errors import UsageError
 

@@ -16,7 +16,7 @@ from orchestrator.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.cli.support_parts import Collection
+    from orchestrator.app.support import Collection
 
 
 @click.command("support")
@@ -35,9 +35,9 @@ def command(
     masked; names of projects, buckets, machines and people are not, so look before you give it away. What
     cannot be read is left out and named. NAME is a deployment that this computer has brought up.
     """
+    from orchestrator.app.session import Choice
+    from orchestrator.app.support import collect
     from orchestrator.cli.console import print_json, say
-    from orchestrator.cli.support_parts import collect
-    from orchestrator.cli.wiring import Choice
 
     must_answer(yes=yes)
     path = output or Path(f"tpuctl-support-{time.strftime('%Y%m%d-%H%M%S')}.zip")

@@ -11,7 +11,7 @@ from orchestrator.cli.options import cloud_option, json_option
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.app.session import Choice, Session
     from orchestrator.google.node_list import ZoneLists
 
 LOOKS = 8
@@ -31,7 +31,7 @@ def command(cloud: str, as_json: bool, once: bool) -> None:
 
     The last look of a watcher is shown where there is one; otherwise the cloud is asked. Ctrl-C ends it.
     """
-    from orchestrator.cli.wiring import Choice
+    from orchestrator.app.session import Choice
 
     show_all(Choice(None, (), cloud, as_json), watch=not once)
 
@@ -72,7 +72,7 @@ def rows_of(choice: "Choice", sessions: "dict[str, Session]", lists: "ZoneLists"
 
     All of them share *lists*: a zone is listed once for all that look at the same moment.
     """
-    from orchestrator.cli.places import kept_files
+    from orchestrator.app.state_folders import kept_files
 
     with ThreadPoolExecutor(max_workers=LOOKS) as pool:
         return list(pool.map(lambda path: _row(path, choice, sessions, lists), kept_files(choice.cloud)))
@@ -92,8 +92,8 @@ def _row(
 
 
 def _session(path: "Path", choice: "Choice", sessions: "dict[str, Session]", lists: "ZoneLists") -> "Session":
-    from orchestrator.cli.known import spec_in
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.known import spec_in
+    from orchestrator.app.session import Session
 
     key = str(path)
     if key not in sessions:

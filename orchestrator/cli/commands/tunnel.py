@@ -31,9 +31,9 @@ def command(
     tensorboard and jupyter are those of `sidecars:` in the deployment file. The tunnel stands until Ctrl-C
     and comes back when the machine was replaced.
     """
+    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.sidecar import Service, find_service, keep_open
     from orchestrator.cli.console import print_json, say
-    from orchestrator.cli.sidecar import Service, find_service, keep_open
-    from orchestrator.cli.wiring import Choice, Session
     from orchestrator.ssh.tunnel import HERE, Tunnel, port_here
 
     session = Session(Choice(file, settings, cloud, as_json), lambda _: None)

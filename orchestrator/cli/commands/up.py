@@ -10,8 +10,8 @@ from orchestrator.cli.options import deployment_options
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
+    from orchestrator.app.session import Choice, Session
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice, Session
     from orchestrator.engine.apply import Failure
     from orchestrator.engine.reconcile import Pass
     from orchestrator.planning.approval import Approved
@@ -39,7 +39,7 @@ def command(
     leaves; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out F`: exactly that is done,
     or nothing, when something has moved since.
     """
-    from orchestrator.cli.wiring import Choice
+    from orchestrator.app.session import Choice
 
     choice = Choice(file, settings, cloud, as_json)
     if dry_run and plan:
@@ -47,7 +47,7 @@ def command(
             "--dry-run does not go with a plan", hint="tpuctl plan", unchanged="nothing was changed"
         )
     if dry_run:
-        from orchestrator.cli.preview import preview
+        from orchestrator.app.preview import preview
 
         preview(choice, scripts=False)
         return
@@ -82,18 +82,18 @@ class Goal(Enum):
 
 def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None, goal: Goal = Goal.JOB) -> None:
     """Run passes until *goal* is reached; with *plan*, do nothing beyond that file."""
-    from orchestrator.cli.expired import sweep_expired
-    from orchestrator.cli.job_data import (
+    from orchestrator.app.expired import sweep_expired
+    from orchestrator.app.job_data import (
         bucket_is_there,
         check_sources,
         read_data,
         say_what_is_sent,
         send_data,
     )
+    from orchestrator.app.plan_file import open_approved
+    from orchestrator.app.session import Session
     from orchestrator.cli.leaving import leaving
-    from orchestrator.cli.plan_file import open_approved
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Session
     from orchestrator.domain.plan import Kind, Outcome
     from orchestrator.engine.loop import raise_hopeless, raise_outcome, raise_stockout
     from orchestrator.engine.reconcile import Pass
@@ -173,10 +173,10 @@ def _want(
 
     With *waits* there is no bucket for the data yet: it is made, and the data sent, before the machines.
     """
-    from orchestrator.cli.artifacts import as_wanted, build_artifacts, ended
-    from orchestrator.cli.expired import remember
-    from orchestrator.cli.job_data import first_bucket, send_data
-    from orchestrator.cli.plan_file import check
+    from orchestrator.app.artifacts import as_wanted, build_artifacts, ended
+    from orchestrator.app.expired import remember
+    from orchestrator.app.job_data import first_bucket, send_data
+    from orchestrator.app.plan_file import check
     from orchestrator.engine.heartbeats import read_heartbeats
 
     bundle, agent = build_artifacts(session, sets)

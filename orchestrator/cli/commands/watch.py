@@ -10,9 +10,9 @@ from orchestrator.cli.options import deployment_options
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.cli.metrics import Metrics
+    from orchestrator.app.metrics import Metrics
+    from orchestrator.app.session import Choice, Session
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Choice, Session
     from orchestrator.engine.reconcile import Pass
     from orchestrator.errors import LeaseHeldError
 
@@ -45,7 +45,7 @@ def command(
     VM and this computer is not needed. Other commands go first: the loop there waits until they have ended.
     `tpuctl push` goes first here too. --metrics is for Prometheus (docs/metrics.md).
     """
-    from orchestrator.cli.wiring import Choice
+    from orchestrator.app.session import Choice
 
     choice = Choice(file, settings, cloud, as_json)
     if stop and not on_vm:
@@ -57,9 +57,9 @@ def command(
 
 
 def _on_vm(choice: "Choice", *, stop: bool) -> None:
-    from orchestrator.cli.on_vm import hand_over, take_back
+    from orchestrator.app.loop_on_vm import hand_over, take_back
+    from orchestrator.app.session import Session
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Session
 
     session = Session(choice, EventPrinter())
     take_back(session) if stop else hand_over(session)
@@ -81,13 +81,13 @@ def _begin(session: "Session", *, loop: bool) -> None:
 
 def _watch(choice: "Choice", port: int | None, *, loop: bool) -> None:
     """Run the loop until the deployment has ended; *loop* says that this is the one on the VM."""
+    from orchestrator.app.expired import sweep_expired
+    from orchestrator.app.loop_on_vm import over
+    from orchestrator.app.metrics import Metrics
+    from orchestrator.app.session import Session
     from orchestrator.cli.console import print_json, say
-    from orchestrator.cli.expired import sweep_expired
-    from orchestrator.cli.metrics import Metrics
-    from orchestrator.cli.on_vm import over
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.cli.views.summary import show_summary, summary_of
-    from orchestrator.cli.wiring import Session
     from orchestrator.engine.loop import raise_outcome
 
     as_json = choice.as_json
@@ -169,7 +169,7 @@ def _let_pass(session: "Session", held: "LeaseHeldError") -> None:
 
 
 def _passes(session: "Session", printer: "EventPrinter", metrics: "Metrics | None", *, loop: bool) -> "Pass":
-    from orchestrator.cli.publish import Publication
+    from orchestrator.app.publish import Publication
     from orchestrator.cli.views.job_progress import Progress
     from orchestrator.engine.loop import raise_hopeless
     from orchestrator.errors import TpuctlError

@@ -15,7 +15,7 @@ from orchestrator.agent.redact import Redactor
 from orchestrator.errors import TpuctlError, UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.app.session import Choice, Session
     from orchestrator.domain.spec import Spec
 
 MOST = 256 << 10
@@ -71,7 +71,7 @@ class Collection:
 
 def collect(choice: "Choice", name: str | None) -> Collection:
     """Read everything that can be read of one deployment and of this computer."""
-    from orchestrator.cli.known import open_session
+    from orchestrator.app.known import open_session
 
     found = Collection()
     _know_environment(found.redactor)

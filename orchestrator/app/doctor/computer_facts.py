@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.advice.doctor.facts import Computer, Kept
-from orchestrator.cli.places import KEPT, state_path
+from orchestrator.app.state_folders import KEPT, state_path
 
 LIBRARIES = ("google-cloud-tpu", "google-cloud-compute", "google-cloud-storage", "fabric", "paramiko")
 PROGRAMS: Mapping[str, tuple[str, ...]] = {"ssh": ("-V",), "git": ("--version",)}

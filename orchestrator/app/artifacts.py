@@ -4,10 +4,10 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.app.job_data import with_code
+from orchestrator.app.session import Session
+from orchestrator.app.source_folder import source_folder
 from orchestrator.cli.console import say
-from orchestrator.cli.job_data import with_code
-from orchestrator.cli.source_folder import source_folder
-from orchestrator.cli.wiring import Session
 from orchestrator.domain.bucket_grants import grants_mark
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight
 from orchestrator.domain.plan import Outcome

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+from orchestrator.app.session import Session
+from orchestrator.app.state_folders import RECORD_KEY
+from orchestrator.app.workers import look
 from orchestrator.cli.console import print_json, say
-from orchestrator.cli.machines import look
-from orchestrator.cli.places import RECORD_KEY
-from orchestrator.cli.wiring import Session
 from orchestrator.config.adapter import document_of
 from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
 from orchestrator.domain.observation import Present, VmState

@@ -10,7 +10,7 @@ from orchestrator.advice.rehearsal.moments import Moment, Shown, Sign
 from orchestrator.agent.formats.base import Format, State
 from orchestrator.agent.formats.choose import format_of
 from orchestrator.agent.local_checkpoints import files_below
-from orchestrator.cli.stage import Stage
+from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown
 from orchestrator.domain.plan import Outcome
 from orchestrator.emulator import control

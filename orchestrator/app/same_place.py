@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.places import RECORD_KEY
+from orchestrator.app.state_folders import RECORD_KEY
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
 
 ACCOUNT = "account"
 """Beside the record: the login that brought the deployment up, where it is known."""
@@ -114,7 +114,7 @@ def login_of(cloud: str) -> str:
     """Return the e-mail of the login, empty where it is not known; a rehearsal has none."""
     if cloud == "local":
         return ""
-    from orchestrator.cli.doctor_google import gcloud_settings, login_file
+    from orchestrator.app.doctor.google_facts import gcloud_settings, login_file
 
     return login_file() or gcloud_settings()[0]
 
@@ -128,8 +128,8 @@ def _kept_account(folder: Path) -> str:
 
 def _elsewhere(session: "Session") -> list[str]:
     """Return the other projects in which a deployment of this name is billed, as far as this computer knows."""
-    from orchestrator.cli.expired import billed
-    from orchestrator.cli.places import kept_files
+    from orchestrator.app.expired import billed
+    from orchestrator.app.state_folders import kept_files
     from orchestrator.engine.record_store import decode
     from orchestrator.errors import TpuctlError
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from orchestrator.advice.doctor.facts import File
-from orchestrator.cli.wiring import Choice, read_spec
+from orchestrator.app.session import Choice, read_spec
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import Spec
@@ -30,7 +30,7 @@ def look_at_file(choice: Choice) -> File:
 
 
 def _size(path: Path, spec: Spec) -> tuple[int | None, str]:
-    from orchestrator.cli.source_folder import source_folder
+    from orchestrator.app.source_folder import source_folder
     from orchestrator.ssh.source_folder import survey
 
     try:

@@ -7,7 +7,7 @@ from orchestrator.advice.selftest.redact import Redactor, placeholders
 from orchestrator.domain import names
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
 
 NO_SUCH_TYPE, NO_SUCH_ZONE = "v5litepod-3", "us-central1-zz"
 

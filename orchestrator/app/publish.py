@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.glance import Glance, body_of, loop_of
+from orchestrator.app.glance import Glance, body_of, loop_of
 from orchestrator.domain.observation import Present
 from orchestrator.engine.published_status import Publisher, read_curve
 
 if TYPE_CHECKING:
-    from orchestrator.cli.metrics import Metrics
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.metrics import Metrics
+    from orchestrator.app.session import Session
     from orchestrator.engine.reconcile import Pass
 
 

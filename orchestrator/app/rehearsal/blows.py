@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from orchestrator.advice.rehearsal.life import Blow, Kill
 from orchestrator.advice.rehearsal.moments import Moment, Sign, come
-from orchestrator.cli.evidence import Evidence, newest_step
-from orchestrator.cli.stage import Stage
+from orchestrator.app.rehearsal.evidence import Evidence, newest_step
+from orchestrator.app.rehearsal.stage import Stage
 from orchestrator.domain import names
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, VmState, World
 from orchestrator.domain.record import current_node

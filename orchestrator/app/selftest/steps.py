@@ -17,9 +17,7 @@ from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.advice.selftest.recording import Recording
-from orchestrator.cli.console import say
-from orchestrator.cli.places import state_folder
-from orchestrator.cli.selftest_looks import (
+from orchestrator.app.selftest.looks import (
     StepError,
     StepSkipError,
     ask_beyond_quota,
@@ -27,7 +25,7 @@ from orchestrator.cli.selftest_looks import (
     look,
     still_there,
 )
-from orchestrator.cli.selftest_scripts import (
+from orchestrator.app.selftest.scripts import (
     CHIPS,
     NO_SUCH_TYPE,
     NO_SUCH_ZONE,
@@ -37,7 +35,9 @@ from orchestrator.cli.selftest_scripts import (
     facts,
     redactor_for,
 )
-from orchestrator.cli.wiring import Choice, Session
+from orchestrator.app.session import Choice, Session
+from orchestrator.app.state_folders import state_folder
+from orchestrator.cli.console import say
 from orchestrator.config.load import FILE_NAME
 from orchestrator.domain import names
 from orchestrator.domain.observation import Present

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
     from orchestrator.engine.published_copy import Snapshot
 
 MARK = "file-mark"
@@ -36,8 +36,8 @@ def keep_mark(session: "Session") -> None:
 
 def seen_here(cloud: str, file: Path | None, name: str | None) -> "Snapshot | None":
     """Return what a watcher of this computer has published; None when that cannot be told without a closer look."""
-    from orchestrator.cli.holder import gone
-    from orchestrator.cli.places import kept_files
+    from orchestrator.app.holder import gone
+    from orchestrator.app.state_folders import kept_files
     from orchestrator.clock import SystemClock
     from orchestrator.engine.published_copy import published_here
 

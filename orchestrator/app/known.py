@@ -7,7 +7,7 @@ from orchestrator.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orchestrator.cli.wiring import Choice, Session
+    from orchestrator.app.session import Choice, Session
     from orchestrator.domain.events import Sink
     from orchestrator.domain.spec import Spec
 
@@ -18,13 +18,13 @@ def open_session(choice: "Choice", name: str | None, sink: "Sink") -> "Session":
 
     Raise UsageError when no deployment or more than one has that name.
     """
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
 
     return Session(choice, sink, _kept(choice.cloud, name) if name else None)
 
 
 def _kept(cloud: str, name: str) -> "Spec":
-    from orchestrator.cli.places import kept_files
+    from orchestrator.app.state_folders import kept_files
 
     found = kept_files(cloud)
     names = sorted({path.parent.name for path in found})

@@ -17,10 +17,10 @@ from typing import Any
 import click
 
 from orchestrator import modules
+from orchestrator.app.glance import look
+from orchestrator.app.session import Choice, Session
 from orchestrator.cli.console import say
-from orchestrator.cli.glance import look
 from orchestrator.cli.views.live_line import wanted
-from orchestrator.cli.wiring import Choice, Session
 from orchestrator.config.load import FILE_NAME
 from orchestrator.emulator import control
 from orchestrator.emulator.places import Address

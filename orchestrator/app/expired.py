@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.places import KEPT
+from orchestrator.app.state_folders import KEPT
 from orchestrator.domain.checksum import sealed, unsealed
 from orchestrator.domain.observation import Unknown
 from orchestrator.domain.record import History
@@ -14,14 +14,14 @@ from orchestrator.domain.spec import Spec
 from orchestrator.errors import LeaseHeldError, TpuctlError
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
     from orchestrator.engine.reconcile import Pass
 
 
 def remember(session: "Session") -> None:
     """Keep the spec of a deployment that is coming up, sealed: a changed time to live must not end it."""
-    from orchestrator.cli.quick import keep_mark
-    from orchestrator.cli.same_place import keep_account
+    from orchestrator.app.quick import keep_mark
+    from orchestrator.app.same_place import keep_account
     from orchestrator.config.adapter import dump
     from orchestrator.engine.atomic_files import write_atomically
 
@@ -39,9 +39,9 @@ def sweep_expired(session: "Session") -> None:
     Only what its record and its labels name is touched, data stays, and one that somebody holds the lease
     of is left to them. What fails here is said and stops nothing: the next command tries again.
     """
+    from orchestrator.app.session import Session as Opened
+    from orchestrator.app.state_folders import state_folder
     from orchestrator.cli.console import say
-    from orchestrator.cli.places import state_folder
-    from orchestrator.cli.wiring import Session as Opened
 
     for spec in _expired(state_folder(session.choice.cloud), session.clock.now()):
         if (spec.project, spec.name) == (session.project, session.spec.name):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
     from orchestrator.domain.observation import World
     from orchestrator.domain.plan import Plan
     from orchestrator.domain.record import History

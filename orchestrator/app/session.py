@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.holder import gone, only_here, this_process
-from orchestrator.cli.places import on_machine, own_address, record_key, state_folder
-from orchestrator.cli.price_cache import catalog_for
+from orchestrator.app.holder import gone, only_here, this_process
+from orchestrator.app.price_cache import catalog_for
+from orchestrator.app.state_folders import on_machine, own_address, record_key, state_folder
 from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.layers import overrides_of
 from orchestrator.config.load import find, load
@@ -260,7 +260,7 @@ class Session:
 
         *yields* names the commands for which this one steps aside.
         """
-        from orchestrator.cli.same_place import check_place
+        from orchestrator.app.same_place import check_place
 
         if command != "expire":
             check_place(self)
@@ -271,7 +271,7 @@ class Session:
 
     @contextmanager
     def _leased(self) -> "Iterator[None]":
-        from orchestrator.cli.same_place import check_record, own_agent
+        from orchestrator.app.same_place import check_record, own_agent
 
         older = "record" in self.__dict__
         try:

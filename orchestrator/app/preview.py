@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.wiring import Choice, read_spec
+from orchestrator.app.session import Choice, read_spec
 
 if TYPE_CHECKING:
     from orchestrator.domain.plan import Plan
@@ -17,11 +17,11 @@ def preview(choice: Choice, *, scripts: bool) -> "Plan":
     """Print what `up` would do from nothing and return it; *scripts* adds what the machines would run."""
     from orchestrator.advice.preflight.rules import preflight
     from orchestrator.advice.preview import preview as preview_of
-    from orchestrator.cli.job_data import read_data, with_code
-    from orchestrator.cli.price_cache import catalog_for
-    from orchestrator.cli.sent import render, what_is_sent
-    from orchestrator.cli.source_facts import gather
-    from orchestrator.cli.source_folder import source_folder
+    from orchestrator.app.job_data import read_data, with_code
+    from orchestrator.app.price_cache import catalog_for
+    from orchestrator.app.sent import render, what_is_sent
+    from orchestrator.app.source_facts import gather
+    from orchestrator.app.source_folder import source_folder
     from orchestrator.cli.views import check
     from orchestrator.cli.views import plan as plan_view
     from orchestrator.planning.forecast import forecast

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import __version__
-from orchestrator.cli.wiring import Choice, Session
+from orchestrator.app.session import Choice, Session
 from orchestrator.domain.plan import Plan
 from orchestrator.errors import UsageError
 from orchestrator.planning.approval import Approved, needs_same_cloud, refuse_moved, refuse_others, sights_of
@@ -26,12 +26,12 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
     Nothing else is changed. *scripts* shows those of the first machines too.
     """
     from orchestrator.advice.preview import preview
+    from orchestrator.app.job_data import check_sources, read_data, with_code
+    from orchestrator.app.preview import first_scripts
+    from orchestrator.app.same_place import check_place
+    from orchestrator.app.sent import render, what_is_sent
+    from orchestrator.app.source_folder import source_folder
     from orchestrator.cli.console import page, say
-    from orchestrator.cli.job_data import check_sources, read_data, with_code
-    from orchestrator.cli.preview import first_scripts
-    from orchestrator.cli.same_place import check_place
-    from orchestrator.cli.sent import render, what_is_sent
-    from orchestrator.cli.source_folder import source_folder
     from orchestrator.cli.views import plan as plan_view
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.config.shipped_catalog import load_catalog
@@ -127,7 +127,7 @@ def check(session: Session, approved: Approved, bundle: str, agent: str) -> None
 
 def _foreseen(session: Session, bundle: str, agent: str) -> "tuple[Approved, Plan, World]":
     """Return what `up` would do now, without doing it, and what it was foreseen from."""
-    from orchestrator.cli.artifacts import as_wanted, ended
+    from orchestrator.app.artifacts import as_wanted, ended
     from orchestrator.config.adapter import dump
     from orchestrator.config.shipped_catalog import load_catalog
     from orchestrator.engine.heartbeats import read_heartbeats

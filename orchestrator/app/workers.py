@@ -1,6 +1,6 @@
 """Find the machines of a deployment, with their pinned host keys."""
 
-from orchestrator.cli.wiring import Session
+from orchestrator.app.session import Session
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.ports import Host
 from orchestrator.domain.record import current_node

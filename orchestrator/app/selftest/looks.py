@@ -12,7 +12,7 @@ from orchestrator.domain.tpu_quota import beyond, taken
 from orchestrator.errors import Retry, TpuctlError
 
 if TYPE_CHECKING:
-    from orchestrator.cli.wiring import Session
+    from orchestrator.app.session import Session
 
 
 class StepError(Exception):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cli.places import state_folder
+from orchestrator.app.state_folders import state_folder
 from orchestrator.config.shipped_catalog import shipped_catalog, use_catalog
 from orchestrator.domain.catalog import Catalog, Price
 

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.agent.data import LIST_NAME
-from orchestrator.cli.places import state_folder
+from orchestrator.app.state_folders import state_folder
 
 if TYPE_CHECKING:
+    from orchestrator.app.session import Session
     from orchestrator.cli.views.event_lines import EventPrinter
-    from orchestrator.cli.wiring import Session
     from orchestrator.domain.spec import Spec
     from orchestrator.ssh.local_data import DataSet
 
@@ -47,9 +47,9 @@ def with_code(sets: "tuple[DataSet, ...]") -> dict[str, bytes]:
 
 def say_what_is_sent(session: "Session", sets: "tuple[DataSet, ...]") -> None:
     """Say what leaves this computer, and what ignore rules keep."""
+    from orchestrator.app.sent import what_is_sent
+    from orchestrator.app.source_folder import source_folder
     from orchestrator.cli.console import say
-    from orchestrator.cli.sent import what_is_sent
-    from orchestrator.cli.source_folder import source_folder
 
     source = source_folder(session.path, session.spec)
     for line in what_is_sent(session.path, session.spec, source, sets).lines():

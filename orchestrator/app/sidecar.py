@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from orchestrator.app.session import Session
+from orchestrator.app.workers import the_vm, worker_hosts
 from orchestrator.cli.console import say
-from orchestrator.cli.machines import the_vm, worker_hosts
-from orchestrator.cli.wiring import Session
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.ports import Host
 from orchestrator.domain.spec import Spec
