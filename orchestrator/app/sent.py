@@ -66,7 +66,7 @@ class Sent:
 
     def lines(self) -> Iterator[str]:
         """Yield what people read: the code, each set of data, and what stays at home with its rule."""
-        from orchestrator.cli.commands.checkpoints import size_text
+        from orchestrator.domain.amounts import size_text
 
         total = sum(entry.size for entry in self.code)
         largest = ", ".join(f"{entry.path} {size_text(entry.size)}" for entry in self.code[:LARGEST])
@@ -156,7 +156,7 @@ def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
 
 
 def _home(home: "AtHome") -> str:
-    from orchestrator.cli.commands.checkpoints import size_text
+    from orchestrator.domain.amounts import size_text
 
     file, _, line = home.verdict.line.rpartition(":")
     why = f"{file} line {line}" if file else "a key, by its name"

@@ -8,6 +8,7 @@ import click
 
 from orchestrator.cli.console import put
 from orchestrator.cli.options import deployment_options
+from orchestrator.domain.amounts import size_text, span_text
 from orchestrator.domain.clean_text import cut
 
 if TYPE_CHECKING:
@@ -78,8 +79,6 @@ def _rows(
 
 
 def _show(rows: list[dict[str, Any]], now: float) -> None:
-    from orchestrator.cli.views.amounts import span_text
-
     if not rows:
         click.echo("no checkpoint yet", err=True)
         return
@@ -126,13 +125,3 @@ def _state(row: dict[str, Any]) -> str:
     if row["resumes"]:
         words.append("the next start resumes here")
     return ", ".join(words)
-
-
-def size_text(count: int) -> str:
-    """Return a number of bytes with three figures."""
-    size = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"

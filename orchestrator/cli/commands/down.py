@@ -126,8 +126,8 @@ def _name_unclaimed(session: "Session", *, delete_data: bool) -> None:
     """Say that the bucket holds files which no checkpoint contains: perhaps the only copy of the model."""
     from contextlib import suppress
 
-    from orchestrator.cli.commands.checkpoints import size_text
     from orchestrator.cli.console import say
+    from orchestrator.domain.amounts import size_text
     from orchestrator.engine.unclaimed import read_unclaimed
     from orchestrator.errors import UNFORESEEN, TpuctlError
     from orchestrator.planning.unclaimed import FETCH
@@ -152,7 +152,7 @@ def _take_over(held: "LeaseHeldError", *, yes: bool) -> None:
 def _end_of_costs(session: "Session") -> float:
     """Say what an hour of all that is deleted costs, and return it; 0 where this computer knows of nothing."""
     from orchestrator.cli.console import say
-    from orchestrator.cli.views.amounts import usd_text
+    from orchestrator.domain.amounts import usd_text
     from orchestrator.errors import UNFORESEEN
     from orchestrator.pricing.bill import rate_now
 

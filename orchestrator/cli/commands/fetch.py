@@ -37,10 +37,10 @@ def command(
     """
     from orchestrator.app.known import open_session
     from orchestrator.app.session import Choice
-    from orchestrator.cli.commands.checkpoints import size_text
     from orchestrator.cli.console import print_json, say
     from orchestrator.cli.leaving import leaving
     from orchestrator.cli.views.event_lines import EventPrinter
+    from orchestrator.domain.amounts import size_text
     from orchestrator.engine.fetch import fetch
 
     _check(step, incarnation, unclaimed=unclaimed)
@@ -90,7 +90,7 @@ def _checkpoint(session: "Session", step: int | None) -> "tuple[int, Parcel]":
 
 def _offer_unclaimed(session: "Session") -> None:
     """Raise NotFoundError that names the files that are there, when there are some."""
-    from orchestrator.cli.commands.checkpoints import size_text
+    from orchestrator.domain.amounts import size_text
     from orchestrator.engine.unclaimed import read_unclaimed
     from orchestrator.errors import NotFoundError
     from orchestrator.planning.unclaimed import FETCH

@@ -127,7 +127,7 @@ def table(rows: list[dict[str, Any]], width: int) -> str:
     from rich.console import Console
     from rich.table import Table
 
-    from orchestrator.cli.views.amounts import usd_text
+    from orchestrator.domain.amounts import usd_text
 
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("deployment", "state", "job", "checkpoint", "preempted", "cost"):

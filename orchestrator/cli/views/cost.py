@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.views.amounts import span_text
+from orchestrator.domain.amounts import span_text
 from orchestrator.pricing.spending import Spending
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from orchestrator.advice.explain.values import Evidence, Explanation, Part
-from orchestrator.cli.views.amounts import span_text
+from orchestrator.domain.amounts import span_text
 
 if TYPE_CHECKING:
     from rich.console import Console

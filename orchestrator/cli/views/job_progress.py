@@ -1,7 +1,7 @@
 """Show how far the job is: on a terminal in the live line, elsewhere in a plain line at each piece of news."""
 
-from orchestrator.cli.views.amounts import rate_text, span_text, usd_text
 from orchestrator.cli.views.event_lines import EventPrinter
+from orchestrator.domain.amounts import rate_text, span_text, usd_text
 from orchestrator.domain.events import Event
 from orchestrator.domain.job_progress import last_step, seconds_left
 from orchestrator.domain.observation import Heartbeat, Phase, Present

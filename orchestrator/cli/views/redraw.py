@@ -11,9 +11,9 @@ import click
 
 from orchestrator.cli.commands.status import EVERY, newest, shown
 from orchestrator.cli.console import SCHEMA_VERSION, put
-from orchestrator.cli.views.amounts import usd_text
 from orchestrator.cli.views.status import checkpoint_text, job_text
 from orchestrator.clock import Clock
+from orchestrator.domain.amounts import usd_text
 from orchestrator.domain.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
 

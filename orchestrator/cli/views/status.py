@@ -4,7 +4,7 @@ import textwrap
 from collections import Counter
 from typing import Any
 
-from orchestrator.cli.views.amounts import rate_text, span_text, usd_text
+from orchestrator.domain.amounts import rate_text, span_text, usd_text
 from orchestrator.planning.unclaimed import FETCH
 
 WIDTH = 80

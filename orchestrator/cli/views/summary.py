@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from orchestrator.app.session import Session
 from orchestrator.cli.console import put
-from orchestrator.cli.views.amounts import span_text, usd_text
+from orchestrator.domain.amounts import span_text, usd_text
 from orchestrator.domain.observation import Present
 from orchestrator.domain.spec import VmSpec
 from orchestrator.engine.event_log import read_events

@@ -19,3 +19,13 @@ def usd_text(usd: float) -> str:
 def rate_text(rate: float) -> str:
     """Return steps a second, or seconds a step where those are few."""
     return f"{rate:.3g} steps/s" if rate >= 1 else f"{1 / rate:.3g} s/step" if rate > 0 else "0 steps/s"
+
+
+def size_text(count: int) -> str:
+    """Return a number of bytes with three figures."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
