@@ -1,12 +1,11 @@
-"""One pass: look, learn, decide, act."""
+"""One pass: observe, learn, decide, apply."""
 
 from dataclasses import dataclass, replace
 
 from orchestrator.domain.events import Event
-from orchestrator.domain.maintenance import maintenance_text
-from orchestrator.domain.observation import Phase, Present, Unknown, World
+from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import Outcome, Plan
-from orchestrator.domain.record import TERMINAL, History, current_node, noted
+from orchestrator.domain.record import History, noted
 from orchestrator.engine.all_zone_list import WideLook
 from orchestrator.engine.apply import Actor, Failure
 from orchestrator.engine.budget_step import tell_stockouts, with_budget
@@ -15,13 +14,12 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.heartbeats import Heartbeats
 from orchestrator.engine.observe import observe, unforeseen
 from orchestrator.engine.race_claim import winner
-from orchestrator.errors import UNFORESEEN
+from orchestrator.errors import UNFORESEEN, Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.invariants import broken
-from orchestrator.planning.queued_tpu import has_failed, loss_text
+from orchestrator.planning.news import news, preemption, start_from_zero
 from orchestrator.planning.stale_list import not_older
 from orchestrator.planning.termination import expiry
-from orchestrator.planning.unclaimed import has_no_steps, lost_text
 from orchestrator.planning.update_record import learn
 
 
@@ -35,7 +33,7 @@ class Pass:
 
 
 class Reconciler:
-    """Run passes for one deployment. Every pass may be killed and repeated."""
+    """Run passes for one deployment. Every pass may be killed at any line and repeated."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -48,44 +46,50 @@ class Reconciler:
         self._alarm = ""
         self._told = 0.0
         self._disk = ""
-        self._anew = 0
+        self._from_zero = 0
 
     def one_pass(self) -> Pass:
-        """Look at the world, decide and act once."""
+        """Observe, learn, decide and apply once."""
+        self._deployment.lease.keep()
+        world, before = self._observe()
+        world, learned = self._learn(before, world)
+        # What was learned is only noted: the first intent, or the end of the pass, writes it.
+        self._record.note(lambda _: learned)
+        self._lease_in_new_bucket(world)
+        learned = self._record.history
+        world, plan = self._decide(learned, world)
+        self._deployment.approve(plan)
+        failures = self._actor.act(plan, world)
+        self._close(learned, world, plan)
+        return Pass(world, plan, failures)
+
+    def _observe(self) -> tuple[World, History]:
+        """Return what the cloud shows, and the record with what other deployments have found out of zones."""
         parts, history = self._deployment, self._record.history
-        parts.lease.keep()
         now = parts.clock.now()
         world = observe(parts.cloud, parts.spec, history, parts.bucket, now, self._reports, self._wide)
+        # A list may be older than our own create: what it does not show yet is no absence.
         world = not_older(world, history)
         history = noted(history, type=history.type or parts.spec.tpu.type)
         history = self._memory.recalled(history, world)
-        world = with_budget(world, parts.budget, parts.spec.tpu.zones, history.type)
-        world, learned = self._learned(history, world)
-        self._tell(history, learned, world)
-        learned = self._count_losses(history, learned, world)
-        learned = noted(learned, expires_at=expiry(parts.spec, learned))
-        self._record.note(lambda _: learned)
-        if parts.lease.token is None and isinstance(world.bucket, Present):
-            # The bucket is new. Of two first commands only the one that wrote the record comes this far.
-            if not self._record.in_bucket:
-                self._record.flush()
-            parts.lease.acquire()
-            self._record.note(lambda h: replace(h, fence=parts.lease.token or h.fence))
-            learned = self._record.history
-        world, plan = self._decided(world, learned)
-        plan = self._guarded(plan, world, learned).making(parts.only)
-        parts.approve(plan)
-        failures = self._actor.act(plan, world)
-        self._tell_of_the_disk(world.seen_at)
-        self._memory.keep(self._record.history.places, world.seen_at)
-        self._told = tell_stockouts(parts.budget, (self._record.history, learned), self._told)
-        if plan.outcome not in {None, Outcome.REFUSED}:
-            self._record.update(
-                lambda h: replace(h, outcome=plan.outcome.value if plan.outcome else "", reason=plan.reason)
-            )
-        elif not self._record.rest():
-            self._record.flush()
-        return Pass(world, plan, failures)
+        return with_budget(world, parts.budget, parts.spec.tpu.zones, history.type), history
+
+    def _learn(self, before: History, world: World) -> tuple[World, History]:
+        """Return the record after this look, and tell what is new in it."""
+        world, after = self._learned(before, world)
+        spec, events = self._deployment.spec, []
+        anew = start_from_zero(spec, after, world)
+        if anew is not None and after.incarnation > self._from_zero:
+            self._from_zero = after.incarnation
+            events.append(anew)
+        events += news(before, after, world)
+        lost = preemption(spec, before, after, world)
+        if lost is not None:
+            events.append(lost)
+            after = replace(after, preemptions=after.preemptions + 1)
+        for event in events:
+            self._sink(event)
+        return world, noted(after, expires_at=expiry(spec, after))
 
     def _learned(self, history: History, world: World) -> tuple[World, History]:
         """Return what the record learns from a look; without the reports, where they bring about a fault."""
@@ -100,15 +104,27 @@ class Reconciler:
             return world, learn(history, world)
         return world, learned
 
-    def _decided(self, world: World, history: History) -> tuple[World, Plan]:
+    def _lease_in_new_bucket(self, world: World) -> None:
+        """Take the lease as soon as there is a bucket for it."""
+        parts = self._deployment
+        if parts.lease.token is not None or not isinstance(world.bucket, Present):
+            return
+        # Of two first commands only the one that wrote the record comes this far.
+        if not self._record.in_bucket:
+            self._record.flush()
+        parts.lease.acquire()
+        self._record.note(lambda h: replace(h, fence=parts.lease.token or h.fence))
+
+    def _decide(self, history: History, world: World) -> tuple[World, Plan]:
         """Return the plan; without the reports, where they bring about a fault: budget and ttl need none."""
         spec = self._deployment.spec
         spent = self._deployment.spent(history, world.seen_at)
         try:
-            return world, decide(spec, world, history, spent)
+            plan = decide(spec, world, history, spent)
         except UNFORESEEN as error:
             world = self._without_reports(world, error)
-            return world, decide(spec, world, history, spent)
+            plan = decide(spec, world, history, spent)
+        return world, self._guarded(plan, world, history).making(self._deployment.only)
 
     def _without_reports(self, world: World, error: Exception) -> World:
         """Return the world without what machines have written, and say so; what has failed without it is raised."""
@@ -131,6 +147,18 @@ class Reconciler:
             self._sink(Event(world.seen_at, "invariant", text, {"promise": promise}))
         return Plan(waiting=(text,))
 
+    def _close(self, learned: History, world: World, plan: Plan) -> None:
+        """Write what this pass has found out, at once where the deployment has ended."""
+        self._tell_of_the_disk(world.seen_at)
+        self._memory.keep(self._record.history.places, world.seen_at)
+        histories = (self._record.history, learned)
+        self._told = tell_stockouts(self._deployment.budget, histories, self._told)
+        outcome = plan.outcome
+        if outcome is not None and outcome is not Outcome.REFUSED:
+            self._record.update(lambda h: replace(h, outcome=outcome.value, reason=plan.reason))
+        elif not self._record.rest():
+            self._record.flush()
+
     def _tell_of_the_disk(self, now: float) -> None:
         """Say once that record and journal are in the bucket only, and once that they are here again."""
         trouble = self._record.disk or self._deployment.journal.disk
@@ -143,53 +171,8 @@ class Reconciler:
             self._sink(Event(now, "disk", text))
         self._disk = trouble
 
-    def _count_losses(self, before: History, after: History, world: World) -> History:
-        """Count a preemption once: when the newest incarnation is first seen to have left or to be terminal."""
-        node, key = current_node(world, after), f"node:{after.incarnation}:"
-        words = ("left",) if self._deployment.spec.job.run_on == "tpu" else ()
-        signs = {f"{key}{word}" for word in (*words, *(state.name.lower() for state in TERMINAL))}
-        known = signs & set(before.sightings)
-        if node is None or has_failed(node) or known or not signs & set(after.sightings):
-            return after
-        spec = self._deployment.spec
-        what = "is being preempted"
-        if node.state in TERMINAL:
-            what = loss_text(spec, before, node, world.seen_at)
-        work = lost_text(spec.job.checkpoint, world, after)
-        text = f"TPU {node.name} {what}{f'; {work}' if work else ''}"
-        self._sink(Event(world.seen_at, "preempted", text, {"incarnation": node.incarnation}))
-        return replace(after, preemptions=after.preemptions + 1)
-
-    def _tell(self, before: History, after: History, world: World) -> None:
-        """Say what is news: a ready node, a refusal, an operation that ended."""
-        self._tell_of_step_0(after, world)
-        key = f"node:{after.incarnation}:ready"
-        if key in after.sightings and key not in before.sightings:
-            text = f"TPU of incarnation {after.incarnation} is READY in {after.zone}"
-            self._sink(Event(world.seen_at, "ready", text, {"incarnation": after.incarnation}))
-        key, node = f"node:{after.incarnation}:maintenance", current_node(world, after)
-        if key in after.sightings and key not in before.sightings and node is not None:
-            text = f"TPU {node.name}: {maintenance_text(node.maintenance)}; it is kept as long as it works"
-            self._sink(Event(world.seen_at, "maintenance", text, {"incarnation": node.incarnation}))
-        for refusal in after.refusals[len(before.refusals) :]:
-            text = f"refused in {refusal.zone} ({refusal.retry.value}): {refusal.message}"
-            self._sink(Event(world.seen_at, "refused", text, {"zone": refusal.zone}))
-
-    def _tell_of_step_0(self, history: History, world: World) -> None:
-        """Say once for each replacement that its job begins at step 0: what was trained before is gone."""
-        beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
-        runs = [b for b in beats if b.incarnation == history.incarnation and b.phase is Phase.RUN]
-        if history.preemptions and history.incarnation > self._anew and runs:
-            self._anew = history.incarnation
-            stepless = has_no_steps(self._deployment.spec.job.checkpoint)
-            if not stepless and all(b.resumed_from is None for b in runs):
-                text = f"incarnation {history.incarnation} begins at STEP 0: nothing was committed before"
-                self._sink(Event(world.seen_at, "anew", text, {"incarnation": history.incarnation}))
-
 
 def blind(result: Pass) -> Unknown | None:
     """Return what the pass could not see for a reason that waiting does not cure, or None."""
-    from orchestrator.errors import Retry
-
     sights = (result.world.nodes, result.world.vm, result.world.bucket)
     return next((s for s in sights if isinstance(s, Unknown) and s.retry is Retry.PERMANENT), None)

@@ -1,0 +1,56 @@
+"""What a pass has to tell people: events from the record before and after it. Pure."""
+
+from collections.abc import Iterator
+
+from orchestrator.domain.events import Event
+from orchestrator.domain.maintenance import maintenance_text
+from orchestrator.domain.observation import Phase, Present, World
+from orchestrator.domain.record import TERMINAL, History, current_node
+from orchestrator.domain.spec import Spec
+from orchestrator.planning.queued_tpu import has_failed, loss_text
+from orchestrator.planning.unclaimed import has_no_steps, lost_text
+
+
+def news(before: History, after: History, world: World) -> Iterator[Event]:
+    """Yield what is new: the TPU is READY, Google announces maintenance, a create or start was refused."""
+    number, now = after.incarnation, world.seen_at
+    new = after.sightings.keys() - before.sightings.keys()
+    if f"node:{number}:ready" in new:
+        text = f"TPU of incarnation {number} is READY in {after.zone}"
+        yield Event(now, "ready", text, {"incarnation": number})
+    node = current_node(world, after)
+    if f"node:{number}:maintenance" in new and node is not None:
+        text = f"TPU {node.name}: {maintenance_text(node.maintenance)}; it is kept as long as it works"
+        yield Event(now, "maintenance", text, {"incarnation": number})
+    for refusal in after.refusals[len(before.refusals) :]:
+        text = f"refused in {refusal.zone} ({refusal.retry.value}): {refusal.message}"
+        yield Event(now, "refused", text, {"zone": refusal.zone})
+
+
+def preemption(spec: Spec, before: History, after: History, world: World) -> Event | None:
+    """Return the loss of the newest TPU in the one pass that sees it first: it has left, or is terminal."""
+    node, key = current_node(world, after), f"node:{after.incarnation}:"
+    words = ("left",) if spec.job.run_on == "tpu" else ()
+    signs = {f"{key}{word}" for word in (*words, *(state.name.lower() for state in TERMINAL))}
+    if node is None or has_failed(node) or signs & before.sightings.keys():
+        return None
+    if not signs & after.sightings.keys():
+        return None
+    what = "is being preempted"
+    if node.state in TERMINAL:
+        what = loss_text(spec, before, node, world.seen_at)
+    work = lost_text(spec.job.checkpoint, world, after)
+    text = f"TPU {node.name} {what}{f'; {work}' if work else ''}"
+    return Event(world.seen_at, "preempted", text, {"incarnation": node.incarnation})
+
+
+def start_from_zero(spec: Spec, history: History, world: World) -> Event | None:
+    """Return the event of a replacement whose job begins at step 0: what was trained before is gone."""
+    beats = world.heartbeats.value if isinstance(world.heartbeats, Present) else ()
+    runs = [b for b in beats if b.incarnation == history.incarnation and b.phase is Phase.RUN]
+    if not history.preemptions or not runs or any(b.resumed_from is not None for b in runs):
+        return None
+    if has_no_steps(spec.job.checkpoint):
+        return None
+    text = f"incarnation {history.incarnation} begins at STEP 0: nothing was committed before"
+    return Event(world.seen_at, "anew", text, {"incarnation": history.incarnation})
