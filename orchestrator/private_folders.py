@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.agent.strangers import stranger
+from orchestrator.contract.trusted_folder import stranger
 from orchestrator.errors import UsageError
 
 

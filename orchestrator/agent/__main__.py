@@ -13,22 +13,23 @@ from functools import partial
 from pathlib import Path
 from typing import List, Mapping, Optional
 
-from . import apt
-from .bundle import fetch
-from .errors import AgentError
-from .expire import Timer, made_until
-from .layout import Layout, read_json, write_atomically
-from .loop import Agent
-from .metadata import Metadata
-from .own_node import NodeApi, own_node
-from .parts import wire
-from .processes import start_time
-from .rehearsal import check, for_job, for_setup, trusted
-from .settings import layout_of, read_settings
-from .storage import Bucket
-from .threads import say
-from .venv import commands, install_command
-from .venv import main as venv
+from orchestrator.agent import apt
+from orchestrator.agent.bundle import fetch
+from orchestrator.agent.expire import Timer, made_until
+from orchestrator.agent.layout import Layout, read_json
+from orchestrator.agent.loop import Agent
+from orchestrator.agent.metadata import Metadata
+from orchestrator.agent.own_node import NodeApi, own_node
+from orchestrator.agent.parts import wire
+from orchestrator.agent.processes import start_time
+from orchestrator.agent.rehearsal import check, for_job, for_setup, trusted
+from orchestrator.agent.settings import layout_of, read_settings
+from orchestrator.agent.storage import Bucket
+from orchestrator.agent.threads import say
+from orchestrator.agent.venv import commands, install_command
+from orchestrator.agent.venv import main as venv
+from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.machine_errors import AgentError
 
 LEAVE_SECONDS = 25.0
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Optional
 
-from .breaker import acquit, go_back, is_due, newest_but
-from .checkpoints import Checkpoint, made_progress
-from .gang import Attempt, next_attempt
-from .orders import Ending, Interrupted, Kind
-from .outcome import Outcome, Verdict
-from .parts import Parts
-from .peers import silent_peer
+from orchestrator.agent.breaker import acquit, go_back, is_due, newest_but
+from orchestrator.agent.gang import Attempt, next_attempt
+from orchestrator.agent.orders import Ending, Interrupted, Kind
+from orchestrator.agent.outcome import Outcome, Verdict
+from orchestrator.agent.parts import Parts
+from orchestrator.agent.peers import silent_peer
+from orchestrator.contract.completeness import Checkpoint, made_progress
 
 BREAKER_PATIENCE = 10.0
 

@@ -16,8 +16,9 @@ import sys
 from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
-from .errors import AgentError
-from .layout import Layout, write_atomically
+from orchestrator.agent.layout import Layout
+from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.machine_errors import AgentError
 
 COMMANDS = ("apt-get", "apt")
 PATIENCE = 600.0

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Iterable, Optional, Sequence, Tuple
 
-from .catalogue import Catalogue
-from .checkpoints import Checkpoint
-from .gang import Attempt
+from orchestrator.agent.catalogue import Catalogue
+from orchestrator.agent.gang import Attempt
+from orchestrator.contract.completeness import Checkpoint
 
 ALIKE = 2
 MOST_BACK = 2

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from typing import Optional
 
-from .bundle import fetch
-from .errors import AgentError, SliceSizeError, TornError
-from .gang import Attempt
-from .orders import Interrupted
-from .outcome import Outcome, Verdict
-from .outputs import bring_outputs_back
-from .parts import Parts
-from .restore import Restored
-from .venv import own_python
+from orchestrator.agent.bundle import fetch
+from orchestrator.agent.gang import Attempt
+from orchestrator.agent.orders import Interrupted
+from orchestrator.agent.outcome import Outcome, Verdict
+from orchestrator.agent.outputs import bring_outputs_back
+from orchestrator.agent.parts import Parts
+from orchestrator.agent.restore import Restored
+from orchestrator.agent.venv import own_python
+from orchestrator.contract.machine_errors import AgentError, SliceSizeError, TornError
 
 TICK = 0.1
 

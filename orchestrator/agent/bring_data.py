@@ -6,11 +6,11 @@ import threading
 import time
 from typing import Optional
 
-from .data import Data
-from .errors import FinalError
-from .orders import Interrupted
-from .outcome import Outcome, Verdict
-from .parts import Parts
+from orchestrator.agent.data import Data
+from orchestrator.agent.orders import Interrupted
+from orchestrator.agent.outcome import Outcome, Verdict
+from orchestrator.agent.parts import Parts
+from orchestrator.contract.machine_errors import FinalError
 
 TICK = 0.1
 TELL = 2.0

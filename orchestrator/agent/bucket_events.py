@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Tuple
 
-from .event_files import MOST_FILES, PATTERN, EventFiles
-from .settings import Settings
-from .storage import Bucket
-
-TENSORBOARD = "tensorboard/"
+from orchestrator.agent.event_files import MOST_FILES, PATTERN, EventFiles
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import Bucket
+from orchestrator.contract.object_names import TENSORBOARD
 
 
 class BucketEvents:

@@ -10,9 +10,11 @@ import tempfile
 from pathlib import Path
 from typing import List
 
-from .errors import TornError, TransientError
-from .layout import Layout
-from .storage import Bucket, sha256_of
+from orchestrator.agent.layout import Layout
+from orchestrator.agent.storage import Bucket
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.machine_errors import TornError, TransientError
+from orchestrator.contract.object_names import BUNDLES
 
 
 def fetch(layout: Layout, bucket: Bucket, digest: str) -> None:
@@ -57,7 +59,7 @@ def unpack(archive: Path, target: Path) -> None:
 
 
 def _fetch(folder: Path, bucket: Bucket, digest: str, target: Path) -> None:
-    name = f"bundles/{digest}.tar.gz"
+    name = f"{BUNDLES}{digest}.tar.gz"
     held = bucket.stat(name)
     if held is None:
         raise TransientError(f"gs://{bucket.name}/{name} is not there yet")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from .checkpoints import Checkpoint, completed_by
-from .errors import AgentError, PreconditionError, TornError
-from .formats.base import Format, Listing, StoredStep
-from .formats.marker import step_of
-from .manifest import CHECKPOINTS, Manifest, file_name, folder_name, manifest_name, parse, parse_name
-from .settings import Settings
-from .storage import SECONDS, Bucket
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.contract.completeness import Checkpoint, completed_by
+from orchestrator.contract.formats.base import Format, Listing, StoredStep
+from orchestrator.contract.formats.marker import step_of
+from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError
+from orchestrator.contract.manifest import Manifest, file_name, folder_name, manifest_name, parse, parse_name
+from orchestrator.contract.object_names import CHECKPOINTS
 
 SUSPECT = ".suspect"
 REPLACED = ".replaced"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Optional
 
-from .errors import PreconditionError, TransientError
-from .settings import Settings
-from .storage import SECONDS, Bucket
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.contract.machine_errors import PreconditionError, TransientError
+from orchestrator.contract.object_names import CLAIM
 
-CLAIM = ".tpuctl/claim/"
 LARGEST = 1 << 10
 """Most bytes of a claim."""
 WIDEST = 1000

@@ -11,20 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import List, Optional, Set, Tuple
 
-from .catalogue import Catalogue
-from .errors import FencedError, PreconditionError, TornError
-from .formats.base import State, Unit
-from .formats.outputs import outputs_in
-from .formats.saved_files import replaced_in_place
-from .gang import Gang
-from .heartbeat import Status
-from .links import links_of
-from .local_checkpoints import FileState, LocalCheckpoints, LocalStep, files_below
-from .manifest import Manifest, StoredFile, file_name, manifest_name, parse
-from .newest import FILES, Looks, Newest, is_earlier, is_same, telling
-from .settings import Settings
-from .storage import Bucket
-from .threads import say
+from orchestrator.agent.catalogue import Catalogue
+from orchestrator.agent.gang import Gang
+from orchestrator.agent.heartbeat import Status
+from orchestrator.agent.links import links_of
+from orchestrator.agent.local_checkpoints import FileState, LocalCheckpoints, LocalStep, files_below
+from orchestrator.agent.newest import FILES, Looks, Newest, is_earlier, is_same, telling
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import Bucket
+from orchestrator.agent.threads import say
+from orchestrator.contract.formats.base import State, Unit
+from orchestrator.contract.formats.outputs import outputs_in
+from orchestrator.contract.formats.saved_files import replaced_in_place
+from orchestrator.contract.machine_errors import FencedError, PreconditionError, TornError
+from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name, parse
 
 PARALLEL = 4
 BESIDES = 2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Optional
 
-from .gang import Attempt
-from .last_commit import last_commit
-from .outcome import Outcome, Verdict, settle
-from .parts import Parts
+from orchestrator.agent.gang import Attempt
+from orchestrator.agent.last_commit import last_commit
+from orchestrator.agent.outcome import Outcome, Verdict, settle
+from orchestrator.agent.parts import Parts
 
 
 def conclude(parts: Parts, attempt: Attempt, outcome: Outcome) -> Outcome:

@@ -18,14 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Deque, Dict, Iterator, List, Set, Tuple
 
-from .errors import AgentError, FinalError, TornError, TransientError
-from .layout import Layout, read_json, write_atomically
-from .storage import Bucket
+from orchestrator.agent.layout import Layout, read_json
+from orchestrator.agent.storage import Bucket
+from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.machine_errors import AgentError, FinalError, TornError, TransientError
+from orchestrator.contract.object_names import DATA, DATA_LIST
 
-LIST_NAME = ".tpuctl-data.json"
-"""Name of the list in the bundle."""
-FILES = "data/files/"
-"""Where the deployment's bucket has the files of the user's computer, named by their sha256."""
 PARALLEL = 8
 _PART = ".tpuctl-part-"
 _KNOWN = Tuple[int, int, str]
@@ -60,7 +58,7 @@ class Data:
 
     def wants(self) -> bool:
         """Say whether the bundle in use names data."""
-        return (self._layout.current / LIST_NAME).is_file()
+        return (self._layout.current / DATA_LIST).is_file()
 
     def bring(self) -> None:
         """
@@ -85,15 +83,15 @@ class Data:
 
     def _sets(self) -> List[Tuple[str, str, List[Dict[str, object]]]]:
         """Return name, source (empty for files of the user's computer) and files of each set of the list."""
-        body = read_json(self._layout.current / LIST_NAME)
+        body = read_json(self._layout.current / DATA_LIST)
         try:
             found = [(str(one["name"]), str(one["source"]), list(one["files"])) for one in body["sets"]]
         except (KeyError, TypeError) as error:
-            raise TornError(f"{LIST_NAME} in the bundle cannot be read") from error
+            raise TornError(f"{DATA_LIST} in the bundle cannot be read") from error
         for name, _, held in found:
             for place in (name, *(f"{name}/{one['name']}" for one in held)):
                 if place.startswith("/") or {"", ".", ".."} & set(place.split("/")):
-                    raise TornError(f"{LIST_NAME} names {place!r}, which is no place below a folder")
+                    raise TornError(f"{DATA_LIST} names {place!r}, which is no place below a folder")
         return found
 
     def _files(self, name: str, source: str, held: List[Dict[str, object]]) -> Iterator[DataFile]:
@@ -102,7 +100,7 @@ class Data:
                 total = str(one["sha256"])
                 size = int(str(one["size"]))
                 yield DataFile(
-                    f"{name}/{one['name']}", size, self._bucket.name, FILES + total, f"sha256:{total}"
+                    f"{name}/{one['name']}", size, self._bucket.name, DATA + total, f"sha256:{total}"
                 )
             return
         place, _, prefix = source[len("gs://") :].partition("/")

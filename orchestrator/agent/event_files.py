@@ -16,8 +16,8 @@ import threading
 from pathlib import Path
 from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple, Union
 
-from .printed.numbers import usable
-from .progress import Progress
+from orchestrator.agent.progress import Progress
+from orchestrator.contract.printed.numbers import usable
 
 PATTERN = "events.out.tfevents."
 LARGEST_RECORD = 64 << 10

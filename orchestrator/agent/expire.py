@@ -14,16 +14,16 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Optional
 
-from .errors import AgentError, FinalError
-from .heartbeat import heartbeat_name
-from .layout import Layout, read_json, write_atomically
-from .own_node import NodeApi, OwnNode
-from .settings import Settings
-from .storage import Bucket
-from .threads import say
+from orchestrator.agent.heartbeat import heartbeat_name
+from orchestrator.agent.layout import Layout, read_json
+from orchestrator.agent.own_node import NodeApi, OwnNode
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import Bucket
+from orchestrator.agent.threads import say
+from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.machine_errors import AgentError, FinalError
+from orchestrator.contract.object_names import LEASE, RECORD
 
-RECORD = ".tpuctl/record.json"
-LEASE = ".tpuctl/lease"
 MARGIN = 300.0
 """
 Seconds after the end for which a living loop may delete the node itself.

@@ -7,18 +7,18 @@ import threading
 import time
 from typing import Optional
 
-from .checkpoints import Checkpoint
-from .errors import AgentError
-from .gang import Attempt
-from .orders import Ending, Interrupted, Kind
-from .outcome import Outcome
-from .parts import Parts
-from .peers import all_ended, first_ended
-from .play import Player
-from .rescue import Rescue
-from .storage import SECONDS
-from .stray import BUCKET, stray_in
-from .unclaimed import Unclaimed, Why
+from orchestrator.agent.gang import Attempt
+from orchestrator.agent.orders import Ending, Interrupted, Kind
+from orchestrator.agent.outcome import Outcome
+from orchestrator.agent.parts import Parts
+from orchestrator.agent.peers import all_ended, first_ended
+from orchestrator.agent.play import Player
+from orchestrator.agent.rescue import Rescue
+from orchestrator.agent.storage import SECONDS
+from orchestrator.agent.stray import BUCKET, stray_in
+from orchestrator.contract.completeness import Checkpoint
+from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.unclaimed_manifest import Unclaimed, Why
 
 GOING = 22.0
 """Seconds from a notice for what no commit contains: 25 are given to the agent, the last word takes some."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Optional
 
-from .parts import Parts
-from .printed.choice import Output
-from .printed.stream import Stream
-from .progress import Known, Progress, Rate, known, read_progress
+from orchestrator.agent.parts import Parts
+from orchestrator.agent.progress import Known, Progress, Rate, known, read_progress
+from orchestrator.contract.printed.choice import Output
+from orchestrator.contract.printed.stream import Stream
 
 
 class Follower:

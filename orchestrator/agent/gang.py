@@ -10,12 +10,12 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, Optional, Tuple
 
-from .checkpoints import Checkpoint, made_progress
-from .errors import PreconditionError, TransientError
-from .settings import Settings
-from .storage import SECONDS, Bucket
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.contract.completeness import Checkpoint, made_progress
+from orchestrator.contract.machine_errors import PreconditionError, TransientError
+from orchestrator.contract.object_names import GANG
 
-PREFIX = ".tpuctl/gang/"
 EXCUSES = 5
 
 
@@ -80,7 +80,7 @@ class Gang:
     def __init__(self, settings: Settings, bucket: Bucket) -> None:
         self._settings = settings
         self._bucket = bucket
-        self._prefix = f"{PREFIX}{settings.incarnation}/"
+        self._prefix = f"{GANG}{settings.incarnation}/"
 
     def latest(self, seconds: float = SECONDS) -> Optional[Attempt]:
         """Return the newest attempt, None when there is surely none."""
@@ -126,7 +126,7 @@ class Gang:
 
     def newer_incarnation(self, seconds: float = SECONDS) -> Optional[int]:
         """Return the newest incarnation if it is not ours: then this machine is a zombie and must not write."""
-        folders = self._bucket.level(PREFIX, seconds)[1]
+        folders = self._bucket.level(GANG, seconds)[1]
         numbers = [
             int(part) for part in (one.rstrip("/").rsplit("/", 1)[-1] for one in folders) if part.isdecimal()
         ]

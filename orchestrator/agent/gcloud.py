@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-from .errors import TransientError
+from orchestrator.contract.machine_errors import TransientError
 
 LARGE = 32 << 20
 SLOWEST = 1 << 20

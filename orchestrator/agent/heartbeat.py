@@ -7,15 +7,15 @@ import threading
 import time
 from typing import Any, Callable, Dict, Mapping, Optional
 
-from .host_keys import public_host_keys
-from .layout import write_atomically
-from .settings import Settings
-from .storage import SECONDS, Bucket
-from .threads import say
-from .wake import Bell
+from orchestrator.agent.host_keys import public_host_keys
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.agent.threads import say
+from orchestrator.agent.wake import Bell
+from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.object_names import HEARTBEAT
 
 SCHEMA = 1
-PREFIX = ".tpuctl/heartbeat/"
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = ("boot", "restore")
 LATER = 1.25
@@ -24,7 +24,7 @@ _INHERITED = ("attempt", "starts")
 
 def heartbeat_name(incarnation: int, worker: int) -> str:
     """Return the object name of one worker's heartbeat."""
-    return f"{PREFIX}{incarnation}/{worker}"
+    return f"{HEARTBEAT}{incarnation}/{worker}"
 
 
 class Status:

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Callable, List, Mapping, Optional
 
-from .processes import clear, processes_of
-from .rehearsal import check
+from orchestrator.agent.processes import clear, processes_of
+from orchestrator.agent.rehearsal import check
 
 PAUSE = 0.05
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Dict
 
-from .gang import Attempt
-from .job_variables import expanded
-from .parts import Parts
-from .venv import path_of
+from orchestrator.agent.gang import Attempt
+from orchestrator.agent.parts import Parts
+from orchestrator.agent.venv import path_of
+from orchestrator.contract.job_variables import expanded
 
 DEFAULTS = {"PYTHONUNBUFFERED": "1"}
 """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from .errors import AgentError, FencedError, FinalError
-from .parts import Parts
-from .threads import say
+from orchestrator.agent.parts import Parts
+from orchestrator.agent.threads import say
+from orchestrator.contract.machine_errors import AgentError, FencedError, FinalError
 
 LAST_COMMIT = 25.0
 LAST_TRIES = 4

@@ -1,9 +1,8 @@
-"""Names of the machine folder, and writing files so that a reader sees the old or the new one, never a part."""
+"""Names of the machine folder."""
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict
@@ -93,17 +92,6 @@ class Layout:
         """Make the folders that the agent writes to."""
         for folder in (self.bundles, self.log.parent, self.status.parent):
             folder.mkdir(parents=True, exist_ok=True)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace *path* by a file with *text*, durable before it is visible. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def read_json(path: Path) -> Dict[str, Any]:

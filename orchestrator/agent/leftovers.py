@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, List, Optional, Set, Tuple
 
-from .formats.save_like import LARGE, is_log, kept_like, maybe_kept, save_folder_like, save_like
-from .local_checkpoints import RESTORING, LocalCheckpoints
-from .settings import Settings
-from .unclaimed import Place, Skip, Skipped
+from orchestrator.agent.local_checkpoints import RESTORING, LocalCheckpoints
+from orchestrator.agent.settings import Settings
+from orchestrator.contract.formats.save_like import (
+    LARGE,
+    is_log,
+    kept_like,
+    maybe_kept,
+    save_folder_like,
+    save_like,
+)
+from orchestrator.contract.unclaimed_manifest import Place, Skip, Skipped
 
 MOST_FILES = 20000
 """Files that are brought at most, and entries outside the checkpoint folder that are looked at."""

@@ -11,10 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from .errors import TornError
-from .formats.base import LONG, PATIENT, QUIET, Format, Judgement, State, Unit, unfinished
-from .settings import CheckpointSettings
-from .threads import say
+from orchestrator.agent.settings import CheckpointSettings
+from orchestrator.agent.threads import say
+from orchestrator.contract.formats.base import (
+    LONG,
+    PATIENT,
+    QUIET,
+    Format,
+    Judgement,
+    State,
+    Unit,
+    unfinished,
+)
+from orchestrator.contract.machine_errors import TornError
 
 RESTORING = ".restore-"
 QUARANTINED = 5

@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from .redact import Redactor, Stream
-from .settings import Settings
-from .storage import Bucket
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import Bucket
+from orchestrator.contract.object_names import LOGS
+from orchestrator.contract.redaction import Redactor, Stream
 
 SEGMENT = 256 << 10
 TURN = 16 << 20
@@ -118,7 +119,7 @@ class LogShipper:
     """Copy the log to `logs/g<incarnation>/w<worker>/<segment>.log`, after whatever an earlier agent left there."""
 
     def __init__(self, settings: Settings, bucket: Bucket, log: JobLog) -> None:
-        self._prefix = f"logs/g{settings.incarnation}/w{settings.worker}/"
+        self._prefix = f"{LOGS}g{settings.incarnation}/w{settings.worker}/"
         self._bucket = bucket
         self._log = log
         self._lock = threading.Lock()

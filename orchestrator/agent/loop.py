@@ -11,27 +11,27 @@ from dataclasses import replace
 from functools import partial
 from typing import Callable, List
 
-from . import record as records
-from .advance import Advance
-from .bucket_events import BucketEvents
-from .claim import winner_of
-from .errors import AgentError, FencedError, UnsafeError
-from .finish import Finish
-from .gang import Attempt, next_attempt
-from .last_commit import last_commit
-from .layout import write_atomically
-from .notice import NoticeWatch, is_preempted
-from .orders import Ending, Interrupted, Kind, obey_signals
-from .outcome import Outcome, Verdict
-from .pace import LOOKS
-from .parts import Parts
-from .peers import LAST_LOG
-from .play import Player
-from .processes import clear, start_time
-from .rehearsal import check
-from .retention import retain
-from .threads import Repeater, say
-from .uncommitted import Uncommitted
+from orchestrator.agent import record as records
+from orchestrator.agent.advance import Advance
+from orchestrator.agent.bucket_events import BucketEvents
+from orchestrator.agent.claim import winner_of
+from orchestrator.agent.finish import Finish
+from orchestrator.agent.gang import Attempt, next_attempt
+from orchestrator.agent.last_commit import last_commit
+from orchestrator.agent.notice import NoticeWatch, is_preempted
+from orchestrator.agent.orders import Ending, Interrupted, Kind, obey_signals
+from orchestrator.agent.outcome import Outcome, Verdict
+from orchestrator.agent.pace import LOOKS
+from orchestrator.agent.parts import Parts
+from orchestrator.agent.peers import LAST_LOG
+from orchestrator.agent.play import Player
+from orchestrator.agent.processes import clear, start_time
+from orchestrator.agent.rehearsal import check
+from orchestrator.agent.retention import retain
+from orchestrator.agent.threads import Repeater, say
+from orchestrator.agent.uncommitted import Uncommitted
+from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.machine_errors import AgentError, FencedError, UnsafeError
 
 BEATEN = 20
 """Heartbeats after which a machine that another one has beaten ends; its controller deletes it before."""

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import Mapping
 
-from .errors import AgentError, TransientError
-from .transport import Transport
+from orchestrator.agent.transport import Transport
+from orchestrator.contract.machine_errors import AgentError, TransientError
 
 DEFAULT_HOST = "metadata.google.internal"
 TOKEN_MARGIN = 120.0

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Sequence, Tuple
 
-from .catalogue import REPLACED, Catalogue
-from .formats.saved_files import POINTER, is_save
-from .local_checkpoints import FileState, LocalCheckpoints, LocalStep
-from .manifest import Manifest
-from .storage import sha256_of
-from .threads import say
+from orchestrator.agent.catalogue import REPLACED, Catalogue
+from orchestrator.agent.local_checkpoints import FileState, LocalCheckpoints, LocalStep
+from orchestrator.agent.threads import say
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.formats.saved_files import POINTER, is_save
+from orchestrator.contract.manifest import Manifest
 
 FILES = "files"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Callable
 
-from .errors import AgentError, TransientError
-from .metadata import Metadata, Value
+from orchestrator.agent.metadata import Metadata, Value
+from orchestrator.contract.machine_errors import AgentError, TransientError
 
 PATH = "instance/preempted"
 HELD = 60.0

@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass
 from typing import Optional
 
-from .formats.base import Format
+from orchestrator.contract.formats.base import Format
 
 _INFRASTRUCTURE = re.compile(
     rb"already in use by process|no accelerator found|iommu group|/dev/(?:vfio|accel)[^\n]*(?:busy|in use)",

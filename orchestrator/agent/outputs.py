@@ -6,15 +6,15 @@ import errno
 import shutil
 from typing import Dict
 
-from .errors import TornError
-from .formats.outputs import outputs_in
-from .local_checkpoints import RESTORING
-from .manifest import is_plain
-from .parts import Parts
-from .rescue import read_manifests
-from .storage import sha256_of
-from .threads import say
-from .unclaimed import Kept, Place, outputs_before
+from orchestrator.agent.local_checkpoints import RESTORING
+from orchestrator.agent.parts import Parts
+from orchestrator.agent.rescue import read_manifests
+from orchestrator.agent.threads import say
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.formats.outputs import outputs_in
+from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.manifest import is_plain
+from orchestrator.contract.unclaimed_manifest import Kept, Place, outputs_before
 
 NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG)
 """What a folder says of a name that cannot be in it, however often it is tried."""

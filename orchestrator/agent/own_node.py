@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Tuple
 from urllib.parse import quote
 
-from .errors import AgentError, FinalError, TransientError
-from .metadata import Metadata, Tokens
-from .rehearsal import tpu_endpoint
-from .transport import Reply, Transport, time_of
+from orchestrator.agent.metadata import Metadata, Tokens
+from orchestrator.agent.rehearsal import tpu_endpoint
+from orchestrator.agent.transport import Reply, Transport, time_of
+from orchestrator.contract.machine_errors import AgentError, FinalError, TransientError
 
 SECONDS = 20.0
 _LINE = re.compile(r"^(\w+): '(.*)'$", re.MULTILINE)

@@ -9,11 +9,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, List, Optional, Tuple
 
-from .heartbeat import PREFIX, Status
-from .interval import PRIOR_SAVE, RECENT, Life, saving_interval
-from .layout import write_atomically
-from .settings import Settings
-from .storage import Bucket
+from orchestrator.agent.heartbeat import Status
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import Bucket
+from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.interval import PRIOR_SAVE, RECENT, Life, saving_interval
+from orchestrator.contract.object_names import HEARTBEAT as PREFIX
 
 WORTH_TELLING = 0.05
 SAVES = 9

@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, List, Mapping, Optional, TypeVar
 
-from .catalogue import Catalogue
-from .checkpoints import Checkpoint
-from .commit import Committer
-from .errors import AgentError, FinalError
-from .event_files import EventFiles
-from .formats.base import Format
-from .formats.choose import format_of
-from .gang import Gang
-from .heartbeat import Reporter, Status
-from .local_checkpoints import LocalCheckpoints
-from .logs import JobLog, LogShipper
-from .metadata import Metadata
-from .orders import Orders
-from .pace import Pace
-from .redact import Redactor
-from .rehearsal import trusted
-from .restore import Restorer
-from .secrets import Secrets
-from .settings import Settings
-from .storage import SECONDS, Bucket
+from orchestrator.agent.catalogue import Catalogue
+from orchestrator.agent.commit import Committer
+from orchestrator.agent.event_files import EventFiles
+from orchestrator.agent.gang import Gang
+from orchestrator.agent.heartbeat import Reporter, Status
+from orchestrator.agent.local_checkpoints import LocalCheckpoints
+from orchestrator.agent.logs import JobLog, LogShipper
+from orchestrator.agent.metadata import Metadata
+from orchestrator.agent.orders import Orders
+from orchestrator.agent.pace import Pace
+from orchestrator.agent.rehearsal import trusted
+from orchestrator.agent.restore import Restorer
+from orchestrator.agent.secrets import Secrets
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import SECONDS, Bucket
+from orchestrator.contract.completeness import Checkpoint
+from orchestrator.contract.formats.base import Format
+from orchestrator.contract.formats.choose import format_of
+from orchestrator.contract.machine_errors import AgentError, FinalError
+from orchestrator.contract.redaction import Redactor
 
 T = TypeVar("T")
 LONGEST_PAUSE = 15.0

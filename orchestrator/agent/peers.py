@@ -8,10 +8,10 @@ import time
 from functools import partial
 from typing import Dict, Optional
 
-from .errors import AgentError
-from .gang import Attempt
-from .heartbeat import heartbeat_name
-from .parts import Parts
+from orchestrator.agent.gang import Attempt
+from orchestrator.agent.heartbeat import heartbeat_name
+from orchestrator.agent.parts import Parts
+from orchestrator.contract.machine_errors import AgentError
 
 LAST_LOG = 5.0
 """Seconds for the last copy of the log, before the report after which the machine may be taken away."""

@@ -7,28 +7,28 @@ import time
 from functools import partial
 from typing import Any, Mapping, Optional
 
-from . import record as records
-from .accelerator import obstacles
-from .breaker import told
-from .bring_back import BringBack, bring_python, fetch_code
-from .bring_data import bring_data
-from .conclusion import conclude
-from .errors import AgentError
-from .follow import Follower
-from .formats.base import Format
-from .gang import Attempt
-from .job import Job
-from .job_environ import job_environ
-from .last_commit import commit_in_time
-from .layout import write_atomically
-from .orders import Interrupted
-from .outcome import Outcome, Verdict, judge
-from .parts import Parts
-from .processes import boot_id
-from .record import Record
-from .rehearsal import for_job, for_setup
-from .restore import Restored
-from .threads import say
+from orchestrator.agent import record as records
+from orchestrator.agent.accelerator import obstacles
+from orchestrator.agent.breaker import told
+from orchestrator.agent.bring_back import BringBack, bring_python, fetch_code
+from orchestrator.agent.bring_data import bring_data
+from orchestrator.agent.conclusion import conclude
+from orchestrator.agent.follow import Follower
+from orchestrator.agent.gang import Attempt
+from orchestrator.agent.job import Job
+from orchestrator.agent.job_environ import job_environ
+from orchestrator.agent.last_commit import commit_in_time
+from orchestrator.agent.orders import Interrupted
+from orchestrator.agent.outcome import Outcome, Verdict, judge
+from orchestrator.agent.parts import Parts
+from orchestrator.agent.processes import boot_id
+from orchestrator.agent.record import Record
+from orchestrator.agent.rehearsal import for_job, for_setup
+from orchestrator.agent.restore import Restored
+from orchestrator.agent.threads import say
+from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.formats.base import Format
+from orchestrator.contract.machine_errors import AgentError
 
 MESSAGE = 500
 TICK = 0.1

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
-from .layout import read_json
-from .printed.choice import Printed
-from .printed.numbers import usable
+from orchestrator.agent.layout import read_json
+from orchestrator.contract.printed.choice import Printed
+from orchestrator.contract.printed.numbers import usable
 
 FILE, EVENTS, COMMITS = "file", "events", "commits"
 """Sources beside those of `printed.choice`: TPUCTL_PROGRESS_FILE, event files of TensorBoard, saves."""

@@ -6,8 +6,9 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Optional
 
-from .layout import Layout, read_json, write_atomically
-from .processes import boot_id, start_time
+from orchestrator.agent.layout import Layout, read_json
+from orchestrator.agent.processes import boot_id, start_time
+from orchestrator.contract.atomic_write import write_atomically
 
 
 @dataclass(frozen=True)

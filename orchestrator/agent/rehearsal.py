@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Tuple
 from urllib.parse import urlsplit
 
-from .errors import UnsafeError
+from orchestrator.contract.machine_errors import UnsafeError
 
 MARKS = ("TPUCTL_LOCAL_CLOUD", "TPUCTL_MACHINE")
 """

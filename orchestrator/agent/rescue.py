@@ -9,16 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
-from .errors import AgentError, FinalError, TornError
-from .formats.save_like import save_like
-from .gang import Attempt
-from .leftovers import Found, Leftovers, leftovers
-from .parts import LONGEST_PAUSE, Parts
-from .storage import Bucket, sha256_of
-from .stray import BUCKET
-from .threads import say
-from .unclaimed import (
-    UNCLAIMED,
+from orchestrator.agent.gang import Attempt
+from orchestrator.agent.leftovers import Found, Leftovers, leftovers
+from orchestrator.agent.parts import LONGEST_PAUSE, Parts
+from orchestrator.agent.storage import Bucket
+from orchestrator.agent.stray import BUCKET
+from orchestrator.agent.threads import say
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.formats.save_like import save_like
+from orchestrator.contract.machine_errors import AgentError, FinalError, TornError
+from orchestrator.contract.object_names import UNCLAIMED
+from orchestrator.contract.unclaimed_manifest import (
     Kept,
     Place,
     Skip,

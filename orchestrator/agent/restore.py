@@ -10,15 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
-from .catalogue import Catalogue
-from .errors import SliceSizeError, TornError
-from .formats.base import State, Unit
-from .gang import Attempt
-from .links import make_links
-from .local_checkpoints import RESTORING, LocalCheckpoints
-from .manifest import Manifest, StoredFile, file_name, manifest_name
-from .settings import Settings
-from .storage import Bucket, sha256_of
+from orchestrator.agent.catalogue import Catalogue
+from orchestrator.agent.gang import Attempt
+from orchestrator.agent.links import make_links
+from orchestrator.agent.local_checkpoints import RESTORING, LocalCheckpoints
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import Bucket
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.formats.base import State, Unit
+from orchestrator.contract.machine_errors import SliceSizeError, TornError
+from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
 
 PARALLEL = 4
 

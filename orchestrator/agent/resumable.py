@@ -14,9 +14,9 @@ import re
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, Mapping, Optional
 
-from .errors import AgentError, TornError, TransientError
-from .retry import retrying
-from .transport import Reply, Transport
+from orchestrator.agent.retry import retrying
+from orchestrator.agent.transport import Reply, Transport
+from orchestrator.contract.machine_errors import AgentError, TornError, TransientError
 
 PART = 8 << 20
 """Bytes of one request; Cloud Storage wants multiples of 256 KiB."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from .catalogue import Catalogue
-from .checkpoints import disposable
-from .gang import Gang
-from .manifest import parse_name
-from .settings import Settings
-from .storage import Bucket
-from .threads import say
+from orchestrator.agent.catalogue import Catalogue
+from orchestrator.agent.gang import Gang
+from orchestrator.agent.settings import Settings
+from orchestrator.agent.storage import Bucket
+from orchestrator.agent.threads import say
+from orchestrator.contract.completeness import disposable
+from orchestrator.contract.manifest import parse_name
 
 
 def retain(settings: Settings, bucket: Bucket, catalogue: Catalogue, gang: Gang) -> None:

@@ -6,7 +6,7 @@ import random
 import time
 from typing import Callable, TypeVar
 
-from .errors import TransientError
+from orchestrator.contract.machine_errors import TransientError
 
 T = TypeVar("T")
 FIRST_PAUSE = 0.25

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping
 from urllib.parse import quote
 
-from .errors import AgentError, TransientError
-from .metadata import Metadata, Tokens
-from .redact import Redactor
-from .rehearsal import is_rehearsal, secret_endpoint
-from .retry import retrying
-from .transport import Reply, Transport
+from orchestrator.agent.metadata import Metadata, Tokens
+from orchestrator.agent.rehearsal import is_rehearsal, secret_endpoint
+from orchestrator.agent.retry import retrying
+from orchestrator.agent.transport import Reply, Transport
+from orchestrator.contract.machine_errors import AgentError, TransientError
+from orchestrator.contract.redaction import Redactor
 
 KEY = "TPUCTL_SECRETS"
 SCHEME = "secret://"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Optional
 
-from .errors import AgentError
-from .formats.base import STOP_SECONDS
-from .formats.choose import NAMES, format_of
-from .layout import Layout
+from orchestrator.agent.layout import Layout
+from orchestrator.contract.formats.base import STOP_SECONDS
+from orchestrator.contract.formats.choose import NAMES, format_of
+from orchestrator.contract.machine_errors import AgentError
 
 DEFAULT_ROOT = "/opt/tpuctl"
 FAST_HEARTBEAT = 2.0

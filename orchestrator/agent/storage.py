@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 from urllib.parse import quote, urlencode
 
-from . import gcloud
-from .errors import AgentError, PreconditionError, TornError, TransientError
-from .metadata import Metadata, Tokens
-from .resumable import PART, ResumableUpload
-from .retry import retrying
-from .transport import Reply, Transport, time_of
+from orchestrator.agent import gcloud
+from orchestrator.agent.metadata import Metadata, Tokens
+from orchestrator.agent.resumable import PART, ResumableUpload
+from orchestrator.agent.retry import retrying
+from orchestrator.agent.transport import Reply, Transport, time_of
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 
 DEFAULT_BASE = "https://storage.googleapis.com"
 SECONDS = 60.0
@@ -273,15 +274,6 @@ class Bucket:
         if reply.status == 403 and time.time() < self._settled_at:
             raise TransientError(f"{text} (the account's role on the bucket may not count yet)")
         raise (TransientError if reply.status in (401, 408, 429) or reply.status >= 500 else AgentError)(text)
-
-
-def sha256_of(path: Path) -> str:
-    """Return the sha256 of a file in hex."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def seconds_in(text: str) -> float:

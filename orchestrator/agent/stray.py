@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import List, Tuple
 
-from .formats.save_like import save_folder_like, save_like
-from .storage import Bucket, seconds_of
+from orchestrator.agent.storage import Bucket, seconds_of
+from orchestrator.contract.formats.save_like import save_folder_like, save_like
+from orchestrator.contract.object_names import OURS
 
 BUCKET = "bucket"
-OURS = (".tpuctl/", "bundles/", "checkpoints/", "data/", "logs/", "unclaimed/", "tensorboard/")
-"""Folders of a deployment's bucket that belong to tpuctl, or are shown by it."""
 MOST_FOLDERS = 10
 
 

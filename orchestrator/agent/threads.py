@@ -8,7 +8,7 @@ import time
 import traceback
 from typing import Callable
 
-from .errors import AgentError
+from orchestrator.contract.machine_errors import AgentError
 
 
 def say(text: str) -> None:

@@ -10,7 +10,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import IO, Dict, Mapping, Optional, Union
 
-from .errors import TornError, TransientError
+from orchestrator.contract.machine_errors import TornError, TransientError
 
 BLOCK = 1 << 20
 _ENDS = (OSError, http.client.HTTPException, EOFError)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Callable, Dict, List, Set, Tuple
 
-from .formats.save_like import kept_like, save_folder_like
-from .parts import Parts
-from .rescue import Rescue
-from .stray import BUCKET, stray_in
-from .unclaimed import Place
+from orchestrator.agent.parts import Parts
+from orchestrator.agent.rescue import Rescue
+from orchestrator.agent.stray import BUCKET, stray_in
+from orchestrator.contract.formats.save_like import kept_like, save_folder_like
+from orchestrator.contract.unclaimed_manifest import Place
 
 QUIET = 4
 """Heartbeats for which a save may lie there without any commit."""

@@ -11,18 +11,11 @@ import tempfile
 from pathlib import Path
 from typing import Callable, Dict, Mapping
 
-from .errors import AgentError, TornError
-from .layout import Layout
-from .storage import Bucket
+from orchestrator.agent.layout import Layout
+from orchestrator.agent.storage import Bucket
+from orchestrator.contract.machine_errors import AgentError, TornError
+from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
 
-VERSION = "0.13.9"
-PROGRAMS: Dict[str, str] = {
-    "x86_64": "b73acdf73b96c3ac9e56d2fa933427b3ee6a901e3cce6ba1e3ecb3f91ca0d86a",
-    "aarch64": "bbecb5ac518030bb5e84f1999c577228460192832ac24a92bd772735682979f4",
-}
-"""
-The sha256 of the program `uv` in the wheels of PyPI's package uv of that version, by kind of processor.
-"""
 GIVEN = "TPUCTL_LOCAL_UV"
 """
 The variable with which a local cloud names the program of the computer.
@@ -37,11 +30,6 @@ LINKED = (
 """
 What pip's variables are called in uv, which does not read them.
 """
-
-
-def object_name(digest: str) -> str:
-    """Return where the bucket keeps the program with this sha256, compressed by gzip."""
-    return f"bundles/uv-{digest}.gz"
 
 
 def program(layout: Layout, environ: Mapping[str, str], bucket: Callable[[], Bucket]) -> Path:

@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
-from . import uv
-from .errors import AgentError
-from .layout import Layout, write_atomically
-from .rehearsal import check, for_setup
-from .storage import Bucket
-from .strangers import stranger
+from orchestrator.agent import uv
+from orchestrator.agent.layout import Layout
+from orchestrator.agent.rehearsal import check, for_setup
+from orchestrator.agent.storage import Bucket
+from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.trusted_folder import stranger
 
 COMMAND = "tpuctl-venv"
 PYTHON = "TPUCTL_PYTHON"

@@ -6,11 +6,11 @@ import json
 import time
 from typing import Any, Mapping, Tuple
 
-from .errors import AgentError
-from .storage import Bucket
-from .threads import say
+from orchestrator.agent.storage import Bucket
+from orchestrator.agent.threads import say
+from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.object_names import WAKE
 
-PREFIX = ".tpuctl/wake/"
 LONGEST = 5.0
 _ENDS = ("done", "unclaimed", "failed")
 
@@ -23,7 +23,7 @@ class Bell:
     """
 
     def __init__(self, incarnation: int, worker: int, bucket: Bucket) -> None:
-        self._name = f"{PREFIX}{incarnation}"
+        self._name = f"{WAKE}{incarnation}"
         self._worker = worker
         self._bucket = bucket
         self._told: Tuple[Any, ...] = ()

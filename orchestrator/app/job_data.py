@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.agent.data import LIST_NAME
 from orchestrator.app.state_folders import state_folder
+from orchestrator.contract.object_names import DATA_LIST
 
 if TYPE_CHECKING:
     from orchestrator.app.session import Session
@@ -42,7 +42,7 @@ def with_code(sets: "tuple[DataSet, ...]") -> dict[str, bytes]:
     """Return what goes into the bundle beside the code."""
     from orchestrator.ssh.local_data import listing
 
-    return {LIST_NAME: listing(sets)} if sets else {}
+    return {DATA_LIST: listing(sets)} if sets else {}
 
 
 def say_what_is_sent(session: "Session", sets: "tuple[DataSet, ...]") -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.agent.redact import Redactor
+from orchestrator.contract.redaction import Redactor
 from orchestrator.errors import TpuctlError, UsageError
 
 if TYPE_CHECKING:

@@ -74,7 +74,7 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
 
     What looks like a token in it is masked: a message may repeat what a service or a file said.
     """
-    from orchestrator.agent.redact import masked
+    from orchestrator.contract.redaction import masked
 
     if wants_json(args):
         body = {key: masked(text) if isinstance(text, str) else text for key, text in error.as_dict().items()}
@@ -95,7 +95,7 @@ def wants_json(args: Sequence[str]) -> bool:
 
 def show_unexpected(error: Exception, args: Sequence[str]) -> None:
     """Print what nobody had foreseen: the disk's trouble as such, a bug in one line, its story in a file."""
-    from orchestrator.agent.redact import masked
+    from orchestrator.contract.redaction import masked
     from orchestrator.engine.atomic_files import disk_trouble
 
     trouble = disk_trouble(error) if isinstance(error, OSError) else None
@@ -121,7 +121,7 @@ def story_of(error: Exception) -> str:
     import tempfile
 
     from orchestrator import __version__
-    from orchestrator.agent.redact import masked
+    from orchestrator.contract.redaction import masked
 
     with tempfile.NamedTemporaryFile("w", prefix="tpuctl-bug-", suffix=".txt", delete=False) as file:
         file.write(f"tpuctl {__version__}, Python {platform.python_version()}, {platform.platform()}\n")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.agent.strangers import stranger, users
+from orchestrator.contract.trusted_folder import stranger, users
 from orchestrator.errors import UsageError
 
 FILE_NAME = "tpuctl.yaml"

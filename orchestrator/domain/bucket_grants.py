@@ -8,7 +8,7 @@ journal, status, code and data. Google evaluates the condition for each object (
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orchestrator.domain.names import BUNDLES, CLAIM, DATA, GANG, HEARTBEAT, STATE, WAKE
+from orchestrator.contract.object_names import BUNDLES, CLAIM, DATA, GANG, HEARTBEAT, STATE, WAKE
 from orchestrator.domain.scopes import BUCKET_ROLE, READER_ROLE, WRITER_ROLE
 from orchestrator.domain.spec import Spec, VmSpec
 

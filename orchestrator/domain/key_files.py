@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from orchestrator.agent.redact import shapes_in
+from orchestrator.contract.redaction import shapes_in
 
 KEY_FILES: Final = (
     ".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", ".envrc", ".netrc", ".pypirc",

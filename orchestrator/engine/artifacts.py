@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.agent.uv import PROGRAMS, object_name
+from orchestrator.contract.object_names import BUNDLES
+from orchestrator.contract.uv_pin import PROGRAMS, object_name
 from orchestrator.domain.clean_text import cut
-from orchestrator.domain.names import BUNDLES
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import History
 from orchestrator.engine.atomic_files import write_atomically

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from orchestrator.contract.object_names import CAPACITY
 from orchestrator.domain.capacity import Places, merged
 from orchestrator.domain.checksum import sealed_bytes, unsealed
-from orchestrator.domain.names import CAPACITY
 from orchestrator.domain.observation import Present, World
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import History

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.agent.checkpoints import completed_by
-from orchestrator.agent.errors import TornError
-from orchestrator.agent.formats.base import Listing, StoredStep
-from orchestrator.agent.formats.choose import format_of
-from orchestrator.agent.manifest import Manifest, StoredFile, file_name, parse, parse_name
-from orchestrator.domain.names import CHECKPOINTS
+from orchestrator.contract.completeness import completed_by
+from orchestrator.contract.formats.base import Listing, StoredStep
+from orchestrator.contract.formats.choose import format_of
+from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.manifest import Manifest, StoredFile, file_name, parse, parse_name
+from orchestrator.contract.object_names import CHECKPOINTS
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
 

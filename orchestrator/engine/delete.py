@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from orchestrator.contract.object_names import RECORD
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import Survey, outside
 from orchestrator.domain.events import Event
@@ -140,7 +141,7 @@ class Sweep:
             return True
 
         done = wait_until(recorded, self._clock, RECORD_SECONDS, 1.0)
-        return None if done else Left("record", names.RECORD, "", f"it could not be closed: {why}")
+        return None if done else Left("record", RECORD, "", f"it could not be closed: {why}")
 
     def find(self) -> tuple[Left, ...]:
         """List what carries our label in every zone ever used; a list that failed is an entry of its own."""

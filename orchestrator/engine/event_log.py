@@ -5,9 +5,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from orchestrator.contract.object_names import EVENTS
 from orchestrator.domain.clean_text import cut
 from orchestrator.domain.events import Event, Sink
-from orchestrator.domain.names import EVENTS
 from orchestrator.domain.ports import Store
 from orchestrator.errors import UNFORESEEN, TpuctlError
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from orchestrator.agent.manifest import folder_name
-from orchestrator.agent.storage import sha256_of
-from orchestrator.domain.names import CHECKPOINTS, FETCHED
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.manifest import folder_name
+from orchestrator.contract.object_names import CHECKPOINTS, FETCHED
 from orchestrator.domain.ports import Store
 from orchestrator.engine.checkpoints import PARALLEL, StoredCheckpoint
 from orchestrator.errors import NotFoundError, TransientError, UsageError

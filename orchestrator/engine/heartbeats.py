@@ -16,8 +16,8 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any
 
+from orchestrator.contract.object_names import HEARTBEAT
 from orchestrator.domain.clean_text import cut
-from orchestrator.domain.names import HEARTBEAT
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight, Unknown
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.errors import NotFoundError, TpuctlError

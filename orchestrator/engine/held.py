@@ -1,6 +1,6 @@
 """Whether the lease that lies in the bucket is held: the holder may have given it back without deleting it."""
 
-from orchestrator.domain.names import LEASE, LEASE_BACK
+from orchestrator.contract.object_names import LEASE, LEASE_BACK
 from orchestrator.domain.ports import Store, StoredObject
 
 SMALL = 64

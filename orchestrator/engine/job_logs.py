@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from orchestrator.agent.manifest import MOST_WORKERS
-from orchestrator.domain.names import LOGS
+from orchestrator.contract.manifest import MOST_WORKERS
+from orchestrator.contract.object_names import LOGS
 from orchestrator.domain.ports import Store
 
 PIECE = 8 << 20

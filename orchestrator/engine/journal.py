@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.clock import Clock
+from orchestrator.contract.object_names import JOURNAL
 from orchestrator.domain.checksum import sealed
-from orchestrator.domain.names import JOURNAL
 from orchestrator.domain.plan import Change, Verb
 from orchestrator.domain.ports import Store
 from orchestrator.engine.atomic_files import append_synced

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 from orchestrator.clock import Clock, SteadyClock
+from orchestrator.contract.object_names import LEASE, LEASE_WISH
 from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, Holder, held_by
-from orchestrator.domain.names import LEASE, LEASE_WISH
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.engine.held import give_back, given_back
 from orchestrator.engine.record_store import bucket_refused

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator.contract.object_names import CURVE, STATUS
 from orchestrator.domain.checksum import proven, sealed_bytes, unsealed
 from orchestrator.domain.lease import LIFE, Holder
-from orchestrator.domain.names import CURVE, STATUS
 from orchestrator.domain.ports import Store
 from orchestrator.engine.atomic_files import write_atomically
 from orchestrator.engine.held import current

@@ -2,7 +2,8 @@
 
 import json
 
-from orchestrator.domain.names import CLAIM, round_of
+from orchestrator.contract.object_names import CLAIM
+from orchestrator.domain.names import round_of
 from orchestrator.domain.observation import Absent, Claim, Node, NodeState, Present, Sight, Unknown, World
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import History, current_node

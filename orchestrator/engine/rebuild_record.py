@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from orchestrator.contract.object_names import HEARTBEAT, JOURNAL
 from orchestrator.domain.checksum import unsealed
-from orchestrator.domain.names import HEARTBEAT, JOURNAL
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import History, newest_incarnation

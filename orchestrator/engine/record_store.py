@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from orchestrator.contract.object_names import RECORD
 from orchestrator.domain.checksum import Origin, checksum, origin_of, proven, sealed_bytes
 from orchestrator.domain.clean_text import cut
-from orchestrator.domain.names import RECORD
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.domain.record import History
 from orchestrator.engine.atomic_files import write_atomically

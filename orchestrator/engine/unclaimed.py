@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from orchestrator.agent.errors import TornError
-from orchestrator.agent.unclaimed import Unclaimed, Why, parse, parse_name
-from orchestrator.domain.names import UNCLAIMED
+from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.object_names import UNCLAIMED
+from orchestrator.contract.unclaimed_manifest import Unclaimed, Why, parse, parse_name
 from orchestrator.domain.ports import Store
 from orchestrator.engine.checkpoints import read_manifests
 from orchestrator.engine.fetch import Parcel, inside

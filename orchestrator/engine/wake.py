@@ -3,7 +3,7 @@
 import threading
 
 from orchestrator.clock import Clock
-from orchestrator.domain import names
+from orchestrator.contract.object_names import HEARTBEAT, WAKE
 from orchestrator.domain.ports import Store
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.heartbeats import MOST_WORKERS
@@ -47,7 +47,7 @@ class Doorbell:
                         return
 
     def _rung(self, incarnation: int) -> bool:
-        name = f"{names.WAKE}{incarnation}"
+        name = f"{WAKE}{incarnation}"
         try:
             # Its generation is all that counts; a large one would be paid for at each look.
             found = self._store.read(name, limit=SMALL)
@@ -61,7 +61,7 @@ class Doorbell:
     def _fell_silent(self, incarnation: int) -> bool:
         """Say whether a report is overdue, once for each report."""
         try:
-            beats = self._store.list(f"{names.HEARTBEAT}{incarnation}/", MOST_WORKERS)
+            beats = self._store.list(f"{HEARTBEAT}{incarnation}/", MOST_WORKERS)
         except TpuctlError:
             return False
         oldest = min(beats, key=lambda beat: beat.updated, default=None)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from orchestrator.agent.formats.base import State
-from orchestrator.agent.formats.choose import format_of
+from orchestrator.contract.formats.base import State
+from orchestrator.contract.formats.choose import format_of
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Sight, World
 from orchestrator.domain.record import History
 from orchestrator.domain.spec import CheckpointSpec

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.agent.printed.choice import Output
-from orchestrator.agent.printed.numbers import usable
-from orchestrator.agent.printed.stream import Stream
+from orchestrator.contract.printed.choice import Output
+from orchestrator.contract.printed.numbers import usable
+from orchestrator.contract.printed.stream import Stream
 from orchestrator.domain.observation import Heartbeat
 
 FEW = 30

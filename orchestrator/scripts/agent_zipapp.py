@@ -5,18 +5,19 @@ import zipfile
 from io import BytesIO
 from pathlib import Path
 
-SOURCES = Path(__file__).parents[1] / "agent"
+PACKAGE = Path(__file__).parents[1]
+ROOMS = ("agent", "contract")
 SHEBANG = b"#!/usr/bin/env python3\n"
 EPOCH = (1980, 1, 1, 0, 0, 0)
-MAIN = "import sys\n\nfrom agent.__main__ import main\n\nsys.exit(main())\n"
+MAIN = "import sys\n\nfrom orchestrator.agent.__main__ import main\n\nsys.exit(main())\n"
 
 
 def build(path: Path) -> str:
     """
     Write the zipapp to *path* and return its sha256 in hex.
 
-    It holds the `*.py` files of `orchestrator/agent` as the package `agent`, in order of their names and
-    with one fixed date. Files are stored, not compressed, since compressors differ between machines.
+    It holds the `*.py` files of `agent` and `contract` below an empty `orchestrator`, in order of their names
+    and with one fixed date. Files are stored, not compressed, since compressors differ between machines.
     """
     data = SHEBANG + _archive()
     temporary = path.with_name(f".{path.name}.tmp")
@@ -27,11 +28,15 @@ def build(path: Path) -> str:
 
 
 def _archive() -> bytes:
-    sources = sorted(SOURCES.rglob("*.py"))
-    members = {f"agent/{one.relative_to(SOURCES).as_posix()}": one.read_bytes() for one in sources}
+    sources = [one for room in ROOMS for one in sorted((PACKAGE / room).rglob("*.py"))]
+    members = {f"orchestrator/{one.relative_to(PACKAGE).as_posix()}": one.read_bytes() for one in sources}
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in {"__main__.py": MAIN.encode(), **members}.items():
+        for name, content in {
+            "__main__.py": MAIN.encode(),
+            "orchestrator/__init__.py": b"",
+            **members,
+        }.items():
             entry = zipfile.ZipInfo(name, EPOCH)
             entry.create_system = 3
             entry.external_attr = 0o100644 << 16

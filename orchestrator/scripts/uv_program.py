@@ -18,7 +18,7 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-from orchestrator.agent.uv import PROGRAMS, VERSION, object_name
+from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
 from orchestrator.errors import TpuctlError, TransientError
 from orchestrator.private_folders import own_folder, private_folder
 

@@ -5,7 +5,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.agent.data import LIST_NAME
+from orchestrator.contract.object_names import DATA_LIST
 from orchestrator.domain.key_files import KEY_FILES
 from orchestrator.errors import UsageError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 FILES = (".gitignore", ".tpuctlignore")
-ALWAYS = frozenset({".git", "__pycache__", ".venv", ".tpuctl-bundle", LIST_NAME})
+ALWAYS = frozenset({".git", "__pycache__", ".venv", ".tpuctl-bundle", DATA_LIST})
 WRITTEN = ("/tpuctl.yaml", "/tpuctl.schema.json", "/*-report.html", "/tpuctl-support-*.zip")
 """
 What tpuctl reads or writes itself: a comment in the file or a new report is no new code.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from orchestrator.agent.data import FILES
+from orchestrator.contract.object_names import DATA
 from orchestrator.domain.ports import Store
 from orchestrator.ssh.local_data import DataFile, DataSet, changed, stamp_of
 
@@ -17,8 +17,8 @@ def missing(store: Store, sets: Sequence[DataSet]) -> list[DataFile]:
     An upload that was killed while its file was being written has left another checksum than is wanted.
     """
     wanted = {file.sha256: file for one in sets for file in one.files}
-    held = store.checksums(FILES) if wanted else {}
-    return [f for f in wanted.values() if held.get(FILES + f.sha256) != (f.size, f.crc32c)]
+    held = store.checksums(DATA) if wanted else {}
+    return [f for f in wanted.values() if held.get(DATA + f.sha256) != (f.size, f.crc32c)]
 
 
 def send(store: Store, files: Sequence[DataFile], tell: Callable[[DataFile], None]) -> None:
@@ -28,10 +28,10 @@ def send(store: Store, files: Sequence[DataFile], tell: Callable[[DataFile], Non
     May be killed and repeated at any line. Raise UsageError for a file that changes meanwhile; what was read
     of it is taken away again.
     """
-    there = store.checksums(FILES)
+    there = store.checksums(DATA)
 
     def send_one(file: DataFile) -> None:
-        name = FILES + file.sha256
+        name = DATA + file.sha256
         if stamp_of(file.path) != file.stamp:
             raise changed(file)
         if name in there:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.domain.names import FETCHED
+from orchestrator.contract.object_names import FETCHED
 from orchestrator.errors import UsageError
 from orchestrator.ssh.ignore import Rules, Verdict, Why, first_rules
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent import retry
-from orchestrator.agent.errors import TornError
 from orchestrator.agent.gang import Attempt
 from orchestrator.agent.parts import Parts, wire
 from orchestrator.agent.settings import read_settings
+from orchestrator.contract.machine_errors import TornError
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import Machine
 from tests.agent.chaos_lab import MANIFEST, STATES, ChaosLab, chaos_lab, whole_steps

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.agent.data import FILES, LIST_NAME
+from orchestrator.contract.object_names import DATA, DATA_LIST
 from tests.agent.agent_lab import TRAIN, Lab
 
 LOOK = (
@@ -17,20 +17,20 @@ LOOK = (
     "mkdir -p $TPUCTL_CHECKPOINT_DIR/1 && cp seen $TPUCTL_CHECKPOINT_DIR/1/seen && "
     "touch $TPUCTL_CHECKPOINT_DIR/1/COMPLETE"
 )
-DATA = {"train.bin": b"first ", "deep/b.bin": b"second"}
+HELD = {"train.bin": b"first ", "deep/b.bin": b"second"}
 
 
 def put_data(lab: Lab, files=None, more=(), code=None, name="data") -> str:
     """Store files by their sha256 and a bundle that names them; return the bundle."""
-    files = DATA if files is None else files
+    files = HELD if files is None else files
     held = []
     for place, data in files.items():
         digest = hashlib.sha256(data).hexdigest()
-        lab.put(FILES + digest, data)
+        lab.put(DATA + digest, data)
         held.append({"name": place, "size": len(data), "sha256": digest})
     sets = [{"name": name, "source": "", "files": held}, *more] if files else [*more]
     listed = json.dumps({"schema": 1, "sets": sets}).encode()
-    return lab.put_bundle({"train.py": TRAIN.read_bytes(), LIST_NAME: listed, **(code or {})})
+    return lab.put_bundle({"train.py": TRAIN.read_bytes(), DATA_LIST: listed, **(code or {})})
 
 
 def count(lab: Lab) -> "Counter[str]":
@@ -72,7 +72,7 @@ def test_a_machine_keeps_its_data(lab: Lab) -> None:
     asked = count(lab)
     lab.machine(BUNDLE=put_data(lab), COMMAND=LOOK).run_to_end()
     assert sum(asked.values()) == 2
-    changed = {**DATA, "train.bin": b"other "}
+    changed = {**HELD, "train.bin": b"other "}
     (lab.folder / "m0" / "state" / "stop").unlink()
     lab.machine(BUNDLE=put_data(lab, changed), COMMAND=LOOK, INCARNATION=2).run_to_end()
     assert sum(asked.values()) == 3
@@ -81,7 +81,7 @@ def test_a_machine_keeps_its_data(lab: Lab) -> None:
 
     (data / "deep" / "b.bin").write_bytes(b"SECOND")
     (data / "of-the-job").touch()
-    only = {"deep/b.bin": DATA["deep/b.bin"]}
+    only = {"deep/b.bin": HELD["deep/b.bin"]}
     bundle = put_data(lab, only)
     (lab.folder / "m0" / "state" / "stop").unlink()
     lab.machine(BUNDLE=bundle, COMMAND="cat data/deep/b.bin >&2; exit 0", INCARNATION=3).start().wait()
@@ -94,7 +94,7 @@ def test_a_machine_keeps_its_data(lab: Lab) -> None:
 def test_data_that_is_not_what_it_was_fails_the_attempt(lab: Lab) -> None:
     """The job never sees it; the reason is told, and the deployment ends as failed."""
     bundle = put_data(lab)
-    lab.put(FILES + hashlib.sha256(DATA["train.bin"]).hexdigest(), b"evil12")
+    lab.put(DATA + hashlib.sha256(HELD["train.bin"]).hexdigest(), b"evil12")
     machine = lab.machine(BUNDLE=bundle, COMMAND="touch $TPUCTL_ROOT/ran", FAILURES=2)
     machine.start().wait()
     assert machine.heartbeat()["phase"] == "failed"
@@ -115,7 +115,7 @@ def test_data_larger_than_the_disk_fails_at_once(lab: Lab) -> None:
 def test_a_notice_during_the_data_is_obeyed_at_once_and_what_came_stays(lab: Lab) -> None:
     """A download that hangs holds nobody up."""
     hang = threading.Event()
-    last = hashlib.sha256(DATA["deep/b.bin"]).hexdigest()
+    last = hashlib.sha256(HELD["deep/b.bin"]).hexdigest()
 
     def wait(request):
         if request.query.get("alt") == "media" and last in request.path:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from orchestrator.agent.expire import BLIND, FOLLOWERS, HELD, MARGIN, STAND_IN, Seen, stays, turn
+from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE
-from orchestrator.domain.names import LEASE, RECORD
 from orchestrator.domain.record import History
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.metadata import answer

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.formats.base import Listing, State, Unit
-from orchestrator.agent.formats.choose import format_of
-from orchestrator.agent.formats.pickled import updates_in
-from orchestrator.agent.formats.whole import h5_fault
 from orchestrator.agent.local_checkpoints import LocalCheckpoints, LocalStep
 from orchestrator.agent.settings import CheckpointSettings
+from orchestrator.contract.formats.base import Listing, State, Unit
+from orchestrator.contract.formats.choose import format_of
+from orchestrator.contract.formats.pickled import updates_in
+from orchestrator.contract.formats.whole import h5_fault
 from tests.agent import format_trees as trees
 
 NAMES = ("marker", "orbax", "hf", "fairseq", "tf", "keras", "torch")

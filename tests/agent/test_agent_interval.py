@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from orchestrator.agent.interval import LONGEST, SHORTEST, Life, best_interval, saving_interval
+from orchestrator.contract.interval import LONGEST, SHORTEST, Life, best_interval, saving_interval
 from tests.agent.agent_lab import Lab
 
 HOUR = 3600.0

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.formats.base import Listing, State
-from orchestrator.agent.formats.orbax import COMMIT_SUCCESS, METADATA, Orbax
+from orchestrator.contract.formats.base import Listing, State
+from orchestrator.contract.formats.orbax import COMMIT_SUCCESS, METADATA, Orbax
 
 
 def put(folder: Path, **files: str) -> None:

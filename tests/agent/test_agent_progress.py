@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from orchestrator.agent.printed.choice import Printed
 from orchestrator.agent.progress import Known, Progress, Rate, known
+from orchestrator.contract.printed.choice import Printed
 from tests.agent.agent_lab import Lab
 from tests.agent.test_event_files import TENSORBOARDX
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.breaker import ALIKE
-from orchestrator.agent.checkpoints import Checkpoint
-from orchestrator.agent.formats.choose import format_of
 from orchestrator.agent.gang import EXCUSES, Attempt, next_attempt
 from orchestrator.agent.outcome import Outcome, Verdict, judge, settle
+from orchestrator.contract.completeness import Checkpoint
+from orchestrator.contract.formats.choose import format_of
 from tests.agent import format_trees as trees
 from tests.agent.agent_lab import Lab, Machine
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.errors import UnsafeError
 from orchestrator.agent.job import Job
 from orchestrator.agent.rehearsal import NOWHERE, REQUIRED, check, for_job, for_setup, problems, trusted
+from orchestrator.contract.machine_errors import UnsafeError
 from orchestrator.emulator.machines.environment import machine_environment
 from orchestrator.emulator.machines.settings import HostSettings
 from tests.emulator.hosts_lab import machine

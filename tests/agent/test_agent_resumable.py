@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.errors import AgentError, TornError, TransientError
 from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.storage import Bucket
+from orchestrator.contract.machine_errors import AgentError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response, Router
 from tests.agent.agent_lab import BUCKET, Lab
 

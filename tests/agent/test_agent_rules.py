@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import agent
+from orchestrator import agent, contract
 from orchestrator.agent import outcome
 from orchestrator.agent.bundle import unpack
-from orchestrator.agent.checkpoints import Checkpoint, completed_by, disposable, made_progress
-from orchestrator.agent.errors import TornError
-from orchestrator.agent.formats.marker import step_of
 from orchestrator.agent.gang import Attempt, next_attempt
-from orchestrator.agent.manifest import Manifest, StoredFile, parse
 from orchestrator.agent.outcome import Outcome, Verdict, judge
 from orchestrator.agent.progress import Progress, read_progress
+from orchestrator.contract.completeness import Checkpoint, completed_by, disposable, made_progress
+from orchestrator.contract.formats.marker import step_of
+from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.manifest import Manifest, StoredFile, parse
 
-SOURCES = sorted(Path(agent.__file__).parent.rglob("*.py"))
+SOURCES = sorted(p for room in (agent, contract) for p in Path(room.__file__).parent.rglob("*.py"))
 
 
 def a_manifest(worker: int = 0, workers: int = 2, attempt: int = 1, step: int = 40) -> Manifest:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.agent.formats.choose import NAMES, format_of
-from orchestrator.agent.formats.save_like import save_folder_like, save_like
+from orchestrator.contract.formats.choose import NAMES, format_of
+from orchestrator.contract.formats.save_like import save_folder_like, save_like
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent import storage
-from orchestrator.agent.errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.agent.gang import Attempt, Gang
 from orchestrator.agent.heartbeat import Reporter, Status, heartbeat_name
 from orchestrator.agent.logs import SEGMENT, JobLog
 from orchestrator.agent.metadata import Metadata
 from orchestrator.agent.settings import Settings, read_settings
-from orchestrator.agent.storage import Bucket, sha256_of
+from orchestrator.agent.storage import Bucket
+from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.contract.machine_errors import AgentError, PreconditionError, TornError, TransientError
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import BUCKET, Lab
 

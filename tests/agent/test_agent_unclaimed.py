@@ -15,7 +15,7 @@ from orchestrator.agent.leftovers import leftovers
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.agent.stray import stray_in
-from orchestrator.agent.unclaimed import Kept, Unclaimed, Why, ended_before, outputs_before, parse
+from orchestrator.contract.unclaimed_manifest import Kept, Unclaimed, Why, ended_before, outputs_before, parse
 from tests.agent.agent_lab import Lab, Machine
 
 FLAT = """\

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent import venv
-from orchestrator.agent.errors import AgentError, TornError
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.uv import PROGRAMS, VERSION, for_uv, object_name, program
+from orchestrator.agent.uv import for_uv, program
 from orchestrator.agent.venv import Wanted, _read, install_command, path_of
+from orchestrator.contract.machine_errors import AgentError, TornError
+from orchestrator.contract.uv_pin import PROGRAMS, VERSION, object_name
 from orchestrator.emulator.machines.package_sources import package_sources
 from orchestrator.errors import TransientError
 from orchestrator.scripts import uv_program

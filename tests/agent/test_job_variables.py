@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.job_variables import VARIABLES, expand, expanded, unknown
+from orchestrator.contract.job_variables import VARIABLES, expand, expanded, unknown
 from orchestrator.scripts.render import machine_scripts
 from tests.agent.agent_lab import Lab
 from tests.scripts.render_kit import make_spec, make_target

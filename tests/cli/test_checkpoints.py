@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from orchestrator.agent.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.app.session import Choice, Session
+from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
 from tests.cli.cli_kit import document, here
 
 FILE = """\

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestrator.agent.formats.choose import format_of
 from orchestrator.app.rehearsal.evidence import TAIL, _saved_since, last_output
+from orchestrator.contract.formats.choose import format_of
 from tests.agent.format_trees import h5
 
 START = "--- incarnation 1, worker 0, attempt 2: resume from step 5 (why) ---"

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.agent.manifest import file_name, manifest_name
-from orchestrator.domain.names import FETCHED
+from orchestrator.contract.manifest import file_name, manifest_name
+from orchestrator.contract.object_names import FETCHED
 from tests.cli.cli_kit import document, here
 from tests.cli.test_checkpoints import FILE, bucket
 
@@ -144,7 +144,7 @@ def test_a_slice_has_a_folder_for_each_worker(bucket, capsys, tmp_path):
     """Both workers may have a file of one name."""
     import hashlib
 
-    from orchestrator.agent.manifest import Manifest, StoredFile
+    from orchestrator.contract.manifest import Manifest, StoredFile
 
     for worker in (0, 1):
         data = b"part %d" % worker

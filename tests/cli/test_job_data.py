@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.data import FILES
+from orchestrator.contract.object_names import DATA
 from orchestrator.errors import UsageError
 from orchestrator.ssh.local_data import scan
 from orchestrator.ssh.send_data import missing, send
@@ -22,7 +22,7 @@ CONTENTS = {"train.bin": b"first" * 100, "deep/b.bin": b"second", "twin.bin": b"
 
 def digest(data):
     """Return the name of some bytes in the bucket."""
-    return FILES + hashlib.sha256(data).hexdigest()
+    return DATA + hashlib.sha256(data).hexdigest()
 
 
 def local_cloud():
@@ -42,7 +42,7 @@ def sets(tmp_path):
 
 def held(store):
     """Return the names of data in the bucket."""
-    return {one.name for one in store.list(FILES)}
+    return {one.name for one in store.list(DATA)}
 
 
 def test_each_content_goes_up_once_and_a_change_alone(bucket, sets, tmp_path):

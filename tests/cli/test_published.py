@@ -7,9 +7,9 @@ import pytest
 
 from orchestrator.app.session import Choice, Session
 from orchestrator.app.state_folders import RECORD_KEY
+from orchestrator.contract.object_names import CURVE, LEASE, LEASE_WISH, STATUS
 from orchestrator.domain.checksum import sealed, unsealed
 from orchestrator.domain.lease import Holder
-from orchestrator.domain.names import CURVE, LEASE, LEASE_WISH, STATUS
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.engine.published_copy import published_here
 from orchestrator.engine.published_status import Publisher

@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from orchestrator.agent.manifest import Manifest, StoredFile, file_name, manifest_name
-from orchestrator.agent.unclaimed import Kept, Unclaimed, Why, folder_name
-from orchestrator.agent.unclaimed import manifest_name as unclaimed_name
+from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.contract.object_names import LEASE, RECORD
+from orchestrator.contract.unclaimed_manifest import Kept, Unclaimed, Why, folder_name
+from orchestrator.contract.unclaimed_manifest import manifest_name as unclaimed_name
 from orchestrator.domain.checksum import sealed
-from orchestrator.domain.names import LEASE, RECORD
 from orchestrator.domain.record import History
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError

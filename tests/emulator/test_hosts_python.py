@@ -152,7 +152,7 @@ def test_uv_is_the_pinned_one():
     import hashlib
     import platform
 
-    from orchestrator.agent.uv import PROGRAMS
+    from orchestrator.contract.uv_pin import PROGRAMS
 
     data = uv_program.program().read_bytes()
     assert hashlib.sha256(data).hexdigest() == PROGRAMS[platform.machine()]

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from orchestrator.agent.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.checkpoints import faults_of, read_checkpoints
 from tests.agent import format_trees as trees

@@ -4,8 +4,8 @@ import gzip
 import hashlib
 import platform
 
-from orchestrator.agent.uv import PROGRAMS, object_name
 from orchestrator.app import artifacts
+from orchestrator.contract.uv_pin import PROGRAMS, object_name
 from orchestrator.domain.spec import VmSpec
 from orchestrator.errors import TransientError
 from tests.engine.engine_lab import Lab, a_spec

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.domain.names import JOURNAL, LEASE, LEASE_BACK, RECORD
+from orchestrator.contract.object_names import JOURNAL, LEASE, LEASE_BACK, RECORD
 from orchestrator.engine.held import current
 from orchestrator.engine.record_store import decode
 from orchestrator.errors import LeaseHeldError

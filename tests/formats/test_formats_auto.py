@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from orchestrator.agent import local_checkpoints
-from orchestrator.agent.errors import TornError
-from orchestrator.agent.formats.inside import told_by
-from orchestrator.agent.formats.names import numbered
 from orchestrator.agent.gang import next_attempt
-from orchestrator.agent.manifest import parse
 from orchestrator.agent.parts import Parts
+from orchestrator.contract.formats.inside import told_by
+from orchestrator.contract.formats.names import numbered
+from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.manifest import parse
 from tests.agent.agent_lab import Lab, running_lab
 from tests.agent.format_trees import archive, safetensors
 from tests.formats.layouts import hugging_face, npz, old_torch

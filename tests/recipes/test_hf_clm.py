@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.formats.base import State, Unit
-from orchestrator.agent.formats.hf import HuggingFace
+from orchestrator.contract.formats.base import State, Unit
+from orchestrator.contract.formats.hf import HuggingFace
 from tests.e2e.stage import Stage, kill
 from tests.recipes.kit import Recipe, Run, losses, prepared
 from tests.recipes.life import RUN_SECONDS, checkpoints_of, live

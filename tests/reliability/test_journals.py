@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from orchestrator.domain.names import HEARTBEAT, JOURNAL, RECORD
+from orchestrator.contract.object_names import HEARTBEAT, JOURNAL, RECORD
 from orchestrator.domain.observation import NodeState
 from orchestrator.engine.rebuild_record import _entry, rebuilt
 from orchestrator.errors import TpuctlError

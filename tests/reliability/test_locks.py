@@ -22,8 +22,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import SystemClock
+from orchestrator.contract.object_names import LEASE, RECORD
 from orchestrator.domain.lease import LIFE, Holder
-from orchestrator.domain.names import LEASE, RECORD
 from orchestrator.domain.record import History
 from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.http.storage import storage_routes

@@ -16,9 +16,9 @@ from orchestrator.app import expired
 from orchestrator.app.holder import gone, this_process
 from orchestrator.cli import console
 from orchestrator.config.adapter import dump, restore
+from orchestrator.contract.object_names import JOURNAL, LEASE, RECORD
 from orchestrator.domain.checksum import sealed
 from orchestrator.domain.lease import LIFE, Holder
-from orchestrator.domain.names import JOURNAL, LEASE, RECORD
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import History
 from orchestrator.engine import atomic_files

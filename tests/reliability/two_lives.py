@@ -19,15 +19,15 @@ from unittest.mock import patch
 
 from orchestrator.agent import advance, commit, restore
 from orchestrator.agent.bring_back import BringBack
-from orchestrator.agent.errors import AgentError
 from orchestrator.agent.loop import Agent
-from orchestrator.agent.manifest import parse_name
 from orchestrator.agent.orders import Interrupted
 from orchestrator.agent.outcome import Outcome, Verdict
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.agent.transport import Reply
 from orchestrator.clock import VirtualClock
+from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.manifest import parse_name
 from orchestrator.emulator.http.router import Request, Router
 from orchestrator.emulator.http.storage import route, storage_routes
 from orchestrator.emulator.state.storage.service import Storage

@@ -12,18 +12,10 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 
-from orchestrator.agent.checkpoints import completed_by
-from orchestrator.agent.errors import TornError
-from orchestrator.agent.gang import PREFIX as GANG
-from orchestrator.agent.manifest import (
-    CHECKPOINTS,
-    Manifest,
-    StoredFile,
-    file_name,
-    manifest_name,
-    parse,
-    parse_name,
-)
+from orchestrator.contract.completeness import completed_by
+from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name, parse, parse_name
+from orchestrator.contract.object_names import CHECKPOINTS, GANG
 from orchestrator.domain import names
 from orchestrator.domain.ports import PushResult, RunResult
 from orchestrator.emulator.state.machines import NoHosts

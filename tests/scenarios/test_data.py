@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.contract.object_names import RECORD
 from orchestrator.domain.checksum import sealed
-from orchestrator.domain.names import RECORD
 from orchestrator.emulator.state.storage.values import Preconditions
 from orchestrator.errors import HostKeyError
 from orchestrator.ssh.fleet import Ssh

@@ -19,8 +19,8 @@ from unittest.mock import patch
 
 from apprise import apprise
 
-from orchestrator.agent.redact import Redactor
 from orchestrator.cli.commands import top
+from orchestrator.contract.redaction import Redactor
 from orchestrator.emulator.http.mount import shorten
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.http.secrets import secret_routes

@@ -19,10 +19,10 @@ import pytest
 
 import orchestrator
 from orchestrator.agent.bundle import unpack
-from orchestrator.agent.errors import TornError
-from orchestrator.agent.manifest import parse
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.manifest import parse
 from orchestrator.domain.spec import BucketSpec, CheckpointSpec
 from orchestrator.planning.job import job_digest
 from orchestrator.scripts.render import (

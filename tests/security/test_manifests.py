@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.agent import manifest, unclaimed
-from orchestrator.agent.checkpoints import completed_by
-from orchestrator.agent.errors import TornError
-from orchestrator.agent.formats.keras import METADATA
-from orchestrator.agent.formats.whole import json_fault, json_object, safetensors_fault
 from orchestrator.agent.links import make_links
+from orchestrator.contract import manifest, unclaimed_manifest
+from orchestrator.contract.completeness import completed_by
+from orchestrator.contract.formats.keras import METADATA
+from orchestrator.contract.formats.whole import json_fault, json_object, safetensors_fault
+from orchestrator.contract.machine_errors import TornError
 from orchestrator.domain.ports import LARGEST, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine import checkpoints
@@ -37,7 +37,7 @@ LEFT = {
 }  # fmt: skip
 KINDS = {
     "checkpoint": (manifest.parse, WHOLE, "checkpoints/00000020/g1/w0.manifest.json"),
-    "unclaimed": (unclaimed.parse, LEFT, "unclaimed/g1/w0.manifest.json"),
+    "unclaimed": (unclaimed_manifest.parse, LEFT, "unclaimed/g1/w0.manifest.json"),
 }
 HUGE = (10**400, -(10**400))
 """Whole numbers of JSON that no float holds."""
@@ -299,7 +299,7 @@ def test_half_of_a_character_is_in_no_name(key):
     """JSON may hold it, and what has it in its name can be neither asked for nor written."""
     broken = {**LEFT, "files": [{**LEFT["files"][0], key: "home/\ud800"}]}
     with pytest.raises(TornError):
-        unclaimed.parse(json.dumps(broken).encode(), "unclaimed/g1/w0.manifest.json")
+        unclaimed_manifest.parse(json.dumps(broken).encode(), "unclaimed/g1/w0.manifest.json")
 
 
 @pytest.mark.parametrize("text", [b'{"x":' + b"[" * 200_000, b'{"x":[' + b"{}," * (20 << 20)])

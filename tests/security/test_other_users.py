@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from orchestrator.app import support
-from orchestrator.domain.names import FETCHED
+from orchestrator.contract.object_names import FETCHED
 from orchestrator.engine import fetch
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder

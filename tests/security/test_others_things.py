@@ -14,8 +14,9 @@ import pytest
 
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.contract.object_names import EVENTS, HEARTBEAT, JOURNAL, RECORD
 from orchestrator.domain.checksum import sealed
-from orchestrator.domain.names import EVENTS, HEARTBEAT, JOURNAL, RECORD, region_of
+from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import Bucket, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import History

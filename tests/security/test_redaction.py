@@ -10,11 +10,11 @@ import pytest
 
 from orchestrator.agent.heartbeat import Status
 from orchestrator.agent.logs import SEGMENT, JobLog
-from orchestrator.agent.redact import LONGEST_KEY, Redactor, Stream, masked, shapes_in
-from orchestrator.agent.secret_forms import SHORTEST, forms_of
 from orchestrator.agent.settings import read_settings
 from orchestrator.cli import console
 from orchestrator.cli.main import run
+from orchestrator.contract.redaction import LONGEST_KEY, Redactor, Stream, masked, shapes_in
+from orchestrator.contract.secret_forms import SHORTEST, forms_of
 from orchestrator.errors import UsageError
 from tests.security.secret_kit import KEY, canaries, spellings
 

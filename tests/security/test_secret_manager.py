@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.agent.errors import TransientError
 from orchestrator.agent.metadata import Metadata
-from orchestrator.agent.redact import Redactor
 from orchestrator.agent.secrets import SecretError, Secrets
 from orchestrator.cli.commands import secret
 from orchestrator.cli.main import run
+from orchestrator.contract.machine_errors import TransientError
+from orchestrator.contract.redaction import Redactor
 from orchestrator.domain.scopes import CLOUD_PLATFORM, MACHINE_SCOPES, node_scopes, vm_scopes
 from orchestrator.domain.secret_refs import SecretRef, job_secrets, reference
 from orchestrator.emulator.http.dispatch import dispatch

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent import venv
-from orchestrator.agent.errors import AgentError
 from orchestrator.agent.layout import Layout
-from orchestrator.agent.strangers import stranger
 from orchestrator.app import state_folders
 from orchestrator.cli import update
+from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.trusted_folder import stranger
 from orchestrator.domain.ports import Iap
 from orchestrator.emulator import control
 from orchestrator.emulator.options import load_options

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 
-from orchestrator.agent import unclaimed
-from orchestrator.agent.checkpoints import completed_by
-from orchestrator.agent.errors import TornError
-from orchestrator.agent.gang import PREFIX as GANG
-from orchestrator.agent.manifest import CHECKPOINTS, parse, parse_name
+from orchestrator.contract import unclaimed_manifest
+from orchestrator.contract.completeness import completed_by
+from orchestrator.contract.machine_errors import TornError
+from orchestrator.contract.manifest import parse, parse_name
+from orchestrator.contract.object_names import CHECKPOINTS, GANG
 from orchestrator.domain.ports import StoredObject
 from orchestrator.emulator.state.storage.values import Preconditions
 
@@ -62,8 +62,10 @@ class Bucket:
 
     def unclaimed(self):
         """Return the manifests of unclaimed files."""
-        found = [name for name in self.names(unclaimed.UNCLAIMED) if unclaimed.parse_name(name)]
-        return [unclaimed.parse(self.get(name), name) for name in found]
+        found = [
+            name for name in self.names(unclaimed_manifest.UNCLAIMED) if unclaimed_manifest.parse_name(name)
+        ]
+        return [unclaimed_manifest.parse(self.get(name), name) for name in found]
 
     def complete(self):
         """Return the complete checkpoints, newest first."""

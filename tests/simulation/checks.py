@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 
-from orchestrator.agent.unclaimed import ended_before
+from orchestrator.contract.unclaimed_manifest import ended_before
 from orchestrator.domain import names
 from orchestrator.domain.plan import Kind
 from orchestrator.emulator.state.instance import Status

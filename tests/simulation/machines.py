@@ -13,12 +13,12 @@ from collections import defaultdict
 from dataclasses import asdict
 from types import SimpleNamespace
 
-from orchestrator.agent import unclaimed
-from orchestrator.agent.checkpoints import disposable
-from orchestrator.agent.gang import PREFIX as GANG
 from orchestrator.agent.gang import next_attempt
-from orchestrator.agent.manifest import CHECKPOINTS, Manifest, StoredFile, manifest_name
-from orchestrator.agent.unclaimed import Kept, Unclaimed, Why, ended_before
+from orchestrator.contract import unclaimed_manifest
+from orchestrator.contract.completeness import disposable
+from orchestrator.contract.manifest import Manifest, StoredFile, manifest_name
+from orchestrator.contract.object_names import CHECKPOINTS, GANG
+from orchestrator.contract.unclaimed_manifest import Kept, Unclaimed, Why, ended_before
 from orchestrator.domain import names
 from orchestrator.domain.ports import PushResult, RunResult
 from orchestrator.emulator.state.machines import NoHosts
@@ -153,12 +153,14 @@ class Gang:
         self._after(self.job.save_seconds / 10, whole)
 
     def _kept(self, worker, complete):
-        file = Kept("checkpoints/a.pt", 1, "", f"{unclaimed.folder_name(self.incarnation, worker)}a.pt")
+        file = Kept(
+            "checkpoints/a.pt", 1, "", f"{unclaimed_manifest.folder_name(self.incarnation, worker)}a.pt"
+        )
         one = Unclaimed(
             self.incarnation, worker, self.workers, 1, self.bundle, "s", "auto", Why.ENDED, complete,
             (file,), (), self.fleet.now(),
         )  # fmt: skip
-        self.bucket.put(unclaimed.manifest_name(self.incarnation, worker), one.text().encode())
+        self.bucket.put(unclaimed_manifest.manifest_name(self.incarnation, worker), one.text().encode())
 
     def _kept_before(self):
         """Say whether an earlier machine has kept what this very job had trained to its end."""

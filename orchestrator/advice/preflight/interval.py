@@ -6,7 +6,7 @@ from typing import Final
 
 from orchestrator.advice.preflight.facts import SourceFacts
 from orchestrator.advice.preflight.finding import Hit, Level, rule
-from orchestrator.agent.interval import best_interval
+from orchestrator.contract.interval import best_interval
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 

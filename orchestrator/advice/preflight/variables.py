@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from orchestrator.advice.preflight.facts import SourceFacts
 from orchestrator.advice.preflight.finding import Hit, Level, rule
-from orchestrator.agent.job_variables import unknown
+from orchestrator.contract.job_variables import unknown
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 

@@ -12,6 +12,7 @@ from orchestrator.advice.rehearsal.life import Blow, Kill
 from orchestrator.advice.rehearsal.moments import Moment, Sign, come
 from orchestrator.app.rehearsal.evidence import Evidence, newest_step
 from orchestrator.app.rehearsal.stage import Stage
+from orchestrator.contract.object_names import CHECKPOINTS
 from orchestrator.domain import names
 from orchestrator.domain.observation import Heartbeat, NodeState, Phase, Present, VmState, World
 from orchestrator.domain.record import current_node
@@ -126,7 +127,7 @@ class Blows:
         """Return what a save changes: names and sizes below the machines' checkpoint folders, or in the bucket."""
         spec, session = self._stage.session.spec, self._stage.session
         if spec.job.checkpoint.dir == "bucket":
-            return tuple(o.name for o in session.cloud.store.list(names.CHECKPOINTS))
+            return tuple(o.name for o in session.cloud.store.list(CHECKPOINTS))
         return tuple(_files(self._stage.cloud / "machines"))
 
     def _beat(self) -> Heartbeat | None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from orchestrator.advice.rehearsal.life import Life, Save
 from orchestrator.advice.rehearsal.moments import Moment, Shown, Sign
-from orchestrator.agent.formats.base import Format, State
-from orchestrator.agent.formats.choose import format_of
-from orchestrator.agent.local_checkpoints import files_below
 from orchestrator.app.rehearsal.stage import Stage
+from orchestrator.contract.formats.base import Format, State
+from orchestrator.contract.formats.choose import format_of
 from orchestrator.domain.observation import Heartbeat, Phase, Present, Unknown
 from orchestrator.domain.plan import Outcome
 from orchestrator.emulator import control
@@ -204,5 +203,6 @@ def _saved_since(moment: float, folder: Path, format_: Format) -> list[int]:
 def _changed(folder: Path, below: str, files: "tuple[str, ...] | None") -> float:
     """Return when a file of a unit changed last, in seconds since the epoch. Raises OSError."""
     if files is None:
-        return max((one.modified for one in files_below(folder / below)), default=0) / 1e9
+        inside = [one for one in (folder / below).rglob("*") if not one.is_dir()]
+        return max((one.stat().st_mtime for one in inside), default=0.0)
     return max((folder / below / name).stat().st_mtime for name in files)

@@ -72,8 +72,8 @@ class Bugs:
 
     def __call__(self, error: Exception) -> None:
         """Say it in one line, with the file that holds the whole story."""
-        from orchestrator.agent.redact import masked
         from orchestrator.cli.console import say, story_of
+        from orchestrator.contract.redaction import masked
 
         what = masked(f"{type(error).__name__}: {error}")
         if what != self._said:

@@ -164,7 +164,7 @@ def _with(history: "History", wanted: Wanted, now: float) -> "History":
 
 def _push(session: "Session", wanted: Wanted, printer: "EventPrinter") -> str:
     """Upload the code, record that it is wanted, restart the job. A kill anywhere is healed by the next pass."""
-    from orchestrator.domain.names import BUNDLES
+    from orchestrator.contract.object_names import BUNDLES
     from orchestrator.engine.artifacts import agent_file, bundle_file
 
     for path in (agent_file(session.bundles, wanted.agent), bundle_file(session.bundles, wanted.bundle)):

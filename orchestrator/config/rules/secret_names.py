@@ -7,9 +7,9 @@ No message of this module repeats a value, because what stands in the wrong plac
 import re
 from collections.abc import Iterator
 
-from orchestrator.agent.redact import shapes_in
 from orchestrator.config.rules.job import RESERVED, VARIABLE_PATTERN
 from orchestrator.config.rules.rule import Problem, Rule
+from orchestrator.contract.redaction import shapes_in
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.secret_refs import reference
 from orchestrator.domain.spec import Spec

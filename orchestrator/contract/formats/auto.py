@@ -1,0 +1,212 @@
+"""
+`auto`: look at what the job saves, choose the format that it has, and leave everything else to that format.
+
+The choice stays: what the newest checkpoint was committed as wins over what lies in the folder. Only single
+files, which anybody may put there, give way to a format of whole folders once that has a complete save.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import AbstractSet, Dict, FrozenSet, Iterator, List, Optional, Tuple
+
+from orchestrator.contract.formats.base import UNKNOWN, Format, Judgement, Listing, State, StoredStep, Unit
+from orchestrator.contract.formats.fairseq import Fairseq
+from orchestrator.contract.formats.files import Files
+from orchestrator.contract.formats.folders import Accelerate, Distributed, Levanter
+from orchestrator.contract.formats.hf import HuggingFace
+from orchestrator.contract.formats.keras import Keras
+from orchestrator.contract.formats.marker import Marker
+from orchestrator.contract.formats.orbax import Orbax
+from orchestrator.contract.formats.survey import ROOT, Seen, survey, survey_bucket
+from orchestrator.contract.formats.tf import TensorFlow
+from orchestrator.contract.formats.torch import Torch
+
+SURVEY_AGAIN = 20
+
+
+class Auto(Format):
+    """Stand for the format that is chosen; before that for none, with a grace that is enough for each."""
+
+    name = "auto"
+    may_change = True
+    wants = "the layout of a known framework, or a whole file that looks like a save"
+    grace = 25.0
+
+    def __init__(self, marker: str) -> None:
+        self._marker = marker
+        strong: Tuple[Format, ...] = (
+            Marker(marker), HuggingFace(), Accelerate(), Orbax(), Distributed(), Levanter(), Keras(),
+            TensorFlow(), Fairseq(), Torch(),
+        )  # fmt: skip
+        self._strong: Dict[str, Format] = {one.name: one for one in strong}
+        self._files = Files(lambda folder: folder in self._claimed)
+        self._chosen: Optional[Format] = None
+        self._claimed: AbstractSet[str] = frozenset()
+        self._bases: Tuple[str, ...] = ()
+        self._units: Dict[str, Tuple[Unit, Format, str, Unit]] = {}
+        self._adopted: Optional[str] = None
+        self._looks = 0
+
+    @property
+    def chosen(self) -> str:
+        """Return the chosen format's name, empty as long as there is none."""
+        return self._chosen.name if self._chosen else ""
+
+    @property
+    def stopped_codes(self) -> FrozenSet[int]:  # type: ignore[override]
+        """Return the chosen format's."""
+        return self._chosen.stopped_codes if self._chosen else frozenset()
+
+    @property
+    def zero_proves(self) -> bool:  # type: ignore[override]
+        """Return the chosen format's."""
+        return self._chosen.zero_proves if self._chosen else True
+
+    @property
+    def pointers(self) -> Tuple[str, ...]:  # type: ignore[override]
+        """Return the chosen format's, in every folder that holds saves."""
+        names = self._chosen.pointers if self._chosen else ()
+        return tuple(_joined(base, name) for base in self._bases for name in names)
+
+    def adopt(self, name: str, base: Optional[str] = None) -> None:
+        """Go on with the format that the newest checkpoint was committed as."""
+        # What is restored may lack the file by which the folder would be recognised (fairseq, TensorFlow).
+        self._adopted = base if name in self._strong else None
+        if name == self._files.name:
+            self._chosen = self._files
+        elif name in self._strong:
+            self._chosen = self._strong[name]
+
+    def find(self, root: Path) -> List[Unit]:
+        """Return the units of the chosen format, in whichever folder they are; choose it first."""
+        seen = survey(root, self._marker)
+        self._claimed, self._units = seen.claimed, {}
+        # Until one is chosen all are looked at, and while files are, what may take their place.
+        for format_ in (self._chosen,) if self._is_strong() else self._strong.values():
+            self._add(root, format_, seen)
+        if not self._is_strong():
+            for unit in self._files.find(root):
+                self._units.setdefault(unit.name, (unit, self._files, "", unit))
+        return [one[0] for one in self._units.values()]
+
+    def judge(self, root: Path, unit: Unit) -> Judgement:
+        """Let the format judge that found the unit; the first one that has a complete save is chosen."""
+        format_, base, inner = self._lower(unit)
+        judged = format_.judge(_place(root, base), inner)
+        if judged.state is State.COMPLETE and not self._is_strong() and self._chosen is not format_:
+            self._chosen = format_
+        return judged
+
+    def owns(self, unit: Unit) -> bool:
+        """Leave single files out once another format is chosen."""
+        return not (self._is_strong() and self._lower(unit)[0] is self._files)
+
+    def closes(self, name: str) -> bool:
+        """Ask the chosen format."""
+        return self._chosen is not None and self._chosen.closes(name.rsplit("/", 1)[-1])
+
+    def resume(self, root: str, unit: Unit) -> str:
+        """Ask the chosen format."""
+        format_, base, inner = self._lower(unit)
+        return format_.resume(str(_place(Path(root), base)), inner)
+
+    def repair(self, root: Path, chosen: Unit) -> List[str]:
+        """Ask the chosen format."""
+        format_, base, inner = self._lower(chosen)
+        return format_.repair(_place(root, base), inner)
+
+    def target(self, root: Path, unit: Unit) -> Optional[int]:
+        """Ask the chosen format."""
+        format_, base, inner = self._lower(unit)
+        return format_.target(_place(root, base), inner)
+
+    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+        """
+        Yield the steps in the bucket, newest first, of the first format that has a complete one.
+
+        The folders of the chosen format are known, so most looks ask for nothing else.
+        """
+        self._looks += 1
+        if self._chosen not in (None, self._files) and self._bases and self._looks % SURVEY_AGAIN:
+            held = list(self._stored_in(listing, self._chosen, self._bases))
+            if any(one.complete for one in held):
+                yield from held
+                return
+        seen = survey_bucket(listing, self._marker)
+        found: Dict[str, List[StoredStep]] = {}
+        for name, bases in seen.bases.items():
+            found[name] = list(self._stored_in(listing, self._strong[name], tuple(sorted(bases))))
+        files = Listing(seen.files, (), listing.has, listing.read, listing.below)
+        found[self._files.name] = list(self._files.stored(files))
+        first = [self.chosen] if self._is_strong() else []
+        order = [*first, *self._strong, self._files.name]
+        whole = [name for name in order if any(one.complete for one in found.get(name, ()))]
+        chosen = next(iter(whole), "") or next((name for name in order if found.get(name)), "")
+        if whole:
+            self.adopt(chosen)
+            self._bases = tuple(sorted(seen.bases.get(chosen, ())))
+        yield from found.get(chosen, [])
+
+    def _stored_in(
+        self, listing: Listing, format_: Optional[Format], bases: Tuple[str, ...]
+    ) -> Iterator[StoredStep]:
+        found: List[StoredStep] = []
+        for base in bases if format_ is not None else ():
+            level = listing
+            for part in filter(None, base.split("/")):
+                level = level.below(f"{part}/")
+            for step in format_.stored(level) if format_ is not None else ():
+                objects = tuple(_joined(base, name) for name in step.objects)
+                found.append(replace(step, name=_joined(base, step.name), objects=objects))
+        return iter(sorted(found, key=lambda one: one.step, reverse=True))
+
+    def _is_strong(self) -> bool:
+        return self._chosen is not None and self._chosen is not self._files
+
+    def _add(self, root: Path, format_: Optional[Format], seen: Seen) -> None:
+        if format_ is None:
+            return
+        known = {self._adopted} if format_ is self._chosen and self._adopted is not None else set()
+        bases = tuple(sorted({*seen.bases.get(format_.name, ()), *known}))
+        self._bases = bases if format_ is self._chosen else self._bases
+        for base in bases:
+            for inner in _units_of(format_, root, base):
+                unit = _lifted(inner, root, base)
+                self._units[unit.name] = (unit, format_, base, inner)
+
+    def _lower(self, unit: Unit) -> Tuple[Format, str, Unit]:
+        """Return the format of a unit, the folder that holds it, and the unit as that format made it."""
+        held = self._units.get(unit.name)
+        if held is not None:
+            return held[1], held[2], replace(held[3], step=unit.step if held[3].live else held[3].step)
+        base, _, name = unit.folder.rpartition("/")
+        return self._chosen or self._files, base, replace(unit, folder=name, name=name)
+
+
+def _units_of(format_: Format, root: Path, base: str) -> List[Unit]:
+    """Return a format's units in a folder, the newest first; the folder of all checkpoints may itself be one."""
+    if base == ROOT:
+        return [Unit(UNKNOWN, root.name, root.name, live=True)]
+    return sorted(format_.find(root / base), key=lambda one: one.step, reverse=True)
+
+
+def _lifted(unit: Unit, root: Path, base: str) -> Unit:
+    """Return a unit as it is named from the folder of all checkpoints."""
+    if base == ROOT:
+        names = tuple(sorted(one.relative_to(root).as_posix() for one in root.rglob("*") if one.is_file()))
+        plain = tuple(name for name in names if not name.startswith((".restore-", ".quarantine-")))
+        return replace(unit, name=ROOT, folder=".", files=plain)
+    if unit.files is not None:
+        files = tuple(_joined(base, name) for name in unit.files)
+        return replace(unit, name=_joined(base, unit.name), folder=".", files=files)
+    return replace(unit, name=_joined(base, unit.name), folder=_joined(base, unit.folder))
+
+
+def _place(root: Path, base: str) -> Path:
+    return root.parent if base == ROOT else root / base
+
+
+def _joined(base: str, name: str) -> str:
+    return f"{base}/{name}" if base else name

@@ -1,0 +1,71 @@
+"""
+fairseq 0.12: single files, the first name of each save renamed into place.
+
+`checkpoint_best.pt` and `checkpoint_last.pt` are then copied over the old ones, and a kill during that copy
+leaves a short file. fairseq resumes from `checkpoint_last.pt` only, so a short one crashes every later start.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import List, Optional
+
+from orchestrator.contract.formats.base import Format, Judgement, Unit, complete, entries, torn, unfinished
+from orchestrator.contract.formats.pickled import updates_in
+from orchestrator.contract.formats.whole import copy_over, zip_fault
+
+LAST = "checkpoint_last.pt"
+_STAGING = ".tmp"
+_BY_UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
+_BY_EPOCH = re.compile(r"checkpoint\d+\.pt")
+
+
+class Fairseq(Format):
+    """
+    Take the newest whole file by its updates; `checkpoint_last.pt` is an alias that has to be verified.
+
+    It stands for itself only where no other file holds its update (`--no-epoch-checkpoints`).
+    """
+
+    name = "fairseq"
+    wants = f"{LAST}, or a whole checkpoint_EPOCH_UPDATE.pt"
+
+    def find(self, root: Path) -> List[Unit]:
+        """Return the files that fairseq may resume from, and unfinished ones; the best ones are copies."""
+        found = []
+        for path in entries(root):
+            plain = re.sub(r"\.tmp$", "", path.name)
+            by_update = _BY_UPDATE.fullmatch(plain)
+            if not (by_update or _BY_EPOCH.fullmatch(plain) or plain == LAST) or not path.is_file():
+                continue
+            rank = 2 if by_update else 0 if plain == LAST else 1
+            step = int(by_update[1]) if by_update else 0
+            found.append(Unit(step, path.name, ".", (path.name,), rank))
+        return found
+
+    def judge(self, root: Path, unit: Unit) -> Judgement:
+        """Check the whole archive, and read the updates where the name does not tell them."""
+        path = root / unit.name
+        if unit.name.endswith(_STAGING):
+            return unfinished("it was never renamed")
+        fault = zip_fault(path)
+        if fault:
+            return torn(fault)
+        updates = unit.step if unit.rank == 2 else updates_in(path)
+        return torn(f"{unit.name} holds no number of updates") if updates is None else complete(updates)
+
+    def repair(self, root: Path, chosen: Unit) -> List[str]:
+        """Make `checkpoint_last.pt` hold the chosen step."""
+        last, source = root / LAST, root / chosen.name
+        if source == last or (last.exists() and self._step_of_last(root) == self._step_of(root, chosen)):
+            return []
+        was = "replaced" if last.exists() else "made"
+        copy_over(source, last)
+        return [f"{LAST} was {was} from {chosen.name}"]
+
+    def _step_of_last(self, root: Path) -> Optional[int]:
+        return self._step_of(root, Unit(0, LAST, ".", (LAST,)))
+
+    def _step_of(self, root: Path, unit: Unit) -> Optional[int]:
+        return self.judge(root, unit).step

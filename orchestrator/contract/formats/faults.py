@@ -1,0 +1,61 @@
+"""Whether a single file is whole, by what its first bytes say that it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+from orchestrator.contract.formats.compressed import compressed_fault
+from orchestrator.contract.formats.joblib_pickle import joblib_fault
+from orchestrator.contract.formats.msgpack import msgpack_fault
+from orchestrator.contract.formats.pickled import pickle_fault
+from orchestrator.contract.formats.save_like import save_like
+from orchestrator.contract.formats.whole import (
+    H5_MAGIC,
+    NPY_MAGIC,
+    h5_fault,
+    json_fault,
+    npy_fault,
+    safetensors_fault,
+    tar_fault,
+    zip_fault,
+)
+
+_PROTOCOLS = (b"\x02", b"\x03", b"\x04", b"\x05")
+
+
+def fault_of(path: Path) -> Optional[str]:
+    """
+    Return what is wrong with a file, empty when it is whole, None when nothing in it can tell.
+
+    Raises OSError.
+    """
+    name = path.name.lower()
+    with path.open("rb") as file:
+        head = file.read(512)
+    if not head:
+        return f"{path.name} is empty"
+    if name.endswith(".safetensors"):
+        return safetensors_fault(path)
+    if head[:2] == b"PK":
+        return zip_fault(path)
+    if head[:8] == H5_MAGIC:
+        return h5_fault(path)
+    if head[:6] == NPY_MAGIC:
+        return npy_fault(path)
+    if head[:1] == b"\x80" and not name.endswith(".msgpack") and ("." in name or head[1:2] in _PROTOCOLS):
+        fault = pickle_fault(path)
+        return fault and joblib_fault(path, fault)
+    if head[257:262] == b"ustar" or name.endswith((".tar", ".tar.gz", ".tgz")):
+        return tar_fault(path)
+    packed = compressed_fault(path, head)
+    return packed if packed is not None else _by_name(path, name)
+
+
+def _by_name(path: Path, name: str) -> Optional[str]:
+    if name.endswith(".json"):
+        return json_fault(path)
+    if name.endswith(".msgpack") or ("." not in name and save_like(name)):
+        return msgpack_fault(path)
+    wanted = name.endswith((".pt", ".pth", ".npz", ".npy", ".keras", ".h5", ".hdf5"))
+    return f"{path.name} does not begin as such a file does" if wanted else None

@@ -1,0 +1,176 @@
+"""
+Single files, numbered or replaced in place: what Lightning, nanoGPT, torchvision, numpy and most loops write.
+
+The newest save is one unit: every file that is replaced in place (`last.ckpt`, `best.pt`), the newest of each
+numbered series (`model_000100.pt` with `optim_000100.pt` and `meta_000100.json`), and the small files beside
+them. So whatever the program reads at its start comes back, under the names that it has.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
+
+from orchestrator.contract.formats.base import (
+    LONG,
+    PATIENT,
+    QUIET,
+    UNKNOWN,
+    Format,
+    Judgement,
+    Listing,
+    StoredStep,
+    Unit,
+    complete,
+    entries,
+    torn,
+)
+from orchestrator.contract.formats.faults import fault_of
+from orchestrator.contract.formats.inside import told_by
+from orchestrator.contract.formats.names import Kind, numbered
+from orchestrator.contract.formats.saved_files import (
+    Saves,
+    among,
+    base_of,
+    group,
+    main_of,
+    step_folder_of,
+    unknown,
+)
+
+DEEPEST = 8
+MOST_FILES, MOST_OBJECTS = 5000, 100_000
+"""Most files of a folder, and objects of the bucket, that are looked at."""
+_UNFINISHED = re.compile(r"(?:^|[-._])(?:tmp|temp|partial|incomplete|lock)(?:[-._\d]|$)|~$")
+
+
+class Files(Format):
+    """
+    Believe a file by its own structure (checksums of a zip, lengths in a header, opcodes of a pickle).
+
+    *claimed* tells which folders belong to another format.
+    """
+
+    name = "files"
+    wants = "a whole file that looks like a save: .pt, .pth, .ckpt, .npz, .npy, .safetensors, .h5 or the like"
+
+    def __init__(self, claimed: Callable[[str], bool] = lambda _folder: False) -> None:
+        self._claimed = claimed
+        self._saves: Dict[Tuple[str, ...], Saves] = {}
+
+    def find(self, root: Path) -> List[Unit]:
+        """Return the newest save, and the older numbered files."""
+        names = [path.relative_to(root).as_posix() for path in self._walk(root, root, 0)]
+        # A folder of nothing but a process's random numbers is worker 0's save, seen from another machine.
+        saved = {name.rpartition("/")[0] for name in names if not self.follows(name)}
+        names = [name for name in names if not self.follows(name) or name.rpartition("/")[0] in saved]
+        saves = group(list(among(names, lambda name: _about(root / name))))
+        leans = any(one.number is None and not one.side for one in saves.head)
+        units = [
+            Unit(number, ones[0].name, ".", tuple(sorted(one.name for one in ones)), leans=leans)
+            for number, ones in saves.older
+            if ones[0].kind is not Kind.TIME
+        ]
+        if saves.head:
+            files = tuple(sorted({one.name for one in saves.head}))
+            self._saves = {files: saves}
+            units.append(Unit(UNKNOWN, main_of(saves), ".", files, rank=1, live=True))
+        return units
+
+    def judge(self, root: Path, unit: Unit) -> Judgement:
+        """Read every file to its end; of the newest save also the step that it tells."""
+        unknown = False
+        saves = self._saves.get(unit.files or ())
+        sides = {one.name for one in saves.head if one.side} if saves else set()
+        for name in unit.files or ():
+            if name in sides and not numbered(base_of(name)):
+                continue  # It may be written at any time, and no resume dies of it.
+            fault = fault_of(root / name)
+            if fault:
+                return torn(fault)
+            unknown = unknown or (fault is None and name not in sides)
+        if saves is None or not unit.live:
+            return complete(None, PATIENT if unknown else QUIET)
+        alone = not saves.older and any(one.in_folder for one in saves.newest)
+        rest = LONG if saves.missing else PATIENT if unknown or alone else QUIET
+        step = _step(root, saves)
+        return complete(UNKNOWN if step is None else step, rest)
+
+    def resume(self, root: str, unit: Unit) -> str:
+        """Return the file that most likely holds the state, or the folder of a save that is one."""
+        saves = self._saves.get(unit.files or ())
+        return f"{root.rstrip('/')}/{main_of(saves) if saves else (unit.files or ('',))[0]}"
+
+    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+        """Yield the files in the bucket, where each one is there whole or not at all."""
+        saves = group(list(among(listing.names[:MOST_OBJECTS], unknown)))
+        main = [one for one in saves.newest or saves.head if not one.side]
+        if main:
+            number = main[0].number if main[0].kind is not Kind.TIME else None
+            names = tuple(sorted({one.name for one in saves.head}))
+            why = f"{saves.missing[0]} is not there yet" if saves.missing else main[0].name
+            yield StoredStep(number or 0, main[0].name, not saves.missing, why, names)
+        for older, ones in reversed(saves.older):
+            if ones[0].kind is not Kind.TIME:
+                names = tuple(sorted(one.name for one in ones))
+                yield StoredStep(older, ones[0].name, True, ones[0].name, names)
+
+    def _enters(self, root: Path, folder: Path) -> bool:
+        if folder.is_symlink() or not folder.is_dir():
+            return False
+        return not self._claimed(folder.relative_to(root).as_posix())
+
+    def _walk(self, root: Path, folder: Path, depth: int) -> Iterator[Path]:
+        count = 0
+        # Frameworks put names with a dot into their own folders (`.zarray`), everybody else hides things.
+        inside = step_folder_of(f"{folder.relative_to(root).as_posix()}/x") != ""
+        for path in sorted(folder.iterdir()) if inside else entries(folder):
+            if _UNFINISHED.search(path.name.lower()):
+                continue
+            if path.is_file():
+                if not _is_link_inside(root, path):
+                    yield path
+            elif depth < DEEPEST and self._enters(root, path):
+                yield from self._walk(root, path, depth + 1)
+            count += 1
+            if count > MOST_FILES:
+                return
+
+
+def _step(root: Path, saves: Saves) -> Optional[int]:
+    """Return the step of the newest save: by its names, and by what is in the files that are replaced in place."""
+    steps: List[int] = []
+    epochs: List[int] = []
+    for one in saves.head:
+        if one.side and not one.name.endswith(".json"):
+            continue
+        if one.number is None:
+            told = told_by(root / one.name)
+            steps += [] if told.step is None else [told.step]
+            epochs += [] if told.epoch is None else [told.epoch]
+        elif one in saves.newest:
+            inside = told_by(root / one.name).step if one.kind in (Kind.EPOCH, Kind.TIME) else None
+            if inside is not None:
+                steps.append(inside)
+            elif one.kind is Kind.STEP or one.kind is Kind.PLAIN:
+                steps.append(one.number)
+            elif one.kind is Kind.EPOCH:
+                epochs.append(one.number)
+    return max(steps or epochs, default=None)
+
+
+def _is_link_inside(root: Path, path: Path) -> bool:
+    """Say whether a path is a link to another file of the folder: links are brought back as links."""
+    if not path.is_symlink():
+        return False
+    return os.path.realpath(str(path)).startswith(os.path.realpath(str(root)) + os.sep)
+
+
+def _about(path: Path) -> Tuple[int, float]:
+    try:
+        state = path.stat()
+    except OSError:
+        return 0, 0.0
+    return state.st_size, state.st_mtime

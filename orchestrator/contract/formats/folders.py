@@ -1,0 +1,137 @@
+"""Folders of one step whose last file is known: torch.distributed.checkpoint, accelerate and Levanter."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import AbstractSet, Iterator, List
+
+from orchestrator.contract.formats.base import (
+    QUIET,
+    UNKNOWN,
+    Format,
+    Judgement,
+    Listing,
+    StoredStep,
+    Unit,
+    complete,
+    entries,
+    torn,
+    unfinished,
+)
+from orchestrator.contract.formats.faults import fault_of
+from orchestrator.contract.formats.marker import folders_with, step_of
+from orchestrator.contract.formats.whole import json_object, whole_number
+
+
+class StepFolders(Format):
+    """
+    Find the folders that look like the format's own; a subclass says which, and what *last* is.
+
+    One without a number in its name is saved over again and again.
+    """
+
+    last = ""
+
+    def mine(self, name: str, names: AbstractSet[str]) -> bool:
+        """Say whether a folder of that name, with these names in it, is a step of this format."""
+        raise NotImplementedError
+
+    def find(self, root: Path) -> List[Unit]:
+        """Return the step folders."""
+        found = []
+        for path in entries(root):
+            if path.is_dir() and self.mine(path.name, names_in(path)):
+                step = step_of(path.name)
+                found.append(Unit(UNKNOWN if step is None else step, path.name, path.name, live=step is None))
+        return found
+
+    def closes(self, name: str) -> bool:
+        """Say whether this is the file that is written last."""
+        return name == self.last
+
+    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+        """Yield the steps in the bucket."""
+        return folders_with(listing, self.last)
+
+
+class Distributed(StepFolders):
+    """torch.distributed.checkpoint: a file of each process, then `.metadata`, renamed into place."""
+
+    name = "dcp"
+    wants = "a folder with *.distcp files and .metadata"
+    last = ".metadata"
+
+    def mine(self, name: str, names: AbstractSet[str]) -> bool:
+        """Look for the files of the processes."""
+        return self.last in names or any(one.endswith(".distcp") for one in names)
+
+    def judge(self, root: Path, unit: Unit) -> Judgement:
+        """Ask for the metadata, and for files that are not empty."""
+        folder = root / unit.folder
+        if not (folder / self.last).is_file():
+            return unfinished(f"no {self.last} in it")
+        parts = sorted(folder.glob("*.distcp"))
+        if not parts or not (folder / self.last).stat().st_size:
+            return torn("its files are empty" if parts else "no *.distcp in it")
+        return complete(UNKNOWN if unit.live else None, QUIET if unit.live else 0)
+
+
+class Accelerate(StepFolders):
+    """
+    accelerate 1.x `save_state`: model, optimizer, schedule, sampler, then `random_states_N.pkl`.
+
+    Objects of the user's own come after that, so it has to be at rest.
+    """
+
+    name = "accelerate"
+    wants = "a folder of save_state with whole files, random_states_0.pkl among them"
+    last = "random_states_0.pkl"
+
+    def mine(self, name: str, names: AbstractSet[str]) -> bool:
+        """Look for random states, or for an optimizer beside a model."""
+        return self.last in names or ("optimizer.bin" in names and "trainer_state.json" not in names)
+
+    def judge(self, root: Path, unit: Unit) -> Judgement:
+        """Read every file to its end."""
+        folder = root / unit.folder
+        if not (folder / self.last).is_file():
+            return unfinished(f"no {self.last} in it")
+        for path in sorted(folder.rglob("*")):
+            fault = fault_of(path) if path.is_file() else ""
+            if fault:
+                return torn(fault)
+        return complete(UNKNOWN if unit.live else None, QUIET)
+
+
+class Levanter(StepFolders):
+    """Levanter: `step-N` with the arrays, then `metadata.json`, which names the step."""
+
+    name = "levanter"
+    wants = "a folder step-N with metadata.json"
+    last = "metadata.json"
+    _folder = re.compile(r"step-\d+")
+
+    def mine(self, name: str, names: AbstractSet[str]) -> bool:
+        """Look at the name, and for arrays in folders of their own."""
+        arrays = bool({"model", "opt_state", "training_key", "model_averaging"} & names)
+        return self._folder.fullmatch(name) is not None and (arrays or self.last in names)
+
+    def judge(self, root: Path, unit: Unit) -> Judgement:
+        """Ask for the metadata of this step."""
+        path = root / unit.folder / self.last
+        if not path.is_file():
+            return unfinished(f"no {self.last} in it")
+        value = json_object(path)
+        if value is None:
+            return torn(f"{self.last} cannot be read")
+        step = whole_number(value.get("step"))
+        return torn(f"{self.last} says step {step}") if step not in (None, unit.step) else complete()
+
+
+def names_in(folder: Path) -> AbstractSet[str]:
+    """Return the names in a folder, hidden ones too; none when it vanishes."""
+    try:
+        return {path.name for path in folder.iterdir()}
+    except OSError:
+        return set()

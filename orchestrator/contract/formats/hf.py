@@ -1,0 +1,116 @@
+"""
+Hugging Face Trainer 5: `checkpoint-N` folders, written in place, `trainer_state.json` last.
+
+The Trainer resumes from the largest N without a look at its files. A torn model or a missing state file then
+crashes every start, and without `optimizer.pt` it goes on silently with a fresh optimizer.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import List, Optional
+
+from orchestrator.contract.formats.base import (
+    Format,
+    Judgement,
+    State,
+    Unit,
+    complete,
+    entries,
+    torn,
+    unfinished,
+)
+from orchestrator.contract.formats.whole import json_object, safetensors_fault, whole_number, zip_fault
+
+STATE = "trainer_state.json"
+SENTINEL = "checkpoint-is-incomplete.txt"
+_FOLDER = re.compile(r"checkpoint-(\d+)")
+_RESUME = ("*optimizer*", "scheduler.pt", "rng_state*.pth", "global_step*")
+_SHARDED = ("pytorch_model_fsdp*", "global_step*", "rank*-of-*")
+"""How FSDP and DeepSpeed save: each process its part, in folders whose names begin so."""
+_PART = re.compile(r"(.+)-\d{5}-of-(\d{5})(\.safetensors|\.bin)")
+
+
+class HuggingFace(Format):
+    """
+    Check every file that a true resume needs.
+
+    A graceful stop (`enable_jit_checkpoint`) takes 3 s and the time of a save, and leaves with status 0 like
+    a finished training. So status 0 is believed only when the newest checkpoint has reached `max_steps`.
+    """
+
+    name = "hf"
+    wants = f"a folder checkpoint-N with weights, optimizer, random state and {STATE}"
+    grace = 25.0
+    stopped_codes = frozenset({0})
+    zero_proves = False
+
+    def find(self, root: Path) -> List[Unit]:
+        """Return the folders `checkpoint-N`."""
+        named = [(_FOLDER.fullmatch(path.name), path) for path in entries(root)]
+        return [Unit(int(match[1]), path.name, path.name) for match, path in named if match and path.is_dir()]
+
+    def judge(self, root: Path, unit: Unit) -> Judgement:
+        """Check the state first: it is written last, so without it the save never ended."""
+        folder = root / unit.folder
+        if (folder / SENTINEL).exists():
+            return unfinished(f"{SENTINEL} is there")
+        if not (folder / STATE).exists():
+            return unfinished(f"no {STATE}")
+        state = json_object(folder / STATE)
+        if state is None:
+            return torn(f"{STATE} cannot be read")
+        if state.get("global_step") != unit.step:
+            return torn(f"{STATE} says step {state.get('global_step')}")
+        fault = _model_fault(folder)
+        if not fault and not any(any(folder.glob(name)) for name in _RESUME):
+            # The state comes last, so what is absent altogether was never meant to be there.
+            return Judgement(State.NOT_RESUMABLE, "no optimizer, schedule or random state (save_only_model)")
+        fault = fault or _resume_fault(folder)
+        return torn(fault) if fault else complete()
+
+    def closes(self, name: str) -> bool:
+        """Say whether this is the state file."""
+        return name == STATE
+
+    def target(self, root: Path, unit: Unit) -> Optional[int]:
+        """Return `max_steps` of the training."""
+        return whole_number((json_object(root / unit.folder / STATE) or {}).get("max_steps"))
+
+
+def _model_fault(folder: Path) -> str:
+    weights = sorted(folder.glob("*.safetensors"))
+    older = sorted(folder.glob("pytorch_model*.bin"))
+    if not weights and not older:
+        sharded = any(any(folder.glob(name)) for name in _SHARDED)
+        return "" if sharded else "no model weights"
+    names = {path.name for path in (*weights, *older)}
+    for index in sorted(folder.glob("*.index.json")):
+        parts = (json_object(index) or {}).get("weight_map")
+        if not isinstance(parts, dict):
+            return f"{index.name} cannot be read"
+        absent = sorted(set(map(str, parts.values())) - names)
+        if absent:
+            return f"{absent[0]} is missing"
+    for name in sorted(names):
+        part = _PART.fullmatch(name)
+        if part and len([one for one in names if one.startswith(f"{part[1]}-")]) < int(part[2]):
+            return f"parts of {part[1]} are missing"
+    faults = [*map(safetensors_fault, weights), *map(zip_fault, older)]
+    return next((fault for fault in faults if fault), "")
+
+
+def _resume_fault(folder: Path) -> str:
+    """Return what keeps optimizer, schedule or random numbers from being restored."""
+    random = sorted(folder.glob("rng_state*.pth"))
+    if not random:
+        return "no rng_state.pth"
+    sharded = any(any(folder.glob(name)) for name in _SHARDED)
+    for path in (folder / "optimizer.pt", folder / "scheduler.pt", *random):
+        if not path.exists() and sharded:
+            continue
+        fault = zip_fault(path) if path.exists() else f"no {path.name}"
+        if fault:
+            return fault
+    return ""

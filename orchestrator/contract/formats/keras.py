@@ -1,0 +1,81 @@
+"""
+Keras 3 BackupAndRestore: one pair of files, rewritten in place, weights first and metadata second.
+
+Its step is the epoch: Keras starts the epoch again at its first batch. A short weights file crashes every
+start.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Iterator, List
+
+from orchestrator.contract.formats.base import (
+    Format,
+    Judgement,
+    Listing,
+    StoredStep,
+    Unit,
+    complete,
+    torn,
+    unfinished,
+)
+from orchestrator.contract.formats.whole import copy_over, h5_fault, json_object, json_value, whole_number
+
+WEIGHTS = "latest.weights.h5"
+METADATA = "training_metadata.json"
+BACKUP = ".bkp"
+
+
+class Keras(Format):
+    """Check the pair, and the older pair that `double_checkpoint=True` keeps."""
+
+    name = "keras"
+    wants = f"{WEIGHTS} and {METADATA}, as BackupAndRestore writes them"
+
+    def find(self, root: Path) -> List[Unit]:
+        """Return the pair and its backup, if any file of them is there."""
+        found = []
+        for rank, suffix in enumerate((BACKUP, "")):
+            files = (WEIGHTS + suffix, METADATA + suffix)
+            if any((root / name).exists() for name in files):
+                there = tuple(name for name in files if (root / name).exists())
+                found.append(Unit(0, WEIGHTS + suffix, ".", there, rank))
+        return found
+
+    def judge(self, root: Path, unit: Unit) -> Judgement:
+        """Check both files."""
+        suffix = BACKUP if unit.name.endswith(BACKUP) else ""
+        weights, metadata = root / (WEIGHTS + suffix), root / (METADATA + suffix)
+        for path in (weights, metadata):
+            if not path.exists():
+                return unfinished(f"no {path.name}")
+        fault = h5_fault(weights)
+        if fault:
+            return torn(fault)
+        value = json_object(metadata)
+        if value is None:
+            return torn(f"{metadata.name} cannot be read")
+        epoch = whole_number(value.get("epoch"))
+        return torn(f"{metadata.name} tells no epoch") if epoch is None else complete(epoch)
+
+    def closes(self, name: str) -> bool:
+        """Say whether this is the metadata."""
+        return name.startswith(METADATA)
+
+    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+        """Yield the pair in the bucket, where Keras uploads each file whole."""
+        value = json_value(listing.read(METADATA)) if METADATA in listing.names else None
+        epoch = whole_number((value or {}).get("epoch"))
+        if epoch is not None or WEIGHTS in listing.names:
+            there = epoch is not None and WEIGHTS in listing.names
+            why = f"{WEIGHTS} and {METADATA}" if there else f"{WEIGHTS} or {METADATA} is missing"
+            yield StoredStep(epoch or 0, WEIGHTS, there, why, (WEIGHTS, METADATA))
+
+    def repair(self, root: Path, chosen: Unit) -> List[str]:
+        """Put the older pair in the place of the one that is not used."""
+        if not chosen.name.endswith(BACKUP) or (root / WEIGHTS).exists():
+            return []
+        for name in (WEIGHTS, METADATA):
+            copy_over(root / (name + BACKUP), root / name)
+        return [f"{WEIGHTS} and {METADATA} were made from {BACKUP}"]

@@ -1,0 +1,44 @@
+"""A job without steps (evaluation, preprocessing): its folder is whole when it ends with status 0."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Iterator, List, Tuple
+
+from orchestrator.contract.formats.base import Format, Listing, StoredStep, Unit
+
+
+class Outputs(Format):
+    """Know no step: one unit of all files, committed at the end. A start after a preemption begins anew."""
+
+    name = "outputs"
+    wants = "status 0, and at least one file in $TPUCTL_CHECKPOINT_DIR"
+    at_end = True
+
+    def find(self, root: Path) -> List[Unit]:
+        """Return nothing: while the job runs, no file is known to be whole."""
+        return []
+
+    def resume(self, root: str, unit: Unit) -> str:
+        """Return the folder itself."""
+        return root.rstrip("/")
+
+    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+        """Yield one step of everything that lies there; its name is empty, for it has no folder of its own."""
+        count = len(listing.names) + len(listing.folders)
+        if count:
+            yield StoredStep(1, "", complete=True, why=f"{count} objects or folders")
+
+
+def outputs_in(root: Path) -> Tuple[str, ...]:
+    """Return the plain files below *root*, sorted; links, sockets and the agent's own folders are left out."""
+    found = []
+    for base, folders, names in os.walk(str(root)):
+        folders[:] = [one for one in folders if not one.startswith((".restore-", ".quarantine-"))]
+        for name in names:
+            path = Path(base) / name
+            if stat.S_ISREG(path.lstat().st_mode):
+                found.append(path.relative_to(root).as_posix())
+    return tuple(sorted(found))

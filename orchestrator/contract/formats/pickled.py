@@ -1,0 +1,152 @@
+"""Read plain values out of a pickle, and walk it to its end, without running anything that the pickle asks for."""
+
+from __future__ import annotations
+
+import collections
+import io
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any, BinaryIO, Dict, Optional, Tuple
+
+from orchestrator.contract.formats.whole import whole_number
+
+_LARGEST = 64 << 20
+_TORCH_MAGIC = 0x1950A86A20F9469CFC6C
+"""The first pickle in a file that torch.save wrote before 1.6, or writes with the old serialization."""
+_ITEM = {
+    "DoubleStorage": 8, "LongStorage": 8, "ComplexFloatStorage": 8, "ComplexDoubleStorage": 16,
+    "FloatStorage": 4, "IntStorage": 4, "HalfStorage": 2, "BFloat16Storage": 2, "ShortStorage": 2,
+    "ByteStorage": 1, "CharStorage": 1, "BoolStorage": 1, "UntypedStorage": 1, "QInt8Storage": 1,
+    "QUInt8Storage": 1, "QInt32Storage": 4,
+}  # fmt: skip
+
+
+def updates_in(path: Path) -> Optional[int]:
+    """Return `optimizer_history[-1]["num_updates"]` of a file that torch.save wrote, None when it is not there."""
+    state = state_in(path)
+    try:
+        return whole_number(state["optimizer_history"][-1]["num_updates"])
+    except Exception:  # A pickle of a stranger can hold whatever its instructions lead to.
+        return None
+
+
+def state_in(path: Path) -> Any:
+    """Return the plain values of what torch.save or pickle.dump wrote, with blanks for all else; None if torn."""
+    try:
+        with path.open("rb") as file:
+            zipped = file.read(2) == b"PK"
+        if zipped:
+            with zipfile.ZipFile(str(path)) as archive:
+                entry = next(one for one in archive.infolist() if one.filename.endswith("data.pkl"))
+                if entry.file_size > _LARGEST:
+                    return None
+                return _Reader(io.BytesIO(archive.read(entry))).load()
+        with path.open("rb") as file:
+            first = _Reader(file).load()
+            if first != _TORCH_MAGIC:
+                return first
+            for _ in range(2):
+                _Reader(file).load()
+            return _Reader(file).load()
+    except OSError:
+        raise
+    except Exception:  # A pickle of a stranger can raise whatever its instructions lead to.
+        return None
+
+
+def pickle_fault(path: Path) -> str:
+    """
+    Walk a file of pickles to its last byte, with the tensors' bytes that old torch.save puts behind them.
+
+    Return what is wrong, empty when nothing is. Raises OSError.
+    """
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            first = _Reader(file).load()
+            if first == _TORCH_MAGIC:
+                return _old_torch_fault(path, file, size)
+            while file.tell() < size:
+                _Reader(file).load()
+    except OSError:
+        raise
+    except Exception as error:
+        return f"{path.name} is no whole pickle: {type(error).__name__}"
+    return ""
+
+
+def _old_torch_fault(path: Path, file: BinaryIO, size: int) -> str:
+    for _ in range(2):
+        _Reader(file).load()
+    reader = _Reader(file)
+    reader.load()
+    keys = _Reader(file).load()
+    for key in keys:
+        width, count = reader.storages[str(key)]
+        held = int.from_bytes(file.read(8), "little")
+        if held != count:
+            return f"{path.name} is torn at its storage {key}"
+        file.seek(held * width, os.SEEK_CUR)
+    end = file.tell()
+    return "" if end == size else f"{path.name} has {size} bytes, its storages end at {end}"
+
+
+def plain_class(module: str, name: str) -> Any:
+    """Return what stands for a class or function that a pickle names."""
+    if (module, name) in (("collections", "OrderedDict"), ("collections", "defaultdict")):
+        return collections.OrderedDict if name == "OrderedDict" else _Defaults
+    if module.split(".", maxsplit=1)[0] == "torch" and name in _ITEM:
+        return name
+    return Blank
+
+
+class Blank:
+    """Stand for every class and function that a pickle names."""
+
+    def __init__(self, *_args: Any, **_named: Any) -> None:
+        pass
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __setstate__(self, _state: Any) -> None:
+        pass
+
+    def __setitem__(self, _key: Any, _value: Any) -> None:
+        pass
+
+    def append(self, _value: Any) -> None:
+        """Take an item of a list that is not ours."""
+
+    def extend(self, _values: Any) -> None:
+        """Take items of a list that is not ours."""
+
+
+class _Reader(pickle.Unpickler):
+    """
+    Give blanks for everything but plain values, so that nothing foreign is imported or called.
+
+    *storages* are the tensors' storages by key, as width of an item in bytes and number of items.
+    """
+
+    def __init__(self, file: Any) -> None:
+        super().__init__(file)
+        self.storages: Dict[str, Tuple[int, int]] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return OrderedDict, which state dicts are, the name of a storage's class, or a blank."""
+        return plain_class(module, name)
+
+    def persistent_load(self, pid: Any) -> Any:
+        """Leave the tensors' bytes where they are, and note how many there must be."""
+        if isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage" and isinstance(pid[4], int):
+            self.storages[str(pid[2])] = (_ITEM.get(str(pid[1]), 1), pid[4])
+
+
+class _Defaults(Dict[Any, Any]):
+    """Stand for a defaultdict, whose factory is a stranger's."""
+
+    def __init__(self, *_args: Any) -> None:
+        super().__init__()

@@ -1,0 +1,71 @@
+"""
+A training loop of one's own with torch.save: `step_000040.pt`, then the pointer `last.json`.
+
+Both come by temporary file and rename; the pointer holds `{"step": 40, "file": "step_000040.pt"}`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import List, Optional
+
+from orchestrator.contract.atomic_write import write_atomically
+from orchestrator.contract.formats.base import Format, Judgement, Unit, complete, entries, torn, unfinished
+from orchestrator.contract.formats.marker import step_of
+from orchestrator.contract.formats.whole import json_object, zip_fault
+
+POINTER = "last.json"
+_FILE = re.compile(r"(?:.*\D)?\d+\.(?:pt|pth)(\.tmp)?")
+
+
+class Torch(Format):
+    """
+    Believe files up to the one that the pointer names; what comes after it was never announced.
+
+    torchrun leaves with status 1 whenever a rank does not leave with 0, so 1 may be a stop in good order.
+    """
+
+    name = "torch"
+    wants = f"a numbered .pt or .pth file, and {POINTER} that names it"
+    stopped_codes = frozenset({1, 143})
+    pointers = (POINTER,)
+
+    def find(self, root: Path) -> List[Unit]:
+        """Return the numbered files."""
+        named = [(_FILE.fullmatch(path.name), path) for path in entries(root) if path.is_file()]
+        return [Unit(step_of(path.name) or 0, path.name, ".", (path.name,)) for match, path in named if match]
+
+    def judge(self, root: Path, unit: Unit) -> Judgement:
+        """Check the archive and the pointer."""
+        if unit.name.endswith(".tmp"):
+            return unfinished("it was never renamed")
+        fault = zip_fault(root / unit.name)
+        if fault:
+            return torn(fault)
+        last = _pointed(root)
+        if last is None:
+            return unfinished(f"{POINTER} is missing or cannot be read")
+        reached = step_of(last)
+        return (
+            complete()
+            if reached is not None and unit.step <= reached
+            else unfinished(f"{POINTER} names {last}")
+        )
+
+    def repair(self, root: Path, chosen: Unit) -> List[str]:
+        """Make the pointer name the chosen file."""
+        before = _pointed(root)
+        if before == chosen.name:
+            return []
+        held = json_object(root / POINTER) or {}
+        text = json.dumps(dict(held, step=chosen.step, file=chosen.name))
+        write_atomically(root / POINTER, text + "\n")
+        return [f"{POINTER} named {before or 'nothing'}, it names {chosen.name} now"]
+
+
+def _pointed(root: Path) -> Optional[str]:
+    """Return the name of the file that the pointer names, None when it names none."""
+    name = (json_object(root / POINTER) or {}).get("file")
+    return Path(name).name if isinstance(name, str) and name else None
