@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from benchmarks.policies.ledger import Ledger
+from orchestrator.contract import object_names
 from orchestrator.domain import names
 from orchestrator.domain.observation import (
     Absent,
@@ -138,9 +139,9 @@ class LightCloud:
         """Read who has won a race, or the object that workers ring with: at a notice, and at rest after it."""
         if name in self.claims:
             return StoredObject(name, 0, 1, self.now(), self.claims[name])
-        if not self.ledger.noticed or not name.startswith(names.WAKE):
+        if not self.ledger.noticed or not name.startswith(object_names.WAKE):
             return None
-        machine = next((m for m in self.machines if name == f"{names.WAKE}{m.incarnation}"), None)
+        machine = next((m for m in self.machines if name == f"{object_names.WAKE}{m.incarnation}"), None)
         rings = 0 if machine is None else self._rings(machine)
         return StoredObject(name, 0, rings, self.now()) if rings else None
 
@@ -228,7 +229,7 @@ class LightCloud:
     def _lost(self, machine: Machine) -> bool:
         """Say whether a machine was in a race that another one has won, or nobody."""
         number = names.round_of(machine.labels)
-        won = self.claims.get(f"{names.CLAIM}{number}", b"{}")
+        won = self.claims.get(f"{object_names.CLAIM}{number}", b"{}")
         return number > 0 and json.loads(won).get("incarnation") != machine.incarnation
 
     def _enter(self, machine: Machine) -> None:

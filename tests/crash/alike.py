@@ -9,9 +9,9 @@ import hashlib
 import json
 import re
 
-from orchestrator.domain import names
+from orchestrator.contract import object_names
 
-UNREAD = (names.EVENTS, names.LEASE, names.RECORD)
+UNREAD = (object_names.EVENTS, object_names.LEASE, object_names.RECORD)
 """Objects that are told in another way below, or that nobody decides by."""
 PASSING = ("serial", "fence")
 TIME = re.compile(r"\b1[89]\d{8}(\.\d+)?\b")
@@ -53,10 +53,12 @@ def _bucket(stage, *, journal):
     """Tell the bucket, and its objects by content; a heartbeat is as old as it is."""
     held = [(b.name, b.location, b.policy, b.fields) for b in stage.storage.buckets.list("local-project")]
     objects = {o.name: (o.crc32c, o.updated) for o in stage.storage.objects.all()}
-    told = {name: value for name, value in objects.items() if not name.startswith((*UNREAD, names.JOURNAL))}
-    leases = [name for name in objects if name.startswith(names.LEASE)]
-    kept = [_record(stage, stage.get(names.RECORD)) if names.RECORD in objects else None]
-    intents = [_intent(stage.get(name)) for name in sorted(objects) if name.startswith(names.JOURNAL)]
+    told = {
+        name: value for name, value in objects.items() if not name.startswith((*UNREAD, object_names.JOURNAL))
+    }
+    leases = [name for name in objects if name.startswith(object_names.LEASE)]
+    kept = [_record(stage, stage.get(object_names.RECORD)) if object_names.RECORD in objects else None]
+    intents = [_intent(stage.get(name)) for name in sorted(objects) if name.startswith(object_names.JOURNAL)]
     return [held, told, leases, kept, intents if journal else []]
 
 

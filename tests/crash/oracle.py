@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
+from orchestrator.contract import object_names
 from orchestrator.domain import names
 from orchestrator.domain.observation import NodeState
 from orchestrator.engine.checkpoints import read_checkpoints
@@ -44,7 +45,7 @@ def strangers(stage):
 
 def newest(stage, spec):
     """Return the step of the newest complete checkpoint."""
-    if not stage.objects(names.CHECKPOINTS):
+    if not stage.objects(object_names.CHECKPOINTS):
         return None
     found = read_checkpoints(stage.open(spec).store, spec.job.checkpoint)
     return max((one.step for one in found if one.complete), default=None)
@@ -154,7 +155,7 @@ def asked(stage, before):
 
 def record(stage):
     """Return the record that the bucket holds."""
-    return decode(stage.get(names.RECORD), "demo")
+    return decode(stage.get(object_names.RECORD), "demo")
 
 
 def _left_alone(stage, scenario):

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.domain import names
+from orchestrator.contract import object_names
 from orchestrator.domain.ports import PushResult, RunResult
 from orchestrator.emulator.state.machines import NoHosts
 
@@ -38,7 +38,7 @@ class Machines(NoHosts):
         incarnation, worker = re.search(r"-tpu-g(\d+)-\d+-w(\d+)$", machine_id).groups()
         body = {"incarnation": int(incarnation), "worker": int(worker), "workers": int(worker) + 1,
                 "schema": 1, "phase": "boot", "script": True}  # fmt: skip
-        name = f"{names.HEARTBEAT}{incarnation}/{worker}"
+        name = f"{object_names.HEARTBEAT}{incarnation}/{worker}"
         if self.lab.get(name) is None:
             self.lab.put(name, json.dumps(body).encode())
 
@@ -65,7 +65,7 @@ class Machines(NoHosts):
             group = [m for m in self.running if m.rsplit("-w", 1)[0] == machine_id.rsplit("-w", 1)[0]]
             body = {"incarnation": int(incarnation), "worker": int(worker), "workers": len(group),
                     "schema": 1, "bundle": DIGEST["bundle"], **state}  # fmt: skip
-            self.lab.put(f"{names.HEARTBEAT}{incarnation}/{worker}", json.dumps(body).encode())
+            self.lab.put(f"{object_names.HEARTBEAT}{incarnation}/{worker}", json.dumps(body).encode())
 
     def _may_start(self, machine_id):
         """Ask as the agent does whether this machine's TPU has won its race; in no race it may."""
@@ -74,7 +74,7 @@ class Machines(NoHosts):
         if race is None:
             return True
         number = int(re.search(r"-tpu-g(\d+)-\d+-w\d+$", machine_id)[1])
-        name = f"{names.CLAIM}{race[1]}"
+        name = f"{object_names.CLAIM}{race[1]}"
         if self.lab.get(name) is None:
             self.lab.put(name, json.dumps({"incarnation": number}).encode())
         try:
@@ -83,7 +83,7 @@ class Machines(NoHosts):
             return False  # The agent waits for one that can be read.
 
     def _has_code(self):
-        return self.lab.get(f"{names.BUNDLES}{DIGEST['bundle']}.tar.gz") is not None
+        return self.lab.get(f"{object_names.BUNDLES}{DIGEST['bundle']}.tar.gz") is not None
 
 
 @dataclass

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.domain import names
+from orchestrator.contract import object_names
 from orchestrator.domain.capacity import Place, after_grant, after_refusal, merged, place_of
 from orchestrator.engine.capacity_memory import SPACING, decoded, encoded
 from orchestrator.engine.record_store import decode, encode
@@ -16,7 +16,7 @@ KIND = "v5litepod-8"
 
 def kept(lab):
     """Return what the object holds of the first zone."""
-    return place_of(decoded(lab.get(names.CAPACITY)), ZONE, KIND)
+    return place_of(decoded(lab.get(object_names.CAPACITY)), ZONE, KIND)
 
 
 def writes(lab, spec=SPEC, seconds=900.0):
@@ -26,9 +26,9 @@ def writes(lab, spec=SPEC, seconds=900.0):
     before = [None]
 
     def note(_):
-        if before[0] != lab.get(names.CAPACITY):
+        if before[0] != lab.get(object_names.CAPACITY):
             times.append(lab.clock.now())
-        before[0] = lab.get(names.CAPACITY)
+        before[0] = lab.get(object_names.CAPACITY)
 
     lab.wire.after = note
     controller = lab.controller(spec)
@@ -48,9 +48,9 @@ def test_a_long_stockout_is_written_once_a_minute_at_most_and_calm_not_at_all(la
     controller.up()
     lab.wait(120)
     controller.run(seconds=300, passes=1000)
-    before = lab.get(names.CAPACITY)
+    before = lab.get(object_names.CAPACITY)
     controller.run(seconds=20 * SPACING, passes=1000)
-    assert lab.get(names.CAPACITY) == before
+    assert lab.get(object_names.CAPACITY) == before
 
 
 def remembering(lab):
@@ -69,11 +69,11 @@ def test_a_lost_record_does_not_lose_the_memory(lab, damage):
     controller = remembering(lab)
     (lab.folder / "state" / "record.json").unlink()
     if damage == "torn":
-        lab.put(names.RECORD, b"{")
+        lab.put(object_names.RECORD, b"{")
     else:
-        controller.cloud.store.delete(names.RECORD)
+        controller.cloud.store.delete(object_names.RECORD)
     if damage.startswith("journal"):
-        for name in lab.objects(names.JOURNAL):
+        for name in lab.objects(object_names.JOURNAL):
             controller.cloud.store.delete(name)
     later = lab.controller(SPEC)
     assert later.history.places == ()
@@ -89,7 +89,7 @@ def test_a_damaged_object_knows_nothing_and_is_written_anew(lab, data):
     """And no pass stops for it."""
     assert decoded(data) == ()
     controller = remembering(lab)
-    lab.put(names.CAPACITY, data)
+    lab.put(object_names.CAPACITY, data)
     later = lab.controller(SPEC)
     later.run(seconds=60)
     assert later.history.places == controller.history.places
@@ -101,13 +101,13 @@ def test_what_another_has_written_in_between_is_read_and_not_lost(lab):
     controller = remembering(lab)
     now = lab.clock.now()
     other = after_grant((), "us-west4-a", KIND, now)
-    lab.put(names.CAPACITY, encoded(other))
+    lab.put(object_names.CAPACITY, encoded(other))
     lab.cloud.preempt(f"demo-tpu-g{controller.history.incarnation}", notice=False)
     controller.up()
     lab.wait(120)
     controller.run(seconds=300)
     assert place_of(controller.history.places, "us-west4-a", KIND).granted == 1
-    found = decoded(lab.get(names.CAPACITY))
+    found = decoded(lab.get(object_names.CAPACITY))
     assert {one.zone for one in found} == {ZONE, OTHER_ZONE, "us-west4-a"}
 
 
@@ -118,7 +118,7 @@ def test_a_store_that_refuses_stops_no_pass(lab, monkeypatch):
     controller = lab.up(SPEC)
 
     def refuse(name, *_, **__):
-        if name == names.CAPACITY:
+        if name == object_names.CAPACITY:
             raise TransientError("no")
         return real(name, *_, **__)
 
@@ -144,8 +144,8 @@ def test_a_record_of_before_keeps_its_memory(lab):
     controller = remembering(lab)
     places = controller.history.places
     assert decode(encode(controller.history, "demo"), "demo").places == places
-    controller.cloud.store.delete(names.CAPACITY)
+    controller.cloud.store.delete(object_names.CAPACITY)
     later = lab.controller(SPEC)
     later.run(seconds=60)
     assert later.history.places == places
-    assert decoded(lab.get(names.CAPACITY)) == places
+    assert decoded(lab.get(object_names.CAPACITY)) == places

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.domain import names
+from orchestrator.contract import object_names
 from orchestrator.domain.observation import NodeState
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Lab, a_spec
 
@@ -13,7 +13,7 @@ MINUTE = 60.0
 
 def ring(lab, incarnation=1):
     """Call the controller as the agent's bell does."""
-    lab.put(f"{names.WAKE}{incarnation}", json.dumps({"at": lab.clock.now()}).encode())
+    lab.put(f"{object_names.WAKE}{incarnation}", json.dumps({"at": lab.clock.now()}).encode())
 
 
 def passes(controller, seconds, happen=None, at=0.0):

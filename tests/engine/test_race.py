@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.domain import names
+from orchestrator.contract import object_names
 from orchestrator.domain.observation import NodeState
 from tests.engine.engine_lab import Kill, Lab, a_spec
 
@@ -27,7 +27,7 @@ def jobs(lab):
 
 def claim(lab, race=1):
     """Return the incarnation that is named the winner of a race."""
-    return json.loads(lab.get(f"{names.CLAIM}{race}"))["incarnation"]
+    return json.loads(lab.get(f"{object_names.CLAIM}{race}"))["incarnation"]
 
 
 def settled(lab, controller):
@@ -96,7 +96,7 @@ def test_a_machine_that_was_first_wins_although_another_tpu_is_seen_first(slow):
     controller = slow.controller(RACE)
     controller.want()
     controller.run(lambda r: len(slow.nodes()) == 3, seconds=600)
-    slow.put(f"{names.CLAIM}1", json.dumps({"incarnation": 3}).encode())
+    slow.put(f"{object_names.CLAIM}1", json.dumps({"incarnation": 3}).encode())
     assert settled(slow, controller) == "demo-tpu-g3"
 
 
@@ -111,7 +111,7 @@ def test_the_controller_yields_to_a_machine_that_was_faster(slow):
     def faster(what):
         if "/upload/" in what and NodeState.READY in slow.nodes().values() and not claimed:
             claimed.append(3)
-            slow.put(f"{names.CLAIM}1", json.dumps({"incarnation": 3}).encode())
+            slow.put(f"{object_names.CLAIM}1", json.dumps({"incarnation": 3}).encode())
 
     slow.wire.before = faster
     controller.run(lambda r: controller.history.claimed, seconds=900)
@@ -147,8 +147,8 @@ def test_a_lost_record_is_no_second_job(slow):
     controller = slow.controller(RACE)
     controller.want()
     controller.run(lambda r: len(slow.nodes()) == 3, seconds=600)
-    slow.put(f"{names.CLAIM}1", json.dumps({"incarnation": 1}).encode())
-    slow.put(names.RECORD, b"torn")
+    slow.put(f"{object_names.CLAIM}1", json.dumps({"incarnation": 1}).encode())
+    slow.put(object_names.RECORD, b"torn")
     (slow.folder / "state" / "record.json").unlink()
     assert settled(slow, slow.controller(RACE)) == "demo-tpu-g1"
 
@@ -170,5 +170,5 @@ def test_failover_asks_no_more_than_before(slow):
     """One zone at a time, and no question about a race."""
     controller = slow.up(a_spec(**THERE))
     assert asked(controller) == {THREE[0]: 1}
-    assert slow.objects(names.CLAIM) == []
+    assert slow.objects(object_names.CLAIM) == []
     assert controller.history.round == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.domain import names
+from orchestrator.contract import object_names
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import NodeState
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, Kill, Lab, a_spec
@@ -116,5 +116,5 @@ def test_a_bucket_in_a_multi_region_is_made_and_accepted(lab):
     """It lies in no region, and no TPU is refused for it."""
     lab.up(a_spec(**TWO, bucket__location="eu", vm="none"))
     assert location(lab) == "eu"
-    assert lab.get(names.RECORD) is not None
+    assert lab.get(object_names.RECORD) is not None
     assert where(lab) == [ZONE]

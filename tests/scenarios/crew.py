@@ -12,11 +12,11 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 
+from orchestrator.contract import object_names
 from orchestrator.contract.completeness import completed_by
 from orchestrator.contract.machine_errors import TornError
 from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name, parse, parse_name
 from orchestrator.contract.object_names import CHECKPOINTS, GANG
-from orchestrator.domain import names
 from orchestrator.domain.ports import PushResult, RunResult
 from orchestrator.emulator.state.machines import NoHosts
 from orchestrator.emulator.state.storage.values import Preconditions
@@ -83,7 +83,7 @@ class Crew(NoHosts):
             # A VM begins when it is told over SSH which TPU it has.
             told = worker.env["TPUCTL_RUNS_JOB"] == "1" and worker.env["TPUCTL_ROLE"] == "tpu"
             waits = told and not worker.running
-            code = f"{names.BUNDLES}{worker.env['TPUCTL_BUNDLE']}.tar.gz"
+            code = f"{object_names.BUNDLES}{worker.env['TPUCTL_BUNDLE']}.tar.gz"
             if waits and self.read(worker, code) is not None:
                 self.start(worker)
             if worker.running:
@@ -119,7 +119,7 @@ class Crew(NoHosts):
         body = {"schema": 1, "incarnation": worker.incarnation, "worker": worker.index,
                 "workers": worker.workers, "phase": "run", "bundle": worker.env["TPUCTL_BUNDLE"],
                 "step": self.step(worker), **worker.said}  # fmt: skip
-        place = f"{names.HEARTBEAT}{worker.incarnation}/{worker.index}"
+        place = f"{object_names.HEARTBEAT}{worker.incarnation}/{worker.index}"
         self.put(worker, place, json.dumps(body).encode())
 
     def _save(self, worker, now):

@@ -14,12 +14,11 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 from orchestrator.agent.gang import next_attempt
-from orchestrator.contract import unclaimed_manifest
+from orchestrator.contract import object_names, unclaimed_manifest
 from orchestrator.contract.completeness import disposable
 from orchestrator.contract.manifest import Manifest, StoredFile, manifest_name
 from orchestrator.contract.object_names import CHECKPOINTS, GANG
 from orchestrator.contract.unclaimed_manifest import Kept, Unclaimed, Why, ended_before
-from orchestrator.domain import names
 from orchestrator.domain.ports import PushResult, RunResult
 from orchestrator.emulator.state.machines import NoHosts
 from orchestrator.errors import RemoteError
@@ -55,7 +54,7 @@ class Gang:
         """Begin as startup does: report, with the code in the bucket start, or wait until it is pushed."""
         self.booted = True
         self.beat()
-        if self.bucket.names(names.BUNDLES):
+        if self.bucket.names(object_names.BUNDLES):
             self.start()
 
     def start(self, restart=False):
@@ -218,7 +217,7 @@ class Gang:
         """Say whether another TPU of the race has the job; who comes first is named."""
         if not self.race:
             return False
-        name = f"{names.CLAIM}{self.race}"
+        name = f"{object_names.CLAIM}{self.race}"
         self.bucket.put(name, json.dumps({"incarnation": self.incarnation}).encode(), new=True)
         held = self.bucket.get(name)
         if held is None or json.loads(held)["incarnation"] != self.incarnation:
@@ -242,7 +241,7 @@ class Gang:
         self.message = message or self.message
         self.beat()
         if not self.silent and (phase in {"done", "unclaimed", "failed"} or message == "notice"):
-            self.bucket.put(f"{names.WAKE}{self.incarnation}", str(self.fleet.now()).encode())
+            self.bucket.put(f"{object_names.WAKE}{self.incarnation}", str(self.fleet.now()).encode())
         self.over = True
 
     def _tell_the_end(self):
@@ -290,7 +289,7 @@ class Gang:
                 "notice": self.message == "notice", "preempted": self.message == "notice",
                 "script": begun,
             }  # fmt: skip
-            name = f"{names.HEARTBEAT}{self.incarnation}/{worker}"
+            name = f"{object_names.HEARTBEAT}{self.incarnation}/{worker}"
             self.bucket.put(name, json.dumps(body).encode(), new=begun)
 
 

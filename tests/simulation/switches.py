@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from orchestrator.agent import expire, gang, outcome
 from orchestrator.app import expired
+from orchestrator.contract import object_names
 from orchestrator.domain import names
 from orchestrator.domain import record as history
 from orchestrator.domain.observation import Claim, Phase, Present
@@ -86,7 +87,7 @@ def _first_look(look):
 
 
 def _unconditional(self, data):
-    self._store.write(names.RECORD, data)
+    self._store.write(object_names.RECORD, data)
 
 
 def _first_ready(store, known, seen):

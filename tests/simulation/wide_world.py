@@ -15,6 +15,7 @@ from random import Random
 from unittest.mock import patch
 
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.contract import object_names
 from orchestrator.domain import names
 from orchestrator.emulator.state import methods
 from orchestrator.emulator.state.errors import cases
@@ -188,7 +189,7 @@ class FaultyDoor(Door):
         return self._carry(what, method, place, partial(super().compute, what, method, place, act))
 
     def storage(self, what, method, act):
-        if method == "storage.objects.list" and names.HEARTBEAT in what:
+        if method == "storage.objects.list" and object_names.HEARTBEAT in what:
             self._world.fleet.beat(self._loop.name)
         return self._carry(what, method, Place(), partial(super().storage, what, method, act))
 

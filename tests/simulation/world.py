@@ -22,6 +22,7 @@ from google.api_core.retry import retry_base, retry_unary
 from orchestrator.app.artifacts import ended, want
 from orchestrator.clock import SteadyClock
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.contract import object_names
 from orchestrator.domain import names
 from orchestrator.domain.lease import RENEWAL, Holder
 from orchestrator.domain.ports import LARGEST, CloudAccount
@@ -156,7 +157,7 @@ class World:
     def stored_history(self, deployment):
         """Return the newest history that a fresh controller on any host would find, or None."""
         copies = [p.read_bytes() for p in sorted(self.folder.glob(f"{deployment}-*/record.json"))]
-        held = self.bucket(deployment).get(names.RECORD)
+        held = self.bucket(deployment).get(object_names.RECORD)
         copies += [held] if held is not None else []
         return max((decoded(c, deployment) for c in copies), key=lambda h: h.serial, default=None)
 
@@ -212,7 +213,7 @@ class LeaseStore:
         self.read, self.list, self.delete = store.read, store.list, store.delete
 
     def write(self, name, data, if_generation=None):
-        if name != names.LEASE or not if_generation:
+        if name != object_names.LEASE or not if_generation:
             return self._store.write(name, data, if_generation)
         return self._world.network.renew(self._store._name, name, data, if_generation)
 
