@@ -223,3 +223,11 @@ UNFORESEEN = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError
 )  # fmt: skip
 """What a fault of ours raises over a value that nobody has thought of: it ends one part of a pass only."""
+
+
+class Interrupted(BaseException):
+    """End the command because somebody pressed Ctrl-C; *state* tells what stays, *next_step* how to go on."""
+
+    def __init__(self, state: str, next_step: str) -> None:
+        super().__init__(state, next_step)
+        self.state, self.next_step = state, next_step

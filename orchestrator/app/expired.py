@@ -1,13 +1,15 @@
 """Deployments of this computer whose time to live is over while nobody watched: their machines are taken away."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.app.reporter import Reporter, Style
 from orchestrator.app.state_folders import KEPT
 from orchestrator.domain.checksum import sealed, unsealed
+from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Unknown
 from orchestrator.domain.record import History
 from orchestrator.domain.spec import Spec
@@ -41,13 +43,13 @@ def sweep_expired(session: "Session") -> None:
     """
     from orchestrator.app.session import Session as Opened
     from orchestrator.app.state_folders import state_folder
-    from orchestrator.cli.console import say
 
-    for spec in _expired(state_folder(session.choice.cloud), session.clock.now()):
+    say = session.reporter.say
+    for spec in _expired(state_folder(session.choice.cloud), session.clock.now(), say):
         if (spec.project, spec.name) == (session.project, session.spec.name):
             continue
         say(f"{spec.name}: its time to live of {spec.watch.ttl} is over and nobody watched; its machines go")
-        other = Opened(session.choice, lambda event: say(f"  {event.text}"), spec)
+        other = Opened(session.choice, Aside(session.reporter), spec)
         try:
             with other.alone("expire"):
                 if not _over(spec, other.record.history, session.clock.now()):
@@ -61,6 +63,21 @@ def sweep_expired(session: "Session") -> None:
             say(f"  left to its holder: {held.message}")
         except TpuctlError as error:
             say(f"  not now: {error.message}")
+
+
+class Aside(Reporter):
+    """Tell of another deployment than the one that the command is about."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def __call__(self, event: Event) -> None:
+        """Tell an event as one line."""
+        self.say(event.text)
+
+    def say(self, text: str, *, style: Style = "") -> None:
+        """Tell one line, below the one that names the deployment."""
+        self._reporter.say(f"  {text}", style=style)
 
 
 def _one_try(session: "Session") -> "Pass":
@@ -87,9 +104,8 @@ def _doubts(result: "Pass") -> list[str]:
     return [*unseen, *(failure.error.message for failure in result.failures)]
 
 
-def _expired(folder: Path, now: float) -> Iterator[Spec]:
+def _expired(folder: Path, now: float, say: Callable[[str], None]) -> Iterator[Spec]:
     """Yield the specs of deployments whose ttl is over and whose record knows of something that is billed."""
-    from orchestrator.cli.console import say
     from orchestrator.config.adapter import restore
     from orchestrator.engine.record_store import decode
 

@@ -91,8 +91,8 @@ def bucket_is_there(session: "Session") -> bool:
 
 def send_data(session: "Session", sets: "tuple[DataSet, ...]", printer: "EventPrinter") -> None:
     """Bring to the bucket what it does not have; leave when all of it is there. A second try sends the rest."""
+    from orchestrator.app.leaving import leaving
     from orchestrator.cli.console import say
-    from orchestrator.cli.leaving import leaving
     from orchestrator.ssh.local_data import DataFile
     from orchestrator.ssh.send_data import missing, send
 

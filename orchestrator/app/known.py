@@ -7,12 +7,15 @@ from orchestrator.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orchestrator.app.session import Choice, Session
-    from orchestrator.domain.events import Sink
+    from orchestrator.app.choice import Choice
+    from orchestrator.app.reporter import Reporter
+    from orchestrator.app.session import Session
     from orchestrator.domain.spec import Spec
 
 
-def open_session(choice: "Choice", name: str | None, sink: "Sink") -> "Session":
+def open_session(
+    choice: "Choice", name: str | None, reporter: "Reporter", *, only_looks: bool = False
+) -> "Session":
     """
     Return the session of the deployment *name* as it was brought up here, or of the file without a name.
 
@@ -20,7 +23,8 @@ def open_session(choice: "Choice", name: str | None, sink: "Sink") -> "Session":
     """
     from orchestrator.app.session import Session
 
-    return Session(choice, sink, _kept(choice.cloud, name) if name else None)
+    spec = _kept(choice.cloud, name) if name else None
+    return Session(choice, reporter, spec, only_looks=only_looks)
 
 
 def _kept(cloud: str, name: str) -> "Spec":

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import __version__
-from orchestrator.app.session import Choice, Session
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
 from orchestrator.domain.plan import Plan
 from orchestrator.errors import UsageError
-from orchestrator.planning.approval import Approved, needs_same_cloud, refuse_moved, refuse_others, sights_of
+from orchestrator.planning.approval import Approved, needs_same_cloud, refuse_moved, sights_of
 
 if TYPE_CHECKING:
-    from orchestrator.domain.events import Sink
     from orchestrator.domain.observation import World
     from orchestrator.domain.record import History, Span
 
@@ -42,7 +43,7 @@ def look_ahead(choice: Choice, out: Path | None = None, *, scripts: bool = False
     from orchestrator.ssh.bundle import build
 
     printer = EventPrinter()
-    session = Session(choice, lambda _: None)
+    session = Session(choice, Reporter())
     with printer:
         check_place(session)
     with tempfile.TemporaryDirectory(prefix="tpuctl-plan-") as folder:
@@ -100,8 +101,8 @@ def _unreadable(path: Path, why: str) -> UsageError:
     )
 
 
-def open_approved(choice: Choice, path: Path, sink: "Sink") -> tuple[Session, Approved]:
-    """Return the session of the deployment that a plan is about; its passes do what the plan holds, or end."""
+def open_approved(choice: Choice, path: Path, reporter: Reporter) -> tuple[Session, Approved]:
+    """Return the session of the deployment that a plan is about."""
     from orchestrator.config.adapter import restore
 
     if choice.settings or choice.file:
@@ -113,10 +114,7 @@ def open_approved(choice: Choice, path: Path, sink: "Sink") -> tuple[Session, Ap
     approved = read_plan(path)
     needs_same_cloud(approved, choice.cloud)
     spec = replace(restore(approved.spec), project=approved.project)
-    session = Session(choice, sink, spec)
-    session.path = Path(approved.file)
-    session.approve = lambda plan: refuse_others(approved, plan)
-    return session, approved
+    return Session(choice, reporter, spec, Path(approved.file)), approved
 
 
 def check(session: Session, approved: Approved, bundle: str, agent: str) -> None:

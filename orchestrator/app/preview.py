@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.app.session import Choice, read_spec
+from orchestrator.app.choice import Choice
+from orchestrator.app.session import read_spec
 
 if TYPE_CHECKING:
     from orchestrator.domain.plan import Plan

@@ -4,11 +4,8 @@ A deployment belongs to the project and the login that brought it up: another on
 The wrong active project would make a second deployment of the same name, billed beside the first.
 """
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import click
 
 from orchestrator.app.state_folders import RECORD_KEY
 from orchestrator.errors import UsageError
@@ -20,18 +17,10 @@ if TYPE_CHECKING:
 ACCOUNT = "account"
 """Beside the record: the login that brought the deployment up, where it is known."""
 
-OVERRIDE = "tpuctl.account_override"
-
-
-def allow(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    """Take the flag --account-override, which every command has and none handles."""
-    ctx.meta[OVERRIDE] = value or ctx.meta.get(OVERRIDE, False)
-
 
 def check_place(session: "Session") -> None:
     """Raise UsageError when this computer knows the deployment under another project or another login."""
-    context = click.get_current_context(silent=True)
-    if context is not None and context.meta.get(OVERRIDE):
+    if session.choice.account_override:
         return
     name, project = session.spec.name, session.project
     for other in _elsewhere(session):
@@ -57,19 +46,15 @@ def check_record(session: "Session") -> None:
 
     Raise UsageError when nobody is there to answer.
     """
-    from orchestrator.cli.console import say
-
-    record = session.record
+    record, reporter = session.record, session.reporter
     if record.unproven:
-        say(
+        reporter.say(
             f"this computer has no copy of {session.spec.name}'s record and takes the one in the bucket as "
             "it is: it was written under another key, or none",
-            style="yellow",
+            style="warning",
         )
-    context = click.get_current_context(silent=True)
-    allowed = context is not None and context.meta.get(OVERRIDE)
-    if record.doubt and not allowed:
-        if not sys.stdin.isatty():
+    if record.doubt and not session.choice.account_override:
+        if not reporter.can_ask():
             key = session.folder.parent.parent / RECORD_KEY
             raise UsageError(
                 record.doubt,
@@ -78,8 +63,8 @@ def check_record(session: "Session") -> None:
                 unchanged="nothing was changed",
                 code="TPU-139",
             )
-        click.echo(f"{record.doubt}. If that was not you, a machine may have forged it.", err=True)
-        click.confirm("Was it you, on another computer?", err=True, abort=True)
+        reporter.say(f"{record.doubt}. If that was not you, a machine may have forged it.")
+        reporter.ask("Was it you, on another computer?")
     record.believe()
 
 

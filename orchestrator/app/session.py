@@ -1,20 +1,22 @@
 """The one place where real parts meet: clock, cloud, SSH, record, engine."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.app.choice import Choice
 from orchestrator.app.holder import gone, only_here, this_process
 from orchestrator.app.price_cache import catalog_for
+from orchestrator.app.reporter import Reporter
 from orchestrator.app.state_folders import on_machine, own_address, record_key, state_folder
 from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.layers import overrides_of
 from orchestrator.config.load import find, load
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.events import Event, Sink
+from orchestrator.domain.events import Event
 from orchestrator.domain.lease import Holder
 from orchestrator.domain.plan import Kind, Plan
 from orchestrator.domain.record import History
@@ -41,16 +43,6 @@ if TYPE_CHECKING:
     from orchestrator.ssh.fleet import Ssh
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Hold what the user chose on the command line."""
-
-    file: Path | None
-    settings: Sequence[str]
-    cloud: str
-    as_json: bool = False
-
-
 def read_spec(choice: Choice) -> tuple[Path, Spec]:
     """Return the deployment file and the spec with the catalogue's runtime filled in."""
     path = choice.file or find(Path.cwd())
@@ -60,20 +52,26 @@ def read_spec(choice: Choice) -> tuple[Path, Spec]:
 
 
 class Session:
-    """Hold one deployment with everything that acts on it. Parts are made when first used."""
+    """
+    Hold one deployment with everything that acts on it. Parts are made when first used.
 
-    def __init__(self, choice: Choice, sink: Sink, spec: Spec | None = None) -> None:
+    *path* names the deployment file of a *spec* that was read before. A *forgiving* one goes on without lease
+    and record, as `down` must; one that *only_looks* asks for nothing that only changes need. *lists* are
+    shared with other sessions.
+    """
+
+    def __init__(
+        self, choice: Choice, reporter: Reporter, spec: Spec | None = None, path: Path | None = None, *,
+        forgiving: bool = False, only_looks: bool = False, lists: "ZoneLists | None" = None,
+    ) -> None:  # fmt: skip
         self.choice = choice
-        self._sink = sink
-        self.needs_no_record = False
-        self.only_looks = False
-        self.take_over: Callable[[LeaseHeldError], None] | None = None
-        self.lists: ZoneLists | None = None
+        self.reporter = reporter
+        self._forgiving = forgiving
+        self._only_looks = only_looks
+        self._lists = lists
         self.interrupted = False
-        self.only = frozenset(Kind)
-        self.approve: Callable[[Plan], None] = any_plan
         self.holder = this_process("?", 0.0)
-        self.path, self.spec = (Path(), spec) if spec else read_spec(choice)
+        self.path, self.spec = (path or Path(), spec) if spec else read_spec(choice)
         self.clock = SteadyClock(SystemClock())
         self.catalog = catalog_for(choice.cloud)
 
@@ -90,7 +88,6 @@ class Session:
 
     @cached_property
     def _local(self) -> "Address":
-        from orchestrator.cli.console import say
         from orchestrator.emulator.control import ensure_running
         from orchestrator.emulator.places import address_on_machine
 
@@ -99,7 +96,9 @@ class Session:
             return found
         address, fresh = ensure_running()
         if fresh:
-            say(f"the local cloud was started at {address.endpoint} (stop it with: tpuctl local stop)")
+            self.reporter.say(
+                f"the local cloud was started at {address.endpoint} (stop it with: tpuctl local stop)"
+            )
         return address
 
     @cached_property
@@ -122,12 +121,12 @@ class Session:
 
     def _tell(self, text: str) -> None:
         """Tell the user at once of what no command fails for."""
-        self._sink(Event(self.clock.now(), "failure", text))
+        self.reporter(Event(self.clock.now(), "failure", text))
 
     @cached_property
     def cloud(self) -> "Cloud":
         """Return the adapters of the chosen cloud."""
-        return self._open(ask_account=not self.only_looks)
+        return self._open(ask_account=not self._only_looks)
 
     @cached_property
     def store(self) -> "Store":
@@ -154,7 +153,7 @@ class Session:
             endpoint=local.endpoint if local else None,
             project=self.project,
             ssh_port=local.ssh_port if local else 22,
-            lists=self.lists,
+            lists=self._lists,
             inside=on_machine(),
             relay=local.relay if local else "",
             adapter=self._adapter_for(local) if local else None,
@@ -179,9 +178,9 @@ class Session:
         """Return the deployment record, loaded."""
         path, name = self.folder / "record.json", self.spec.name
         record = Record(path, self.cloud.store, name, self.key, self.clock.now)
-        record.load(forgiving=self.needs_no_record)
+        record.load(forgiving=self._forgiving)
         if record.damaged:
-            self._sink(Event(self.clock.now(), "failure", f"bucket's record not used: {record.damaged}"))
+            self.reporter(Event(self.clock.now(), "failure", f"bucket's record not used: {record.damaged}"))
         return record
 
     @cached_property
@@ -197,7 +196,7 @@ class Session:
     @cached_property
     def sink(self) -> EventLog:
         """Return where events go: to the user at once, to the bucket after each pass."""
-        return EventLog(self.cloud.store, self._sink, lambda: self.record.history.bucket_seen)
+        return EventLog(self.cloud.store, self.reporter, lambda: self.record.history.bucket_seen)
 
     @property
     def bundles(self) -> Path:
@@ -226,10 +225,8 @@ class Session:
             clock=self.clock,
             sink=self.sink,
             spent=self.cost_at_most,
-            approve=self.approve,
             budget=CreateBudget(self.folder.parent / "creates.json"),
             store_events=self.sink.flush,
-            only=self.only,
         )
 
     @cached_property
@@ -240,9 +237,11 @@ class Session:
 
         return Notifier(self, hooks=self.holder.command != LOOP)
 
-    def watcher(self) -> Watcher:
-        """Return the loop over passes."""
-        return Watcher(self.deployment)
+    def watcher(
+        self, approve: Callable[[Plan], None] = any_plan, only: frozenset[Kind] = frozenset(Kind)
+    ) -> Watcher:
+        """Return the loop over passes; *approve* and *only* bound what they may do, as in `Deployment`."""
+        return Watcher(replace(self.deployment, approve=approve, only=only))
 
     @cached_property
     def lease(self) -> Lease:
@@ -254,38 +253,43 @@ class Session:
         return gone(holder)
 
     @contextmanager
-    def alone(self, command: str, yields: tuple[str, ...] = ()) -> "Iterator[None]":
+    def alone(
+        self, command: str, yields: tuple[str, ...] = (),
+        take_over: Callable[[LeaseHeldError], None] | None = None,
+    ) -> "Iterator[None]":  # fmt: skip
         """
         Keep every other tpuctl off the deployment while the block runs, here and on other computers.
 
-        *yields* names the commands for which this one steps aside.
+        *yields* names the commands for which this one steps aside. A forgiving session asks *take_over*
+        whether to go on beside whoever holds the lease; a no is an error that it raises.
         """
         from orchestrator.app.same_place import check_place
 
         if command != "expire":
             check_place(self)
+        self.interrupted = False
         self.holder = this_process(command, self.clock.now(), yields)
         wish = lambda: self.lease.wish()  # noqa: E731, PLW0108 - the lease is made only when it is needed
-        with only_here(self.folder, self.holder, wish), self._leased():
+        with only_here(self.folder, self.holder, wish), self._leased(take_over):
             yield
 
     @contextmanager
-    def _leased(self) -> "Iterator[None]":
+    def _leased(self, take_over: Callable[[LeaseHeldError], None] | None) -> "Iterator[None]":
         from orchestrator.app.same_place import check_record, own_agent
 
         older = "record" in self.__dict__
         try:
             self.lease.acquire()
         except TpuctlError as error:
-            if not self.needs_no_record or (isinstance(error, LeaseHeldError) and not self.take_over):
+            if not self._forgiving or (isinstance(error, LeaseHeldError) and take_over is None):
                 raise
-            if isinstance(error, LeaseHeldError) and self.take_over:
-                self.take_over(error)
-            self._sink(Event(self.clock.now(), "failure", f"going on without the lease: {error.message}"))
+            if isinstance(error, LeaseHeldError) and take_over is not None:
+                take_over(error)
+            self.reporter(Event(self.clock.now(), "failure", f"going on without the lease: {error.message}"))
             yield
             return
         with self.lease.renewing():
-            if not self.needs_no_record:
+            if not self._forgiving:
                 if older and self.lease.token is not None:
                     self.record.load()  # Another command may have written it until it gave the lease back.
                 check_record(self)

@@ -15,7 +15,8 @@ from orchestrator.contract.redaction import Redactor
 from orchestrator.errors import TpuctlError, UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.choice import Choice
+    from orchestrator.app.session import Session
     from orchestrator.domain.spec import Spec
 
 MOST = 256 << 10
@@ -72,12 +73,13 @@ class Collection:
 def collect(choice: "Choice", name: str | None) -> Collection:
     """Read everything that can be read of one deployment and of this computer."""
     from orchestrator.app.known import open_session
+    from orchestrator.app.reporter import Reporter
 
     found = Collection()
     _know_environment(found.redactor)
     session: Session | None = None
     try:
-        session = open_session(choice, name, lambda _: None)
+        session = open_session(choice, name, Reporter(), only_looks=True)
         # Before anything is read: whatever it is, it may repeat what the file says.
         _know_spec(found.redactor, session.spec)
     except TpuctlError as error:
@@ -93,7 +95,6 @@ def collect(choice: "Choice", name: str | None) -> Collection:
 
 def _add_deployment(found: Collection, session: "Session") -> None:
     """Add what is known of one deployment here, in its bucket and in the cloud."""
-    session.only_looks = True
     found.add("settings.json", "the settings; values of job.env left out", lambda: _settings(session.spec))
     if session.choice.cloud == "local" and not _local_runs():
         found.unread["cloud and bucket"] = "the local cloud does not run"

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from orchestrator import __version__
-from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.errors import Interrupted, TpuctlError, UsageError
 
 COMMANDS = {
     "demo": "Show a whole deployment on the local cloud: up, preemptions, down.",
@@ -148,6 +148,12 @@ def run(args: list[str] | None = None) -> int:
         status = cli.main(args=list(words), prog_name="tpuctl", standalone_mode=False)
     except TpuctlError as error:
         return _failed(error, words)
+    except Interrupted as left:
+        from orchestrator.cli.console import say
+
+        say(f"interrupted; {left.state}")
+        say(f"  next:  {left.next_step}")
+        return 130
     except click.Abort:
         click.echo("interrupted", err=True)
         return 130

@@ -1,29 +1,36 @@
 """Options that several commands share, with one meaning everywhere."""
 
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from orchestrator.app.same_place import allow
+from orchestrator.app.choice import Choice
 from orchestrator.app.state_folders import complete_name
 from orchestrator.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def deployment_options(function: F) -> F:
-    """Add what selects a deployment: --file, --set, --cloud, --json."""
+def deployment_options(function: F) -> Callable[..., Any]:
+    """Add what selects a deployment: --file, --set, --cloud, --json. The command is given them as one `Choice`."""
+
+    @functools.wraps(function)
+    def chosen(
+        *, file: Path | None, settings: Sequence[str], cloud: str, as_json: bool, account_override: bool,
+        **more: Any,
+    ) -> Any:  # fmt: skip
+        return function(Choice(file, settings, cloud, as_json, account_override), **more)
+
     override = click.option(
         "--account-override",
         is_flag=True,
-        expose_value=False,
-        callback=allow,
         help="Act although another project, login or computer brought the deployment up.",
     )
-    return settings_options(cloud_option(json_option(override(function))))
+    return settings_options(cloud_option(json_option(override(chosen))))
 
 
 def settings_options(function: F) -> F:

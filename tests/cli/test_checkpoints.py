@@ -5,7 +5,9 @@ import json
 
 import pytest
 
-from orchestrator.app.session import Choice, Session
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
 from orchestrator.contract.manifest import Manifest, StoredFile, file_name, manifest_name
 from tests.cli.cli_kit import document, here
 
@@ -25,7 +27,7 @@ def bucket(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TPUCTL_CLOUD", "local")
     (tmp_path / "tpuctl.yaml").write_text(FILE)
     assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
-    session = Session(Choice(None, (), "local"), lambda _event: None)
+    session = Session(Choice(None, (), "local"), Reporter())
     session.cloud.buckets.create(session.blueprint.bucket_order())
     store = session.cloud.store
     for step in (10, 20, 30):

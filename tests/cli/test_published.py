@@ -5,7 +5,9 @@ from unittest.mock import patch
 
 import pytest
 
-from orchestrator.app.session import Choice, Session
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
 from orchestrator.app.state_folders import RECORD_KEY
 from orchestrator.contract.object_names import CURVE, LEASE, LEASE_WISH, STATUS
 from orchestrator.domain.checksum import sealed, unsealed
@@ -264,7 +266,7 @@ def test_logs_are_followed_across_machines_and_a_network_that_fails(town, desk):
 def test_a_wish_is_forgotten_with_the_lease_in_hand(town, desk):
     """A watch that has stepped aside for a push, and comes back, is not asked for the same push again."""
     town.acting.append(Process(desk, ("push",)))
-    session = Session(Choice(desk.folder / "tpuctl.yaml", (), "gcp"), lambda _: None)
+    session = Session(Choice(desk.folder / "tpuctl.yaml", (), "gcp"), Reporter())
     with patch.dict("os.environ", desk._environment()):
         lease = session.lease
         lease.wish()

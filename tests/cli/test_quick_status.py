@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.choice import Choice
 from orchestrator.app.expired import _expired, remember
 from orchestrator.app.holder import this_process
 from orchestrator.app.quick import _may_be_over, keep_mark, seen_here
-from orchestrator.app.session import Choice, Session
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
 from orchestrator.app.state_folders import state_folder
 from orchestrator.domain.record import History, Span
 from orchestrator.domain.units import Duration
@@ -48,7 +50,7 @@ runpy.run_module('orchestrator', run_name='__main__', alter_sys=True)
 
 def known(project="one", name="mine"):
     """Remember a deployment as `up` does; return its session."""
-    session = Session(Choice(Path("tpuctl.yaml"), (), "gcp"), lambda _: None)
+    session = Session(Choice(Path("tpuctl.yaml"), (), "gcp"), Reporter())
     session.spec = replace(session.spec, name=name, project=project)
     session.folder.mkdir(parents=True, exist_ok=True)
     remember(session)

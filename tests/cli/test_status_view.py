@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.choice import Choice
 from orchestrator.app.glance import aged
-from orchestrator.app.session import Choice
 from orchestrator.cli.commands.top import table
 from orchestrator.cli.views.live_line import wanted
 from orchestrator.cli.views.redraw import news_line, repeat

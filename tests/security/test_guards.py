@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
-import click
 import pytest
 
 from orchestrator.app import same_place
-from orchestrator.app.same_place import ACCOUNT, OVERRIDE, check_place, keep_account
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.same_place import ACCOUNT, check_place, keep_account
 from orchestrator.app.state_folders import KEPT, state_folder
 from orchestrator.config.starter import RECIPES, init_text
 from orchestrator.domain.observation import Absent
@@ -39,7 +40,7 @@ def here(tmp_path, monkeypatch):
 def opened(project, cloud="gcp"):
     """Return what the guard needs of a session."""
     folder = state_folder(cloud) / project / "demo"
-    choice = SimpleNamespace(cloud=cloud)
+    choice = Choice(None, (), cloud)
     return SimpleNamespace(spec=make_spec(name="demo"), project=project, folder=folder, choice=choice)
 
 
@@ -73,9 +74,8 @@ def test_another_project_or_login_is_refused(here, project, login, told):
         assert "--account-override" in caught.value.hint
     else:
         check_place(session)
-    with click.Context(click.Command("up")) as context:
-        context.meta[OVERRIDE] = True
-        check_place(session)
+    session.choice = Choice(None, (), "gcp", account_override=True)
+    check_place(session)
 
 
 def test_what_has_gone_elsewhere_is_no_obstacle(here):
@@ -86,13 +86,14 @@ def test_what_has_gone_elsewhere_is_no_obstacle(here):
 
 def test_the_guard_stands_before_every_command_that_acts(here, tmp_path):
     """`alone` calls it, which all of them go through."""
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.choice import Choice
+    from orchestrator.app.session import Session
 
     (tmp_path / "tpuctl.yaml").write_text(
         "name: demo\nproject: project-b\ntpu: {type: v5litepod-8, zones: [europe-west4-b]}\n"
         "job: {command: c}\n"
     )
-    session = Session(Choice(tmp_path / "tpuctl.yaml", (), "gcp"), lambda event: None)
+    session = Session(Choice(tmp_path / "tpuctl.yaml", (), "gcp"), Reporter())
     with pytest.raises(UsageError, match="project-a"), session.alone("up"):
         pytest.fail("the lease was asked for")
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from orchestrator.advice.doctor.facts import File
-from orchestrator.app.session import Choice, read_spec
+from orchestrator.app.choice import Choice
+from orchestrator.app.session import read_spec
 from orchestrator.config.complaints import ConfigError
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import Spec

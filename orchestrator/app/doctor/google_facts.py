@@ -21,7 +21,7 @@ from orchestrator.domain.ports import NetworkInterface
 from orchestrator.domain.secret_refs import secret_names
 
 if TYPE_CHECKING:
-    from orchestrator.app.session import Choice
+    from orchestrator.app.choice import Choice
     from orchestrator.domain.spec import Spec
 
 SECONDS = 15.0

@@ -17,8 +17,10 @@ from typing import Any
 import click
 
 from orchestrator import modules
+from orchestrator.app.choice import Choice
 from orchestrator.app.glance import look
-from orchestrator.app.session import Choice, Session
+from orchestrator.app.reporter import Reporter
+from orchestrator.app.session import Session
 from orchestrator.cli.console import say
 from orchestrator.cli.views.live_line import wanted
 from orchestrator.config.load import FILE_NAME
@@ -147,7 +149,7 @@ class Stage:
     @cached_property
     def session(self) -> Session:
         """Return the deployment, for looking at it."""
-        return Session(Choice(self.work / FILE_NAME, self._settings, "local"), lambda _: None)
+        return Session(Choice(self.work / FILE_NAME, self._settings, "local"), Reporter())
 
     def wait_for_step(
         self, watcher: "subprocess.Popen[bytes]", step: int, seconds: float, other_than: str = ""

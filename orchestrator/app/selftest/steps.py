@@ -17,6 +17,8 @@ from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.advice.selftest.recording import Recording
+from orchestrator.app.choice import Choice
+from orchestrator.app.reporter import Reporter
 from orchestrator.app.selftest.looks import (
     StepError,
     StepSkipError,
@@ -35,7 +37,7 @@ from orchestrator.app.selftest.scripts import (
     facts,
     redactor_for,
 )
-from orchestrator.app.session import Choice, Session
+from orchestrator.app.session import Session
 from orchestrator.app.state_folders import state_folder
 from orchestrator.cli.console import say
 from orchestrator.config.load import FILE_NAME
@@ -102,7 +104,7 @@ class Run:
     @cached_property
     def session(self) -> Session:
         """Return the deployment for questions between the commands."""
-        return Session(Choice(self.file, (), self.cloud), lambda _: None)
+        return Session(Choice(self.file, (), self.cloud), Reporter())
 
     @contextmanager
     def begun(self, ttl: float, budget: float) -> Iterator[None]:
@@ -333,7 +335,7 @@ class Run:
 
     def _anew(self) -> Session:
         """Return the deployment once more: the last `down` has stopped a local cloud that was idle."""
-        return Session(self.session.choice, lambda _: None, self.session.spec)
+        return Session(self.session.choice, Reporter(), self.session.spec)
 
     def _left(self, session: Session, bucket: str) -> list[str]:
         """Return what the lists do not prove to be gone, and what is left on this computer."""

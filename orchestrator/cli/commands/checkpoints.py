@@ -1,11 +1,11 @@
 """tpuctl checkpoints: what is saved in the bucket, and what the next start would resume from."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.console import put
 from orchestrator.cli.options import deployment_options
 from orchestrator.domain.amounts import size_text, span_text
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 @click.command("checkpoints")
 @deployment_options
 @click.option("--verify", is_flag=True, help="Read every byte of the complete ones and check their sha256.")
-def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, verify: bool) -> None:
+def command(choice: Choice, verify: bool) -> None:
     """
     Show the checkpoints in the bucket: complete or not and why, and which one would be resumed.
 
     Changes nothing. With --verify it leaves with status 1 when a complete one is not as it was saved.
     """
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.session import Session
     from orchestrator.cli.console import print_json
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.engine.checkpoints import read_checkpoints
@@ -36,7 +36,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     from orchestrator.errors import NotFoundError
 
     printer = EventPrinter()
-    session = Session(Choice(file, settings, cloud, as_json), printer)
+    session = Session(choice, printer)
     try:
         with printer:
             found = read_checkpoints(session.cloud.store, session.spec.job.checkpoint)
@@ -45,7 +45,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     kept = read_unclaimed(session.cloud.store)
     faults = dict(_verified(session.cloud.store, found)) if verify else {}
     rows = list(_rows(found, faults, verify=verify))
-    if as_json:
+    if choice.as_json:
         body = {"name": session.spec.name, "checkpoints": rows, "unclaimed": [one.as_dict() for one in kept]}
         print_json("checkpoints", body)
     else:

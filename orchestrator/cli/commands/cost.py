@@ -1,10 +1,10 @@
 """tpuctl cost: what the deployment has cost, and for what."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import deployment_options, name_argument
 
 if TYPE_CHECKING:
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 @click.command("cost")
 @deployment_options
 @name_argument
-def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, name: str | None
-) -> None:
+def command(choice: Choice, name: str | None) -> None:
     """
     Show what the deployment has cost: by resource, zone, day (UTC) and use, and what preemptions took.
 
@@ -27,20 +25,19 @@ def command(
     """
     from orchestrator.app.expired import sweep_expired
     from orchestrator.app.known import open_session
-    from orchestrator.app.session import Choice
     from orchestrator.cli.console import print_json
     from orchestrator.cli.views import cost
     from orchestrator.cli.views.event_lines import EventPrinter
 
     printer = EventPrinter()
-    session = open_session(Choice(file, settings, cloud, as_json), name, printer)
+    session = open_session(choice, name, printer)
     sweep_expired(session)
     with printer:
         found, preemptions = _spent(session)
-    if as_json:
+    if choice.as_json:
         print_json("cost", {"name": session.spec.name, "preemptions": preemptions, **_body(found)})
     else:
-        cost.show(session.spec.name, found, preemptions, rehearsed=cloud == "local")
+        cost.show(session.spec.name, found, preemptions, rehearsed=choice.cloud == "local")
 
 
 def _spent(session: "Session") -> "tuple[Spending, int]":

@@ -1,10 +1,10 @@
 """tpuctl dashboard: the report as a page that renews itself, on this computer only."""
 
 import socket
-from pathlib import Path
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import deployment_options, name_argument
 from orchestrator.errors import UsageError
 
@@ -15,9 +15,7 @@ from orchestrator.errors import UsageError
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1.  [default: a free one]"
 )
 @name_argument
-def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, port: int, name: str | None
-) -> None:
+def command(choice: Choice, port: int, name: str | None) -> None:
     """
     Show the report in a browser, renewed every few seconds, until Ctrl-C.
 
@@ -26,7 +24,6 @@ def command(
     """
     from orchestrator.app.expired import sweep_expired
     from orchestrator.app.known import open_session
-    from orchestrator.app.session import Choice
     from orchestrator.cli.commands.report import Memory, facts_of
     from orchestrator.cli.console import print_json, say
     from orchestrator.cli.views.event_lines import EventPrinter
@@ -41,8 +38,7 @@ def command(
             f"the dashboard needs {error.name}", hint="pip install 'tpuctl[dashboard]'",
             unchanged="nothing was changed", code="TPU-138",
         ) from error  # fmt: skip
-    session = open_session(Choice(file, settings, cloud, as_json), name, EventPrinter())
-    session.only_looks = True
+    session = open_session(choice, name, EventPrinter(), only_looks=True)
     sweep_expired(session)
     memory = Memory(session.store)
     facts_of(session, memory)
@@ -53,7 +49,7 @@ def command(
 
     with _listening(port) as listener:
         app = Dashboard(fresh, listener.getsockname()[1], Bugs())
-        if as_json:
+        if choice.as_json:
             print_json("dashboard", {"url": app.url, "port": app.port})
         else:
             say(f"{app.url}")

@@ -1,22 +1,21 @@
 """tpuctl doctor: what is missing or wrong, here and in the project."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import deployment_options
 
 if TYPE_CHECKING:
     from orchestrator.advice.doctor.facts import Facts
-    from orchestrator.app.session import Choice
 
 
 @click.command("doctor")
 @deployment_options
 @click.option("--fix", is_flag=True, help="Mend what is safe to mend on this computer.")
-def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, fix: bool) -> None:
+def command(choice: Choice, fix: bool) -> None:
     """
     Look at this computer, the deployment file, the local cloud and the project, and say what to mend.
 
@@ -27,18 +26,16 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     from orchestrator.app.doctor.computer_facts import look_at_computer
     from orchestrator.app.doctor.fixes import mend
     from orchestrator.app.doctor.local_facts import look_at_local
-    from orchestrator.app.session import Choice
     from orchestrator.cli.views import doctor
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    choice = Choice(file, settings, cloud, as_json)
     with EventPrinter():
         facts = gather(choice)
     done = mend(facts) if fix else []
     if done:
-        facts = replace(facts, computer=look_at_computer(cloud), local=look_at_local(cloud))
+        facts = replace(facts, computer=look_at_computer(choice.cloud), local=look_at_local(choice.cloud))
     findings = examine(facts)
-    doctor.show(findings, done, as_json=as_json)
+    doctor.show(findings, done, as_json=choice.as_json)
     if not healthy(findings):
         raise click.exceptions.Exit(1)
 

@@ -1,10 +1,10 @@
 """tpuctl down: delete everything that tpuctl made."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import confirm, confirm_name, deployment_options, must_answer, yes_option
 
 if TYPE_CHECKING:
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 )
 @click.option("--delete-data", is_flag=True, help="Delete the bucket too: checkpoints, logs, everything.")
 def command(
-    file: Path | None,
-    settings: tuple[str, ...],
-    cloud: str,
-    as_json: bool,
+    choice: Choice,
     yes: bool,
     delete_data: bool,
     take_over: bool,
@@ -36,21 +33,19 @@ def command(
     It can be run again at any time, and finds its resources by label even without a record.
     """
     from orchestrator.app.expired import sweep_expired
-    from orchestrator.app.session import Choice, Session
-    from orchestrator.cli.leaving import leaving
+    from orchestrator.app.leaving import leaving
+    from orchestrator.app.session import Session
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.engine.delete import Sweep
 
     must_answer(yes=yes)
     printer = EventPrinter()
-    session = Session(Choice(file, settings, cloud, as_json), printer)
-    session.needs_no_record = True
-    if take_over:
-        session.take_over = lambda held: _take_over(held, yes=yes)
+    session = Session(choice, printer, forgiving=True)
+    ask = (lambda held: _take_over(held, yes=yes)) if take_over else None
     sweep_expired(session)
     with (
         leaving("what was asked to go is still going, and the rest stays", "tpuctl down"),
-        session.alone("down"),
+        session.alone("down", take_over=ask),
     ):
         sweep = Sweep(session.deployment, alone=not take_over)
         with printer:
@@ -70,7 +65,7 @@ def command(
                 left += [kept] if kept else []
         if not left:
             _forget(session, delete_data=delete_data)
-    _report(session, left, strays, saved, kept=has_data and not delete_data, as_json=as_json)
+    _report(session, left, strays, saved, kept=has_data and not delete_data, as_json=choice.as_json)
 
 
 def _announce(session: "Session", sweep: "Sweep", *, delete_data: bool) -> bool:

@@ -1,10 +1,10 @@
 """tpuctl exec: one command on every worker."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.console import put
 from orchestrator.cli.options import deployment_options
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--deadline", type=float, default=600.0, show_default=True, help="Seconds for each worker.")
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...")
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, on_vm: bool, deadline: float,
+    choice: Choice, on_vm: bool, deadline: float,
     words: tuple[str, ...],
 ) -> None:  # fmt: skip
     """
@@ -28,15 +28,15 @@ def command(
     """
     import shlex
 
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.session import Session
     from orchestrator.app.workers import the_vm, worker_hosts
     from orchestrator.cli.console import print_json
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
+    session = Session(choice, EventPrinter(as_json=choice.as_json))
     hosts = [the_vm(session)] if on_vm else worker_hosts(session)
     answers = session.ssh.ask(hosts, shlex.join(words) if len(words) > 1 else words[0], deadline)
-    if as_json:
+    if choice.as_json:
         print_json("exec", {"results": [_row(answer) for answer in answers]})
     else:
         _show(answers)

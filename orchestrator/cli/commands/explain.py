@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import deployment_options, name_argument
 
 if TYPE_CHECKING:
@@ -20,9 +21,7 @@ JOURNAL_BYTES = 64 << 10
 @click.command("explain")
 @deployment_options
 @name_argument
-def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, name: str | None
-) -> None:
+def command(choice: Choice, name: str | None) -> None:
     """
     Say why the deployment is in its state: what was seen, which rule decided, what comes next and when.
 
@@ -30,17 +29,16 @@ def command(
     """
     from orchestrator.app.expired import sweep_expired
     from orchestrator.app.known import open_session
-    from orchestrator.app.session import Choice
     from orchestrator.cli.console import print_json
     from orchestrator.cli.views import explain as explain_view
     from orchestrator.cli.views.event_lines import EventPrinter
 
     printer = EventPrinter()
-    session = open_session(Choice(file, settings, cloud, as_json), name, printer)
+    session = open_session(choice, name, printer)
     sweep_expired(session)
     with printer:
         found = explained(session)
-    if as_json:
+    if choice.as_json:
         print_json("explain", found.as_dict())
     else:
         explain_view.show(found)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import deployment_options, name_argument, output_option
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @output_option("NAME-step-N or NAME-unclaimed-N")
 @name_argument
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, step: int | None,
+    choice: Choice, step: int | None,
     unclaimed: bool, incarnation: int | None, output: Path | None, name: str | None,
 ) -> None:  # fmt: skip
     """
@@ -36,16 +37,15 @@ def command(
     of the deployment file.
     """
     from orchestrator.app.known import open_session
-    from orchestrator.app.session import Choice
+    from orchestrator.app.leaving import leaving
     from orchestrator.cli.console import print_json, say
-    from orchestrator.cli.leaving import leaving
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.domain.amounts import size_text
     from orchestrator.engine.fetch import fetch
 
     _check(step, incarnation, unclaimed=unclaimed)
     printer = EventPrinter()
-    session = open_session(Choice(file, settings, cloud, as_json), name, printer)
+    session = open_session(choice, name, printer)
     with printer:
         number, parcel = _unclaimed(session, incarnation) if unclaimed else _checkpoint(session, step)
     kind = "unclaimed" if unclaimed else "step"
@@ -60,7 +60,7 @@ def command(
     say(f"copying {parcel.what}: {files} file{'' if files == 1 else 's'}, {size_text(parcel.size)}")
     with leaving(f"what has come is kept beside {folder}", "the same words again go on"), printer:
         fetch(session.cloud.store, parcel, folder, tell)
-    if as_json:
+    if choice.as_json:
         body = {"name": session.spec.name, kind: number, "folder": str(folder), "bytes": parcel.size}
         print_json("fetch", {**body, "files": files, "verified": parcel.checked})
         return

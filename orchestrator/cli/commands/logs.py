@@ -1,11 +1,11 @@
 """tpuctl logs: the job's log, across machines."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.console import put
 from orchestrator.cli.options import deployment_options
 
@@ -25,15 +25,14 @@ FOLLOW_SECONDS = 2.0
 @click.option("--raw", is_flag=True, help="As the job wrote it, with all that steers a terminal.")
 @click.option("--controller", is_flag=True, help="What tpuctl did instead, wherever its loop ran.")
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, follow: bool, worker: int,
+    choice: Choice, follow: bool, worker: int,
     all_workers: bool, raw: bool, controller: bool,
 ) -> None:  # fmt: skip
     """Print the job's log from the bucket: it outlives the machines that wrote it."""
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.session import Session
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
-    session.only_looks = True
+    session = Session(choice, EventPrinter(as_json=choice.as_json), only_looks=True)
     if controller:
         _controller(session, follow=follow)
     else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.console import put
 from orchestrator.cli.options import deployment_options
 from orchestrator.errors import TpuctlError, UsageError
@@ -30,16 +31,16 @@ def command() -> None:
 
 @command.command("test")
 @deployment_options
-def test(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool) -> None:
+def test(choice: Choice) -> None:
     """Send a made-up event to everybody at once, and say who took it. Leaves with 1 when somebody did not."""
-    from orchestrator.app.session import Choice, read_spec
+    from orchestrator.app.session import read_spec
     from orchestrator.cli.console import print_json
     from orchestrator.clock import SystemClock
     from orchestrator.engine.receivers import try_all
     from orchestrator.planning.notices import Notice
 
-    path, spec = read_spec(Choice(file, settings, cloud, as_json))
-    receivers = receivers_of(spec, path.parent, cloud)
+    path, spec = read_spec(choice)
+    receivers = receivers_of(spec, path.parent, choice.cloud)
     if not receivers:
         raise UsageError(
             "the deployment file tells nobody", hint="add `notify: {webhooks: [secret://NAME]}`",
@@ -49,12 +50,12 @@ def test(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool
     told = try_all(
         receivers, Notice(f"{spec.name}-test-{now:.0f}", "test", now, spec.name, "a test of tpuctl")
     )
-    if as_json:
+    if choice.as_json:
         results = [
             {"receiver": name, "told": e is None, "why": e.message if e else ""} for name, e in told.items()
         ]
         print_json("notify", {"results": results})
-    for name, error in told.items() if not as_json else ():
+    for name, error in told.items() if not choice.as_json else ():
         put(f"{name}: {'told' if error is None else f'not told: {error.message}'}")
         if error is not None and error.hint:
             put(f"  next:  {error.hint}")

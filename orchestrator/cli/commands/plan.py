@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import deployment_options
 from orchestrator.errors import TpuctlError
 
 if TYPE_CHECKING:
-    from orchestrator.app.session import Choice
     from orchestrator.domain.plan import Plan
 
 CHANGES = 2
@@ -34,7 +34,7 @@ CHANGES = 2
     help="Leave with 0 when nothing would change, 2 when something would, 1 after any error.",
 )
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, offline: bool, show: str | None,
+    choice: Choice, offline: bool, show: str | None,
     out: Path | None, detailed: bool,
 ) -> None:  # fmt: skip
     """
@@ -43,11 +43,8 @@ def command(
     For a deployment that this computer has brought up it looks at what exists. Before that, and with
     --offline, it shows `up` from nothing, and needs no credentials and no network, so it can run in CI.
     """
-    from orchestrator.app.session import Choice
-
     if offline and out is not None:
         raise click.UsageError("--out looks at what exists, so --offline does not go with it")
-    choice = Choice(file, settings, cloud, as_json)
     try:
         plan = _shown(choice, out, scripts=show == "scripts", offline=offline)
     except TpuctlError as error:

@@ -1,11 +1,11 @@
 """tpuctl push: new code for a running job, without touching its machines."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.console import put
 from orchestrator.cli.options import deployment_options
 from orchestrator.domain.plan import Kind
@@ -44,7 +44,7 @@ class Wanted:
 @click.command("push")
 @deployment_options
 @click.option("--dry-run", is_flag=True, help="Show what would be pushed, and leave.")
-def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, dry_run: bool) -> None:
+def command(choice: Choice, dry_run: bool) -> None:
     """
     Bring changed code and job settings to the running job, which starts again from its newest checkpoint.
 
@@ -54,19 +54,19 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
     from orchestrator.app.artifacts import build_artifacts
     from orchestrator.app.expired import remember, sweep_expired
     from orchestrator.app.job_data import check_sources, read_data, say_what_is_sent, send_data
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.leaving import leaving
+    from orchestrator.app.session import Session
     from orchestrator.cli.console import print_json, say
-    from orchestrator.cli.leaving import leaving
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.domain.lease import PUSH
     from orchestrator.planning.job import job_digest
 
     printer = EventPrinter()
-    session = Session(Choice(file, settings, cloud, as_json), printer)
+    session = Session(choice, printer)
     sweep_expired(session)
     _must_run(session)
     before = session.record.history.bundle
-    sets = read_data(session.path, session.spec, cloud)
+    sets = read_data(session.path, session.spec, choice.cloud)
     say_what_is_sent(session, sets)
     check_sources(session)
     wanted = Wanted(*build_artifacts(session, sets), job_digest(session.spec))
@@ -88,7 +88,7 @@ def command(file: Path | None, settings: tuple[str, ...], cloud: str, as_json: b
             _must_run(session)
             remember(session)
             outcome = _push(session, wanted, printer)
-    if as_json:
+    if choice.as_json:
         print_json("push", {**body, "outcome": outcome})
         return
     if outcome == "planned":
@@ -173,8 +173,7 @@ def _push(session: "Session", wanted: Wanted, printer: "EventPrinter") -> str:
     now = session.clock.now()
     # Somebody asks for it now: the pause that a loop makes between two pushes is not for this one.
     session.record.note(lambda h: replace(_with(h, wanted, now), uploaded=mark, next_remote_at=0.0))
-    session.approve = _only_ours
-    watcher = session.watcher()
+    watcher = session.watcher(_only_ours)
     end = session.clock.monotonic() + PATIENCE
 
     def after(result: "Pass") -> None:

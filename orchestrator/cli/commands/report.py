@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import deployment_options, name_argument, output_option
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @output_option("NAME-report.html")
 @name_argument
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, output: Path | None,
+    choice: Choice, output: Path | None,
     name: str | None,
 ) -> None:  # fmt: skip
     """
@@ -33,21 +34,19 @@ def command(
     """
     from orchestrator.app.expired import sweep_expired
     from orchestrator.app.known import open_session
-    from orchestrator.app.session import Choice
     from orchestrator.cli.console import print_json, say
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.engine.atomic_files import write_atomically
     from orchestrator.report.page import page
 
     printer = EventPrinter()
-    session = open_session(Choice(file, settings, cloud, as_json), name, printer)
-    session.only_looks = True
+    session = open_session(choice, name, printer, only_looks=True)
     sweep_expired(session)
     with printer:
         facts = facts_of(session)
     path = output or Path(f"{session.spec.name}-report.html")
     write_atomically(path, page(facts).encode())
-    if as_json:
+    if choice.as_json:
         body = {"name": session.spec.name, "file": str(path), "events": len(facts.events)}
         print_json("report", {**body, "summary": facts.summary.as_dict()})
     else:

@@ -1,9 +1,8 @@
 """tpuctl ssh: a shell on a worker or on the VM."""
 
-from pathlib import Path
-
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import deployment_options
 
 
@@ -13,18 +12,18 @@ from orchestrator.cli.options import deployment_options
 @click.option("--vm", "on_vm", is_flag=True, help="The VM instead of the TPU.")
 @click.argument("words", nargs=-1, metavar="[-- COMMAND...]")
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, worker: int, on_vm: bool,
+    choice: Choice, worker: int, on_vm: bool,
     words: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Open a shell, or run one command. The machine must show the host key that the cloud's API reports."""
     import shlex
 
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.session import Session
     from orchestrator.app.workers import the_vm, worker_hosts
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.errors import UsageError
 
-    session = Session(Choice(file, settings, cloud, as_json), EventPrinter(as_json=as_json))
+    session = Session(choice, EventPrinter(as_json=choice.as_json))
     hosts = [the_vm(session)] if on_vm else worker_hosts(session)
     if not on_vm and not 0 <= worker < len(hosts):
         raise UsageError(f"--worker {worker}: there are workers 0 to {len(hosts) - 1}", code="TPU-132")

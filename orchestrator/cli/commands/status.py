@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.console import put
 from orchestrator.cli.options import deployment_options, name_argument
 
 if TYPE_CHECKING:
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.session import Session
     from orchestrator.engine.published_copy import Snapshot
 
 EVERY = 5.0
@@ -23,7 +24,7 @@ EVERY = 5.0
 @click.option("--fresh", is_flag=True, help="Ask the cloud, also where the watcher has just looked.")
 @name_argument
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, watch: bool, wide: bool,
+    choice: Choice, watch: bool, wide: bool,
     fresh: bool, name: str | None,
 ) -> None:  # fmt: skip
     """
@@ -36,42 +37,36 @@ def command(
     from orchestrator.app.quick import seen_here
     from orchestrator.cli.console import print_json
 
-    found = None if watch or fresh or settings else seen_here(cloud, file, name)
+    found = None if watch or fresh or choice.settings else seen_here(choice.cloud, choice.file, name)
     if found is not None:
         body = _aged(found)
     else:
-        seen = _look(file, settings, cloud, name, as_json=as_json, watch=watch, wide=wide, fresh=fresh)
+        seen = _look(choice, name, watch=watch, wide=wide, fresh=fresh)
         if seen is None:
             return
         body = seen
-    if as_json:
+    if choice.as_json:
         print_json("status", body)
         return
-    for line in shown(body, cloud, wide=wide):
+    for line in shown(body, choice.cloud, wide=wide):
         put(line)
 
 
-def _look(
-    file: Path | None, settings: tuple[str, ...], cloud: str, name: str | None, *, as_json: bool, watch: bool,
-    wide: bool, fresh: bool,
-) -> dict[str, Any] | None:  # fmt: skip
+def _look(choice: Choice, name: str | None, *, watch: bool, wide: bool, fresh: bool) -> dict[str, Any] | None:
     """Judge the file and look; None when what there is has been shown on the way."""
     from orchestrator.app.expired import sweep_expired
     from orchestrator.app.known import open_session
     from orchestrator.app.quick import keep_mark
-    from orchestrator.app.session import Choice
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    choice = Choice(file, settings, cloud, as_json)
     if name is None and _no_file(choice):
         from orchestrator.cli.commands.top import show_all
 
         show_all(choice, watch=watch)
         return None
     printer = EventPrinter()
-    session = open_session(choice, name, printer)
-    session.only_looks = True
-    if not name and not settings:
+    session = open_session(choice, name, printer, only_looks=True)
+    if not name and not choice.settings:
         keep_mark(session)
     sweep_expired(session)
     if watch:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import (
     confirm,
     deployment_options,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @output_option("tpuctl-support-DATE.zip")
 @name_argument
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, yes: bool, output: Path | None,
+    choice: Choice, yes: bool, output: Path | None,
     name: str | None,
 ) -> None:  # fmt: skip
     """
@@ -35,18 +36,17 @@ def command(
     masked; names of projects, buckets, machines and people are not, so look before you give it away. What
     cannot be read is left out and named. NAME is a deployment that this computer has brought up.
     """
-    from orchestrator.app.session import Choice
     from orchestrator.app.support import collect
     from orchestrator.cli.console import print_json, say
 
     must_answer(yes=yes)
     path = output or Path(f"tpuctl-support-{time.strftime('%Y%m%d-%H%M%S')}.zip")
-    found = collect(Choice(file, settings, cloud, as_json), name)
+    found = collect(choice, name)
     for line in _listed(found):
         say(line)
     confirm(f"write {path}?", yes=yes)
     _write(path, found)
-    if as_json:
+    if choice.as_json:
         files = [{"name": p.name, "bytes": len(p.text.encode()), "what": p.what} for p in found.parts]
         print_json("support", {"file": str(path), "files": files, "unread": found.unread})
     else:

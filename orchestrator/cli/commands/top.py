@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.console import put
 from orchestrator.cli.options import cloud_option, json_option
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.session import Session
     from orchestrator.google.node_list import ZoneLists
 
 LOOKS = 8
@@ -31,8 +32,6 @@ def command(cloud: str, as_json: bool, once: bool) -> None:
 
     The last look of a watcher is shown where there is one; otherwise the cloud is asked. Ctrl-C ends it.
     """
-    from orchestrator.app.session import Choice
-
     show_all(Choice(None, (), cloud, as_json), watch=not once)
 
 
@@ -93,13 +92,12 @@ def _row(
 
 def _session(path: "Path", choice: "Choice", sessions: "dict[str, Session]", lists: "ZoneLists") -> "Session":
     from orchestrator.app.known import spec_in
+    from orchestrator.app.reporter import Reporter
     from orchestrator.app.session import Session
 
     key = str(path)
     if key not in sessions:
-        sessions[key] = Session(choice, lambda _: None, spec_in(path))
-        sessions[key].only_looks = True
-        sessions[key].lists = lists
+        sessions[key] = Session(choice, Reporter(), spec_in(path), only_looks=True, lists=lists)
     return sessions[key]
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.console import put
 from orchestrator.cli.options import deployment_options
 
@@ -22,7 +23,7 @@ PAGE = "tunnel.html"
 @click.option("--open", "browse", is_flag=True, help="Open the address in a browser.")
 @click.argument("service", metavar="tensorboard|jupyter|PORT")
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, port: int | None, on_vm: bool,
+    choice: Choice, port: int | None, on_vm: bool,
     worker: int, browse: bool, service: str,
 ) -> None:  # fmt: skip
     """
@@ -31,14 +32,15 @@ def command(
     tensorboard and jupyter are those of `sidecars:` in the deployment file. The tunnel stands until Ctrl-C
     and comes back when the machine was replaced.
     """
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.reporter import Reporter
+    from orchestrator.app.session import Session
     from orchestrator.app.sidecar import Service, find_service, keep_open
     from orchestrator.cli.console import print_json, say
     from orchestrator.ssh.tunnel import HERE, Tunnel, port_here
 
-    session = Session(Choice(file, settings, cloud, as_json), lambda _: None)
+    session = Session(choice, Reporter())
     wanted = find_service(session.spec, service, on_vm=on_vm, worker=worker)
-    tunnel = Tunnel(port_here(port, wanted.port, shared=cloud == "local"))
+    tunnel = Tunnel(port_here(port, wanted.port, shared=choice.cloud == "local"))
     shown: list[str] = []
 
     def ready(found: Service, token: str) -> None:
@@ -46,7 +48,7 @@ def command(
         if url in shown:
             return
         shown.append(url)
-        if as_json:
+        if choice.as_json:
             print_json("tunnel", {"service": found.name, "url": url, "port": tunnel.port, "role": found.role})
         else:
             put(url)

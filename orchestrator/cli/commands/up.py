@@ -1,16 +1,18 @@
 """tpuctl up: create what is missing, push the code, start the job."""
 
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import deployment_options
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.session import Session
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.engine.apply import Failure
     from orchestrator.engine.reconcile import Pass
@@ -29,7 +31,7 @@ GO_ON = "go on with `tpuctl up`, or remove it all with `tpuctl down`"
 @click.option("--no-tpu", is_flag=True, help="Create bucket and VM only; a later `up` makes the TPU.")
 @click.argument("plan", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def command(
-    file: Path | None, settings: tuple[str, ...], cloud: str, as_json: bool, dry_run: bool, wait: bool,
+    choice: Choice, dry_run: bool, wait: bool,
     no_tpu: bool, plan: Path | None,
 ) -> None:  # fmt: skip
     """
@@ -39,9 +41,6 @@ def command(
     leaves; `tpuctl watch` then keeps it alive. PLAN is a file of `tpuctl plan --out F`: exactly that is done,
     or nothing, when something has moved since.
     """
-    from orchestrator.app.session import Choice
-
-    choice = Choice(file, settings, cloud, as_json)
     if dry_run and plan:
         raise UsageError(
             "--dry-run does not go with a plan", hint="tpuctl plan", unchanged="nothing was changed"
@@ -90,19 +89,19 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None, goal: Go
         say_what_is_sent,
         send_data,
     )
+    from orchestrator.app.leaving import leaving
     from orchestrator.app.plan_file import open_approved
     from orchestrator.app.session import Session
-    from orchestrator.cli.leaving import leaving
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.domain.plan import Kind, Outcome
+    from orchestrator.engine.deployment import any_plan
     from orchestrator.engine.loop import raise_hopeless, raise_outcome, raise_stockout
     from orchestrator.engine.reconcile import Pass
+    from orchestrator.planning.approval import refuse_others
     from orchestrator.planning.next_zone import hopeless
 
     printer = EventPrinter()
     session, approved = open_approved(choice, plan, printer) if plan else (Session(choice, printer), None)
-    if goal is Goal.MACHINE_ROOM:
-        session.only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE})
     sweep_expired(session)
     sets = read_data(session.path, session.spec, session.choice.cloud)
     say_what_is_sent(session, sets)
@@ -112,9 +111,11 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None, goal: Go
         # Before the lease: what is sent changes nothing by itself, and a watch goes on beside it.
         with printer:
             send_data(session, sets, printer)
+    only = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE}) if goal is Goal.MACHINE_ROOM else frozenset(Kind)
+    approve = any_plan if approved is None else partial(refuse_others, approved)
     with leaving(STAYS, GO_ON), session.alone("up"), printer, session.notifier:
         _want(session, approved, sets, printer if waits else None)
-        record = session.record
+        record, watcher = session.record, session.watcher(approve, only)
         changes = 0
 
         def after(result: Pass) -> None:
@@ -136,7 +137,7 @@ def bring_up(choice: "Choice", *, wait: bool, plan: Path | None = None, goal: Go
                 raise_stockout(record.history, session.spec.tpu.zones)
             printer.waiting(result.plan.waiting, session.clock.now())
 
-        result = session.watcher().run(goal.reached, after)
+        result = watcher.run(goal.reached, after)
         raise_outcome(result)
     _tell(session, result, changes, goal)
 

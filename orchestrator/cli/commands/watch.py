@@ -1,17 +1,17 @@
 """tpuctl watch: keep the job alive until it is done."""
 
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from orchestrator.app.choice import Choice
 from orchestrator.cli.options import deployment_options
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
     from orchestrator.app.metrics import Metrics
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.session import Session
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.engine.reconcile import Pass
     from orchestrator.errors import LeaseHeldError
@@ -29,10 +29,7 @@ QUIET_LOOKS = 4
 )
 @click.option("--loop", is_flag=True, hidden=True, help="Be the loop on the VM.")
 def command(
-    file: Path | None,
-    settings: tuple[str, ...],
-    cloud: str,
-    as_json: bool,
+    choice: Choice,
     on_vm: bool,
     stop: bool,
     metrics: int | None,
@@ -45,9 +42,6 @@ def command(
     VM and this computer is not needed. Other commands go first: the loop there waits until they have ended.
     `tpuctl push` goes first here too. --metrics is for Prometheus (docs/metrics.md).
     """
-    from orchestrator.app.session import Choice
-
-    choice = Choice(file, settings, cloud, as_json)
     if stop and not on_vm:
         raise UsageError("--stop goes with --on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
     if on_vm:

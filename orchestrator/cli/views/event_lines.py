@@ -1,6 +1,7 @@
 """Show events as they come: time-stamped lines, NDJSON, and on a terminal a live line below them."""
 
 import re
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.app.reporter import Reporter, Style
+from orchestrator.cli.console import say
 from orchestrator.domain.amounts import span_text
 from orchestrator.domain.clean_text import clean, cut, indented
 from orchestrator.domain.events import Event
@@ -24,6 +27,7 @@ COLOURS = {
     "preempted": "red", "anew": "red", "invariant": "red", "refused": "yellow", "failure": "yellow",
     "uncommitted": "yellow", "done": "green", "ready": "green",
 }  # fmt: skip
+STYLES: dict[Style, str] = {"": "", "good": "green", "done": "bold green", "warning": "yellow"}
 FAILING = "failing"
 """The wait that counts a failure which repeats; no text of a plan is a single word."""
 WIDTH = 10
@@ -32,7 +36,7 @@ REMINDER = 300.0
 """Seconds after which a wait that still lasts is said once more where no live line shows it."""
 
 
-class EventPrinter:
+class EventPrinter(Reporter):
     """
     Print events as time-stamped lines to stderr, or as NDJSON to stdout.
 
@@ -84,9 +88,19 @@ class EventPrinter:
         if self._line is not None:
             self._line.above(stamp, event.text, style)
             return
-        from orchestrator.cli.console import say
-
         say(f"{stamp}  {event.text}", style=style)
+
+    def say(self, text: str, *, style: Style = "") -> None:
+        """Print a plain line to stderr."""
+        say(text, style=STYLES[style])
+
+    def can_ask(self) -> bool:
+        """Say whether somebody sits at a terminal."""
+        return sys.stdin.isatty()
+
+    def ask(self, question: str) -> None:
+        """Ask for a yes at the terminal; a no ends the command."""
+        click.confirm(question, err=True, abort=True)
 
     def _is_due(self, event: Event) -> bool:
         """

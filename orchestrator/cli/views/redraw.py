@@ -18,7 +18,8 @@ from orchestrator.domain.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
 
 if TYPE_CHECKING:
-    from orchestrator.app.session import Choice, Session
+    from orchestrator.app.choice import Choice
+    from orchestrator.app.session import Session
 
 Look = Callable[[], "tuple[Any, bool]"]
 """Returns what was seen, and whether it is over."""

@@ -1,0 +1,49 @@
+"""What a use case tells while it works, and asks; nobody prints in `app/`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from orchestrator.domain.events import Event
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from orchestrator.engine.apply import Failure
+
+Style = Literal["", "good", "done", "warning"]
+
+
+class Reporter:
+    """
+    Stand for the people, or the program, that a command works for. It is a `Sink` of events too.
+
+    As a context manager it shows what goes on while the block runs. This one tells nobody and asks nobody.
+    """
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: "type[BaseException] | None", error: BaseException | None, trace: "TracebackType | None"
+    ) -> None: ...
+
+    def __call__(self, event: Event) -> None:
+        """Take an event; the same text twice in a row is told once."""
+
+    def say(self, text: str, *, style: Style = "") -> None:
+        """Tell one line."""
+
+    def now(self, text: str, heard: float | None = None) -> None:
+        """Set what goes on right now; *heard* is the time of the last report it rests on."""
+
+    def waiting(self, texts: Sequence[str], at: float) -> None:
+        """Tell what is waited for, each thing once."""
+
+    def failure(self, failure: "Failure", at: float) -> None:
+        """Tell what a pass failed at; the next pass tries again where that makes sense."""
+
+    def can_ask(self) -> bool:
+        """Say whether somebody is there who can answer."""
+        return False
+
+    def ask(self, question: str) -> None:
+        """Ask for a yes; a no ends the command."""
